@@ -1,6 +1,21 @@
 /* All boards begin to count again: everything of before ends, and then the numbers are reset. */
 #include "dfm_lead_driver.h"
 
+/* Those of the first two ROSs. */
+static void boards_begin_again(struct dfm_driver *t)
+{
+        for (uint16_t i = 0; i < 2; i++)
+                ros_says_alive(t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
+}
+
+static void step_on(struct dfm_driver *t)
+{
+        struct message_to to;
+
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+                continue;
+}
+
 /* After the reset, the L1 ID of a Clear would be that of another trigger. */
 static void clears_precede_a_reset(void **state)
 {
@@ -12,8 +27,7 @@ static void clears_precede_a_reset(void **state)
         (void)state;
         c.clear_group = 100;
         start_after(&t, &c, 7);
-        for (uint16_t i = 0; i < 2; i++)
-                ros_says_alive(&t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
+        boards_begin_again(&t);
         while (dfm_step(t.dfm, t.now_ns, &to, &t.message)) {
                 if (t.message.header.type != MESSAGE_KEEP_ALIVE || t.message.keep_alive.resets != 2)
                         continue;
@@ -34,12 +48,10 @@ static void a_ros_in_step_does_not_prevent_a_reset(void **state)
         (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
-        for (uint16_t i = 0; i < 2; i++)
-                ros_says_alive(&t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
+        boards_begin_again(&t);
         went_on = 0;
         /* Event 1 stays open. */
-        while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
-                continue;
+        step_on(&t);
         have_range(&t, 2, 9, 3);
         while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
                 assert_int_not_equal(t.message.header.type, MESSAGE_ASSIGN);
@@ -59,17 +71,14 @@ static void a_ros_in_step_does_not_prevent_a_reset(void **state)
 static void a_ros_that_returns_prevents_a_reset(void **state)
 {
         struct dfm_config c = frames_config(3, 64);
-        struct message_to to;
         struct dfm_driver t;
 
         (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
         have_one(&t, 1, 8);
-        for (uint16_t i = 0; i < 2; i++)
-                ros_says_alive(&t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
-        while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
-                continue;
+        boards_begin_again(&t);
+        step_on(&t);
         have_one(&t, 2, 9);
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
         sfi_acks(&t, 0, 2);

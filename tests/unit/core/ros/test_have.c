@@ -188,21 +188,26 @@ static void another_dfm_hears_of_all_frames_again(void **state)
         end(&t, 3);
 }
 
+/* The board counts from 1000, which is event 0: the first trigger of a run is not a reset. */
+static void start_at_1000(struct ros_driver *t, const struct ros_config *c)
+{
+        start(t, c);
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        ros_says(t);
+        frames_come(t, 1000, 2);
+        assert_ros_says(t, "dfm: Have #0 1000 1001");
+        ack(t, 2, false);
+        trigger(t, 0, 1000);
+}
+
 static void a_reset_begins_with_any_number(void **state)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
         (void)state;
-        start(&t, &c);
-        t.resets = 1;
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        ros_says(&t);
-        /* The first trigger of a run is not a reset. */
-        frames_come(&t, 1000, 2);
-        assert_ros_says(&t, "dfm: Have #0 1000 1001");
-        ack(&t, 2, false);
-        trigger(&t, 0, 1000);
+        start_at_1000(&t, &c);
         frames_come(&t, 0, ROS_STRAYS_MAX);
         assert_ros_says(&t, "dfm: Alive running out of step");
         t.resets = 2;
@@ -225,14 +230,7 @@ static void a_reset_may_cross_the_return_to_step(void **state)
         struct ros_driver t;
 
         (void)state;
-        start(&t, &c);
-        t.resets = 1;
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        ros_says(&t);
-        frames_come(&t, 1000, 2);
-        ros_says(&t);
-        ack(&t, 2, false);
-        trigger(&t, 0, 1000);
+        start_at_1000(&t, &c);
         frames_come(&t, 0, ROS_STRAYS_MAX);
         assert_ros_says(&t, "dfm: Alive running out of step");
         frames_come(&t, 1002, ROS_AGREEING_MIN);
@@ -256,13 +254,7 @@ static void a_ros_in_step_expects_number_0(void **state)
         struct ros_driver t;
 
         (void)state;
-        start(&t, &c);
-        t.resets = 1;
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        ros_says(&t);
-        frames_come(&t, 1000, 2);
-        trigger(&t, 0, 1000);
-        ros_says(&t);
+        start_at_1000(&t, &c);
         t.resets = 2;
         ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
         assert_ros_says(&t, "dfm: Alive running | dfm: Have #0 next 0");
