@@ -28,7 +28,7 @@ compare() { # NAME SETTING...
   local what=$1 settings=() report
   shift
   for setting in ros.count=6 sfi.count=1 ros.fragment-size=14KiB network.link-rate=1Gbit \
-    network.switch-buffer=256KiB trigger.rate=2kHz scenario.duration=4s "$@"; do
+    network.switch-buffer=128KiB trigger.rate=2kHz scenario.duration=4s "$@"; do
     settings+=(--set "$setting")
   done
   report=$(build/evb run /dev/null --net lab --json "${settings[@]}") || true
@@ -41,7 +41,7 @@ compare() { # NAME SETTING...
     "$(figure "$report" switch_packets)"
 }
 echo
-echo "6 ROSs push 14 KiB each to 1 SFI, at 1.4 times the rate of its 1 Gbit/s port with a 256 KiB buffer:"
+echo "6 ROSs push 14 KiB each to 1 SFI, at 1.4 times the rate of its 1 Gbit/s port with a 128 KiB buffer:"
 compare "unshaped push"
 compare "pull" scenario.mode=pull
 compare "shaped push" qos.backend=auto
