@@ -33,8 +33,8 @@ static const struct lab_panel ports[] = {
  * ones (67 to 85 % at the others); unshaped push and pull vary as much. C6, where 50 % of the port leave time
  * to catch up, requires 99 %. */
 #define BUILT_LEAST 0.9
-/* Here the processors are the limit: in C7, two of them build 139 to 176 MB/s with shaping (docs/results.md),
- * which is 75 to 94 % of this load. The bound only recognizes a collapse. */
+/* Here the processors are the limit, and timers that are later than a short burst lasts: with shaping, two
+ * processors build 63 to 100 % of this load (docs/results.md). The bound only recognizes a collapse. */
 #define BUILT_LEAST_10_GBIT 0.5
 
 /* The fewest sources at which unshaped push loses packets at this port; INFINITY: none, NAN: not planned. */
