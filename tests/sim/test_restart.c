@@ -8,7 +8,9 @@
 static void restart(unsigned seeds, double loss, uint64_t away_ns, void (*prepare)(struct sim_config *),
                     void (*verify)(struct sim *, const struct sim_config *))
 {
-        for (uint64_t seed = 1; seed <= seeds; seed++) {
+        uint64_t first, last = seeds_to_run(seeds, &first);
+
+        for (uint64_t seed = first; seed <= last; seed++) {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct sim *s;
