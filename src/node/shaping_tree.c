@@ -25,6 +25,8 @@
 #define EVENTS_MAX 4096
 /* An SFI's share of the planned rate, in thousandths, while nothing is lost at its port. */
 #define SHARE_FULL 1000u
+/* Nearly all timers are less late than this. */
+#define LATE_TIMER_US 250
 
 static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
 {
@@ -70,6 +72,13 @@ static int make_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *
         return tc_plan_make(ret, &q, e);
 }
 
+/* TBF collects tokens for one burst, and cuts a larger super-packet. While one that needs them all waits
+ * for its timer, tokens that come after it is due are lost, and with them rate. */
+static size_t super_packet_of(const struct tc_share *s)
+{
+        return s->burst_bytes - MIN(s->burst_bytes / 4, s->rate_bps / 8 * LATE_TIMER_US / 1000000);
+}
+
 static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
 {
         char rate[QUANTITY_TEXT_MAX];
@@ -91,8 +100,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                 log_warning("shaping: %llu bytes for SFIs that have left were dropped",
                             (unsigned long long)o.dropped_bytes);
         if (r >= 0) {
-                /* HTB would pass a larger one whole, and TBF would cut it at some cost. */
-                t->super_packet_bytes = first ? p.shares[0].burst_bytes : t->super_packet_bytes;
+                t->super_packet_bytes = first ? super_packet_of(&p.shares[0]) : t->super_packet_bytes;
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
                 if (!first && p.shares[0].planned_bps != stats_get(&t->stats->qos_rate_bps))

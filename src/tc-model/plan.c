@@ -190,11 +190,16 @@ static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
                          buffer_bytes, sources, q->n_destinations + (q->other_rate_bps > 0));
 }
 
-/* 1 ms of the rate, or two frames, suffice to keep up the rate although timers are late. TBF cuts a
- * super-packet that is larger than the burst; those that take longer than 1 ms are few. */
+/* A burst, of two frames at least, keeps up the rate although a timer is late. TBF cuts a super-packet that
+ * is larger than the burst. Where nobody knows what the port's buffer holds, the burst is short. */
+static uint32_t burst_ms(const struct tc_request *q)
+{
+        return q->switch_buffer_bytes > 0 ? 2 : 1;
+}
+
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
-        uint64_t wanted = MAX(bytes_in(s->rate_bps, NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
+        uint64_t wanted = MAX(bytes_in(s->rate_bps, burst_ms(q) * NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
         uint64_t tolerated = tolerated_burst(q);
 
         s->burst_bytes = q->burst_bytes;
@@ -211,7 +216,7 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
                          p->frame_bytes);
         else
-                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: 1 ms of the rate");
+                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: %u ms of the rate", burst_ms(q));
 }
 
 /* A socket stops when its packets take the memory of its buffer. The queue counts other bytes: headers of

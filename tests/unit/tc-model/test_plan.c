@@ -11,17 +11,19 @@ static void plans_follow_the_rules(void **state)
 
         (void)state;
         to[0].rate_bps = to[1].rate_bps = 0;
+        q.switch_buffer_bytes = 512 << 10;
         p = sample_plan(&q);
         /* (1 Gbit/s - 0.5 %) x 99.95 % / 6 */
         assert_int_equal(p.shares[0].rate_bps, UINT64_C(165750416));
-        /* 1 ms of the rate, as the port's buffer holds seven of them */
-        assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 1000);
+        /* 2 ms of the rate, as the port's buffer holds seven of them */
+        assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 500);
         assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
         assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
         assert_int_equal(p.control.guaranteed_bps, 5000000);
         assert_int_equal(p.n_warnings, 0);
         tc_plan_fini(&p);
 
+        /* of an unknown buffer nobody knows how many */
         q.switch_buffer_bytes = 0;
         p = sample_plan(&q);
         assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 1000);
@@ -65,7 +67,7 @@ static void a_share_reduces_one_rate(void **state)
         tc_plan_fini(&after);
 }
 
-/* The burst is 1 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
+/* The burst is 2 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
  * port's buffer hold those of all sources, and what bursts to other destinations add to them. */
 static void bursts_fit_the_buffer(void **state)
 {
@@ -76,11 +78,12 @@ static void bursts_fit_the_buffer(void **state)
         } cases[] = {
                 {UINT64_C(50000000000), 256 << 10, 192 << 10, 1, 1},
                 {UINT64_C(10000000000), 256 << 10, 192 << 10, 1, 1},
-                {UINT64_C(1000000000), 256 << 10, 125000, 1, 1},
+                {UINT64_C(1000000000), 512 << 10, 250000, 1, 1},
+                {UINT64_C(1000000000), 256 << 10, 192 << 10, 1, 1},
                 {UINT64_C(1000000000), 128 << 10, 96 << 10, 1, 1},
                 {UINT64_C(1000000000), 256 << 10, 96 << 10, 2, 1},
                 {UINT64_C(1000000000), 256 << 10, 64 << 10, 2, 2},
-                {UINT64_C(100000000), 256 << 10, 12500, 1, 1},
+                {UINT64_C(100000000), 256 << 10, 25000, 1, 1},
                 {UINT64_C(166000000), 128 << 10, 16 << 10, 6, 1},
                 {UINT64_C(166000000), 128 << 10, 12 << 10, 6, 3},
                 {UINT64_C(10000000), 16 << 10, 2 * 1514, 12, 1},
