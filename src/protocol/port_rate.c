@@ -36,6 +36,7 @@ static void set_share(struct port_rate *p, uint64_t now_ns, uint64_t permille)
 
 static void decrease(struct port_rate *p, uint64_t now_ns, uint64_t received, uint64_t lost)
 {
+        p->undo_base = p->confirmed - lost;
         p->undo_permille = p->permille;
         p->undo_plateau = p->plateau;
         p->undo_lost = lost;
@@ -61,7 +62,7 @@ static uint64_t share_at(const struct port_rate *p, uint64_t now_ns)
                           (UNIT * 1000));
 }
 
-/* The senders' queues, not the port, dropped what led to the last decrease. */
+/* The port did not drop what led to the last decrease. */
 static void undo(struct port_rate *p, uint64_t now_ns)
 {
         p->plateau = p->undo_plateau;
@@ -80,8 +81,10 @@ static void note_excuses(struct port_rate *p, uint64_t now_ns, const struct port
                 p->excused_ns = now_ns + PORT_RATE_EXCUSE_NS;
         if (grown(now->socket_drops, p->seen.socket_drops) > 0)
                 p->excused_ns = MAX(p->excused_ns, now_ns + 3 * PORT_RATE_LOOK_NS / 2);
-        if (source > 0 && p->undo_lost > 0 && 2 * source >= p->undo_lost &&
-            now_ns - p->decreased_ns < PORT_RATE_EXCUSE_NS)
+        if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS)
+                return;
+        /* Senders' queues dropped it, or it was late: RFC 4015 undoes a decrease for the same reason. */
+        if (2 * source >= p->undo_lost || 2 * grown(now->lost, p->undo_base) <= p->undo_lost)
                 undo(p, now_ns);
 }
 

@@ -211,6 +211,30 @@ static void losses_of_a_source_are_excused_later(void **state)
         assert_true(p.rate.permille < PORT_RATE_FULL);
 }
 
+/* A processor that is away for longer than an interval delivers its packets afterwards. */
+static void packets_that_arrive_after_all_undo_a_decrease(void **state)
+{
+        struct port p;
+
+        (void)state;
+        port_init(&p);
+        p.counts.lost = 300;
+        observe(&p, 900);
+        observe(&p, 1000);
+        assert_true(p.rate.permille < PORT_RATE_FULL);
+        assert_int_equal(p.rate.decreases, 1);
+        p.counts.lost -= 600; /* of 1300, fewer than half */
+        p.now_ns = p.rate.look_ns;
+        assert_true(port_rate_look(&p.rate, p.now_ns, &p.counts));
+        assert_int_equal(p.rate.decreases, 1);
+        p.counts.lost -= 100;
+        p.now_ns = p.rate.look_ns;
+        assert_true(port_rate_look(&p.rate, p.now_ns, &p.counts));
+        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
+        assert_int_equal(p.rate.decreases, 0);
+        assert_int_equal(p.rate.lost, 0);
+}
+
 static void a_few_drops_of_a_source_do_not_excuse_a_large_loss(void **state)
 {
         struct port p;
@@ -240,6 +264,7 @@ int main(void)
                 cmocka_unit_test(packets_that_are_only_late_do_not_count),
                 cmocka_unit_test(losses_of_the_own_socket_do_not_count),
                 cmocka_unit_test(losses_of_a_source_are_excused_later),
+                cmocka_unit_test(packets_that_arrive_after_all_undo_a_decrease),
                 cmocka_unit_test(a_few_drops_of_a_source_do_not_excuse_a_large_loss),
         };
 
