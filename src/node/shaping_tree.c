@@ -25,8 +25,7 @@
 #define EVENTS_MAX 4096
 /* An SFI's share of the planned rate, in thousandths, while nothing is lost at its port. */
 #define SHARE_FULL 1000u
-/* Nearly all timers are less late than this. */
-#define LATE_TIMER_US 250
+#define LATE_TIMER_US 250 /* nearly all timers are less late */
 
 static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
 {
@@ -64,6 +63,7 @@ static int make_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *
         if (r < 0)
                 return r;
         q.backend = t->backend;
+        q.burst_least_bytes = t->super_packet_bytes;
         q.sources = (uint32_t)t->demand.sources ?: q.sources;
         for (unsigned i = 0, k = 0; i < sc->sfi.count; i++) {
                 if (t->wanted[i])

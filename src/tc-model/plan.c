@@ -191,7 +191,8 @@ static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
 }
 
 /* A burst, of two frames at least, keeps up the rate although a timer is late. TBF cuts a super-packet that
- * is larger than the burst. Where nobody knows what the port's buffer holds, the burst is short. */
+ * is larger than the burst. Where nobody knows what the port's buffer holds, the burst is short. A reduced
+ * rate keeps it, as the queue holds super-packets of that size. */
 static uint32_t burst_ms(const struct tc_request *q)
 {
         return q->switch_buffer_bytes > 0 ? 2 : 1;
@@ -199,20 +200,21 @@ static uint32_t burst_ms(const struct tc_request *q)
 
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
-        uint64_t wanted = MAX(bytes_in(s->rate_bps, burst_ms(q) * NS_PER_MS), 2 * (uint64_t)p->frame_bytes);
-        uint64_t tolerated = tolerated_burst(q);
+        uint64_t wanted = bytes_in(s->planned_bps, burst_ms(q) * NS_PER_MS), tolerated = tolerated_burst(q);
+        uint64_t least = MAX(2 * (uint64_t)p->frame_bytes, q->burst_least_bytes);
 
         s->burst_bytes = q->burst_bytes;
         if (s->burst_bytes == 0)
-                s->burst_bytes =
-                        MIN(MAX(MIN(wanted, tolerated), 2 * (uint64_t)p->frame_bytes), UINT64_C(1) << 30);
+                s->burst_bytes = MIN(MAX(MIN(wanted, tolerated), least), UINT64_C(1) << 30);
         if (!explain)
                 return;
         if (q->burst_bytes > 0)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "as configured");
         else if (s->burst_bytes == tolerated)
                 explain_tolerated(p, q);
-        else if (s->burst_bytes == 2 * (uint64_t)p->frame_bytes)
+        else if (least == q->burst_least_bytes && s->burst_bytes == least)
+                snprintf(p->reason_burst, sizeof p->reason_burst, "auto: the super-packets in the queue");
+        else if (s->burst_bytes == least)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: two frames of %u bytes",
                          p->frame_bytes);
         else

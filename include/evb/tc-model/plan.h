@@ -55,6 +55,8 @@ struct tc_request {
         /* Wishes. */
         enum tc_backend backend; /* neither AUTO nor NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
+        /* The largest super-packet that a queue may hold already: TBF never lets it pass a smaller burst. */
+        uint64_t burst_least_bytes;
         char control_reason[TC_REASON_MAX]; /* why control_rate_bps; empty: as configured */
         uint64_t other_rate_bps;            /* known traffic to unknown destinations, of */
         const char *other_what;

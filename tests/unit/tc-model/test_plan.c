@@ -106,6 +106,33 @@ static void bursts_fit_the_buffer(void **state)
         }
 }
 
+/* TBF never lets a super-packet pass that is larger than the burst, and the queue may hold some. */
+static void bursts_do_not_shrink_below_queued_super_packets(void **state)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+        uint64_t burst;
+
+        (void)state;
+        to[0].rate_bps = UINT64_C(100000000);
+        p = sample_plan(&q);
+        burst = p.shares[0].burst_bytes;
+        tc_plan_fini(&p);
+
+        to[0].permille = 300;
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].rate_bps, 30000000);
+        assert_int_equal(p.shares[0].burst_bytes, burst);
+        tc_plan_fini(&p);
+
+        q.burst_least_bytes = 2 * burst;
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, 2 * burst);
+        assert_non_null(strstr(p.reason_burst, "super-packets"));
+        tc_plan_fini(&p);
+}
+
 static void plans_say_when_shaping_is_not_needed(void **state)
 {
         struct tc_destination to[1];
@@ -282,6 +309,7 @@ int main(void)
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(a_share_reduces_one_rate),
                 cmocka_unit_test(bursts_fit_the_buffer),
+                cmocka_unit_test(bursts_do_not_shrink_below_queued_super_packets),
                 cmocka_unit_test(plans_say_when_shaping_is_not_needed),
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(other_traffic_has_its_part),
