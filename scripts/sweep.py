@@ -16,7 +16,7 @@ the processors may be the limit. "goal" is the efficiency that an overloaded poi
 A point is made again, at most twice, if the testbed itself lost packets, or if it has a goal and the hypervisor took
 more than 0.5 % of the processor time meanwhile. Drops of all attempts count, except of those in which the testbed
 lost packets. The exit status is 1 if a port dropped a packet, or if the testbed lost packets in every attempt at a
-point. The script needs root.
+point. The file of --json holds the reports and logs of the runs with drops. The script needs root.
 """
 import argparse
 import json
@@ -86,7 +86,8 @@ def measure(evb, path, point, seconds):
     ticks = after[2] - before[2]
     return {"share": (report["throughput_bytes_per_second"] or 0) / point["carried"], "dropped": report["drops"]["switch_packets"],
             "port": report["port"], "testbed_lost": report["testbed_lost_packets"], "partial": report["events_partial"],
-            "lost": report["events_lost"], "busy": (after[0] - before[0]) / ticks, "stolen": (after[1] - before[1]) / ticks}
+            "lost": report["events_lost"], "busy": (after[0] - before[0]) / ticks, "stolen": (after[1] - before[1]) / ticks,
+            **({"report": report, "log": done.stderr} if report["drops"]["switch_packets"] else {})}
 
 
 def is_disturbed(attempt, goal):
