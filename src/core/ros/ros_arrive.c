@@ -133,7 +133,7 @@ bool ros_is_late(struct ros *r, uint64_t counter)
         uint32_t expected;
 
         /* Until frames have reached the present epoch, the number depends on the frame before. */
-        return !r->numbers.behind &&
+        return !r->numbers.accepted.behind &&
                judge_number(r, ros_numbers_of_frame(&r->numbers, counter), &expected) == FRAME_LATE;
 }
 
@@ -290,6 +290,7 @@ void ros_commit(struct ros *r)
 
         r->arriving = UINT32_MAX;
         r->arrived++;
+        ros_numbers_accept(&r->numbers);
         if (r->arriving_as != FRAME_GOOD)
                 refuse(r, r->arriving_number, r->arriving_as);
         else if (r->entries[i].cleared) {
@@ -312,6 +313,7 @@ static void count_dropped(struct ros *r)
         bool over = r->run_state >= RUN_DRAINING;
         bool early = ros_is_numbered(r) && !r->numbers.has_trigger;
 
+        ros_numbers_accept(&r->numbers);
         /* The frames after it are no further ahead than before. */
         if (ros_is_numbered(r) && !r->out_of_step && ros_numbers_advances(&r->numbers, r->arriving_number))
                 ros_numbers_believe(&r->numbers, r->arriving_number);

@@ -34,7 +34,7 @@ void ros_numbers_fini(struct ros_numbers *n)
 
 static const struct ros_epoch *epoch_of_frames(const struct ros_numbers *n)
 {
-        return n->behind ? &n->former : &n->now;
+        return n->seen.behind ? &n->former : &n->now;
 }
 
 static const struct ros_epoch *epoch_of(const struct ros_numbers *n, uint64_t event)
@@ -118,7 +118,7 @@ static bool is_near(uint64_t a, uint64_t b)
 
 static uint64_t former_number(const struct ros_numbers *n, uint64_t c)
 {
-        return number_extend(c, n->bits, MAX(n->former.number, n->former_frame));
+        return number_extend(c, n->bits, MAX(n->former.number, n->seen.former_frame));
 }
 
 /* Whether frames are still those of the former epoch. A board may be far behind the newest trigger, as a
@@ -130,8 +130,8 @@ static bool is_former(struct ros_numbers *n, uint64_t c)
 
         if (is_near(number, n->first_number))
                 return false;
-        if (former > n->former_frame && former - n->former_frame <= ROS_NUMBERS_GAP) {
-                n->former_frame = former;
+        if (former > n->seen.former_frame && former - n->seen.former_frame <= ROS_NUMBERS_GAP) {
+                n->seen.former_frame = former;
                 return true;
         }
         return number < n->first_number || number > n->now.number + ROS_NUMBERS_AGREE;
@@ -142,12 +142,18 @@ uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
         uint64_t c = counter - n->from;
         const struct ros_epoch *e;
 
+        n->seen = n->accepted;
         if (!n->has_trigger && !n->has_frame)
                 return number_extend(c, n->bits, n->start);
         /* Frames of the former epoch may still be on their way when the new one is announced. */
-        n->behind = n->behind && is_former(n, c);
+        n->seen.behind = n->seen.behind && is_former(n, c);
         e = epoch_of_frames(n);
         return number_extend(c, n->bits, n->has_trigger ? MAX(e->number, e->frame) : e->frame);
+}
+
+void ros_numbers_accept(struct ros_numbers *n)
+{
+        n->accepted = n->seen;
 }
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number)
@@ -194,7 +200,7 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
         if (n->has_trigger)
                 n->lag += (newest > number ? newest - number : 0) - n->lag / 16;
         n->has_frame = true;
-        *(n->behind ? &n->former.frame : &n->now.frame) = number;
+        *(n->seen.behind ? &n->former.frame : &n->now.frame) = number;
 }
 
 uint64_t ros_numbers_expected(const struct ros_numbers *n)
@@ -226,7 +232,8 @@ static uint64_t next_base(const struct ros_numbers *n)
 void ros_numbers_restart(struct ros_numbers *n)
 {
         n->start = next_base(n);
-        n->has_trigger = n->has_frame = n->behind = false;
+        n->has_trigger = n->has_frame = false;
+        n->accepted = n->seen = (struct ros_progress){};
         n->now = n->former = (struct ros_epoch){};
         n->first_event = n->base = n->top = 0;
         remember_from(n, n->start);
@@ -244,8 +251,7 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
         n->now = (struct ros_epoch){event, number, l1_id, number - 1};
         n->first_event = event;
         n->top = number;
-        n->behind = true;
         n->first_number = number;
-        n->former_frame = n->former.frame;
+        n->accepted = n->seen = (struct ros_progress){.behind = true, .former_frame = n->former.frame};
         remember_from(n, number);
 }

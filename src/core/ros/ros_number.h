@@ -14,6 +14,12 @@
 /* A board that was dead for more triggers than this continues with the newest one, unless it restarted. */
 #define ROS_NUMBERS_GAP 16u
 
+/* How far frames have come since the last reset. */
+struct ros_progress {
+        bool behind;           /* they have not reached the epoch after it yet */
+        uint64_t former_frame; /* newest frame that continued the epoch before since then */
+};
+
 /* The time between two resets of the counters. */
 struct ros_epoch {
         uint64_t event, number; /* of the newest trigger */
@@ -28,13 +34,14 @@ struct ros_numbers {
         bool has_trigger, has_frame;
         struct ros_epoch now, former;
         uint64_t first_event;  /* of the epoch `now`; 0: there is no other */
-        bool behind;           /* frames have not reached that epoch yet */
         uint64_t first_number; /* near which it began */
-        uint64_t former_frame; /* newest frame that continued the epoch before since then */
-        uint64_t base;         /* lowest number of a frame of that epoch; 0: there is no other */
-        uint64_t top;          /* highest number of a trigger of that epoch, plus 1 */
-        uint64_t lag;          /* of believed frames behind the newest trigger: mean, in sixteenths */
-        uint64_t passed;       /* no trigger up to this number is open */
+        /* After the last accepted frame, and if the frame that was looked at last is accepted: one that finds
+         * no room is looked at again. */
+        struct ros_progress accepted, seen;
+        uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
+        uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
+        uint64_t lag;    /* of believed frames behind the newest trigger: mean, in sixteenths */
+        uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; those that had their frame */
 };
@@ -46,7 +53,10 @@ void ros_numbers_fini(struct ros_numbers *n);
 uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
 /* The same, but only looks. */
 uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
+/* What is asked about its number until ros_numbers_accept() refers to this frame. */
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
+/* The frame will not come again. */
+void ros_numbers_accept(struct ros_numbers *n);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
 /* What names a frame to the DFM: its L1 ID, or before the first trigger its counter. */

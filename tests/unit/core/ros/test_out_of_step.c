@@ -302,6 +302,32 @@ static void a_ros_may_hear_of_a_later_reset_first(void **state)
         }
 }
 
+/* A byte stream retries a frame that finds no room. Its number is of before the reset each time, although the
+ * newer triggers have reached the same number. */
+static void a_frame_without_room_is_of_the_same_epoch_when_it_comes_again(void **state)
+{
+        struct ros_config c = numbered(16);
+        struct ros_driver t;
+
+        (void)state;
+        c.entries = 10;
+        ros_driver_init(&t, &c);
+        for (uint32_t i = 0; i < 10; i++) {
+                trigger(&t, i, 1000 + i);
+                frame_comes(&t, 1000 + i);
+        }
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 10);
+        ros_resynchronise(t.ros, 10, 0);
+        for (uint32_t i = 0; i < 1100; i++)
+                trigger(&t, 10 + i, i);
+        for (int k = 0; k < 3; k++)
+                assert_int_equal(frame_begins(&t, 1010), ROS_FULL);
+        ros_gets_clear(&t, 0);
+        frame_comes(&t, 1010);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 10);
+        end(&t, 11);
+}
+
 /* A connection holds up the frames of many triggers before and after a reset. */
 static void a_board_may_reach_a_reset_long_after_the_triggers(void **state)
 {
@@ -337,6 +363,7 @@ int main(void)
                 cmocka_unit_test(delayed_frames_are_not_those_of_a_restarted_board),
                 cmocka_unit_test(a_row_of_strays_means_a_restart),
                 cmocka_unit_test(a_last_late_frame_is_believed_in_time),
+                cmocka_unit_test(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again),
                 cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
                 cmocka_unit_test(a_reset_does_not_mix_old_and_new_numbers),
                 cmocka_unit_test(a_reset_may_begin_at_any_number),
