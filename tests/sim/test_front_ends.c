@@ -149,6 +149,40 @@ static void a_board_restarts_among_open_events(void **state)
         each_width(4, forget_early, NULL);
 }
 
+/* Soon after the run began, the numbers of the new count are close to those of the triggers, and events that
+ * lack their frames are open. */
+static void forget_at_once(struct sim_config *c)
+{
+        c->boards.from = 0;
+        c->boards.dead_from = 2 + c->faults.seed % 30;
+        c->boards.dead_until = c->boards.dead_from + 1 + c->faults.seed * 31 % 40;
+        c->boards.forgets = true;
+}
+
+static void a_board_restarts_at_once(void **state)
+{
+        (void)state;
+        each_width(6, forget_at_once, NULL);
+}
+
+/* At 50 Hz, events stop waiting before 16 frames of the new count have come. */
+static void forget_slowly(struct sim_config *c)
+{
+        forget_at_once(c);
+        c->events = 200;
+        c->rate_millihertz = 50000;
+        c->boards.missed = 0.05;
+        c->boards.late = 0;
+        c->boards.dead_from = 4 + c->faults.seed % 5;
+        c->boards.dead_until = c->boards.dead_from + 1 + c->faults.seed % 3;
+}
+
+static void a_slow_board_restarts_at_once(void **state)
+{
+        (void)state;
+        each_width(12, forget_slowly, NULL);
+}
+
 /* The counters of the trigger and of all boards are reset, so that all are in step again. */
 static void forget_until_reset(struct sim_config *c)
 {
@@ -221,6 +255,8 @@ int main(void)
                 cmocka_unit_test(a_board_restarts_in_step),
                 cmocka_unit_test(a_board_restarts_and_counts_from_0),
                 cmocka_unit_test(a_board_restarts_among_open_events),
+                cmocka_unit_test(a_board_restarts_at_once),
+                cmocka_unit_test(a_slow_board_restarts_at_once),
                 cmocka_unit_test(a_reset_brings_a_board_back),
                 cmocka_unit_test(a_ros_restarts),
                 cmocka_unit_test(everything_at_once),

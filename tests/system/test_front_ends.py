@@ -162,6 +162,22 @@ def restarted_board(evb, transport):
         assert any("fell out of step with the triggers once: " in r for r in report["reasons"]), report["reasons"]
 
 
+def restarted_at_once(evb, transport):
+    """A board misses trigger 5 and restarts while its event waits: the new frame 5, of trigger 12, is not used for it."""
+    n = 40
+    boards = [Board(f"ros{i}", 16, 0, i, restart=7 if i == 2 else None) for i in (1, 2, 3)]
+    with boards_run(evb, transport, boards, {"trigger.events": n, "sfi.credits": 100}) as (running, senders):
+        running.wait_for("triggers", lambda: running.counter("dfm", "triggers") == n)
+        for b in boards:
+            b.sent.update(k for k in range(n) if b.restart is None or (k != 5 and k <= 12))
+            for k in sorted(b.sent):
+                senders[b.name](b.frame(k))
+        report = running.end(expect=(1,))
+        check(report, boards, lambda b, k: b.restart is None or k < b.restart)
+        ends = report["front_ends"]
+        assert ends["duplicate"] == 5 and ends["late"] + ends["impossible"] == 1 and report["events_complete"] == 6, (ends, report)
+
+
 def byte_order(evb):
     """A wrong ros.event-number is named, with the numbers and the order that would fit."""
     n = 300
@@ -219,4 +235,5 @@ main({"numbers-udp-16": lambda evb: numbers(evb, "udp", 16), "numbers-udp-24": l
       "numbers-tcp-16": lambda evb: numbers(evb, "tcp", 16, True), "numbers-tcp-24": lambda evb: numbers(evb, "tcp", 24),
       "numbers-tcp-32": lambda evb: numbers(evb, "tcp", 32), "numbers-pull": lambda evb: numbers(evb, "udp", 16, mode="pull"),
       "restarted-board-udp": lambda evb: restarted_board(evb, "udp"), "restarted-board-tcp": lambda evb: restarted_board(evb, "tcp"),
+      "restarted-at-once-udp": lambda evb: restarted_at_once(evb, "udp"), "restarted-at-once-tcp": lambda evb: restarted_at_once(evb, "tcp"),
       "byte-order": byte_order, "stopped-udp": lambda evb: stopped(evb, "udp"), "stopped-tcp": lambda evb: stopped(evb, "tcp"), "dropped": dropped})

@@ -11,6 +11,13 @@
 /* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
 
+/* Repeated or impossible numbers came since the last frame that was believed at once: perhaps the board
+ * counts from the beginning again. */
+static bool is_broken(const struct ros *r)
+{
+        return (r->out_of_step || r->strays > 0) && !r->strays_are_late;
+}
+
 /* Whether a frame with this number may be stored, and the entry that expects it (UINT32_MAX: none). */
 static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_t *ret_entry)
 {
@@ -32,8 +39,8 @@ static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_
                 return FRAME_DUPLICATE;
         else if (place == NUMBER_PASSED || event_set_has(&n->ended, number))
                 return FRAME_LATE;
-        if (r->out_of_step ? !ros_numbers_agree(n, number)
-                           : ros_numbers_lag(n, number, r->strays > 0 && !r->strays_are_late))
+        if (r->out_of_step ? !ros_numbers_agree(n, number, is_broken(r))
+                           : ros_numbers_lag(n, number, is_broken(r)))
                 return FRAME_IMPOSSIBLE;
         return FRAME_GOOD;
 }
@@ -183,15 +190,22 @@ static void reject_suspects(struct ros *r)
         }
 }
 
+/* A board that restarted repeats numbers, and sends at most one frame for each trigger since then. So if
+ * there are more frames in the row than such triggers, and no repeated one, they are only late. */
+static bool is_only_late(const struct ros *r)
+{
+        return !r->out_of_step && r->strays_are_late && r->strays > ros_numbers_unanswered(&r->numbers);
+}
+
 bool ros_trust_suspect(struct ros *r, uint32_t i)
 {
         ros_forget_suspect(r, i);
-        if (!r->out_of_step) {
+        if (is_only_late(r)) {
                 finish(r, i);
                 return true;
         }
         ros_unhold_frame(r, i);
-        r->counts.impossible++;
+        *(is_broken(r) ? &r->counts.impossible : &r->counts.late) += 1;
         return false;
 }
 
@@ -222,21 +236,22 @@ static void note_stray(struct ros *r, uint64_t number, enum ros_frame as)
 {
         r->agreeing = 0;
         if (r->out_of_step) {
+                r->strays_are_late &= as != FRAME_DUPLICATE;
                 reject_suspects(r);
                 return;
         }
-        if (r->strays++ == 0) {
-                r->first_stray = number;
+        if (r->strays == 0)
                 r->strays_are_late = true;
-        }
+        if (r->strays++ % ROS_STRAYS_MAX == 0)
+                r->first_stray = number;
         r->strays_are_late &= as == FRAME_GOOD || as == FRAME_LATE;
-        if (r->strays < ROS_STRAYS_MAX)
+        if (r->strays % ROS_STRAYS_MAX != 0)
                 return;
-        r->strays = 0;
         if (r->strays_are_late && MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
                 believe_suspects(r);
                 return;
         }
+        r->strays = 0;
         reject_suspects(r);
         if (!r->numbers.has_trigger) {
                 begin_again(r);

@@ -131,7 +131,7 @@ struct ros {
         /* Frames in a row that are late, repeated, impossible, or not newer than all before; those of them
          * that would be good wait for a newer one. */
         uint32_t strays, n_suspects;
-        uint64_t first_stray; /* its number */
+        uint64_t first_stray; /* number of the first one, then of each 16th */
         bool strays_are_late; /* all of the row are good or late */
         uint32_t suspects[ROS_STRAYS_MAX];
         bool out_of_step;

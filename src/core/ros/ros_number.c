@@ -169,23 +169,30 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
         return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
 }
 
-static bool is_behind(const struct ros_numbers *n, uint64_t number)
+static bool is_behind(const struct ros_numbers *n, uint64_t number, bool broken)
 {
         uint64_t newest = epoch_of_frames(n)->number;
 
-        return number < newest && newest - number > ROS_NUMBERS_AGREE + n->lag / 4;
+        return number < newest && newest - number > (broken ? 0 : ROS_NUMBERS_AGREE) + n->lag / 4;
 }
 
-bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number)
+bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken)
 {
-        return n->has_trigger && !is_behind(n, number) &&
+        return n->has_trigger && !is_behind(n, number, broken) &&
                number <= epoch_of_frames(n)->number + ROS_NUMBERS_AGREE;
 }
 
 bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken)
 {
-        return n->has_trigger && n->has_frame && is_behind(n, number) &&
+        return n->has_trigger && n->has_frame && is_behind(n, number, broken) &&
                number > epoch_of_frames(n)->frame + (broken ? 0 : ROS_NUMBERS_GAP);
+}
+
+uint64_t ros_numbers_unanswered(const struct ros_numbers *n)
+{
+        const struct ros_epoch *e = epoch_of_frames(n);
+
+        return n->has_trigger && e->number > e->frame ? e->number - e->frame : 0;
 }
 
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
@@ -195,10 +202,10 @@ bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
 
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
 {
-        uint64_t newest = epoch_of_frames(n)->number;
+        uint64_t newest = epoch_of_frames(n)->number, lag = newest > number ? newest - number : 0;
 
         if (n->has_trigger)
-                n->lag += (newest > number ? newest - number : 0) - n->lag / 16;
+                n->lag = n->has_frame ? n->lag + lag - n->lag / 16 : 16 * lag;
         n->has_frame = true;
         *(n->seen.behind ? &n->former.frame : &n->now.frame) = number;
 }

@@ -71,10 +71,15 @@ enum number_place {
 };
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number);
-bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number);
+/* Whether it is close to the newest trigger. After repeated or impossible numbers (`broken`), it must be as
+ * close as frames were before: a board that counts from the beginning again may be behind by a few numbers.
+ */
+bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken);
 /* Whether it is behind the triggers although it follows a break: a gap after all believed frames, or
  * (`broken`) repeated or impossible ones. */
 bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
+/* The number of triggers after the newest believed frame. */
+uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
 /* Whether it is newer than all believed frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */

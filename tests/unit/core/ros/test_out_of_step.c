@@ -129,6 +129,110 @@ static void a_last_late_frame_is_believed_in_time(void **state)
         end(&t, 2);
 }
 
+/* A board sends 0 to 6 without 5, restarts while event 5 is open, and counts from 0 again: its new frame 5 is
+ * of another trigger, even if no newer frame comes before event 5 stops waiting. */
+static void a_restarted_board_does_not_fill_an_event_that_stops_waiting(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint32_t i = 0; i < 7; i++) {
+                trigger(&t, i, i);
+                if (i != 5)
+                        frame_comes(&t, i);
+        }
+        for (uint32_t i = 0; i < 6; i++) {
+                trigger(&t, 10 + i, 10 + i);
+                frame_comes(&t, i);
+        }
+        ros_sends(&t, 0);
+        t.now_ns += c.wait_ns;
+        ros_expire(t.ros, t.now_ns);
+        assert_ros_sends(&t, 0,
+                         "e5 pending | e10 pending | e11 pending | e12 pending | e13 pending | e14 pending | "
+                         "e15 pending");
+        assert_int_equal(ros_counts(t.ros)->duplicate, 5);
+        assert_int_equal(ros_counts(t.ros)->impossible, 1);
+        end(&t, 12);
+}
+
+/* The first frames before the restart were lost, so no number is repeated; but the triggers after it have no
+ * other frame. A board that delivers late has answered the newest trigger, or sends more frames than that. */
+static void a_frame_that_may_be_of_a_newer_trigger_fills_no_event(void **state)
+{
+        static const char *const sends[] = {"e0 pending | e1[0,1000)",
+                                            "e0 pending | e1 pending | e3 pending"};
+
+        (void)state;
+        for (uint32_t unanswered = 0; unanswered < 2; unanswered++) {
+                struct ros_config c = numbered(32);
+                struct ros_driver t;
+
+                ros_driver_init(&t, &c);
+                for (uint32_t i = 0; i < 3 + unanswered; i++)
+                        trigger(&t, i, i);
+                frame_comes(&t, 2);
+                frame_comes(&t, 1);
+                ros_sends(&t, 0);
+                t.now_ns += c.wait_ns;
+                ros_expire(t.ros, t.now_ns);
+                assert_ros_sends(&t, 0, sends[unanswered]);
+                assert_int_equal(ros_counts(t.ros)->late, unanswered);
+                end(&t, 2);
+        }
+}
+
+/* Soon after the beginning, all numbers of a restarted board are close to those of the triggers. */
+static void a_board_may_restart_at_the_beginning(void **state)
+{
+        (void)state;
+        for (uint32_t before = 1; before < 40; before++) {
+                for (uint32_t away = 0; away < 300; away += 7) {
+                        struct ros_config c = numbered(16);
+                        uint32_t next = before + away;
+                        struct ros_driver t;
+
+                        c.entries = 400;
+                        ros_driver_init(&t, &c);
+                        triggers_and_frames(&t, before);
+                        for (uint32_t i = before; i < next; i++)
+                                trigger(&t, i, i);
+                        for (uint32_t i = 0; i < 60; i++) {
+                                trigger(&t, next + i, next + i);
+                                frame_comes(&t, i);
+                        }
+                        assert_int_equal(ros_queued(t.ros, 0).jobs, before);
+                        assert_true(ros_is_out_of_step(t.ros));
+                        t.now_ns += c.wait_ns;
+                        ros_expire(t.ros, t.now_ns);
+                        assert_int_equal(ros_counts(t.ros)->used + ros_counts(t.ros)->left_over, before);
+                        end(&t, before + 60);
+                }
+        }
+}
+
+/* The network repeats single datagrams: the board counts on. */
+static void a_repeated_frame_is_no_restart(void **state)
+{
+        struct ros_config c = numbered(16);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint32_t i = 0; i < 90; i++) {
+                trigger(&t, i, i);
+                frame_comes(&t, i);
+                if (i % 10 == 9)
+                        frames_come(&t, i - 3, 3);
+        }
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 90);
+        assert_int_equal(ros_counts(t.ros)->duplicate, 27);
+        assert_int_equal(ros_counts(t.ros)->restarts, 0);
+        end(&t, 117);
+}
+
 /* Once the board has been out of step for as long as a frame may take, events end without it at once. */
 static void events_do_not_wait_for_a_board_that_is_out_of_step(void **state)
 {
@@ -363,6 +467,10 @@ int main(void)
                 cmocka_unit_test(delayed_frames_are_not_those_of_a_restarted_board),
                 cmocka_unit_test(a_row_of_strays_means_a_restart),
                 cmocka_unit_test(a_last_late_frame_is_believed_in_time),
+                cmocka_unit_test(a_restarted_board_does_not_fill_an_event_that_stops_waiting),
+                cmocka_unit_test(a_frame_that_may_be_of_a_newer_trigger_fills_no_event),
+                cmocka_unit_test(a_board_may_restart_at_the_beginning),
+                cmocka_unit_test(a_repeated_frame_is_no_restart),
                 cmocka_unit_test(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again),
                 cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
                 cmocka_unit_test(a_reset_does_not_mix_old_and_new_numbers),
