@@ -13,17 +13,19 @@ static bool is_on(const struct dfm *d)
 
 /* The announced value as a number: the nearest one to what is known. A ROS may be ahead of the triggers by
  * more than half a period of a short counter, but not by that of an L1 ID. */
-static uint64_t extend(const struct dfm *d, const struct dfm_have *h, uint32_t value, bool is_l1_id)
+static uint64_t extend(struct dfm *d, const struct dfm_have *h, uint32_t value, bool is_l1_id)
 {
-        const struct dfm_lead *f = &d->lead;
+        struct dfm_lead *f = &d->lead;
         unsigned bits = is_l1_id ? 32 : d->config.number_bits;
 
         if (h->has_last && !(is_l1_id && d->triggers.numbers.started))
                 return number_extend(value, bits, h->last);
         if (d->triggers.numbers.started)
                 return number_extend(value, bits, d->triggers.numbers.next);
-        if (f->n > 0)
+        if (f->n > 0) {
+                dfm_lead_lift(f, d->config.n_ros, value, bits);
                 return number_extend(value, bits, dfm_lead_at(f, f->n - 1)->number);
+        }
         return value & ((UINT64_C(1) << bits) - 1);
 }
 

@@ -357,6 +357,9 @@ void dfm_lead_fini(struct dfm *d);
 void dfm_lead_begin(struct dfm *d);
 /* Whether numbers wait for this ROS to announce them. */
 bool dfm_leads(const struct dfm *d, uint32_t ros);
+/* The first counter of another ROS may be that of a number below the waiting ones, across the wrap of the
+ * counter: if that would be below 0, all of them move up by a period. */
+void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits);
 /* Takes an announced number, of one of `n_leading` leading ROSs or (not `leading`) another one. False: there
  * is no room. */
 bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading);

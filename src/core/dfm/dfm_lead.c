@@ -147,6 +147,23 @@ static void insert(struct dfm_lead *f, uint32_t place, uint64_t number, uint64_t
         f->first_ns = MIN(f->first_ns, now_ns);
 }
 
+void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits)
+{
+        uint64_t period = UINT64_C(1) << bits, newest = dfm_lead_at(f, f->n - 1)->number;
+        uint64_t behind = (newest - value) & (period - 1);
+
+        if (behind <= newest || behind > DFM_LEAD_FAR)
+                return;
+        for (uint32_t k = 0; k < f->n; k++)
+                dfm_lead_at(f, k)->number += period;
+        for (uint32_t i = 0; i < n_ros; i++) {
+                f->haves[i].last += period * f->haves[i].has_last;
+                f->haves[i].top += period * f->haves[i].has_last;
+        }
+        if (f->agreed != UINT64_MAX)
+                f->agreed += period;
+}
+
 static void confirm(struct dfm_lead *f, struct dfm_number *e, bool leading, uint32_t n_leading)
 {
         e->n += leading;

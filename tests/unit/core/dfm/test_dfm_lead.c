@@ -168,6 +168,34 @@ static void counters_wrap(void **state)
         finish(&t);
 }
 
+/* The run begins where the counters wrap: the first ROS has missed the last numbers before that. */
+static void a_run_may_begin_around_a_wrap(void **state)
+{
+        static const uint32_t before[] = {65534, 65535, 0, 1, 2, 3};
+
+        (void)state;
+        for (int first = 0; first < 2; first++) {
+                struct dfm_config c = frames_config(2, 64);
+                struct dfm_driver t;
+
+                start(&t, &c);
+                if (first)
+                        have(&t, 0, before, ARRAY_SIZE(before));
+                have_range(&t, 1, 1, 3);
+                if (!first)
+                        have(&t, 0, before, ARRAY_SIZE(before));
+                assert_takes(&t, "65537 65538 65539");
+                have_one(&t, 1, 65540);
+                have_one(&t, 0, 65540);
+                assert_takes(&t, "65540");
+                dfm_pass_ns(&t, 2 * NS_PER_S);
+                assert_takes(&t, "");
+                assert_int_equal(offered(&t)->implausible, 0);
+                assert_int_equal(offered(&t)->not_taken, 3);
+                finish(&t);
+        }
+}
+
 static void a_lying_ros_costs_its_own_frames(void **state)
 {
         struct dfm_config c = frames_config(2, 64);
@@ -407,6 +435,7 @@ int main(void)
                 cmocka_unit_test(a_missing_ros_does_not_prevent_the_run),
                 cmocka_unit_test(optional_ross_do_not_delay),
                 cmocka_unit_test(counters_wrap),
+                cmocka_unit_test(a_run_may_begin_around_a_wrap),
                 cmocka_unit_test(a_lying_ros_costs_its_own_frames),
                 cmocka_unit_test(a_liar_that_is_first_after_a_pause_is_not_believed),
                 cmocka_unit_test(a_ros_may_lie_once),
