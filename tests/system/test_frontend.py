@@ -795,6 +795,19 @@ def frames_led(evb):
         assert report["numbers_confirmed"] == 0 and report["triggers_not_taken"] == 0, report
 
 
+def frames_silent_leader(evb):
+    """A leader that sends nothing is reported once frames of other boards come. Over UDP, no connection is missing."""
+    with experiment(evb, "udp", {"ros.event-number": "8:16", "trigger.source": "frames", "trigger.events": 0, "trigger.leader": "ros2",
+                                 "dfm.node-timeout": "1s"}, events=0, rate="500Hz", counter="8:16", dead="2") as (running, frontend):
+        while "ros2 gets nothing from its front-end; it makes the triggers" not in running.process.stderr.readline():
+            assert running.process.poll() is None
+        frontend.signal()
+        frontend.end()
+        running.signal()
+        report = running.end(expect=(0, 1))
+        assert report["triggers"] == 0, report
+
+
 def frames_of(payload):
     """The counters of the frames in a fragment of a slice."""
     found = []
@@ -839,7 +852,7 @@ def slices(evb, transport):
 main({"slices-udp": lambda evb: slices(evb, "udp"), "slices-tcp": lambda evb: slices(evb, "tcp"),
       "frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),
       "frames-pull": lambda evb: frames(evb, "tcp", **{"scenario.mode": "pull"}), "frames-fast": frames_fast, "frames-reset": frames_reset,
-      "frames-led": frames_led,
+      "frames-led": frames_led, "frames-silent-leader": frames_silent_leader,
       "usage": usage, "ports": ports, "faults": faults, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
       "cut-tcp": cut_tcp,      "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp"), "slow-ros": slow_ros, "slow-board-push": lambda evb: slow_board(evb, "push"),
       "slow-board-pull": lambda evb: slow_board(evb, "pull"), "missed-frames": missed_frames,

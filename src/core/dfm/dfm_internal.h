@@ -236,6 +236,8 @@ struct dfm_lead {
         uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
         uint64_t near_ns;          /* when one close to those taken came last */
         bool closing;              /* the boards began again: everything of before ends */
+        /* Frames of all leading ROSs, and when they became more; frames of all others then. */
+        uint64_t led, led_ns, others;
 };
 
 #define DFM_NOTICES 64
@@ -357,6 +359,8 @@ void dfm_lead_fini(struct dfm *d);
 void dfm_lead_begin(struct dfm *d);
 /* Whether numbers wait for this ROS to announce them. */
 bool dfm_leads(const struct dfm *d, uint32_t ros);
+/* Whether no leading ROS gets frames although others do. */
+bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may be that of a number below the waiting ones, across the wrap of the
  * counter: if that would be below 0, all of them move up by a period. */
 void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits);

@@ -11,6 +11,8 @@
 #define APART 64u
 /* How long a far number waits for others. */
 #define FAR_WAIT_NS NS_PER_S
+/* Reports of ROSs may be this much apart. */
+#define LEADER_KEEP_ALIVES 3u
 /* A longer jump is not counted as numbers that are missing. */
 #define GAP_MAX (UINT64_C(1) << 20)
 
@@ -92,6 +94,26 @@ static uint64_t reached(const struct dfm *d)
                 n++;
         }
         return n > 0 ? top : 0;
+}
+
+/* Frames of other boards prove that there are triggers. Those of the same triggers as the leader's last ones
+ * may be reported later. */
+bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_lead *f = &d->lead;
+        uint64_t led = 0, others = 0;
+
+        if (!is_on(d) || d->state != RUN_RUNNING)
+                return false;
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                *(d->ross[i].leads ? &led : &others) += dfm_node(d, ROLE_ROS, i)->frames;
+        if (led != f->led || f->led_ns == 0) {
+                f->led = led;
+                f->led_ns = now_ns;
+        }
+        if (others < f->others || now_ns - f->led_ns < LEADER_KEEP_ALIVES * d->config.keep_alive_ns)
+                f->others = others;
+        return others > f->others;
 }
 
 uint32_t dfm_announced_waiting(const struct dfm *d)

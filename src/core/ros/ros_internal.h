@@ -121,7 +121,7 @@ struct ros {
         uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
         uint64_t reported;      /* of these, in the last Alive */
         uint64_t report_ns;     /* time of the last Alive */
-        uint64_t wanted;        /* counted frames that the DFM waits for */
+        uint64_t wanted;        /* frames that the DFM waits for; a leading ROS: any; 0: none */
         uint64_t hungry_frames; /* `arrived` at the last look for hunger */
         uint64_t hungry_ns;     /* 0: not hungry */
         uint32_t arriving;      /* its entry, between ros_arrive() and ros_commit() */

@@ -119,7 +119,9 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
 /* A full buffer holds frames back: the front-end may have sent them. */
 static bool awaits_frame(const struct ros *r)
 {
-        return !r->refused && (r->n_waiting > 0 || (ros_counts_frames(r) && r->arrived < r->wanted));
+        bool wanted = ros_counts_frames(r) ? r->arrived < r->wanted : r->config.leads && r->wanted > 0;
+
+        return !r->refused && (r->n_waiting > 0 || wanted);
 }
 
 static void note_hunger(struct ros *r, uint64_t now_ns)

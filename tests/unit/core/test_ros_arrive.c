@@ -313,6 +313,27 @@ static void a_front_end_without_a_wanted_frame_is_hungry(void **state)
         ros_free(t.ros);
 }
 
+/* Nobody else makes triggers, so no event waits for its frames. */
+static void only_a_leading_front_end_is_hungry_without_triggers(void **state)
+{
+        (void)state;
+        for (int leads = 0; leads < 2; leads++) {
+                struct ros_config c = arriving();
+                struct ros_driver t;
+
+                c.number_bits = 16;
+                c.announces = true;
+                c.leads = leads;
+                c.message_bytes = 1400;
+                ros_driver_init(&t, &c);
+                t.keep_alive_flags = KEEP_ALIVE_AWAITS_FRAMES;
+                ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+                ros_expire(t.ros, t.now_ns);
+                assert_int_equal(ros_hungry_since_ns(t.ros), leads ? t.now_ns : 0);
+                ros_free(t.ros);
+        }
+}
+
 /* The front-end is ahead of the trigger: it waits for room, and triggers continue. */
 static void untriggered_frames_hold_no_trigger_back(void **state)
 {
@@ -457,6 +478,7 @@ int main(void)
                 cmocka_unit_test(a_full_buffer_refuses_frames),
                 cmocka_unit_test(the_dfm_hears_of_frames_before_it_needs_them),
                 cmocka_unit_test(a_front_end_without_a_wanted_frame_is_hungry),
+                cmocka_unit_test(only_a_leading_front_end_is_hungry_without_triggers),
                 cmocka_unit_test(untriggered_frames_hold_no_trigger_back),
                 cmocka_unit_test(bytes_count_once_they_are_triggered),
                 cmocka_unit_test(expected_frames_leave_room_for_arrivals),

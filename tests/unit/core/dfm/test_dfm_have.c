@@ -189,6 +189,55 @@ static void a_resumed_run_continues(void **state)
         finish(&t);
 }
 
+static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
+{
+        memset(&t->message.alive, 0, sizeof t->message.alive);
+        t->message.alive.state = RUN_RUNNING;
+        t->message.alive.incarnation = 1;
+        t->message.alive.resets = t->resets;
+        t->message.alive.frames = frames;
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
+}
+
+/* Passes some keep-alive times; each ROS reports its frames. Returns whether the DFM waits for the leader. */
+static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[static 2],
+                   const uint64_t more[static 2])
+{
+        struct message_to to;
+        bool found = false;
+
+        for (unsigned k = 1; k <= times; k++) {
+                dfm_pass_ns(t, t->config.keep_alive_ns);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                for (uint16_t i = 0; i < 2; i++)
+                        says_frames(t, i, frames[i] + k * more[i]);
+                while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                        if (t->message.header.type == MESSAGE_KEEP_ALIVE)
+                                found = t->message.keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES;
+                }
+        }
+        return found;
+}
+
+/* Frames of other boards show that the leader should send some. After the last trigger, all are silent. */
+static void a_silent_leader_is_awaited(void **state)
+{
+        static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        (void)state;
+        c.ros_rules = rules;
+        start(&t, &c);
+        assert_false(awaits(&t, 6, (uint64_t[]){0, 0}, (uint64_t[]){0, 0}));
+        assert_false(awaits(&t, 6, (uint64_t[]){0, 0}, (uint64_t[]){10, 10}));
+        assert_false(awaits(&t, 2, (uint64_t[]){60, 60}, (uint64_t[]){0, 1}));
+        assert_false(awaits(&t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 0}));
+        assert_true(awaits(&t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 10}));
+        assert_false(awaits(&t, 1, (uint64_t[]){60, 122}, (uint64_t[]){10, 10}));
+        finish(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -198,6 +247,7 @@ int main(void)
                 cmocka_unit_test(streams_lose_nothing_and_repeat_nothing),
                 cmocka_unit_test(whatever_ross_announce_is_counted),
                 cmocka_unit_test(a_resumed_run_continues),
+                cmocka_unit_test(a_silent_leader_is_awaited),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
