@@ -849,7 +849,124 @@ def slices(evb, transport):
         assert own and {frame[0] // 20 for frame in own} <= set(copied), copied.keys()
 
 
-main({"slices-udp": lambda evb: slices(evb, "udp"), "slices-tcp": lambda evb: slices(evb, "tcp"),
+SLICES = {"trigger.source": "clock", "trigger.slice": "20ms", "trigger.events": 0, "ros.event-time": "0:64", "ros.tick": "1ms",
+          "dfm.node-timeout": "1s"}
+# The third board may be missing, and has a time of its own.
+NODES = WITH_ROS.replace("count = 3", "").replace("count = 1", "") + "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n"
+
+
+@contextlib.contextmanager
+def slices_run(evb, transport, **third):
+    """Three ROSs, each with a board at a port of its own; yields the run, and where the boards are."""
+    host, ports = f"{OWN_NET}.{next(_hosts)}", [next(_ports) for _ in range(3)]
+    text = NODES
+    for i, port in enumerate(ports):
+        keys = {"source": f"udp:{port}" if transport == "udp" else f"tcp:{host}:{port}", **(third if i == 2 else {})}
+        text += f"[node ros{i + 1}]\nrole = ros\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
+    with folder() as where, Running(evb, scenario(where, text), {**SLICES, "sfi.directory": where}) as running:
+        running.wait_nodes(5)
+        at = [(running.address(f"ros{i + 1}") if transport == "udp" else host, port) for i, port in enumerate(ports)]
+        for i, (address, port) in enumerate(at, 1):
+            if transport == "udp":
+                bound = f" {struct.unpack('=I', socket.inet_aton(address))[0]:08X}:{port:04X} "
+                running.wait_for(f"port of ros{i}", lambda b=bound: b in pathlib.Path("/proc/net/udp").read_text())
+        yield running, at
+
+
+def end_slices(running, expect):
+    """Ends the run; every slice has ended. Returns its report and what it logged."""
+    running.signal()
+    out, err = running.process.communicate(timeout=LIMIT_S)
+    report = json.loads(out)
+    assert running.process.returncode == expect and report["balanced"] and report["events_lost"] == 0, (report, err)
+    return report, err
+
+
+def slices_dead(evb, transport, required="no"):
+    """A dead board costs its fragment: the slices close with those of the others, and hold every frame of theirs."""
+    n, wait = 5000, {"wait": "300ms"} if required == "no" else {}
+    with slices_run(evb, transport, required=required, **wait) as (running, at):
+        boards = ",".join(f"{transport}:{host}:{port}" for host, port in at)
+        with Frontend(evb, boards=boards, events=n, rate="1kHz", counter="0:64", dead="3") as frontend:
+            sent, _ = frontend.end()
+        used = lambda: sum(running.counter(f"ros{i}", f"slice_frames_{kind}") for i in (1, 2) for kind in ("used", "late"))  # noqa: E731
+        running.wait_for("end of all frames", lambda: used() == 2 * n)
+        end, last = ("complete" if required == "no" else "partial"), n // 20
+        running.wait_for("end of the last slice", lambda: running.counter("dfm", f"events_{end}") >= last)
+        report, err = end_slices(running, 0 if required == "no" else 1)
+        assert "ros3 gets nothing from its front-end; events go on without its fragments" in err, err
+        assert report[f"events_{end}"] == report["triggers"] >= last, report
+        assert report["fragments"]["absent" if required == "no" else "lost"] == report["triggers"], report["fragments"]
+        ros = {node["name"]: node for node in report["nodes"] if node["role"] == "ros"}
+        assert ros["ros3"]["slice_frames"] == ros["ros3"]["front_end_frames"] == 0, ros["ros3"]
+        found = [(frame.board, frame.number) for number, payloads in events_of(evb, report["files"][0])
+                 for payload in payloads for frame in frames_of(payload) if frame.number // 20 == number]
+        assert len(found) == len(set(found)) == sum(ros[name]["slice_frames_used"] for name in ("ros1", "ros2")), (len(found), ros)
+        assert sum(board["frames"] for board in sent["boards"]) == 2 * n, sent
+
+
+class Ticks:
+    """Three boards that send a frame for each tick of their common clock; the third one may be silent."""
+
+    def __init__(self, at):
+        self.at, self.quiet, self.over, self.sent = at, threading.Event(), threading.Event(), []
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join(LIMIT_S)
+
+    def run(self):
+        begun = time.monotonic()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            for tick in itertools.count(1000):
+                while time.monotonic() - begun < (tick - 1000) / 1000:
+                    time.sleep(0.001)
+                if self.over.is_set():
+                    return
+                for board, address in enumerate(self.at, 1):
+                    if board < 3 or not self.quiet.is_set():
+                        s.sendto(struct.pack("<IQI", 12, tick, board), address)
+                        self.sent.append((tick, board))
+
+
+def slices_silent(evb):
+    """A board that falls silent costs its fragments after a while; when it sends again, they are in the slices again."""
+    with slices_run(evb, "udp", required="no", wait="300ms") as (running, at), Ticks(at) as boards:
+        ended = lambda: running.counter("dfm", "events_complete")  # noqa: E731
+        absent = lambda: running.counter("dfm", "fragments_optional")  # noqa: E731
+        running.wait_for("slices", lambda: ended() > 30)
+        boards.quiet.set()
+        running.wait_for("slices without the board", lambda: absent() > 30)
+        used = running.counter("ros3", "slice_frames_used")
+        boards.quiet.clear()
+        running.wait_for("frames of the board", lambda: running.counter("ros3", "slice_frames_used") > used + 1000)
+        boards.__exit__()
+        running.wait_for("end of all frames", lambda: len(boards.sent) == sum(
+            running.counter(f"ros{i}", f"slice_frames_{kind}") for i in (1, 2, 3) for kind in ("used", "late", "dropped")))
+        report, err = end_slices(running, 0)
+        assert "ros3 gets nothing from its front-end" in err and "ros3 gets frames from its front-end again" in err, err
+        assert report["events_complete"] == report["triggers"] and 30 < report["fragments"]["absent"] < report["triggers"], report
+        sent, found = set(boards.sent), []
+        for number, payloads in events_of(evb, report["files"][0]):
+            for payload in payloads:
+                found += struct.iter_unpack("<IQI", payload)
+                assert all(tick // 20 == number for _, tick, _ in struct.iter_unpack("<IQI", payload)), number
+        ticks = [(tick, board) for _, tick, board in found]
+        ros = [node for node in report["nodes"] if node["role"] == "ros"]
+        used = sum(node["slice_frames_used"] for node in ros)
+        # Slices of the board that closed when it sent again, but too late for their events, and those that the stop overtook.
+        refused = 20 * sum(node["front_end_frames"] - node["front_end_used"] for node in ros)
+        assert used - refused <= len(ticks) <= used and len(ticks) == len(set(ticks)) and set(ticks) <= sent, (len(ticks), len(sent), ros)
+
+
+main({"slices-dead-udp": lambda evb: slices_dead(evb, "udp"), "slices-dead-tcp": lambda evb: slices_dead(evb, "tcp"),
+      "slices-dead-required": lambda evb: slices_dead(evb, "udp", "yes"), "slices-silent": slices_silent,
+      "slices-udp": lambda evb: slices(evb, "udp"), "slices-tcp": lambda evb: slices(evb, "tcp"),
       "frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),
       "frames-pull": lambda evb: frames(evb, "tcp", **{"scenario.mode": "pull"}), "frames-fast": frames_fast, "frames-reset": frames_reset,
       "frames-led": frames_led, "frames-silent-leader": frames_silent_leader,
