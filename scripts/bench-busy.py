@@ -7,9 +7,15 @@ The script is the trigger box of a run on this machine. When the DFM is ready, i
 uses most credits of the SFIs: the cause. It takes the time from just before the burst is sent until the kernel has
 received the busy signal. Then it waits until the events are built and the DFM is ready again. The first row pauses
 between bursts, the second one does not.
+
+The floor below each row is what this machine takes at the same time to wake any process: before each burst, after the
+same pause, a process that does nothing else answers a datagram. Idle processors of a virtual machine may wake late.
 """
 import argparse
+import contextlib
+import gc
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -41,8 +47,8 @@ credits = %d
 ROWS = (("a burst every 5 ms", 0.005), ("burst after burst", 0))
 
 
-class Signal:
-    """The receiver of the busy signal, with the kernel's time stamps."""
+class Receiver:
+    """A socket with the kernel's time stamps."""
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -51,27 +57,66 @@ class Signal:
         self.socket.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
         self.port = self.socket.getsockname()[1]
 
+    def receive(self):
+        """Returns a datagram, when it came, and from which address."""
+        data, control, _, sender = self.socket.recvmsg(100, 64)
+        seconds, ns = struct.unpack("qq", control[0][2])
+        return data, seconds * 10 ** 9 + ns, sender[0]
+
     def wait(self, state):
-        """Returns the time of the first signal of this state, and the DFM's address."""
+        """Returns the time of the first busy signal of this state, and the DFM's address."""
         while True:
-            data, control, _, sender = self.socket.recvmsg(100, 64)
+            data, at_ns, sender = self.receive()
             if data[:4] == b"EVBB" and data[4] == state:
-                seconds, ns = struct.unpack("qq", control[0][2])
-                return seconds * 10 ** 9 + ns, sender[0]
+                return at_ns, sender
 
 
-def measure(busy, cycles, pause_s, first):
-    """Returns the delay of each cycle in us."""
-    board, delays = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), []
+def answer(s):
+    """Answers datagrams until none has come for a while."""
+    s.settimeout(3 * LIMIT_S)
+    try:
+        while True:
+            s.sendto(*s.recvfrom(100))
+    finally:
+        os._exit(0)
+
+
+@contextlib.contextmanager
+def echo():
+    """A process that answers datagrams; yields its address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind(("127.0.0.1", 0))
+        pid = os.fork()
+        if pid == 0:
+            answer(s)
+        try:
+            yield s.getsockname()
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def ping(receiver, address):
+    """Returns in us how late the answer comes."""
+    begun_ns = time.time_ns()
+    receiver.socket.sendto(b"ping", address)
+    return (receiver.receive()[1] - begun_ns) / 1000
+
+
+def measure(busy, pings, answers, cycles, pause_s, first):
+    """Returns the delay of each cycle in us, and the floor."""
+    board, delays, floor = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), [], []
     _, dfm = busy.wait(0)
     for k in range(first, first + cycles):
         entries = b"".join(struct.pack("<QQII", BURST * k + i, 0, 0, 0) for i in range(BURST))
+        time.sleep(pause_s)
+        floor.append(ping(pings, answers))
         time.sleep(pause_s)
         begun_ns = time.time_ns()
         board.sendto(b"EVBT" + struct.pack("<HHII", 1, BURST, k, 0) + entries, (dfm, PORT))
         delays.append((busy.wait(1)[0] - begun_ns) / 1000)
         busy.wait(0)
-    return delays
+    return delays, floor
 
 
 def describe(delays):
@@ -87,20 +132,22 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     need.check((), options.evb, root=False)
-    busy, rows = Signal(), {}
-    with tempfile.TemporaryDirectory() as where:
+    busy, pings, rows = Receiver(), Receiver(), {}
+    gc.disable()
+    with tempfile.TemporaryDirectory() as where, echo() as answers:
         path = pathlib.Path(where) / "busy.conf"
         path.write_text(SCENARIO % (PORT, busy.port, CREDITS // 2))
         run = subprocess.Popen([options.evb, "run", path, "--json"], stdout=subprocess.PIPE, text=True)
         try:
             for i, (name, pause_s) in enumerate(ROWS):
-                rows[name] = describe(measure(busy, options.cycles, pause_s, i * options.cycles))
+                delays, floor = measure(busy, pings, answers, options.cycles, pause_s, i * options.cycles)
+                rows[name], rows[f"{name}, floor"] = describe(delays), describe(floor)
         finally:
             run.send_signal(signal.SIGTERM)
             report = json.loads(run.communicate(timeout=60)[0])
     print(f"from the cause to the busy signal, {options.cycles} times each, us:")
     for name, row in rows.items():
-        print(f"  {name:20s} " + "  ".join(f"{key} {value}" for key, value in row.items()))
+        print(f"  {name:27s} " + "  ".join(f"{key} {value}" for key, value in row.items()))
     print(f"  {report['triggers']} triggers, {report['events_complete']} events complete, "
           f"{report['triggers_refused']} triggers refused")
     if options.json:
