@@ -1,0 +1,215 @@
+/* Tests writes in the background, at once and past the page cache, and the limit of data that are only in
+ * memory. */
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/disk_writer.h"
+
+#define BYTES (1u << 20)
+#define MIB ((uint64_t)1 << 20)
+
+static char path[] = "/var/tmp/evb-disk-writer-XXXXXX";
+static int fd;
+static _Alignas(DISK_BLOCK_BYTES) uint8_t bytes[BYTES], seen[BYTES];
+
+int __wrap_sync_file_range(int f, off_t offset, off_t n, unsigned flags);
+
+/* ---- Write-back ---- */
+
+static uint64_t begun, waited;
+static int range_error;
+
+int __wrap_sync_file_range(int f, off_t offset, off_t n, unsigned flags)
+{
+        assert_int_equal(f, 7);
+        if (range_error) {
+                errno = range_error;
+                return -1;
+        }
+        if (flags & SYNC_FILE_RANGE_WAIT_AFTER) {
+                assert_int_equal(offset, waited);
+                waited += (uint64_t)n;
+        } else {
+                assert_int_equal(offset, begun);
+                begun += (uint64_t)n;
+        }
+        return 0;
+}
+
+/* At any time, at most 72 MiB of a file wait for the disk: 8 MiB until write-back begins, and 64 MiB. */
+static void what_is_in_memory_is_limited(void **state)
+{
+        struct disk_behind b = {};
+
+        (void)state;
+        begun = waited = 0;
+        range_error = 0;
+        for (uint64_t size = 0; size < 300 * MIB; size += 3 * MIB + 5) {
+                assert_int_equal(disk_write_behind(&b, 7, size), 0);
+                assert_true(size - begun < 8 * MIB);
+                assert_true(size - waited < 72 * MIB);
+                assert_true(waited == 0 || size - waited >= 64 * MIB);
+        }
+}
+
+static void a_lost_write_is_an_error_but_an_unsupported_call_is_not(void **state)
+{
+        static const int fatal[] = {EIO, ENOSPC, EDQUOT}, harmless[] = {EINVAL, ESPIPE, ENOSYS};
+
+        (void)state;
+        for (size_t i = 0; i < 3; i++) {
+                struct disk_behind b = {};
+
+                range_error = fatal[i];
+                assert_int_equal(disk_write_behind(&b, 7, 100 * MIB), -fatal[i]);
+                b = (struct disk_behind){};
+                range_error = harmless[i];
+                assert_int_equal(disk_write_behind(&b, 7, 100 * MIB), 0);
+        }
+}
+
+/* ---- Writing ---- */
+
+static void fill(uint8_t seed)
+{
+        for (size_t i = 0; i < BYTES; i++)
+                bytes[i] = (uint8_t)(seed + i * 7 + i / 251);
+}
+
+static void check(uint64_t offset, size_t n)
+{
+        int f = open(path, O_RDONLY | O_CLOEXEC);
+
+        assert_int_equal(pread(f, seen, n, (off_t)offset), n);
+        assert_memory_equal(seen, bytes, n);
+        close(f);
+}
+
+static void each_way_writes_all_bytes(void **state)
+{
+        (void)state;
+        for (unsigned way = 0; way < 4; way++) {
+                struct disk_writer *w;
+                size_t n;
+
+                if (way >= 2 && disk_set_direct(fd, true) < 0) {
+                        print_message("direct writes: skipped, the file system of /var/tmp has none\n");
+                        break;
+                }
+                assert_int_equal(disk_writer_new(&w, way % 2), 0);
+                for (uint8_t i = 0; i < 5; i++) {
+                        fill((uint8_t)(way * 16 + i));
+                        disk_writer_begin(w, fd, bytes, BYTES, i * (uint64_t)BYTES);
+                        while (!disk_writer_is_done(w))
+                                usleep(100);
+                        assert_int_equal(disk_writer_end(w, &n), 0);
+                        assert_int_equal(n, BYTES);
+                        check(i * (uint64_t)BYTES, BYTES);
+                }
+                disk_writer_begin(w, fd, bytes, BYTES, 0);
+                disk_writer_free(w);
+                check(0, BYTES);
+        }
+        assert_int_equal(disk_set_direct(fd, false), 0);
+}
+
+/* What precedes the limit is in the file, and counts. */
+static void an_error_tells_how_much_was_written(void **state)
+{
+        struct rlimit limit, low;
+
+        (void)state;
+        signal(SIGXFSZ, SIG_IGN);
+        getrlimit(RLIMIT_FSIZE, &limit);
+        low = limit;
+        low.rlim_cur = 100000;
+        fill(9);
+        for (unsigned way = 0; way < 4; way++) {
+                struct disk_writer *w;
+                size_t n;
+
+                assert_int_equal(ftruncate(fd, 0), 0);
+                if (way >= 2 && disk_set_direct(fd, true) < 0)
+                        break;
+                assert_int_equal(disk_writer_new(&w, way % 2), 0);
+                setrlimit(RLIMIT_FSIZE, &low);
+                disk_writer_begin(w, fd, bytes, BYTES, 4096);
+                assert_int_equal(disk_writer_end(w, &n), -EFBIG);
+                setrlimit(RLIMIT_FSIZE, &limit);
+                assert_int_equal(n, 100000 - 4096);
+                check(4096, n);
+                assert_int_equal(!!(fcntl(fd, F_GETFL) & O_DIRECT), way >= 2);
+                disk_writer_free(w);
+        }
+        assert_int_equal(disk_set_direct(fd, false), 0);
+}
+
+static void a_bad_descriptor_is_an_error(void **state)
+{
+        (void)state;
+        for (unsigned background = 0; background < 2; background++) {
+                struct disk_writer *w;
+                size_t n;
+
+                assert_int_equal(disk_writer_new(&w, background), 0);
+                disk_writer_begin(w, -1, bytes, 10, 0);
+                assert_int_equal(disk_writer_end(w, &n), -EBADF);
+                assert_int_equal(n, 0);
+                disk_writer_free(w);
+        }
+        disk_writer_free(NULL);
+}
+
+/* ---- Direct ---- */
+
+static void what_cannot_be_written_directly_is_refused(void **state)
+{
+        int f = open("/proc/self/comm", O_RDWR | O_CLOEXEC);
+
+        (void)state;
+        assert_true(f >= 0);
+        assert_true(disk_set_direct(f, true) < 0);
+        assert_int_equal(disk_set_direct(f, false), 0);
+        close(f);
+        assert_true(disk_check_direct("/nonexistent") < 0);
+        assert_int_equal(disk_check_direct("/var/tmp"), disk_set_direct(fd, true));
+        assert_int_equal(disk_set_direct(fd, false), 0);
+        assert_int_equal(access(path, F_OK), 0);
+}
+
+static int make(void **state)
+{
+        (void)state;
+        fd = mkstemp(path);
+        return fd < 0 ? -1 : 0;
+}
+
+static int remove_it(void **state)
+{
+        (void)state;
+        close(fd);
+        return unlink(path);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_is_in_memory_is_limited),
+                cmocka_unit_test(a_lost_write_is_an_error_but_an_unsupported_call_is_not),
+                cmocka_unit_test(each_way_writes_all_bytes),
+                cmocka_unit_test(an_error_tells_how_much_was_written),
+                cmocka_unit_test(a_bad_descriptor_is_an_error),
+                cmocka_unit_test(what_cannot_be_written_directly_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, make, remove_it);
+}
