@@ -1,6 +1,4 @@
-/* Appends events to the buffer, writes the buffer to the open file, and starts the next file when it is full.
- * Each write ends with an end record that the next write overwrites, so that even a full disk has room for
- * one. */
+/* Appends events to the buffer, and starts the next file when the open one is full. */
 #include "evb/store/event_writer.h"
 
 #include <errno.h>
@@ -14,150 +12,7 @@
 
 #define BUFFER_BYTES ((size_t)4 << 20)
 
-/* ---- Disk errors ---- */
-
-/* Returns the end of the last buffered record up to `limit`, and the number and bytes of the events after it.
- */
-static size_t last_boundary(const struct event_writer *w, size_t limit, uint64_t *ret_lost,
-                            uint64_t *ret_lost_bytes)
-{
-        size_t boundary = 0;
-
-        *ret_lost = *ret_lost_bytes = 0;
-        for (size_t at = 0; at < w->filled_bytes;) {
-                uint32_t size_bytes = eformat_word(w->buffer + at, 3);
-
-                at += EVENT_FILE_DATA_BYTES + size_bytes;
-                if (at <= limit) {
-                        boundary = at;
-                } else {
-                        ++*ret_lost;
-                        *ret_lost_bytes += size_bytes;
-                }
-        }
-        return boundary;
-}
-
-/* Truncates the file after the last complete event that leaves room for an end record. The start of the
- * buffer always has room, since the previous end record is there. */
-static int cut_back(struct event_writer *w, size_t written, time_t now)
-{
-        uint64_t lost, lost_bytes, file_events = w->file_events;
-        uint8_t end[EVENT_FILE_END_BYTES];
-        size_t boundary = written, ignored;
-        int r;
-
-        for (;;) {
-                boundary = last_boundary(w, boundary, &lost, &lost_bytes);
-                w->file_events = file_events - lost;
-                struct iovec iov = event_writer_end_record(w, w->disk_bytes + boundary, 1, now, end);
-
-                r = record_write_all(w->fd, &iov, 1, w->disk_bytes + boundary, &ignored);
-                if (r == 0 || boundary == 0)
-                        break;
-                boundary--;
-        }
-        w->events_lost += lost;
-        w->event_bytes -= lost_bytes;
-        w->disk_bytes += boundary;
-        w->disk_events = w->file_events;
-        w->filled_bytes = 0;
-        if (r == 0 && ftruncate(w->fd, (off_t)(w->disk_bytes + EVENT_FILE_END_BYTES)) < 0)
-                r = -errno;
-        return r;
-}
-
-/* Closes the file after an error that left `written` bytes of the buffer in it. Returns `error`. */
-static int fail(struct event_writer *w, int error, size_t written, time_t now)
-{
-        w->error = error;
-        if (w->fd >= 0 && cut_back(w, written, now) == 0)
-                (void)event_writer_seal(w);
-        if (w->fd >= 0)
-                close(take_fd(&w->fd));
-        return error;
-}
-
-/* Closes a file whose accepted data the disk lost; it keeps the name NAME.writing. Returns `error`. */
-static int fail_on_disk(struct event_writer *w, int error)
-{
-        w->error = error;
-        w->events_lost += w->file_events - w->disk_events;
-        w->file_events = w->disk_events;
-        w->filled_bytes = 0;
-        close(take_fd(&w->fd));
-        return error;
-}
-
 /* ---- Writing ---- */
-
-static int write_back(struct event_writer *w)
-{
-        int r = event_writer_write_back(w);
-
-        return r < 0 ? fail_on_disk(w, r) : 0;
-}
-
-static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
-{
-        uint8_t end[EVENT_FILE_END_BYTES];
-        struct iovec iov[] = {
-                {.iov_base = w->buffer, .iov_len = w->filled_bytes},
-                event_writer_end_record(w, w->disk_bytes + w->filled_bytes, status, now, end),
-        };
-        struct write_guard guard;
-        size_t written;
-        int r = event_writer_begin_write(w, &guard);
-
-        if (r < 0)
-                return fail_on_disk(w, r);
-        r = record_write_all(w->fd, iov, ARRAY_SIZE(iov), w->disk_bytes, &written);
-        if (r < 0)
-                return fail(w, r, MIN(written, w->filled_bytes), now);
-        r = event_writer_end_write(w, &guard);
-        if (r < 0)
-                return fail_on_disk(w, r);
-        w->disk_bytes += w->filled_bytes;
-        w->disk_events = w->file_events;
-        w->filled_bytes = 0;
-        return write_back(w);
-}
-
-static int write_large(struct event_writer *w, const uint8_t *record, const struct iovec *iov, size_t n_iov,
-                       size_t size_bytes, time_t now)
-{
-        uint64_t data_bytes = w->disk_bytes + EVENT_FILE_DATA_BYTES + size_bytes;
-        uint8_t end[EVENT_FILE_END_BYTES];
-        struct iovec head = {.iov_base = (void *)record, .iov_len = EVENT_FILE_DATA_BYTES}, tail;
-        struct write_guard guard;
-        size_t written;
-        int r = event_writer_begin_write(w, &guard);
-
-        if (r < 0)
-                return fail_on_disk(w, r);
-        w->file_events++;
-        tail = event_writer_end_record(w, data_bytes, 0, now, end);
-        r = record_write_all(w->fd, &head, 1, w->disk_bytes, &written);
-        if (r == 0)
-                r = record_write_all(w->fd, iov, n_iov, w->disk_bytes + EVENT_FILE_DATA_BYTES, &written);
-        if (r == 0)
-                r = record_write_all(w->fd, &tail, 1, data_bytes, &written);
-        if (r < 0) {
-                w->file_events--;
-                return fail(w, r, 0, now);
-        }
-        r = event_writer_end_write(w, &guard);
-        if (r < 0) {
-                w->file_events--;
-                return fail_on_disk(w, r);
-        }
-        w->disk_bytes = data_bytes;
-        w->disk_events = w->file_events;
-        r = write_back(w);
-        if (r < 0) /* the event of a failed call does not count */
-                w->file_events = --w->disk_events;
-        return r;
-}
 
 static void append(struct event_writer *w, const void *bytes, size_t size_bytes)
 {
@@ -167,11 +22,18 @@ static void append(struct event_writer *w, const void *bytes, size_t size_bytes)
 
 static bool is_full(const struct event_writer *w, size_t size_bytes)
 {
-        uint64_t then =
-                w->disk_bytes + w->filled_bytes + EVENT_FILE_DATA_BYTES + size_bytes + EVENT_FILE_END_BYTES;
+        uint64_t then = w->disk_bytes + w->flight.bytes + w->filled_bytes + EVENT_FILE_DATA_BYTES +
+                        size_bytes + EVENT_FILE_END_BYTES;
 
         return w->file_events > 0 &&
                ((w->max_events && w->file_events >= w->max_events) || (w->max_bytes && then > w->max_bytes));
+}
+
+static int write_buffer(struct event_writer *w, uint32_t status, time_t now)
+{
+        int r = event_writer_begin_buffer(w, status, now);
+
+        return r < 0 ? r : event_writer_end_buffer(w);
 }
 
 static int finish(struct event_writer *w, uint32_t status, time_t now)
@@ -197,10 +59,11 @@ static int make_room(struct event_writer *w, size_t size_bytes, bool large, time
                 r = finish(w, 0, now);
                 if (r == 0)
                         r = w->error = event_writer_open_next(w, now);
-        } else if (w->filled_bytes > 0 &&
-                   (large || EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes)) {
-                r = write_buffer(w, 0, now);
-        }
+        } else if (large)
+                r = event_writer_flush(w, now);
+        else if (w->filled_bytes > 0 &&
+                 EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes)
+                r = event_writer_begin_buffer(w, 0, now);
         return r;
 }
 
@@ -213,10 +76,19 @@ static size_t iov_bytes(const struct iovec *iov, size_t n_iov)
         return n;
 }
 
+/* Copying a large event to a buffer is worth it only if the buffer can then be written directly, or in the
+ * background. */
+static bool is_large(const struct event_writer *w, size_t size_bytes)
+{
+        size_t most = w->direct || w->memory[1] ? w->buffer_bytes : w->buffer_bytes / 4;
+
+        return EVENT_FILE_DATA_BYTES + size_bytes > most;
+}
+
 int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now)
 {
-        bool large = EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes / 4;
+        bool large = is_large(w, size_bytes);
         uint8_t record[EVENT_FILE_DATA_BYTES];
         int r;
 
@@ -230,7 +102,7 @@ int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n
                 return r;
         record_put_data(record, (uint32_t)(w->closed_events + w->file_events + 1), (uint32_t)size_bytes);
         if (large) {
-                r = write_large(w, record, iov, n_iov, size_bytes, now);
+                r = event_writer_write_large(w, record, iov, n_iov, size_bytes, now);
         } else {
                 append(w, record, sizeof record);
                 for (size_t i = 0; i < n_iov; i++)
@@ -243,11 +115,18 @@ int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n
         return r;
 }
 
+int event_writer_poll(struct event_writer *w)
+{
+        if (w->error < 0 || !w->flight.begun || !disk_writer_is_done(w->disk))
+                return w->error;
+        return event_writer_end_buffer(w);
+}
+
 int event_writer_flush(struct event_writer *w, time_t now)
 {
-        if (w->error < 0 || w->filled_bytes == 0)
+        if (w->error < 0)
                 return w->error;
-        return write_buffer(w, 0, now);
+        return w->filled_bytes > 0 ? write_buffer(w, 0, now) : event_writer_end_buffer(w);
 }
 
 int event_writer_sync(struct event_writer *w, time_t now)
@@ -257,9 +136,9 @@ int event_writer_sync(struct event_writer *w, time_t now)
         if (r < 0 || w->closed_events + w->disk_events == w->events_synced)
                 return r;
         if (fdatasync(w->fd) < 0)
-                return fail_on_disk(w, -errno);
+                return event_writer_fail_on_disk(w, -errno);
         if (!w->entry_is_synced && fsync(w->directory_fd) < 0)
-                return fail_on_disk(w, -errno);
+                return event_writer_fail_on_disk(w, -errno);
         w->entry_is_synced = true;
         w->events_synced = w->closed_events + w->disk_events;
         return 0;
@@ -312,6 +191,17 @@ static int set_front(struct event_file_front *front, const struct event_writer_s
         return 0;
 }
 
+/* A buffer has a part of a block before it, and an end record and padding after it. */
+static int allocate(struct event_writer *w, bool background)
+{
+        size_t size_bytes = ALIGN_UP(w->buffer_bytes, (size_t)DISK_BLOCK_BYTES) + 2 * DISK_BLOCK_BYTES;
+
+        for (int i = 0; i < (background ? 2 : 1); i++)
+                if (posix_memalign((void **)&w->memory[i], DISK_BLOCK_BYTES, size_bytes) != 0)
+                        return -ENOMEM;
+        return disk_writer_new(&w->disk, background);
+}
+
 static void event_writer_freep(struct event_writer **w)
 {
         event_writer_free(*w);
@@ -336,9 +226,11 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         w->closed = s->closed;
         w->sealing = s->sealing;
         w->userdata = s->userdata;
+        w->direct = s->direct;
         w->buffer_bytes = s->buffer_bytes ? s->buffer_bytes : BUFFER_BYTES;
-        if (posix_memalign((void **)&w->buffer, 4096, w->buffer_bytes) != 0)
-                return -ENOMEM;
+        r = allocate(w, s->background);
+        if (r < 0)
+                return r;
         w->directory_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (w->directory_fd < 0)
                 return -errno;
@@ -355,9 +247,13 @@ struct event_writer *event_writer_free(struct event_writer *w)
 {
         if (!w)
                 return NULL;
+        if (w->flight.begun)
+                (void)event_writer_end_buffer(w);
+        disk_writer_free(w->disk);
         cleanup_close(&w->fd);
         cleanup_close(&w->directory_fd);
-        free(w->buffer);
+        free(w->memory[0]);
+        free(w->memory[1]);
         free(w);
         return NULL;
 }
@@ -376,8 +272,9 @@ void event_writer_counts(const struct event_writer *w, struct event_writer_count
                 .events_written = w->closed_events + w->disk_events,
                 .events_synced = w->events_synced,
                 .events_closed = w->closed_events,
-                .file_bytes = w->closed_bytes +
-                              (w->fd >= 0 ? w->disk_bytes + w->filled_bytes + EVENT_FILE_END_BYTES : 0),
+                .file_bytes = w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->flight.bytes +
+                                                                      w->filled_bytes + EVENT_FILE_END_BYTES
+                                                            : 0),
                 .files = w->files,
         };
 }

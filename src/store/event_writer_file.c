@@ -9,10 +9,6 @@
 #include "event_record.h"
 #include "event_writer_internal.h"
 
-/* Write-back starts after each WRITE_BACK_BYTES. The writer waits for data older than WRITE_BEHIND_BYTES,
- * which limits the work left when it seals a file. */
-#define WRITE_BACK_BYTES ((uint64_t)8 << 20)
-#define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
 /* Limits the retries if other writers create the same files concurrently. */
 #define OPEN_TRIES 1000
 #define NUMBER_DIGITS_MAX 9
@@ -89,6 +85,17 @@ int event_writer_find_number(struct event_writer *w, event_writer_left left, voi
 
 /* ---- Opening ---- */
 
+void event_writer_empty_buffer(struct event_writer *w, uint64_t data_bytes, const uint8_t *end)
+{
+        size_t lead_bytes = w->direct ? data_bytes % DISK_BLOCK_BYTES : 0;
+
+        if (w->memory[1])
+                w->filling = 1 - w->filling;
+        memmove(w->memory[w->filling], end - lead_bytes, lead_bytes);
+        w->buffer = w->memory[w->filling] + lead_bytes;
+        w->filled_bytes = 0;
+}
+
 static int write_front(struct event_writer *w, time_t now)
 {
         uint8_t front[RECORD_FRONT_MAX_BYTES], end[EVENT_FILE_END_BYTES];
@@ -101,6 +108,7 @@ static int write_front(struct event_writer *w, time_t now)
                 return -ENAMETOOLONG;
         iov[0] = (struct iovec){.iov_base = front, .iov_len = w->disk_bytes};
         iov[1] = event_writer_end_record(w, w->disk_bytes, 0, now, end);
+        event_writer_empty_buffer(w, w->disk_bytes, front + w->disk_bytes);
         return record_write_all(w->fd, iov, 2, 0, &written);
 }
 
@@ -120,7 +128,8 @@ int event_writer_open_next(struct event_writer *w, time_t now)
 {
         int r = -EEXIST;
 
-        w->file_events = w->disk_events = w->disk_bytes = w->begun_bytes = w->waited_bytes = 0;
+        w->file_events = w->disk_events = w->disk_bytes = 0;
+        w->behind = (struct disk_behind){0};
         w->entry_is_synced = false;
         for (int i = 0; i < OPEN_TRIES && r == -EEXIST; i++)
                 r = create(w);
@@ -128,6 +137,8 @@ int event_writer_open_next(struct event_writer *w, time_t now)
                 return r;
         record_lock_writing(w->fd);
         r = write_front(w, now);
+        if (r == 0 && w->direct)
+                r = disk_set_direct(w->fd, true);
         if (r < 0) {
                 unlinkat(w->directory_fd, w->writing, 0);
                 close(take_fd(&w->fd));
@@ -138,14 +149,6 @@ int event_writer_open_next(struct event_writer *w, time_t now)
 }
 
 /* ---- Syncing and closing ---- */
-
-/* Ignores an unsupported call, but not a failed write, which the kernel reports only once. */
-static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
-{
-        if (sync_file_range(fd, (off_t)from, (off_t)(to - from), flags) == 0)
-                return 0;
-        return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
-}
 
 /* If somebody removes or truncates the open file, or removes its directory, the events in it are lost.
  * Further writes would only lose more. */
@@ -164,18 +167,32 @@ static int read_last(int fd, uint64_t end, struct write_guard *ret)
 {
         ssize_t n;
 
-        *ret = (struct write_guard){.at = end - MIN(end, sizeof ret->bytes)};
-        n = pread(fd, ret->bytes, end - ret->at, (off_t)ret->at);
+        *ret = (struct write_guard){.n = MIN(end, sizeof ret->bytes)};
+        n = pread(fd, ret->bytes, ret->n, (off_t)(end - ret->n));
         if (n < 0)
                 return -errno;
-        return (uint64_t)n == end - ret->at ? 0 : -EBADFD;
+        return (size_t)n == ret->n ? 0 : -EBADFD;
 }
 
 int event_writer_begin_write(const struct event_writer *w, struct write_guard *ret)
 {
         int r = check_file(w);
 
-        return r < 0 ? r : read_last(w->fd, w->disk_bytes, ret);
+        return r < 0 || !ret ? r : read_last(w->fd, w->disk_bytes, ret);
+}
+
+static bool is_hole(int fd, uint64_t at)
+{
+        return lseek(fd, (off_t)at, SEEK_HOLE) == (off_t)at;
+}
+
+/* Whether the file was truncated before a direct write, or before it got its new size. Reading the bytes that
+ * are now zero would cost a read of the disk. */
+static bool has_hole(const struct event_writer *w, uint64_t size_bytes)
+{
+        uint64_t begin = w->disk_bytes - w->disk_bytes % DISK_BLOCK_BYTES;
+
+        return (begin > 0 && is_hole(w->fd, begin - 1)) || is_hole(w->fd, size_bytes - 1);
 }
 
 /* A write beyond the end of a file that was truncated after the check gives it the expected size again, with
@@ -190,21 +207,11 @@ int event_writer_end_write(const struct event_writer *w, const struct write_guar
         return memcmp(now.bytes, guard->bytes, sizeof now.bytes) == 0 ? 0 : -EBADFD;
 }
 
-int event_writer_write_back(struct event_writer *w)
+int event_writer_end_direct(const struct event_writer *w, uint64_t size_bytes)
 {
-        uint64_t whole = w->disk_bytes - w->disk_bytes % WRITE_BACK_BYTES;
-        uint64_t behind = whole > WRITE_BEHIND_BYTES ? whole - WRITE_BEHIND_BYTES : 0;
-        const unsigned wait =
-                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-        int r = 0;
-
-        if (whole > w->begun_bytes)
-                r = sync_range(w->fd, w->begun_bytes, whole, SYNC_FILE_RANGE_WRITE);
-        if (r == 0 && behind > w->waited_bytes)
-                r = sync_range(w->fd, w->waited_bytes, behind, wait);
-        w->begun_bytes = MAX(w->begun_bytes, whole);
-        w->waited_bytes = MAX(w->waited_bytes, behind);
-        return r;
+        if (ftruncate(w->fd, (off_t)size_bytes) < 0)
+                return -errno;
+        return has_hole(w, size_bytes) ? -EBADFD : 0;
 }
 
 static int rename_final(struct event_writer *w)

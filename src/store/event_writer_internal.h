@@ -1,12 +1,19 @@
-/* Shared by both parts of the event writer: event_writer.c appends events to the open file;
- * event_writer_file.c opens, syncs and closes it. Private to src/store. */
+/* Shared by the parts of the event writer: event_writer.c appends events to a buffer; event_writer_disk.c
+ * writes it to the open file; event_writer_file.c opens, syncs and closes files. Private to src/store. */
 #pragma once
 
 #include <limits.h>
 
 #include "evb/store/event_writer.h"
+#include "evb/sys/disk_writer.h"
 
 #define EVENT_WRITER_NAME_BYTES (EVENT_FILE_TEXT_MAX + 32)
+
+/* The last bytes of the data before a write. */
+struct write_guard {
+        uint8_t bytes[64];
+        size_t n;
+};
 
 struct event_writer {
         struct event_file_front front; /* of the open file */
@@ -23,14 +30,29 @@ struct event_writer {
         unsigned files;       /* opened so far */
         bool entry_is_synced; /* the directory entry of the open file is on the disk */
 
-        /* Complete data records that are not in the file yet. The file's end record begins at `disk_bytes`.
-         */
+        bool direct;
+        struct disk_writer *disk;
+        struct disk_behind behind;
+        /* Without a second memory, a write ends before the next event comes. */
+        uint8_t *memory[2];
+        unsigned filling; /* the memory that `buffer` is in */
+        /* Complete data records that the kernel does not have yet. A direct write begins with a whole block:
+         * before `buffer` stand the last bytes of the data that precede it, from a multiple of
+         * DISK_BLOCK_BYTES on. */
         uint8_t *buffer;
         size_t buffer_bytes, filled_bytes;
-        uint64_t disk_bytes;
-        uint64_t file_events;               /* in the file and the buffer */
-        uint64_t disk_events;               /* of these, in the file */
-        uint64_t begun_bytes, waited_bytes; /* offsets up to which write-back has begun, and ended */
+        uint64_t disk_bytes;  /* the file's data; its end record follows */
+        uint64_t file_events; /* in the file, the write under way and the buffer */
+        uint64_t disk_events; /* of these, in the file */
+        /* The write under way: data records that follow `disk_bytes`, and an end record. */
+        struct {
+                bool begun;
+                const uint8_t *records;
+                size_t bytes, lead_bytes;
+                uint64_t events; /* in the file after it */
+                time_t begun_at;
+                struct write_guard guard;
+        } flight;
         uint64_t closed_events, closed_bytes, event_bytes, events_lost, events_synced;
 };
 
@@ -40,16 +62,24 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
 /* Finds the highest number of existing files. Calls `left`, unless it is NULL, for each NAME.writing. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
-/* The last bytes of the data before a write. */
-struct write_guard {
-        uint8_t bytes[64];
-        uint64_t at;
-};
+/* Empties the buffer, after data that end before `end`. */
+void event_writer_empty_buffer(struct event_writer *w, uint64_t data_bytes, const uint8_t *end);
 /* Enclose writes at `disk_bytes`. Return -ENOENT if somebody removed the open file, -EBADFD if somebody
- * changed its size, also in between. */
+ * changed its size, also in between. `ret` is NULL before a direct write, which needs no guard. */
 int event_writer_begin_write(const struct event_writer *w, struct write_guard *ret);
 int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard);
-/* Starts write-back of new data, so that sealing the file is fast. */
-int event_writer_write_back(struct event_writer *w);
+/* Removes the padding of a direct write. */
+int event_writer_end_direct(const struct event_writer *w, uint64_t size_bytes);
 /* Syncs the open file, which has its end record, and gives it its final name. */
 int event_writer_seal(struct event_writer *w);
+
+/* In event_writer_disk.c. All return 0, or the error that ends the writer. */
+/* Begins to write the buffer and an end record, after the end of the write before. */
+int event_writer_begin_buffer(struct event_writer *w, uint32_t status, time_t now);
+/* Ends the write under way, if any. */
+int event_writer_end_buffer(struct event_writer *w);
+/* Closes a file whose accepted data the disk lost; it keeps the name NAME.writing. Returns `error`. */
+int event_writer_fail_on_disk(struct event_writer *w, int error);
+/* Writes an event to the file at once. The buffer is empty. */
+int event_writer_write_large(struct event_writer *w, const uint8_t *record, const struct iovec *iov,
+                             size_t n_iov, size_t size_bytes, time_t now);

@@ -42,7 +42,11 @@ struct event_writer_settings {
         size_t n_metadata;
         bool has_seed; /* for pattern sources; see struct event_file_front */
         uint64_t seed;
-        size_t buffer_bytes;        /* 0: 4 MiB */
+        size_t buffer_bytes; /* 0: 4 MiB */
+        /* The kernel writes a full buffer while a second one fills; see sys/disk_writer.h. */
+        bool background;
+        /* Events up to the size of the buffer pass by the page cache (O_DIRECT). */
+        bool direct;
         event_writer_closed closed; /* callbacks may be NULL */
         event_writer_sealing sealing;
         event_writer_left left;
@@ -69,14 +73,14 @@ char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_
 
 /* Opens the first file, and copies the strings. Never overwrites a file, but skips its number. An fcntl lock
  * on the open file excludes event_file_repair(). Returns 0, -EINVAL for an unsupported version,
- * -ENAMETOOLONG, or the error of open or write. */
+ * -ENAMETOOLONG, or the error of open, write or, if `direct`, disk_set_direct(). */
 int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
 /* Without a previous event_writer_close(), the file stays NAME.writing and lacks the buffered events. Returns
  * NULL. */
 struct event_writer *event_writer_free(struct event_writer *writer);
 
 /* Writes one event of `size_bytes` bytes, which `iov` refers to. Small events go to the buffer, large ones
- * directly to the file.
+ * at once to the file.
  *
  * An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls return it. The writer truncates the file
  * after its last complete event and closes it as NAME.data; if that fails too, the file stays NAME.writing
@@ -88,6 +92,8 @@ struct event_writer *event_writer_free(struct event_writer *writer);
  * 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now);
+/* Notes a write in the background that has ended, without waiting. Errors as above. */
+int event_writer_poll(struct event_writer *writer);
 /* Writes the buffer to the file. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);
 /* Flushes, and waits until the disk has all events. After a disk error the file stays NAME.writing, because

@@ -164,6 +164,7 @@ static void test_resized_at_any_moment(void **state)
                 pid_t child;
                 int r = 0;
 
+                closed = (struct closed){0};
                 assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
                 child = fork();
                 assert_true(child >= 0);
@@ -180,8 +181,13 @@ static void test_resized_at_any_moment(void **state)
                         r = event_writer_close(w, SAMPLE_NOW);
                 else
                         waitpid(child, NULL, 0);
-                assert_int_equal(r, -EBADFD);
-                assert_int_equal(closed.n, 0);
+                /* A direct write of the first block writes all of the file. */
+                if (r == 0 && s.direct && closed.n == 1)
+                        assert_int_equal(sample_events(closed.last), closed.events);
+                else {
+                        assert_int_equal(r, -EBADFD);
+                        assert_int_equal(closed.n, 0);
+                }
                 event_writer_free(w);
         }
 }
@@ -258,5 +264,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
         };
 
+        if (!sample_can_write())
+                return 77;
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

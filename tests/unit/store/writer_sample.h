@@ -1,6 +1,9 @@
-/* Shared by the tests of the event writer: its settings, and a record of the closed files. */
+/* Shared by the tests of the event writer: its settings, and a record of the closed files. All tests run for
+ * each way of writing. */
 #pragma once
 
+#include "evb/store/verify.h"
+#include "evb/sys/disk_writer.h"
 #include "store_sample.h"
 
 #define CORE "data26_evb.00000012.physics_Main.daq.RAW._lb0000._SFI-1"
@@ -23,6 +26,8 @@ static inline void on_closed(void *userdata, const char *path, uint64_t events, 
 
 static inline struct event_writer_settings make_settings(const char *directory, struct closed *closed)
 {
+        const char *way = getenv("EVB_TEST_WRITE") ?: "";
+
         *closed = (struct closed){0};
         return (struct event_writer_settings){
                 .directory = directory,
@@ -32,9 +37,27 @@ static inline struct event_writer_settings make_settings(const char *directory, 
                 .run = 12,
                 .has_seed = true,
                 .seed = 5,
+                .background = strstr(way, "background"),
+                .direct = strstr(way, "direct"),
                 .closed = on_closed,
                 .userdata = closed,
         };
+}
+
+/* Whether the way of writing is possible here. */
+static inline bool sample_has_direct(void)
+{
+        const char *parent = getenv("TMPDIR") ?: "/tmp";
+        int r = disk_check_direct(parent);
+
+        if (r < 0)
+                print_message("skipped: direct writes to %s: %s\n", parent, strerror(-r));
+        return r == 0;
+}
+
+static inline bool sample_can_write(void)
+{
+        return !strstr(getenv("EVB_TEST_WRITE") ?: "", "direct") || sample_has_direct();
 }
 
 static inline int setup(void **state)
@@ -47,4 +70,20 @@ static inline int teardown(void **state)
 {
         sample_remove(*state);
         return 0;
+}
+
+/* Asserts that the file has no fault, and returns the number of its events. */
+static inline uint64_t sample_events(const char *path)
+{
+        struct verify_report report;
+        struct event_file *file;
+        struct eformat_fault fault = {0};
+
+        if (event_file_open(&file, path, &fault) < 0)
+                fail_msg("%s: byte %zu: %s", path, fault.offset_bytes, fault.reason);
+        assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
+        assert_int_equal(report.n_faults, 0);
+        assert_true(report.ended);
+        event_file_free(file);
+        return report.events;
 }
