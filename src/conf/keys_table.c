@@ -214,6 +214,11 @@ const struct scenario_key scenario_keys[] = {
                "Failure that a complete event survives: none (the event may stay in the SFI's buffer for up "
                "to 1 s), a crash of the SFI (written: the kernel has it), or a crash of its machine (synced: "
                "the disk has it)."),
+        CHOICE("sfi", "write-direct", sfi.write_direct, "no", "no|yes",
+               "Whether the SFI writes events to the disk directly, past the page cache (O_DIRECT). For a "
+               "disk "
+               "that is faster than copies in memory, or to leave the memory to others. Events larger than 4 "
+               "MiB pass through the page cache."),
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
                   "hold, plus those that only wait for silent ROSs; see CREDITS in evb.conf(5))."),

@@ -12,6 +12,7 @@
 #include "evb/format/eformat.h"
 #include "evb/store/event_writer.h"
 #include "evb/store/replay.h"
+#include "evb/sys/disk_writer.h"
 
 /* sfi.durability = none, written: maximum time of an event in the writer's buffer. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)
@@ -61,8 +62,21 @@ static time_t utc_now(void)
 
 /* ---- Life ---- */
 
+static int check_direct(const char *path)
+{
+        int r = disk_check_direct(path);
+
+        if (r == 0)
+                return 0;
+        (void)log_error_errno(r,
+                              "sfi.write-direct: the file system of %s cannot write past the page cache "
+                              "(O_DIRECT): %m; expected no, or another sfi.directory",
+                              path);
+        return -EINVAL;
+}
+
 /* Detects an unusable directory at the node's start instead of when the run begins. */
-static int check_directory(const char *path)
+static int check_directory(const char *path, bool direct)
 {
         struct stat st;
         int r = 0;
@@ -74,7 +88,7 @@ static int check_directory(const char *path)
         else if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0)
                 r = -errno;
         if (r == 0)
-                return 0;
+                return direct ? check_direct(path) : 0;
         (void)log_error_errno(r, "sfi.directory: cannot write to %s: %m", path);
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
@@ -141,7 +155,7 @@ int event_output_new(struct event_output **ret, const struct data_context *conte
         const struct scenario *s = context->scenario;
         uint32_t waiting = power_of_two_at_least(slots);
         struct event_output *o;
-        int r = check_directory(s->sfi.directory);
+        int r = check_directory(s->sfi.directory, s->sfi.write_direct);
 
         if (r < 0)
                 return r;
@@ -232,6 +246,8 @@ int event_output_open(struct event_output *o, uint32_t run)
                 .version = o->format->storage_version,
                 .file_events = s->sfi.file_events,
                 .file_bytes = s->sfi.file_size_bytes,
+                .background = s->sfi.write_direct,
+                .direct = s->sfi.write_direct,
                 .run = run,
                 .metadata = metadata,
                 .n_metadata = s->n_metadata,
@@ -384,10 +400,11 @@ void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle)
         bool sync = o->durability == DURABILITY_SYNCED;
         int r;
 
-        if (!is_due(o, now_ns, idle))
-                return;
-        o->oldest_ns = NEVER_NS;
-        r = sync ? event_writer_sync(o->writer, utc_now()) : event_writer_flush(o->writer, utc_now());
+        if (is_due(o, now_ns, idle)) {
+                o->oldest_ns = NEVER_NS;
+                r = sync ? event_writer_sync(o->writer, utc_now()) : event_writer_flush(o->writer, utc_now());
+        } else
+                r = o->error < 0 ? 0 : event_writer_poll(o->writer);
         if (r < 0)
                 fail(o, r);
 }

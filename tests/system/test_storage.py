@@ -96,9 +96,16 @@ def kill(running, node):
     running.wait_for("death", lambda: node not in running.nodes())
 
 
-def killed_at_5_hz(evb):
+def need_direct(where):
+    try:
+        os.close(os.open(where, os.O_TMPFILE | os.O_WRONLY | os.O_DIRECT))
+    except OSError as e:
+        raise Skip(f"no direct writes to {where}: {e}") from e
+
+
+def killed_at_5_hz(evb, **others):
     """No complete event is missing from the files, however few events follow."""
-    with folder() as where, Running(evb, scenario(where), {**to_files(where, trigger_rate="5Hz"),
+    with folder() as where, Running(evb, scenario(where), {**to_files(where, trigger_rate="5Hz", **others),
                                                            **QUICK}) as running:
         running.wait_nodes(8)
         running.wait_for("5 events", lambda: running.counter("dfm", "events_complete") >= 5)
@@ -119,7 +126,7 @@ def no_silence_needed(evb):
         complete(running.end(expect=(0,)))
 
 
-def write_limit(evb):
+def write_limit(evb, **others):
     """When the file size limit stops the file, every event that is not lost is in it."""
     limit = 6 << 20
 
@@ -127,7 +134,7 @@ def write_limit(evb):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     with folder() as where:
-        report = run(evb, scenario(where), {**to_files(where, trigger_rate="5kHz"), **QUICK}, expect=1,
+        report = run(evb, scenario(where), {**to_files(where, trigger_rate="5kHz", **others), **QUICK}, expect=1,
                      preexec_fn=limited)
         check_lost(evb, report)
 
@@ -140,8 +147,9 @@ def check_lost(evb, report):
     assert report["events_lost"] > 0, report
 
 
-def full_disk(evb):
-    """When the disk is full, every event that is not lost is in the file."""
+@contextlib.contextmanager
+def mounted(kind):
+    """Yields a folder, and one in it that is a small disk of its own. Starts this test again in a namespace."""
     if os.geteuid() != 0:
         raise Skip("mounting a disk needs root")
     if "EVB_TEST_MOUNTS" not in os.environ:
@@ -150,12 +158,42 @@ def full_disk(evb):
     with folder() as where:
         disk = where / "disk"
         disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", disk], check=True)
+        subprocess.run(["mount", "-t", kind, "-o", "size=6m", kind, disk], check=True)
         try:
-            check_lost(evb, run(evb, scenario(where), {**to_files(disk, trigger_rate="5kHz"), **QUICK},
-                                expect=1))
+            yield where, disk
         finally:
             subprocess.run(["umount", disk], check=True)
+
+
+def full_disk(evb, **others):
+    """When the disk is full, every event that is not lost is in the file."""
+    with mounted("tmpfs") as (where, disk):
+        if others:
+            need_direct(disk)
+        keys = {**to_files(disk, trigger_rate="5kHz", **others), **QUICK}
+        check_lost(evb, run(evb, scenario(where), keys, expect=1))
+
+
+def no_direct(evb):
+    """A file system without direct writes is a configuration error: status 2 at start, and a message that names the key."""
+    with mounted("ramfs") as (where, disk):
+        path = scenario(where, f"[sfi]\noutput = file\nwrite-direct = yes\ndirectory = {disk}\n"
+                        "[node dfm]\nrole = dfm\naddress = 127.0.0.1\n[node ros1]\nrole = ros\naddress = 127.0.0.2\n"
+                        "[node sfi1]\nrole = sfi\naddress = 127.0.0.3\n")
+        done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and f"sfi.write-direct: the file system of {disk} cannot" in done.stderr, done
+        assert not list(disk.iterdir())
+
+
+def direct(evb):
+    """Direct writes make the same files, also of events that are larger than the buffer, and with syncs."""
+    for keys in ({}, {"ros_fragment_size": "1MiB"}, {"sfi_durability": "synced"}, {"sfi_durability": "none"},
+                 {"ros_fragment_sizes": "lognormal:300KiB,1"}):
+        with folder() as where:
+            need_direct(where)
+            report = run(evb, scenario(where), to_files(where, 40, sfi_file_events=15, sfi_write_direct="yes", **keys))
+            complete(report)
+            assert [verified(evb, path) for path in sorted(report["files"])] == [15, 15, 10], report
 
 
 def counts_differ(evb):
@@ -509,6 +547,10 @@ CASES = {
     "no-silence-needed": no_silence_needed,
     "write-limit": write_limit,
     "full-disk": full_disk,
+    "killed-at-5-hz-direct": lambda evb: killed_at_5_hz(evb, sfi_write_direct="yes"),
+    "write-limit-direct": lambda evb: write_limit(evb, sfi_write_direct="yes"),
+    "full-disk-direct": lambda evb: full_disk(evb, sfi_write_direct="yes"),
+    "direct": direct, "no-direct": no_direct,
     "counts-differ": counts_differ,
     "synced": synced,
     "sealing-between": sealing_between, "sealing-beyond-event-timeout": sealing_beyond_event_timeout,

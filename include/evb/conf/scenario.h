@@ -113,7 +113,7 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, retries, retry_after_ns, verify, durability;
+                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, write_direct;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {
