@@ -219,6 +219,12 @@ const struct scenario_key scenario_keys[] = {
                "disk "
                "that is faster than copies in memory, or to leave the memory to others. Events larger than 4 "
                "MiB pass through the page cache."),
+        CHOICE("sfi", "slow-disk", sfi.slow_disk, "wait", "wait|drop",
+               "What the SFI does if the disk is slower than the triggers: wait (its credits run out, and "
+               "the DFM "
+               "holds triggers back), or drop built events while half of its credits wait for the disk. "
+               "These "
+               "events are lost, and the exit status of the run is 1."),
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
                   "hold, plus those that only wait for silent ROSs; see CREDITS in evb.conf(5))."),

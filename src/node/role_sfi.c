@@ -32,7 +32,8 @@ struct sfi_node {
         struct data_receiver receiver;
         struct builder *builder;
         struct loop_io builder_io;
-        bool opened; /* the builder has opened its files */
+        uint32_t waiting; /* slots that the builder has */
+        bool opened;      /* the builder has opened its files */
         bool more;
         bool failed;
         bool reduced;        /* the ROSs send at less than the planned rate */
@@ -172,21 +173,21 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* Moves built events to the builder, and returns finished slots to the core. */
-static void build(struct sfi_node *s, uint64_t now_ns)
+/* With sfi.slow-disk = drop: the other half of the credits keeps the triggers going. */
+static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
+{
+        return n->scenario->sfi.slow_disk == SLOW_DISK_DROP && n->scenario->sfi.output == OUTPUT_FILE &&
+               sfi_run_state(s->core) == RUN_RUNNING && s->waiting >= DIV_ROUND_UP(sfi_credits(s->core), 2);
+}
+
+/* Returns finished slots to the core. */
+static void collect(struct sfi_node *s, uint64_t now_ns)
 {
         struct builder_done done[256];
-        uint32_t slots[256];
         size_t k;
 
-        do {
-                k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots));
-                for (size_t i = 0; i < k; i++)
-                        builder_take(s->builder, slots[i]);
-                if (k > 0)
-                        builder_kick(s->builder);
-        } while (k == ARRAY_SIZE(slots));
         while ((k = builder_collect(s->builder, done, ARRAY_SIZE(done))) > 0) {
+                s->waiting -= (uint32_t)k;
                 for (size_t i = 0; i < k; i++) {
                         sfi_written(s->core, now_ns, done[i].slot, done[i].failed);
                         if (done[i].failed && !s->failed) {
@@ -195,6 +196,41 @@ static void build(struct sfi_node *s, uint64_t now_ns)
                         }
                 }
         }
+}
+
+static bool drop(struct node *n, struct sfi_node *s, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_built built;
+
+        if (!is_disk_slow(n, s))
+                return false;
+        sfi_built_event(s->core, slot, &built);
+        if (built.end == EVENT_LOST)
+                return false;
+        sfi_written(s->core, now_ns, slot, true);
+        stats_add(&n->stats->events_not_written, 1);
+        return true;
+}
+
+/* Moves built events to the builder, and collects those that it has finished. */
+static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        uint32_t slots[256];
+        size_t k;
+
+        collect(s, now_ns);
+        do {
+                k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots));
+                for (size_t i = 0; i < k; i++) {
+                        if (drop(n, s, now_ns, slots[i]))
+                                continue;
+                        builder_take(s->builder, slots[i]);
+                        s->waiting++;
+                }
+                if (k > 0)
+                        builder_kick(s->builder);
+        } while (k == ARRAY_SIZE(slots));
+        collect(s, now_ns);
 }
 
 static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
@@ -321,7 +357,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         if (r < 0)
                 return r;
         if (s->opened)
-                build(s, now_ns);
+                build(n, s, now_ns);
         say_farewell(n, s, now_ns);
         follow_reduction(n, s, now_ns);
         send_due(n, s, now_ns);
@@ -409,8 +445,12 @@ static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct sfi_node *s = n->state;
         uint64_t unacknowledged = sfi_unacknowledged(s->core);
+        uint64_t dropped = stats_get(&n->stats->events_not_written);
 
         builder_reasons(s->builder, to);
+        if (dropped > 0)
+                reasons_add(to, "it dropped %llu built events because the disk was slow (sfi.slow-disk)",
+                            (unsigned long long)dropped);
         if (sfi_counts(s->core)->mismatched > 0)
                 reasons_add(to, "it refused %llu fragments of other triggers than their events",
                             (unsigned long long)sfi_counts(s->core)->mismatched);

@@ -196,6 +196,38 @@ def direct(evb):
             assert [verified(evb, path) for path in sorted(report["files"])] == [15, 15, 10], report
 
 
+def slow_disk(evb, does):
+    """While the disk takes nothing, the DFM holds triggers back, or the SFI drops built events, by choice. Memory is bounded."""
+    with folder() as where:
+        disk = Disk(where, shut=True)
+        keys = {**to_files(where, sfi_file_events=300, trigger_rate="2kHz", sfi_credits=40, sfi_slow_disk=does),
+                "dfm.node-timeout": "60s", "dfm.event-timeout": "60s"}
+        with Running(evb, scenario(where), keys, env=disk.env) as running:
+            running.wait_nodes(8)
+            running.wait_for("sealing", disk.is_waiting)
+            if does == "drop":
+                running.wait_for("drops", lambda: running.counter("sfi1", "events_not_written") >= 1000)
+                assert running.counter("dfm", "events_lost") > 0
+            else:
+                running.wait_for("busy DFM", lambda: running.counter("dfm", "busy_ns") > 0)
+                assert running.counter("dfm", "events_complete") <= 300
+            disk.open()
+            before = running.counter("dfm", "events_complete")
+            running.wait_for("events", lambda: running.counter("dfm", "events_complete") >= before + 300)
+            running.signal()
+            report = running.end(expect=(1 if does == "drop" else 0,))
+            balance(report)
+            (sfi,) = (node for node in report["nodes"] if node["role"] == "sfi")
+            assert sum(verified(evb, path) for path in report["files"]) == report["events_complete"], report
+            assert report["events_lost"] == sfi["events_not_written"], report
+            if does == "drop":
+                assert sfi["events_not_written"] >= 1000, report
+                why = f"dropped {sfi['events_not_written']} built events because the disk was slow"
+                assert any(why in reason for reason in report["reasons"]), report["reasons"]
+            else:
+                complete(report)
+
+
 def counts_differ(evb):
     """Without durability, complete events can be missing from files; accounts and exit status show it."""
     def limited():
@@ -551,6 +583,7 @@ CASES = {
     "write-limit-direct": lambda evb: write_limit(evb, sfi_write_direct="yes"),
     "full-disk-direct": lambda evb: full_disk(evb, sfi_write_direct="yes"),
     "direct": direct, "no-direct": no_direct,
+    "slow-disk-wait": lambda evb: slow_disk(evb, "wait"), "slow-disk-drop": lambda evb: slow_disk(evb, "drop"),
     "counts-differ": counts_differ,
     "synced": synced,
     "sealing-between": sealing_between, "sealing-beyond-event-timeout": sealing_beyond_event_timeout,

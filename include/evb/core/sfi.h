@@ -158,6 +158,8 @@ enum run_state sfi_run_state(const struct sfi *s);
 const struct member *sfi_member(const struct sfi *s);
 
 const struct sfi_counts *sfi_counts(const struct sfi *s);
+/* Number of events that the SFI can take at a time; 0 unless the run is running. */
+uint32_t sfi_credits(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);
 uint64_t sfi_buffer_used_bytes(const struct sfi *s);
 uint64_t sfi_retry_after_ns(const struct sfi *s);

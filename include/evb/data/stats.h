@@ -115,6 +115,7 @@
         X(reconnects, "TCP connections reopened")                                                            \
         X(file_bytes, "bytes written to event files")                                                        \
         X(events_stored, "events in closed event files")                                                     \
+        X(events_not_written, "built events that an SFI dropped because the disk was slow")                  \
         X(control_sent, "control messages sent")                                                             \
         X(control_received, "control messages received")                                                     \
         X(control_sent_bytes, "bytes of the control messages sent, with all headers")                        \

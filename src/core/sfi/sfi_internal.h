@@ -48,8 +48,7 @@ struct sfi {
         struct sfi_counts counts;
 };
 
-/* sfi_waits.c: number of events that the SFI can take at a time. */
-uint32_t sfi_credits(const struct sfi *s);
+/* In sfi_waits.c. */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
 /* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them. */
 bool sfi_note_waits(struct sfi *s, uint64_t now_ns);
