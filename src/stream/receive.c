@@ -428,7 +428,8 @@ static int open_all(struct receiver *v)
         struct error e = {};
         int r;
 
-        if (sink_open(&v->sink, c->output, c->overwrite, &e) < 0) {
+        if (sink_open(&v->sink, c->output, c->overwrite, &e) < 0 ||
+            (c->direct && sink_set_direct(v->sink, &e) < 0)) {
                 log_error("%s", error_format(&e, text));
                 return 2;
         }

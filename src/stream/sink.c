@@ -12,10 +12,13 @@
 
 #include "evb/base/pattern.h"
 #include "evb/base/util.h"
+#include "evb/sys/disk_writer.h"
 
 #define LOOK_MS 100
 /* A pipe that is ready takes as much without blocking (pipe(7), PIPE_BUF). */
 #define PIPE_BYTES 4096u
+/* A direct write; one fills while the other is written. */
+#define DIRECT_BYTES ((size_t)1 << 20)
 
 enum sink_kind { SINK_FILE, SINK_PATTERN, SINK_NULL };
 
@@ -25,7 +28,14 @@ struct sink {
         int fd;
         bool regular, made;
         bool begun;     /* what a regular file had before is gone */
-        uint64_t bytes; /* put so far */
+        uint64_t bytes; /* put so far; of these, only what the kernel has */
+        struct disk_behind behind;
+        /* Direct writes: whole blocks from two buffers, in the background. */
+        struct disk_writer *disk;
+        uint8_t *memory[2];
+        unsigned filling;
+        size_t filled_bytes;
+        size_t flight_bytes; /* of the other buffer, being written; 0: none */
         uint64_t key, corrupt;
 };
 
@@ -73,10 +83,33 @@ int sink_open(struct sink **ret, const char *text, bool overwrite, struct error 
         return 0;
 }
 
+int sink_set_direct(struct sink *s, struct error *e)
+{
+        int r;
+
+        if (!s->regular)
+                return error_set(e, -EINVAL, "--direct needs a file as output");
+        r = disk_set_direct(s->fd, true);
+        if (r < 0) {
+                error_set(e, r,
+                          "its file system cannot write past the page cache (O_DIRECT): %m; expected another "
+                          "place, or no --direct");
+                return error_locate(e, "%s", s->name);
+        }
+        for (int i = 0; i < 2; i++)
+                if (posix_memalign((void **)&s->memory[i], DISK_BLOCK_BYTES, DIRECT_BYTES) != 0)
+                        return error_set(e, -ENOMEM, "%m");
+        r = disk_writer_new(&s->disk, true);
+        return r < 0 ? error_set(e, r, "%m") : 0;
+}
+
 struct sink *sink_free(struct sink *s)
 {
         if (!s)
                 return NULL;
+        disk_writer_free(s->disk);
+        free(s->memory[0]);
+        free(s->memory[1]);
         if (s->fd >= 0 && s->made && s->regular && s->bytes == 0)
                 (void)unlink(s->name);
         if (s->fd >= 0)
@@ -116,6 +149,65 @@ static int write_all(const struct sink *s, const uint8_t *at, size_t n, const _A
         return 0;
 }
 
+static int end_write(struct sink *s)
+{
+        size_t written;
+        int r;
+
+        if (s->flight_bytes == 0)
+                return 0;
+        s->flight_bytes = 0;
+        r = disk_writer_end(s->disk, &written);
+        s->bytes += written;
+        return r;
+}
+
+/* Begins to write what is in the buffer, after the end of the write before. */
+static int begin_write(struct sink *s)
+{
+        int r = end_write(s);
+
+        if (r < 0)
+                return r;
+        disk_writer_begin(s->disk, s->fd, s->memory[s->filling], s->filled_bytes, s->bytes);
+        s->flight_bytes = s->filled_bytes;
+        s->filling = 1 - s->filling;
+        s->filled_bytes = 0;
+        return 0;
+}
+
+static int write_direct(struct sink *s, const uint8_t *at, size_t n)
+{
+        int r = 0;
+
+        while (n > 0 && r == 0) {
+                size_t some = MIN(n, DIRECT_BYTES - s->filled_bytes);
+
+                memcpy(s->memory[s->filling] + s->filled_bytes, at, some);
+                s->filled_bytes += some;
+                at += some;
+                n -= some;
+                if (s->filled_bytes == DIRECT_BYTES)
+                        r = begin_write(s);
+        }
+        return r;
+}
+
+/* The last bytes are no whole block, and pass through the page cache. */
+static int finish_direct(struct sink *s)
+{
+        int r = end_write(s);
+
+        if (r == 0 && s->filled_bytes > 0) {
+                r = disk_set_direct(s->fd, false);
+                if (r == 0)
+                        r = begin_write(s);
+                if (r == 0)
+                        r = end_write(s);
+        }
+        return r;
+}
+
 /* Until a stream comes, a file that is to be overwritten stays as it is. */
 static int begin(struct sink *s)
 {
@@ -131,11 +223,15 @@ int sink_put(struct sink *s, const void *bytes, size_t n, bool missing, const _A
 
         if (r < 0)
                 return r;
+        if (s->disk)
+                return write_direct(s, bytes, n);
         if (s->kind == SINK_PATTERN)
                 s->corrupt += !missing && pattern_check(s->key, bytes, s->bytes, n) < n;
         else if (s->kind == SINK_FILE)
                 r = write_all(s, bytes, n, stop);
         s->bytes += r >= 0 ? n : 0;
+        if (r >= 0 && s->regular)
+                r = disk_write_behind(&s->behind, s->fd, s->bytes);
         return r;
 }
 
@@ -150,6 +246,8 @@ int sink_finish(struct sink *s, struct error *e)
         int r = begin(s);
 
         s->made = false; /* it stays, even if it is empty */
+        if (r >= 0 && s->disk)
+                r = finish_direct(s);
         if (r >= 0 && s->regular && fdatasync(s->fd) < 0)
                 r = -errno;
         return r < 0 ? sink_explain(s, r, e) : 0;

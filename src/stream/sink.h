@@ -13,6 +13,8 @@ struct sink;
 
 /* `text` as in struct stream_receive_config. A file that exists is refused unless `overwrite`. */
 int sink_open(struct sink **ret, const char *text, bool overwrite, struct error *e);
+/* The data pass by the page cache (O_DIRECT). -EINVAL, -EOPNOTSUPP: not into this output. */
+int sink_set_direct(struct sink *s, struct error *e);
 /* Removes a file that it made and wrote nothing to. */
 struct sink *sink_free(struct sink *s);
 
@@ -28,4 +30,4 @@ int sink_finish(struct sink *s, struct error *e);
 int sink_explain(const struct sink *s, int code, struct error *e);
 
 uint64_t sink_corrupt(const struct sink *s); /* puts that differ from the pattern */
-uint64_t sink_bytes(const struct sink *s);
+uint64_t sink_bytes(const struct sink *s);   /* that the kernel has */

@@ -607,7 +607,22 @@ def kernel_pacing(evb):
         assert sent["bytes"] == 1000000, sent
 
 
-def full_file_system(evb):
+def direct(evb):
+    """Direct writes make the same file, of any size; where there are none, the receiver says so at once."""
+    for size in (1, 4096, 5555555):
+        with folder() as where:
+            data = random.Random(3).randbytes(size)
+            (where / "in").write_bytes(data)
+            address = free_address()
+            with End(evb, "recv", address, "--direct", output=where / "out") as receiver, \
+                    End(evb, "send", address, input=where / "in", rate=CALM) as sender:
+                sender.finish()
+                assert receiver.finish()[0]["bytes"] == size
+            assert (where / "out").read_bytes() == data
+    assert "--direct needs a file as output" in failed(evb, "recv", free_address(), "--output", "pattern", "--direct")
+
+
+def full_file_system(evb, *flags):
     """The file keeps what fits, and both ends say why they end."""
     need_root()
     address = free_address()
@@ -615,8 +630,10 @@ def full_file_system(evb):
         mount = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=1m tmpfs {where} && exec \"$@\"", "sh"]
         if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
             raise Skip("no file system can be mounted here")
-        with End([*mount, evb], "recv", address, output=where / "out") as receiver, \
+        with End([*mount, evb], "recv", address, *flags, output=where / "out") as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            if flags and receiver.process.wait(LIMIT_S) == 2:
+                raise Skip("tmpfs has no direct writes here")
             report, error = receiver.finish(1)
             assert f"{where}/out: cannot write: No space left on device" in error, error
             assert report["peer"] is not None, report
@@ -651,4 +668,5 @@ main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "f
       "slow-output": lambda evb: slow_output(evb, rate=CALM), "slow-output-spaced": lambda evb: slow_output(evb, spacing="100us"),
       # The socket drops whole super-packets, and counts each once.
       "slow-output-max": slow_output, "slow-reader": slow_reader, "late": late, "other-options": other_options, "kernel-pacing": kernel_pacing,
-      "full-file-system": full_file_system, "ctrl-c-idle": ctrl_c_idle})
+      "full-file-system": full_file_system, "direct": direct,
+      "full-file-system-direct": lambda evb: full_file_system(evb, "--direct"), "ctrl-c-idle": ctrl_c_idle})

@@ -66,6 +66,7 @@ struct stream_receive_config {
         uint64_t wait_ns;   /* for a sender that does not listen yet */
         const char *output; /* a path, "pattern", "null", "-" */
         bool overwrite;
+        bool direct;             /* a file, past the page cache (O_DIRECT) */
         uint32_t window_packets; /* that may overtake a packet, until its place is given up */
         struct fault_config faults;
 };

@@ -12,7 +12,7 @@
 struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
-        const char *overwrite, *window, *loss, *reorder, *duplicate, *seed, *connect, *wait;
+        const char *overwrite, *direct, *window, *loss, *reorder, *duplicate, *seed, *connect, *wait;
 };
 
 static int read_fraction(const char *option, const char *text, double *ret)
@@ -57,6 +57,7 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
         c->window_packets = (uint32_t)window;
         c->output = t->outputs.values[0];
         c->overwrite = t->overwrite;
+        c->direct = t->direct;
         return OPTIONS_GO_ON;
 }
 
@@ -84,6 +85,8 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  "repeatable, for several streams",
                  NULL, &t.outputs},
                 {"overwrite", NULL, "replace a file that exists", &t.overwrite},
+                {"direct", NULL, "write files directly to the disk, past the page cache (O_DIRECT)",
+                 &t.direct},
                 {"window", "PACKETS",
                  "packets that may overtake one before it counts as lost (default: 1024)", &t.window},
                 {"connect", NULL, "connect to a sender that listens there, evb stream send --listen",

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +98,96 @@ static void a_full_disk_is_explained(void **state)
         assert_true(sink_open(&s, "/nonexistent/file", false, &e) < 0);
 }
 
+/* Puts pieces that are no whole blocks, and checks the file. */
+static void put_pieces(struct sink *s, size_t whole)
+{
+        static uint8_t bytes[100000], seen[100000];
+        struct error e = {};
+        size_t at = 0, n;
+        int fd;
+
+        for (size_t piece = 1; at < whole; at += n, piece = piece * 3 % 99991) {
+                n = MIN(piece, whole - at);
+                pattern_fill(3, bytes, at, n);
+                assert_int_equal(sink_put(s, bytes, n, false, &stop), 0);
+                assert_true(sink_bytes(s) <= at + n);
+        }
+        assert_int_equal(sink_finish(s, &e), 0);
+        assert_int_equal(sink_bytes(s), whole);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        for (at = 0; at < whole; at += n) {
+                n = MIN(sizeof seen, whole - at);
+                assert_int_equal(read(fd, seen, n), n);
+                assert_int_equal(pattern_check(3, seen, at, n), n);
+        }
+        assert_int_equal(read(fd, seen, 1), 0);
+        close(fd);
+}
+
+static void direct_writes_make_the_same_file(void **state)
+{
+        static const size_t sizes[] = {0, 1, 4096, 1 << 20, (1 << 20) + 1, 5 << 20, 5555555};
+        struct error e = {};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+                struct sink *s;
+
+                assert_int_equal(sink_open(&s, path, true, &e), 0);
+                if (sink_set_direct(s, &e) < 0) {
+                        sink_free(s);
+                        print_message("skipped: the file system of %s has no direct writes\n", folder);
+                        skip();
+                }
+                put_pieces(s, sizes[i]);
+                sink_free(s);
+        }
+        unlink(path);
+}
+
+static void a_limit_ends_direct_writes(void **state)
+{
+        static uint8_t bytes[3 << 20];
+        struct rlimit limit, low;
+        struct error e = {};
+        struct sink *s;
+        int r;
+
+        (void)state;
+        signal(SIGXFSZ, SIG_IGN);
+        getrlimit(RLIMIT_FSIZE, &limit);
+        low = limit;
+        low.rlim_cur = 1500000;
+        assert_int_equal(sink_open(&s, path, false, &e), 0);
+        if (sink_set_direct(s, &e) < 0)
+                skip();
+        setrlimit(RLIMIT_FSIZE, &low);
+        r = sink_put(s, bytes, sizeof bytes, false, &stop);
+        if (r == 0)
+                r = sink_finish(s, &e);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        assert_int_equal(r, -EFBIG);
+        assert_int_equal(sink_bytes(s), 1500000);
+        sink_free(s);
+        unlink(path);
+}
+
+static void only_a_file_takes_direct_writes(void **state)
+{
+        static const char *const outputs[] = {"pattern", "null", "/dev/full", "-"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
+                struct error e = {};
+                struct sink *s;
+
+                assert_int_equal(sink_open(&s, outputs[i], false, &e), 0);
+                assert_int_equal(sink_set_direct(s, &e), -EINVAL);
+                assert_string_equal(e.message, "--direct needs a file as output");
+                sink_free(s);
+        }
+}
+
 static void a_pattern_is_checked(void **state)
 {
         uint8_t bytes[64];
@@ -163,6 +255,9 @@ int main(void)
                 cmocka_unit_test(a_file_is_not_overwritten),
                 cmocka_unit_test(an_empty_file_does_not_stay),
                 cmocka_unit_test(a_full_disk_is_explained),
+                cmocka_unit_test(direct_writes_make_the_same_file),
+                cmocka_unit_test(a_limit_ends_direct_writes),
+                cmocka_unit_test(only_a_file_takes_direct_writes),
                 cmocka_unit_test(a_pattern_is_checked),
                 cmocka_unit_test(a_pipe_that_nobody_reads_can_be_stopped),
         };
