@@ -31,6 +31,11 @@ ROWS = [
     ("1x1 push, TCP, 1 kB", {"ros.count": 1, "trigger.events": 1000000, "scenario.transport": "tcp"}, "tcp"),
     ("1x1 push, TCP, 256 KiB", {"ros.count": 1, "trigger.events": 30000, "scenario.transport": "tcp",
                                 "ros.fragment-size": "256KiB"}, "tcp"),
+    ("1x1 push, TCP, 256 KiB, to files", {"ros.count": 1, "trigger.events": 8000, "scenario.transport": "tcp",
+                                          "ros.fragment-size": "256KiB", "sfi.output": "file"}, "tcp"),
+    ("the same, past the page cache", {"ros.count": 1, "trigger.events": 8000, "scenario.transport": "tcp",
+                                       "ros.fragment-size": "256KiB", "sfi.output": "file",
+                                       "sfi.write-direct": "yes"}, "tcp"),
 ]
 SCENARIO = """
 [scenario]
@@ -95,15 +100,17 @@ def iperf(seconds, *options):
         return end["sum_received"]["bits_per_second"] / 8
 
 
-def evb(program, scenario, keys):
-    """Returns the report of one run."""
-    command = [program, "run", scenario, "--net", "lab", "--json"]
+def evb(program, scenario, files, keys):
+    """Returns the report of one run. Its files do not stay."""
+    command = [program, "run", scenario, "--net", "lab", "--json", "--set", f"sfi.directory={files}"]
     for key, value in keys.items():
         command += ["--set", f"{key}={value}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     if not done.stdout:
         raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr)
     report = json.loads(done.stdout)
+    for name in os.listdir(files):
+        os.unlink(os.path.join(files, name))
     if report["events_complete"] != report["triggers"] or not report["balanced"]:
         print(f"bench.py: {keys}: {report['events_complete']} of {report['triggers']} events are complete",
               file=sys.stderr)
@@ -118,6 +125,8 @@ def parse_arguments():
     # iperf3 takes whole seconds, and 0 as no limit.
     parser.add_argument("--seconds", type=int, choices=range(1, 61), default=2, metavar="N",
                         help="duration of each iperf3 run (default: %(default)s)")
+    parser.add_argument("--files", metavar="DIRECTORY", default="/var/tmp",
+                        help="disk for the rows that write files (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write the figures of all rounds to FILE")
     return parser.parse_args()
 
@@ -125,7 +134,7 @@ def parse_arguments():
 def measure(arguments):
     iperf_rates = {"tcp": [], "udp": []}
     events, rates, ratios = ({name: [] for name, _, _ in ROWS} for _ in range(3))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=arguments.files) as files:
         scenario = os.path.join(folder, "bench.conf")
         with open(scenario, "w") as f:
             f.write(SCENARIO)
@@ -133,7 +142,7 @@ def measure(arguments):
             iperf_rates["tcp"].append(iperf(arguments.seconds, "-l", "256K"))
             iperf_rates["udp"].append(iperf(arguments.seconds, "-u", "-b", "0", "-l", "1448"))
             for name, keys, reference in ROWS:
-                report = evb(arguments.evb, scenario, keys)
+                report = evb(arguments.evb, scenario, files, keys)
                 events[name].append(report["event_rate_hz"])
                 rates[name].append(report["throughput_bytes_per_second"])
                 ratios[name].append(report["throughput_bytes_per_second"] / iperf_rates[reference][-1])
