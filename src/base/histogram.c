@@ -17,8 +17,7 @@ static unsigned bucket_of(uint64_t value)
         return (unsigned)((shift << HISTOGRAM_SUB_BITS) + (value >> shift));
 }
 
-/* The largest value of a bucket. */
-static uint64_t upper_edge(unsigned bucket)
+uint64_t histogram_upper_edge(unsigned bucket)
 {
         if (bucket < 2 * SUB_BUCKETS)
                 return bucket;
@@ -65,7 +64,7 @@ uint64_t histogram_quantile(const struct histogram *h, double q)
         for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
                 seen += h->buckets[i];
                 if (seen >= rank)
-                        return MIN(upper_edge(i), h->max);
+                        return MIN(histogram_upper_edge(i), h->max);
         }
         return h->count > 0 ? h->max : 0;
 }

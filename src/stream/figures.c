@@ -31,14 +31,21 @@ static json_t *describe(const struct stream_options *o, const struct packet_rule
                          (json_int_t)rule->payload_bytes);
 }
 
-static void add_common(json_t *o, const struct figures_begin *b, const struct timing *between,
-                       const struct timing *processing, bool failed, const char *reason)
+static void add_times(json_t *o, const struct timing *between, const struct timing *processing,
+                      const struct intervals *intervals, uint64_t network_used_ns, uint64_t file_used_ns)
+{
+        json_object_set_new(o, "inter_packet_us", timing_describe(between));
+        json_object_set_new(o, "processing_us", timing_describe(processing));
+        json_object_set_new(o, "intervals", intervals_describe(intervals));
+        json_object_set_new(o, "network_cpu_seconds", json_real((double)network_used_ns / 1e9));
+        json_object_set_new(o, "file_cpu_seconds", json_real((double)file_used_ns / 1e9));
+}
+
+static void add_common(json_t *o, const struct figures_begin *b, bool failed, const char *reason)
 {
         struct processors now = {};
 
         (void)processors_read(&now);
-        json_object_set_new(o, "inter_packet_us", timing_describe(between));
-        json_object_set_new(o, "processing_us", timing_describe(processing));
         json_object_set_new(o, "cpu_percent", report_processors(&b->processors, &now));
         json_object_set_new(o, "failed", json_boolean(failed));
         json_object_set_new(o, "reason", text_or_null(reason));
@@ -73,7 +80,8 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
         add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
         add_count(o, "calls", c->calls);
         json_object_set_new(o, "segmented", json_boolean(c->super_packets > 0));
-        add_common(o, b, &t->between, &t->processing, failed, reason);
+        add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->input_used_ns);
+        add_common(o, b, failed, reason);
         return o;
 }
 
@@ -104,6 +112,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         add_count(o, "written_bytes", sink_bytes(t->sink));
         add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
         add_count(o, "calls", c->calls);
-        add_common(o, b, &t->between, &t->processing, failed, reason);
+        add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
+        add_common(o, b, failed, reason);
         return o;
 }

@@ -95,10 +95,12 @@ static enum account_result find_place(struct receive_threads *t, uint64_t sequen
 
 static void note_arrival(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
 {
-        if (t->last_ns > 0)
-                timing_add(&t->between,
-                           timing_between(now_ns - t->last_ns, t->last_arrived_ns, d->arrived_ns), 1);
-        else
+        if (t->last_ns > 0) {
+                uint64_t gap_ns = timing_between(now_ns - t->last_ns, t->last_arrived_ns, d->arrived_ns);
+
+                timing_add(&t->between, gap_ns, 1);
+                t->elapsed_ns += gap_ns;
+        } else
                 t->first_ns = now_ns;
         t->last_ns = now_ns;
         t->last_arrived_ns = d->arrived_ns;
@@ -162,6 +164,7 @@ static void take(struct receive_threads *t, const struct datagram *d, uint64_t n
         memcpy(slot_ring_at(&t->ring, sequence), d->bytes + header, size);
         *slot_ring_size(&t->ring, sequence) = size;
         t->taken_bytes += size;
+        intervals_add(&t->intervals, t->elapsed_ns, 1, size);
 }
 
 /* Gives up the first missing packets if too much time has passed, however few have overtaken them. */
@@ -256,6 +259,7 @@ static void *run_network(void *ctx)
                 if (is_decided(t, ending_ns))
                         break;
         }
+        t->network_used_ns = thread_used_ns();
         atomic_store_explicit(&t->decided, true, memory_order_release);
         return NULL;
 }
@@ -312,6 +316,7 @@ static void *run_output(void *ctx)
                 (void)sink_explain(t->sink, r, &t->output_error);
         if (r < 0)
                 slot_ring_close(&t->ring);
+        t->output_used_ns = thread_used_ns();
         tell_done(t);
         return NULL;
 }
@@ -331,6 +336,7 @@ int receive_threads_start(struct receive_threads *t)
                 return r;
         timing_init(&t->between);
         timing_init(&t->processing);
+        intervals_init(&t->intervals);
         t->last = PACKETS_UNKNOWN;
         atomic_store(&t->total_packets, PACKETS_UNKNOWN);
         atomic_store(&t->total_bytes, UINT64_MAX);

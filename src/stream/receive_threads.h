@@ -10,6 +10,7 @@
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
 #include "evb/stream/slot_ring.h"
+#include "rules/intervals.h"
 #include "rules/packet.h"
 #include "sink.h"
 #include "rules/timing.h"
@@ -50,10 +51,13 @@ struct receive_threads {
         uint64_t first_ns, last_ns; /* arrival of packets of this stream; 0: none */
         uint64_t last_new_ns;       /* when one that had not arrived before was in its place */
         uint64_t last_arrived_ns;
+        uint64_t elapsed_ns;  /* from the first arrival to the last one */
         uint64_t gap, gap_ns; /* the missing packet that all wait for, and since when */
         int network_error;    /* negative errno */
         struct error output_error;
         struct timing between, processing;
+        struct intervals intervals;
+        uint64_t network_used_ns, output_used_ns; /* processor time */
 };
 
 /* Negative errno; then the threads are not running, and receive_threads_fini() is to be called all the same.

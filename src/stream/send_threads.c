@@ -107,6 +107,7 @@ static void *run_input(void *ctx)
                 filled += fill_slots(t, filled, n, &ended);
                 slot_ring_fill(&t->ring, filled);
         }
+        t->input_used_ns = thread_used_ns();
         atomic_store_explicit(&t->ended, true, memory_order_release);
         return NULL;
 }
@@ -198,6 +199,7 @@ static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n)
         for (int i = 0; i < taken; i++)
                 bytes += out[i].size_bytes - header;
         note_times(t, first_ns, after_ns - before_ns, (uint32_t)taken);
+        intervals_add(&t->intervals, first_ns - t->begin_ns, (uint64_t)taken, bytes);
         spacing_sent(&t->spacing, first_ns, (uint32_t)taken);
         atomic_fetch_add_explicit(&t->packets, (uint64_t)taken, memory_order_relaxed);
         atomic_fetch_add_explicit(&t->bytes, bytes, memory_order_relaxed);
@@ -246,6 +248,7 @@ static void *run_network(void *ctx)
                 sent += (uint64_t)taken;
                 slot_ring_empty(&t->ring, sent);
         }
+        t->network_used_ns = thread_used_ns();
         (void)!write(t->done_fd, &one, sizeof one);
         return NULL;
 }
@@ -261,6 +264,7 @@ int send_threads_start(struct send_threads *t)
                 return r;
         timing_init(&t->between);
         timing_init(&t->processing);
+        intervals_init(&t->intervals);
         t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (t->done_fd < 0)
                 return -errno;

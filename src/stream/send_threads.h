@@ -8,6 +8,7 @@
 
 #include "evb/net/endpoint.h"
 #include "evb/stream/slot_ring.h"
+#include "rules/intervals.h"
 #include "rules/packet.h"
 #include "source.h"
 #include "rules/spacing.h"
@@ -38,6 +39,8 @@ struct send_threads {
         uint64_t cut_bytes;              /* at the end of the source, too few for a frame */
         uint64_t begin_ns;
         struct timing between, processing;
+        struct intervals intervals;
+        uint64_t network_used_ns, input_used_ns; /* processor time */
 };
 
 /* Negative errno; then the threads are not running, and send_threads_fini() is to be called all the same. */

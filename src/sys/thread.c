@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include "evb/base/util.h"
 
@@ -18,6 +19,14 @@ int thread_pin(const unsigned *cpus, size_t n_cpus)
         for (size_t i = 0; i < n_cpus; i++)
                 CPU_SET(cpus[i], &set);
         return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
+}
+
+uint64_t thread_used_ns(void)
+{
+        struct timespec used;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+        return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
 }
 
 int thread_start(pthread_t *ret, const char *name, const unsigned *cpus, size_t n_cpus, void *(*run)(void *),

@@ -62,12 +62,25 @@ def mistakes(evb):
         assert message in error, (words, error)
 
 
+def check_times(report):
+    """Each packet is in the histograms, and no interval has more than the stream."""
+    for end in (report, report["peer"]):
+        packets = end.get("packets", report["packets_received"])
+        assert 0 < sum(n for _, n in end["inter_packet_us"]["histogram"]) < packets, end
+        assert sum(n for _, n in end["processing_us"]["histogram"]) == packets, end
+        assert sum(end["intervals"]["packets"]) <= packets and sum(end["intervals"]["bytes"]) <= report["bytes"], end
+        assert end["intervals"]["seconds"] == 0.1 and len(end["intervals"]["bytes"]) >= int(report["seconds"] * 10) - 1, end
+        assert end["network_cpu_seconds"] > 0 and end["file_cpu_seconds"] > 0, end
+
+
 def pattern(evb):
     for options in ({}, {"packet_size": 1472}, {"packet_size": 17, "rate": "1Mbit"}, {"spacing": "50us"}, {"network_cpus": 0, "file_cpus": 0}):
         size = 2001 if options.get("packet_size") == 17 else 5000001
         sent, received = both(evb, f"pattern:{size}", "pattern", send={"rate": CALM, **options} if "spacing" not in options else options)
         assert received["bytes"] == size and received["corrupt"] == 0 and received["packets_lost"] == 0, received
         assert received["cpu_percent"] and received["inter_packet_us"]["mean"] > 0, received
+        check_times(sent)
+        check_times(received)
         assert sent["peer"]["packets"] == received["packets_received"], sent
 
 

@@ -15,5 +15,7 @@ struct histogram {
 void histogram_init(struct histogram *h);
 void histogram_add(struct histogram *h, uint64_t value, uint64_t times);
 void histogram_merge(struct histogram *into, const struct histogram *from);
+/* The largest value of a bucket. */
+uint64_t histogram_upper_edge(unsigned bucket);
 /* The upper edge of the bucket with the q-th quantile (0 to 1), never above the true maximum. 0: empty. */
 uint64_t histogram_quantile(const struct histogram *h, double q);

@@ -1,10 +1,12 @@
-/* Worker threads with names and processors, and a way to wake a thread that waits for a ring. */
+/* Worker threads with names and processors, what they used of them, and a way to wake a thread that waits for
+ * a ring. */
 #pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Starts a thread with a name (15 bytes are shown) on the given processors (none: any). Signals stay blocked
  * as in the caller. Negative errno. */
@@ -12,6 +14,8 @@ int thread_start(pthread_t *ret, const char *name, const unsigned *cpus, size_t 
                  void *ctx);
 /* Pins the calling thread to processors; none: unchanged. Negative errno. */
 int thread_pin(const unsigned *cpus, size_t n_cpus);
+/* Processor time of the calling thread. */
+uint64_t thread_used_ns(void);
 
 /* Wakes a sleeping consumer; costs the producer no system call while the consumer is awake.
  *

@@ -88,6 +88,9 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                            {"datagrams_short", "short"}},
           of_own[] = {{"inter_packet_us", "inter_packet_us"},
                       {"processing_us", "processing_us"},
+                      {"intervals", "intervals"},
+                      {"network_cpu_seconds", "network_cpu_seconds"},
+                      {"file_cpu_seconds", "file_cpu_seconds"},
                       {"cpu_percent", "cpu_percent"},
                       {"reason", "reason"}};
         double seconds = json_number_value(json_object_get(from, "seconds"));

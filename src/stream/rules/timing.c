@@ -7,6 +7,8 @@
 
 /* Stamps and looks of two packets differ by less, unless somebody set the clock. */
 #define STEP_NS (100 * NS_PER_MS)
+/* A bin of the report has so many buckets of the histogram. */
+#define BUCKETS_OF_BIN 4u
 
 uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns)
 {
@@ -38,11 +40,31 @@ static double quantile_us(const struct timing *t, double q)
         return (double)histogram_quantile(&t->ns, q) / 1e3;
 }
 
+/* Bins that differ by 6 to 12 %; empty ones are left out. */
+static json_t *describe_bins(const struct histogram *h)
+{
+        json_t *all = json_array();
+
+        for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i += BUCKETS_OF_BIN) {
+                uint64_t n = 0;
+
+                for (unsigned k = i; k < i + BUCKETS_OF_BIN; k++)
+                        n += h->buckets[k];
+                if (n > 0)
+                        json_array_append_new(
+                                all, json_pack("[f, I]",
+                                               (double)histogram_upper_edge(i + BUCKETS_OF_BIN - 1) / 1e3,
+                                               (json_int_t)n));
+        }
+        return all;
+}
+
 json_t *timing_describe(const struct timing *t)
 {
         if (t->ns.count == 0)
                 return json_null();
-        return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "mean", t->mean_ns / 1e3, "sigma",
+        return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "mean", t->mean_ns / 1e3, "sigma",
                          sqrt(t->squares / (double)t->ns.count) / 1e3, "p50", quantile_us(t, 0.5), "p99",
-                         quantile_us(t, 0.99), "p999", quantile_us(t, 0.999), "max", (double)t->ns.max / 1e3);
+                         quantile_us(t, 0.99), "p999", quantile_us(t, 0.999), "max", (double)t->ns.max / 1e3,
+                         "histogram", describe_bins(&t->ns));
 }

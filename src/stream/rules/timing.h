@@ -18,5 +18,7 @@ uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t s
 
 void timing_init(struct timing *t);
 void timing_add(struct timing *t, uint64_t ns, uint64_t times);
-/* {"mean", "sigma", "p50", "p99", "p999", "max"} in microseconds; null if nothing was added. */
+/* {"mean", "sigma", "p50", "p99", "p999", "max", "histogram": [[most, packets], ...]} in microseconds; null
+ * if nothing was added. `most` is the upper edge of a bin, which is at most an eighth lower at its other end.
+ */
 json_t *timing_describe(const struct timing *t);

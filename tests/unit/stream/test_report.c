@@ -151,6 +151,22 @@ static void several_streams_add_up(void **state)
         assert_null(stream_join_reports(json_array()));
 }
 
+/* 3 packets at 10 us and one at 20 us, in bins that are at most an eighth too wide. */
+static void check_bins(const json_t *bins)
+{
+        static const double times_us[] = {10, 20};
+        static const json_int_t packets[] = {3, 1};
+
+        assert_int_equal(json_array_size(bins), 2);
+        for (size_t i = 0; i < 2; i++) {
+                const json_t *bin = json_array_get(bins, i);
+                double most_us = json_number_value(json_array_get(bin, 0));
+
+                assert_true(most_us >= times_us[i] && most_us < times_us[i] * 1.125);
+                assert_int_equal(json_integer_value(json_array_get(bin, 1)), packets[i]);
+        }
+}
+
 static void times_have_mean_and_sigma(void **state)
 {
         static struct timing t;
@@ -169,6 +185,7 @@ static void times_have_mean_and_sigma(void **state)
         assert_true(json_number_value(json_object_get(o, "max")) == 20);
         /* sqrt((3 * 2.5^2 + 7.5^2) / 4) */
         assert_in_range((unsigned)(json_number_value(json_object_get(o, "sigma")) * 1e6), 4330126, 4330128);
+        check_bins(json_object_get(o, "histogram"));
         json_decref(o);
 }
 
