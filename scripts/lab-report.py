@@ -22,13 +22,14 @@ try:
 except ImportError:
     plt = None
 
-# Distinct to most colour-blind readers (Okabe and Ito 2008); the markers also work without colour.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
-MARKS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-SCALES = {"whole_bytes_per_second": 1e-6, "built_share": 100}
-PACKETS = ("source_packets", "switch_packets", "socket_packets")
+# The modules may lie in a folder of the system.
+sys.dont_write_bytecode = True
+from lab_plots import COLOURS, LEGEND_BESIDE, MARKS, is_number, scale, series_of, tidy
+from lab_streams import draw_streams, has_streams, stream_table
+
+PACKETS = ("source_packets", "switch_packets", "network_packets", "nic_packets", "socket_packets")
 LOSSES = {"source_packets": "packets, source queue", "switch_packets": "packets, switch port",
-          "socket_packets": "packets, socket", "lost_messages": "messages", "late": "late fragments",
+          "network_packets": "packets, network", "nic_packets": "packets, NIC", "socket_packets": "packets, socket", "lost_messages": "messages", "late": "late fragments",
           "events_lost": "lost events", "events_partial": "partial events"}
 # What include/evb/lab/valid.h describes: the text, the factor to its unit, and the unit.
 DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100, "%"),
@@ -38,31 +39,7 @@ DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100,
                 "timer_late_p99_us": ("timer lateness, 99 %", 1e-3, "ms"),
                 "timer_late_max_us": ("timer lateness, most", 1e-3, "ms")}
 UNKNOWN_FACE = "#bbbbbb"
-LEGEND_BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0, "fontsize": 9,
-                 "frameon": False}
 VERDICT_COLOURS = {"agrees": "#009E73", "better": "#0072B2", "differs": "#D55E00", "unknown": "#777777"}
-
-
-def scale(m, value):
-    return value * SCALES.get(m["y"], 1)
-
-
-def is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def series_of(m, panel=None):
-    """Returns the points of each series. A missing, unknown or disturbed figure is NaN, which interrupts the
-    line."""
-    found = {}
-    for p in m["planned"]:
-        if panel is None or p["panel"] == panel:
-            found.setdefault(p["series"], {})[p["x"]] = (math.nan, {})
-    for p in m["points"]:
-        value = p.get(m["y"])
-        if is_number(value) and not p.get("disturbed") and (panel is None or p.get("panel") == panel):
-            found.setdefault(p["series"], {})[p["x"]] = (scale(m, value), p)
-    return {name: sorted(points.items()) for name, points in found.items()}
 
 
 def has_gaps(m):
@@ -160,11 +137,6 @@ def set_log_x(axes, m, text):
     kept = kept if len(kept) > 1 else ticks
     axes.set_xticks(kept, [text(t) for t in kept], rotation=30 if len(kept) > 8 else 0)
     axes.minorticks_off()
-
-
-def tidy(axes):
-    axes.grid(True, which="major", color="#dddddd")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw_bands(m, axes):
@@ -275,7 +247,6 @@ def draw_paths(m):
                     axes.text(0, place, text, va="center", fontsize=8)
         axes.set_title(panel, fontsize=12)
         axes.set_xlabel(m["y_label"])
-        axes.set_axisbelow(True)
         axes.set_xlim(left=0)
         tidy(axes)
     axes = grid[0][-1]
@@ -330,6 +301,8 @@ def summary(description, pictures):
     for m in description["measurements"]:
         if m["id"] in pictures:
             lines += ["", f"![{m['id']}: {m['title']}]({m['id']}.png)"]
+        if f"{m['id']}-streams" in pictures:
+            lines += ["", f"![{m['id']}: streams]({m['id']}-streams.png)"]
     return "\n".join(lines) + "\n"
 
 
@@ -453,17 +426,29 @@ def page(description, pictures):
                     f"<td>{html.escape(m['why'])}</td></tr>")
         if m["id"] in pictures:
             settings = sorted({p["settings"] for p in m["points"]})
+            streams = pictures.get(f"{m['id']}-streams")
+            details = f"<img alt='{m['id']}: streams' src='data:image/png;base64,{streams}'>" if streams else ""
             parts.append(f"<h2 id='{m['id']}'>{m['id']}: {html.escape(m['title'])}</h2>"
                          f"<p>Published: {html.escape(m['published'])}.<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"{loss_table(m)}{atlas_table(m)}{path_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
+                         f"{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"
             f"<h1>Published measurements, repeated</h1><p>{html.escape(circumstances(description))}</p>"
             "<table><tr><th>id</th><th>measurement</th><th>published</th><th>verdict</th><th>result</th></tr>"
             + "".join(rows) + "</table>" + "".join(parts) + "</html>\n")
+
+
+def save(figure, folder, name):
+    """Writes a plot as PNG and SVG. Returns the PNG for the page."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+    for kind in ("png", "svg"):
+        figure.savefig(os.path.join(folder, f"{name}.{kind}"), dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def main():
@@ -481,18 +466,14 @@ def main():
     for m in description["measurements"]:
         if not m["points"]:
             continue
-        figure = draw(m)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
-        for kind in ("png", "svg"):
-            figure.savefig(os.path.join(folder, f"{m['id']}.{kind}"), dpi=110, bbox_inches="tight")
-        plt.close(figure)
-        pictures[m["id"]] = base64.b64encode(buffer.getvalue()).decode()
+        pictures[m["id"]] = save(draw(m), folder, m["id"])
+        if has_streams(m):
+            pictures[f"{m['id']}-streams"] = save(draw_streams(m, plt), folder, f"{m['id']}-streams")
     with open(os.path.join(folder, "report.html"), "w") as f:
         f.write(page(description, pictures))
     with open(os.path.join(folder, "report.md"), "w") as f:
         f.write(summary(description, pictures))
-    print(f"{os.path.join(folder, 'report.html')}: {len(pictures)} measurements")
+    print(f"{os.path.join(folder, 'report.html')}: {sum(1 for name in pictures if '-' not in name)} measurements")
     return 0
 
 

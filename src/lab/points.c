@@ -8,13 +8,15 @@
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
 #include "evb/traffic/flows.h"
+#include "run_internal.h"
 #include "settings.h"
 
 const char *lab_quick_setting(const struct lab_measurement *m)
 {
-        return m->kind == LAB_EVENTS  ? " scenario.duration=1s"
-               : m->kind == LAB_PATHS ? " seconds=0.3 file=268435456"
-                                      : " seconds=0.5";
+        return m->kind == LAB_EVENTS    ? " scenario.duration=1s"
+               : m->kind == LAB_PATHS   ? " seconds=0.3 file=268435456"
+               : m->kind == LAB_STREAMS ? " seconds=1.3 interval=0.5"
+                                        : " seconds=0.5";
 }
 
 /* With the time to set up and tear down the namespaces, or to check a data path. */
@@ -24,6 +26,8 @@ static double expected_seconds(const struct lab_point *p)
                 return setting_of(p, "scenario.duration", 2) + 0.7;
         if (p->measurement->kind == LAB_PATHS)
                 return setting_of(p, "seconds", 1) + 0.3;
+        if (p->measurement->kind == LAB_STREAMS)
+                return setting_of(p, "seconds", 1) + 0.6;
         return setting_of(p, "seconds", 1) + (setting_of(p, "kind", 0) == FLOW_TCP ? 1.5 : 0.6);
 }
 
@@ -130,8 +134,8 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
         double buffer_kib, mtu;
 
         if (!s)
-                return has_congestion_control(p, lack, size);
-        if (p->measurement->kind == LAB_PATHS) {
+                return has_congestion_control(p, lack, size) && streams_can_run(p, lack, size);
+        if (p->measurement->kind == LAB_PATHS || p->measurement->kind == LAB_STREAMS) {
                 snprintf(lack, size, "measures this machine; leave out --scenario");
                 return false;
         }

@@ -13,6 +13,7 @@ struct lab_publication {
 extern const struct lab_publication publication_a; /* QoS for UDP multicast and TCP, CHEP 2001 */
 extern const struct lab_publication publication_b; /* QoS on Gigabit Ethernet, 2000 */
 extern const struct lab_publication publication_c; /* event building, JPS 2003 */
+extern const struct lab_publication publication_d; /* throughput and stability of vlbi_udp, 2006 */
 extern const struct lab_publication publication_e; /* data paths for download and streaming, about 2005 */
 extern const struct lab_publication extension_c;   /* questions that publication C left open */
 extern const struct lab_publication extension_incast;

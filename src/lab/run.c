@@ -17,6 +17,8 @@ static json_t *run(const struct lab_point *p, struct machine_watch *watch)
                 return run_copy(p, watch);
         case LAB_PATHS:
                 return run_paths(p, watch);
+        case LAB_STREAMS:
+                return run_streams(p, watch);
         }
         return NULL;
 }

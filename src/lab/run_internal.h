@@ -9,3 +9,6 @@ json_t *run_events(const struct lab_point *p, struct machine_watch *watch);
 json_t *run_flows(const struct lab_point *p, struct machine_watch *watch);
 json_t *run_copy(const struct lab_point *p, struct machine_watch *watch);
 json_t *run_paths(const struct lab_point *p, struct machine_watch *watch);
+json_t *run_streams(const struct lab_point *p, struct machine_watch *watch);
+/* Whether this machine has what a point of a stream needs; if not, `lack` names it. */
+bool streams_can_run(const struct lab_point *p, char *lack, size_t size);

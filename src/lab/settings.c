@@ -75,6 +75,24 @@ VARY(link_mbps)
         snprintf(to, size, " link=%.0f rate=%.0f", x * 1e6, 2 * x * 1e6);
 }
 
+VARY(spacing_us)
+{
+        (void)p;
+        snprintf(to, size, " spacing_ns=%.0f", x * 1e3);
+}
+
+VARY(rate_gbps)
+{
+        (void)p;
+        snprintf(to, size, " rate_mbps=%.0f", x * 1e3);
+}
+
+VARY(stream_mbps)
+{
+        (void)p;
+        snprintf(to, size, " rate_mbps=%.0f", x);
+}
+
 VARY(trigger_hz)
 {
         (void)p;

@@ -18,6 +18,10 @@ VARY(row);
 VARY(rate_mbps);
 VARY(mtu_bytes);
 VARY(link_mbps);
+/* Of a stream. */
+VARY(spacing_us);
+VARY(rate_gbps);
+VARY(stream_mbps);
 VARY(trigger_hz);
 /* The trigger rate follows from `load`, in percent of the ports' capacity. */
 VARY(fragment_bytes);

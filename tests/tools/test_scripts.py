@@ -73,6 +73,7 @@ def numbers(_):
     """The lab's report shows no signed zero, and 0 on no logarithmic axis."""
     spec = importlib.util.spec_from_file_location("lab_report", SCRIPTS / "lab-report.py")
     report = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(SCRIPTS))
     spec.loader.exec_module(report)
     for value, text in ((-0.0, "0"), (-0.4, "0"), (-1e-9, "0"), (0, "0"), (-1.2, "-1"), (4832.0, "4,832")):
         assert report.number_text(value) == text, (value, report.number_text(value))

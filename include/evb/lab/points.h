@@ -59,10 +59,11 @@ struct lab_mark {
 };
 
 enum lab_kind {
-        LAB_EVENTS, /* a complete event building run */
-        LAB_FLOWS,  /* plain flows, and echoes beside data */
-        LAB_COPY,   /* memory to memory */
-        LAB_PATHS,  /* a file to a socket, on this machine only */
+        LAB_EVENTS,  /* a complete event building run */
+        LAB_FLOWS,   /* plain flows, and echoes beside data */
+        LAB_COPY,    /* memory to memory */
+        LAB_PATHS,   /* a file to a socket, on this machine only */
+        LAB_STREAMS, /* one stream of evb stream, on this machine only */
 };
 
 enum lab_verdict { LAB_AGREES, LAB_DIFFERS, LAB_BETTER, LAB_UNKNOWN };

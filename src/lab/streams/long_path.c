@@ -1,0 +1,247 @@
+/* Makes the devices of a long path, and runs its two delay lines in a process. */
+#include "long_path.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "delay_line.h"
+#include "evb/base/util.h"
+#include "evb/launch/netns.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/memory.h"
+#include "evb/sys/priority.h"
+
+#define TUN "/dev/net/tun"
+#define DEVICE "eth0"
+/* The device holds what comes while the process does not look: 100 ms at 1 Gbit/s. */
+#define QUEUE_PACKETS 10000
+/* The process looks so often. Packets of this time share a look, which adds as much to their delay. */
+#define LOOK_NS (100 * NS_PER_US)
+
+enum { SENDER, RECEIVER, ENDS };
+
+static const char *const end_names[ENDS] = {"sender", "receiver"};
+
+struct shared {
+        struct delay_line_counts counts[ENDS]; /* of packets from each end */
+};
+
+struct long_path {
+        int namespaces[ENDS], devices[ENDS];
+        unsigned made; /* namespaces */
+        pid_t process;
+        struct shared *shared;
+};
+
+bool long_path_is_possible(void)
+{
+        return access(TUN, R_OK | W_OK) == 0;
+}
+
+static void name_of(unsigned end, char *name, size_t size)
+{
+        snprintf(name, size, "evb-%d-%s", (int)getpid(), end_names[end]);
+}
+
+static int set_address(int s, unsigned long request, struct ifreq *i, const char *text)
+{
+        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(text)};
+
+        memcpy(&i->ifr_addr, &a, sizeof a);
+        return ioctl(s, request, i) < 0 ? -errno : 0;
+}
+
+static int set_up(int s, struct ifreq *i, const char *address, uint32_t mtu_bytes)
+{
+        int r;
+
+        i->ifr_mtu = (int)mtu_bytes;
+        if (ioctl(s, SIOCSIFMTU, i) < 0)
+                return -errno;
+        i->ifr_qlen = QUEUE_PACKETS;
+        if (ioctl(s, SIOCSIFTXQLEN, i) < 0)
+                return -errno;
+        if ((r = set_address(s, SIOCSIFADDR, i, address)) < 0 ||
+            (r = set_address(s, SIOCSIFNETMASK, i, "255.255.255.0")) < 0)
+                return r;
+        i->ifr_flags = IFF_UP | IFF_RUNNING;
+        return ioctl(s, SIOCSIFFLAGS, i) < 0 ? -errno : 0;
+}
+
+/* A device belongs to the namespace in which it is opened. */
+static int open_device(const char *address, uint32_t mtu_bytes, int *ret)
+{
+        _cleanup_close_ int fd = open(TUN, O_RDWR | O_NONBLOCK | O_CLOEXEC),
+                            s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        struct ifreq i = {.ifr_name = DEVICE};
+        int r;
+
+        if (fd < 0 || s < 0)
+                return -errno;
+        i.ifr_flags = IFF_TUN | IFF_NO_PI;
+        if (ioctl(fd, TUNSETIFF, &i) < 0)
+                return -errno;
+        r = set_up(s, &i, address, mtu_bytes);
+        if (r < 0)
+                return r;
+        *ret = fd;
+        fd = -1;
+        return 0;
+}
+
+static int make_end(struct long_path *p, unsigned end, uint32_t mtu_bytes)
+{
+        _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        char name[64];
+        int r;
+
+        if (home < 0)
+                return -errno;
+        name_of(end, name, sizeof name);
+        r = netns_make(name, &p->namespaces[end]);
+        if (r < 0)
+                return r;
+        p->made++;
+        r = netns_enter(p->namespaces[end]);
+        if (r >= 0) {
+                r = open_device(end == SENDER ? LONG_PATH_FROM : LONG_PATH_TO, mtu_bytes, &p->devices[end]);
+                if (netns_enter(home) < 0)
+                        abort();
+        }
+        return r;
+}
+
+static _Noreturn void become_path(const struct long_path *p, const struct long_path_config *config,
+                                  pid_t parent)
+{
+        struct delay_line lines[ENDS];
+
+        (void)priority_raise();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+        for (unsigned end = 0; end < ENDS; end++) {
+                lines[end] = (struct delay_line){.from = p->devices[end],
+                                                 .to = p->devices[ENDS - 1 - end],
+                                                 .delay_ns = config->delay_ns,
+                                                 .loss = end == SENDER ? config->loss : 0,
+                                                 .frame_bytes = config->mtu_bytes,
+                                                 .counts = &p->shared->counts[end]};
+                if (getppid() != parent || delay_line_init(&lines[end]) < 0)
+                        _exit(1);
+        }
+        while (true) {
+                for (unsigned end = 0; end < ENDS; end++)
+                        delay_line_turn(&lines[end], clock_now_ns());
+                nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        }
+}
+
+int long_path_new(struct long_path **ret, const struct long_path_config *config, struct error *e)
+{
+        struct long_path *p = calloc(1, sizeof *p);
+        pid_t parent = getpid();
+        int r = 0;
+
+        if (p)
+                p->shared = memory_map_shared(sizeof *p->shared);
+        if (!p || !p->shared) {
+                free(p);
+                return error_set(e, -ENOMEM, "cannot make a long path: %m");
+        }
+        p->devices[SENDER] = p->devices[RECEIVER] = -1;
+        netns_clean();
+        for (unsigned end = 0; r >= 0 && end < ENDS; end++)
+                r = make_end(p, end, config->mtu_bytes);
+        if (r >= 0) {
+                p->process = fork();
+                if (p->process == 0)
+                        become_path(p, config, parent);
+                r = p->process < 0 ? -errno : 0;
+        }
+        if (r < 0) {
+                long_path_free(p);
+                return error_set(e, r, "cannot make the devices of a long path (" TUN "): %m");
+        }
+        *ret = p;
+        return 0;
+}
+
+struct long_path *long_path_free(struct long_path *p)
+{
+        char name[64];
+
+        if (!p)
+                return NULL;
+        if (p->process > 0) {
+                kill(p->process, SIGKILL);
+                waitpid(p->process, NULL, 0);
+        }
+        for (unsigned end = 0; end < p->made; end++) {
+                if (p->devices[end] >= 0)
+                        close(p->devices[end]);
+                close(p->namespaces[end]);
+                name_of(end, name, sizeof name);
+                netns_remove(name);
+        }
+        memory_unmap(p->shared, sizeof *p->shared);
+        free(p);
+        return NULL;
+}
+
+int long_path_namespace(const struct long_path *p, bool of_receiver)
+{
+        return p->namespaces[of_receiver ? RECEIVER : SENDER];
+}
+
+pid_t long_path_process(const struct long_path *p)
+{
+        return p->process;
+}
+
+/* Packets that found the sender's device full; 0: unknown. */
+static uint64_t device_drops(const struct long_path *p)
+{
+        _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        uint64_t drops = 0;
+        char line[512];
+        FILE *f;
+
+        if (home < 0 || netns_enter(p->namespaces[SENDER]) < 0)
+                return 0;
+        f = fopen("/proc/thread-self/net/dev", "re");
+        /* Eight columns about reception, then bytes, packets, errors and drops of what was sent. */
+        while (f && fgets(line, sizeof line, f))
+                (void)sscanf(line, " " DEVICE ": %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %" SCNu64,
+                             &drops);
+        if (f)
+                fclose(f);
+        if (netns_enter(home) < 0)
+                abort();
+        return drops;
+}
+
+void long_path_read(const struct long_path *p, struct long_path_counts *ret)
+{
+        const struct delay_line_counts *c = p->shared->counts;
+
+        *ret = (struct long_path_counts){
+                .carried_packets = atomic_load(&c[SENDER].carried),
+                .lost_packets = atomic_load(&c[SENDER].lost),
+                .failed_packets =
+                        atomic_load(&c[SENDER].failed) + atomic_load(&c[RECEIVER].failed) + device_drops(p),
+        };
+}

@@ -1,0 +1,37 @@
+/* A long path on this machine: two network namespaces with a TUN device each, and a process between them that
+ * holds each IP packet for a fixed time, and loses some. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "evb/base/error.h"
+
+#define LONG_PATH_FROM "10.201.0.1"
+#define LONG_PATH_TO "10.201.0.2"
+
+struct long_path;
+
+struct long_path_config {
+        uint64_t delay_ns; /* in each direction */
+        double loss;       /* share of the UDP packets towards the receiver */
+        uint32_t mtu_bytes;
+};
+
+struct long_path_counts {
+        uint64_t carried_packets; /* UDP, towards the receiver */
+        uint64_t lost_packets;    /* UDP, on purpose */
+        uint64_t failed_packets;  /* of all, that a queue had no room for */
+};
+
+/* Whether this machine has TUN devices. */
+bool long_path_is_possible(void);
+/* Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. Negative errno. */
+int long_path_new(struct long_path **ret, const struct long_path_config *config, struct error *e);
+struct long_path *long_path_free(struct long_path *p);
+/* Of the sender, or of the receiver; borrowed. */
+int long_path_namespace(const struct long_path *p, bool of_receiver);
+/* The process that holds the packets. */
+pid_t long_path_process(const struct long_path *p);
+void long_path_read(const struct long_path *p, struct long_path_counts *ret);

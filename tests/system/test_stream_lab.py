@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Tests evb lab on streams, D1 to D8: the points have all figures, and the report draws them. Demands no rates.
+
+    test_stream_lab.py EVB CASE
+"""
+import json
+import os
+import subprocess
+
+from harness import LIMIT_S, Skip, folder, main
+
+NUMBERS = ("wire_mbps", "mbps", "spread_mbps", "sigma_mbps", "lost_percent", "lost_packets", "packets_sent", "packets_received",
+           "inter_packet_mean_us", "inter_packet_sigma_us", "processing_mean_us", "sent_inter_packet_mean_us", "input_cpu_percent",
+           "send_cpu_percent", "receive_cpu_percent", "output_cpu_percent", "interval_seconds", "testbed_lost_packets")
+PLACES = ("source_packets", "network_packets", "nic_packets", "socket_packets", "late_packets")
+
+
+def lists(evb):
+    """The lab has all rows, and says what was published."""
+    listed = subprocess.run([evb, "lab", "list", "--json"], capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    rows = {m["id"]: m for m in json.loads(listed.stdout)["measurements"]}
+    assert [i for i in rows if i[0] == "D"] == [f"D{i}" for i in range(1, 9)], rows
+    assert "815 Mbit/s" in rows["D1"]["published"], rows["D1"]
+
+
+def measure(evb, where, ids):
+    if os.geteuid() != 0:
+        raise Skip("evb lab run needs root")
+    path = where / "results.jsonl"
+    done = subprocess.run([evb, "lab", "run", *ids, "--quick", "--accept-disturbed", "--results", str(path), "--json"],
+                          capture_output=True, text=True, timeout=LIMIT_S)
+    if "needs TUN devices" in done.stderr or "needs two processors" in done.stderr:
+        raise Skip(done.stderr.strip())
+    assert done.returncode in (0, 1) and done.stdout, done
+    verdicts = {v["id"]: v for v in json.loads(done.stdout)["verdicts"]}
+    assert set(verdicts) == set(ids) and all(v["verdict"] in ("agrees", "better", "differs") for v in verdicts.values()), (verdicts, done)
+    return path, [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check(point):
+    """Every packet is accounted for once, and every figure is there."""
+    # A wire without a rate has no port that could drop.
+    missing = [name for name in NUMBERS if not isinstance(point.get(name), (int, float)) and not
+               (name == "testbed_lost_packets" and "link=0" in point["settings"])]
+    assert not missing, (missing, point)
+    assert point["lost_packets"] == point["packets_sent"] - point["packets_received"] == sum(point[key] or 0 for key in PLACES), point
+    assert len(point["throughput_mbps"]) >= 2 and point["packets_received"] > 0, point
+    assert sum(n for _, n in point["inter_packet"]["histogram"]) < point["packets_received"] + 1 and point["cpu_percent"], point
+
+
+def report(evb, where, path, ids):
+    """Each measurement has its plot and the one of its streams."""
+    done = subprocess.run([evb, "lab", "report", str(path), "--output", str(where / "out")], capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode == 77:
+        return
+    assert done.returncode == 0 and f": {len(ids)} measurements" in done.stdout, done
+    page, text = (where / "out" / "report.html").read_text(), (where / "out" / "report.md").read_text()
+    for name in (f"{i}{part}" for i in ids for part in ("", "-streams")):
+        assert (where / "out" / f"{name}.png").stat().st_size > 10000 and f"({name}.png)" in text, name
+    drawn = (where / "out" / f"{ids[0]}-streams.svg").read_text()
+    assert all(part in drawn for part in ("processing of a packet, us", "time between packets, us", "lost, %", "load, %", "socket")), ids
+    assert "lost: network" in page and "most less least of the intervals" in page
+
+
+def measured(*ids):
+    def case(evb):
+        with folder() as where:
+            path, points = measure(evb, where, ids)
+            assert {p["id"] for p in points} == set(ids), points
+            for point in points:
+                check(point)
+            special(points)
+            report(evb, where, path, ids)
+    return case
+
+
+def special(points):
+    """What single measurements have beside the common figures."""
+    for point in points:
+        if point["id"] == "D4":
+            assert (point["places"]["interface"] == point["places"]["receive"]) == (point["series"] == "the interface's processor"), point
+        if point["id"] == "D8":
+            # 50 ms there, and the path counts what it loses on purpose.
+            assert point["corrupt"] == 0 and (point["path_lost_packets"] > 0) == (point["series"] != "no loss"), point
+        if point["id"] == "D1":
+            assert point["wake"] == point["series"].split(" ")[0], point
+
+
+if __name__ == "__main__":
+    main({"lists": lists, "wakes": measured("D1"), "spinning": measured("D2", "D3"), "placed": measured("D4", "D5"),
+          "fast": measured("D6", "D7"), "far": measured("D8")})

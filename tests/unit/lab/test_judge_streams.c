@@ -1,0 +1,182 @@
+/* Tests the verdicts on streams, publication D, on synthetic results. */
+#include "../test.h"
+
+#include <math.h>
+
+#include "evb/base/util.h"
+#include "evb/lab/catalogue.h"
+#include "evb/lab/judge.h"
+
+static struct lab_point points[LAB_POINTS_MAX];
+static char why[600];
+
+static const char *const figures[] = {
+        "wire_mbps",
+        "spread_mbps",
+        "lost_percent",
+        "socket_packets",
+        "output_cpu_percent",
+        "processing_mean_us",
+        "processing_sigma_us",
+        "inter_packet_mean_us",
+        "inter_packet_sigma_us",
+        "mbps",
+        "sent_inter_packet_mean_us",
+        "sent_inter_packet_sigma_us",
+        "network_packets",
+        "path_lost_packets",
+        "lost_packets",
+        "corrupt",
+};
+
+/* As published, or better where nothing is. */
+static const struct {
+        const char *id;
+        enum lab_verdict verdict;
+} cases[] = {
+        {"D1", LAB_AGREES}, {"D2", LAB_AGREES}, {"D3", LAB_AGREES}, {"D4", LAB_AGREES},
+        {"D5", LAB_AGREES}, {"D6", LAB_BETTER}, {"D7", LAB_BETTER}, {"D8", LAB_BETTER},
+};
+
+static bool is(const char *key, const char *name)
+{
+        return strcmp(key, name) == 0;
+}
+
+static double good(const struct lab_point *p, const char *key)
+{
+        char row = p->measurement->id[1];
+        bool busy = p->panel && strstr(p->panel, "busy processor, socket of 128"),
+             shared = strstr(p->series, "interface"), spins = p->series[0] == 'y' || p->series[0] == 'p',
+             losing = strstr(p->series, "lost by the path");
+
+        if (is(key, "wire_mbps"))
+                return fmin(12112 / p->x, 1000);
+        if (is(key, "spread_mbps"))
+                return busy ? 200 : 0.5;
+        if (is(key, "lost_percent"))
+                return busy || (row == '4' && shared) ? 3 : 0;
+        if (is(key, "output_cpu_percent"))
+                return spins ? 99 : 2;
+        if (strstr(key, "processing_"))
+                return 0.11;
+        if (is(key, "inter_packet_mean_us"))
+                return fmax(p->x, 12.112);
+        if (is(key, "sent_inter_packet_mean_us"))
+                return p->x * 1.005;
+        if (is(key, "mbps"))
+                return p->x * (row == '7' ? 1000 : 1) * 0.999;
+        return losing && strstr(key, "_packets") ? 50 : 0;
+}
+
+static json_t *results_of(const char *id, bool quick)
+{
+        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n; i++) {
+                json_t *r = json_pack("{s:s, s:s?, s:f, s:s}", "series", points[i].series, "panel",
+                                      points[i].panel, "x", points[i].x, "settings", points[i].settings);
+
+                for (size_t k = 0; k < ARRAY_SIZE(figures); k++)
+                        json_object_set_new(r, figures[k], json_real(good(&points[i], figures[k])));
+                json_array_append_new(all, r);
+        }
+        return all;
+}
+
+static enum lab_verdict judge(const char *id, const json_t *results)
+{
+        return lab_judge(lab_find(id), results, LAB_AS_MADE, why, sizeof why);
+}
+
+static void good_figures_have_good_verdicts(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                for (int quick = 0; quick < 2; quick++) {
+                        json_t *results = results_of(cases[i].id, quick);
+
+                        if (judge(cases[i].id, results) != cases[i].verdict)
+                                fail_msg("%s: %s", cases[i].id, why);
+                        json_array_remove(results, 0);
+                        assert_int_equal(judge(cases[i].id, results), LAB_UNKNOWN);
+                        json_decref(results);
+                }
+        }
+}
+
+/* Changes a figure where series ("": any), panel ("": any) and x (0: any) match. */
+static void change(json_t *results, const char *series, const char *panel, double x, const char *key,
+                   double value)
+{
+        json_t *r;
+        size_t i;
+
+        json_array_foreach(results, i, r)
+        {
+                const char *there = json_string_value(json_object_get(r, "panel")) ?: "";
+
+                if ((!series[0] || is(series, json_string_value(json_object_get(r, "series")))) &&
+                    (!panel[0] || is(panel, there)) &&
+                    (x == 0 || json_number_value(json_object_get(r, "x")) == x))
+                        json_object_set_new(r, key, json_real(value));
+        }
+}
+
+#define FREE "free processors, socket of 8 MiB"
+
+static void each_figure_counts(void **state)
+{
+        static const struct {
+                const char *id, *series, *panel;
+                double x;
+                const char *key;
+                double value;
+                enum lab_verdict verdict;
+                const char *text;
+        } changes[] = {
+                {"D1", "signal=200", FREE, 12, "lost_percent", 0.05, LAB_DIFFERS, "0.05 % lost, with futex"},
+                {"D1", "signal=100", FREE, 12, "spread_mbps", 1.5, LAB_DIFFERS, "within 1.5 Mbit/s"},
+                {"D1", "signal=100", FREE, 12, "wire_mbps", 980, LAB_DIFFERS, "at 12 us 980.0 Mbit/s"},
+                {"D1", "", "busy processor, socket of 128 KiB", 12, "lost_percent", 0, LAB_AGREES,
+                 "turns, 1000.0 Mbit/s within 200.0 Mbit/s, 0 % lost with a socket of 128 KiB"},
+                {"D2", "yield", "", 20, "lost_percent", 1, LAB_DIFFERS, "1 % lost; at 12 us"},
+                {"D2", "yield", "", 12, "spread_mbps", 3, LAB_DIFFERS, "within 3.0 Mbit/s"},
+                {"D2", "yield", "", 12, "output_cpu_percent", 60, LAB_DIFFERS,
+                 "60 % of a processor, as others need it"},
+                {"D3", "poll", "", 12, "output_cpu_percent", 50, LAB_DIFFERS, "50 % of a processor"},
+                {"D4", "the interface's processor", "", 0, "lost_percent", 0, LAB_DIFFERS, "0 % lost on"},
+                {"D5", "", "", 0, "processing_mean_us", 0.5, LAB_DIFFERS, "0.50 us"},
+                {"D5", "", "", 0, "processing_mean_us", 0.05, LAB_BETTER, "0.05 us"},
+                {"D5", "", "", 20, "inter_packet_mean_us", 21, LAB_DIFFERS, "5.00 % off"},
+                {"D6", "", "", 1, "sent_inter_packet_mean_us", 1.5, LAB_DIFFERS, "down to 2 us"},
+                {"D6", "", "", 50, "sent_inter_packet_mean_us", 51, LAB_DIFFERS, "no spacing is kept"},
+                {"D7", "", "", 8, "mbps", 7000, LAB_DIFFERS, "up to 6 Gbit/s"},
+                {"D7", "yield", "", 4, "lost_percent", 1, LAB_DIFFERS, "1 % lost"},
+                {"D8", "no loss", "", 300, "network_packets", 1, LAB_DIFFERS, "in the network"},
+                {"D8", "", "", 300, "corrupt", 1, LAB_DIFFERS, ""},
+                {"D8", "", "", 300, "mbps", 290, LAB_DIFFERS, "3.33 % less"},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+                json_t *results = results_of(changes[i].id, false);
+
+                change(results, changes[i].series, changes[i].panel, changes[i].x, changes[i].key,
+                       changes[i].value);
+                if (judge(changes[i].id, results) != changes[i].verdict || !strstr(why, changes[i].text))
+                        fail_msg("change %zu, %s: %s", i, changes[i].id, why);
+                json_decref(results);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(good_figures_have_good_verdicts),
+                cmocka_unit_test(each_figure_counts),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
