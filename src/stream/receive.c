@@ -61,13 +61,6 @@ static const char *peer_text(const struct receiver *v)
         return net_address_format(&v->config->at, text);
 }
 
-static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
-{
-        v->state = RECEIVE_ENDING;
-        v->deadline_ns = NEVER_NS;
-        receive_threads_end(&v->threads, packets, bytes);
-}
-
 /* The threads have ended: the output is complete, or has failed. */
 static void threads_ended(void *ctx, uint32_t events)
 {
@@ -108,9 +101,33 @@ static void threads_ended(void *ctx, uint32_t events)
                                      json_pack("{s:s, s:O}", "type", "report", "report", v->own));
 }
 
+static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
+{
+        v->state = RECEIVE_ENDING;
+        v->deadline_ns = NEVER_NS;
+        receive_threads_end(&v->threads, packets, bytes);
+        /* The output had failed before. */
+        if (v->done_io.fd < 0)
+                threads_ended(v, 0);
+}
+
 static bool is_count(const json_t *value)
 {
         return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+/* Whether the sender can have sent so many packets: for each one that is missing, the output gets zeros. */
+static bool is_plausible(struct receiver *v, const json_t *packets)
+{
+        uint64_t now_ns = clock_now_ns(), most = receive_threads_most(&v->threads, now_ns);
+
+        if (!is_count(packets) || (uint64_t)json_integer_value(packets) <= most)
+                return true;
+        reason_give(&v->reason, true,
+                    "the sender announced %lld packets, but cannot have sent more than %llu in %.3f s",
+                    (long long)json_integer_value(packets), (unsigned long long)most,
+                    (double)(now_ns - v->begin_ns) / 1e9);
+        return false;
 }
 
 static void take_end(struct receiver *v, const json_t *message)
@@ -121,6 +138,10 @@ static void take_end(struct receiver *v, const json_t *message)
 
         if (v->state != RECEIVE_RUNNING)
                 return;
+        if (!is_plausible(v, packets)) {
+                end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+                return;
+        }
         /* A report of another stream would make nonsense of ours. */
         if (json_equal(json_object_get(json_object_get(message, "report"), "packets"), packets))
                 v->theirs = json_incref(json_object_get(message, "report"));
@@ -136,9 +157,6 @@ static void take_end(struct receiver *v, const json_t *message)
                 reason_give(&v->reason, true, "the sender's end does not say how much it sent");
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
         }
-        /* The output had failed before. */
-        if (v->done_io.fd < 0)
-                threads_ended(v, 0);
 }
 
 /* `local` is the address that the sender reaches. */
@@ -254,8 +272,6 @@ static void ended(void *ctx, struct json_connection *c, int error)
                 reason_give(&v->reason, true, "the sender left: %s; its total is unknown",
                             stream_control_explain(error));
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
-                if (v->done_io.fd < 0)
-                        threads_ended(v, 0);
         } else if (v->state == RECEIVE_CLOSING)
                 v->state = RECEIVE_DONE;
 }
@@ -335,8 +351,6 @@ static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
         if (v->state == RECEIVE_RUNNING && now_ns >= v->deadline_ns) {
                 reason_give(&v->reason, true, "the sender does not end the stream");
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
-                if (v->done_io.fd < 0)
-                        threads_ended(v, 0);
         }
         if (v->state == RECEIVE_CLOSING && now_ns >= v->deadline_ns)
                 v->state = RECEIVE_DONE;

@@ -24,9 +24,6 @@
 #define WAKE_BYTES (UINT64_C(1) << 18)
 /* A sender that left without a word may still send, but not for ever. */
 #define LEFT_NS (5 * NS_PER_S)
-/* A larger jump of the sequence cannot be loss: at 1 Gbit/s it is ten minutes, and an outage of the control
- * connection ends the stream long before. */
-#define JUMP_MAX (UINT64_C(1) << 26)
 
 static bool is_over(struct receive_threads *t)
 {
@@ -113,7 +110,7 @@ static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence
         uint64_t end = MAX(t->account.end, t->account.base);
 
         if (sequence >= atomic_load_explicit(&t->total_packets, memory_order_relaxed) ||
-            sequence >= end + JUMP_MAX || (t->last != PACKETS_UNKNOWN && sequence > t->last))
+            sequence >= t->most || (t->last != PACKETS_UNKNOWN && sequence > t->last))
                 return PACKET_FOREIGN;
         if (size == t->rule.payload_bytes || sequence == t->last)
                 return PACKET_OURS;
@@ -189,6 +186,7 @@ static int receive(struct receive_threads *t)
 
         uint64_t now_ns = clock_now_ns(), received = t->account.received;
 
+        t->most = receive_threads_most(t, now_ns);
         if (n == 0) {
                 give_up_old(t, now_ns);
                 (void)poll(&p, 1, faults_are_holding(t->faults) ? 1 : WAIT_MS);
@@ -338,6 +336,7 @@ int receive_threads_start(struct receive_threads *t)
         timing_init(&t->processing);
         intervals_init(&t->intervals);
         t->last = PACKETS_UNKNOWN;
+        t->begin_ns = clock_now_ns();
         atomic_store(&t->total_packets, PACKETS_UNKNOWN);
         atomic_store(&t->total_bytes, UINT64_MAX);
         t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -352,6 +351,11 @@ int receive_threads_start(struct receive_threads *t)
         if (r < 0)
                 receive_threads_abort(t);
         return r;
+}
+
+uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns)
+{
+        return packet_most(&t->rule, now_ns - t->begin_ns) + t->ring.slots;
 }
 
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes)

@@ -43,7 +43,9 @@ struct receive_threads {
         _Atomic bool ending;
         _Atomic bool decided;                  /* nothing more comes into the ring */
         _Atomic uint64_t packets, bytes, lost; /* for the live line and statistics */
-        uint64_t last; /* the packet that is shorter, and so the last one; PACKETS_UNKNOWN: none yet */
+        uint64_t last;     /* the packet that is shorter, and so the last one; PACKETS_UNKNOWN: none yet */
+        uint64_t begin_ns; /* the sender sends nothing before */
+        uint64_t most;     /* packets that can have been sent; a higher sequence number is foreign */
         uint64_t taken_bytes;
         uint64_t foreign, short_ones; /* datagrams */
         /* Drops of the socket that no packet has followed yet, and packets that were lost by drops. */
@@ -63,6 +65,9 @@ struct receive_threads {
 /* Negative errno; then the threads are not running, and receive_threads_fini() is to be called all the same.
  */
 int receive_threads_start(struct receive_threads *t);
+/* The most packets that the sender can have sent up to now, lost ones included: at the speed of the fastest
+ * link, and a ring more. Each missing one costs a packet of output, so more are not believed. */
+uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns);
 /* No more than so many packets and bytes come (unknown: UINT64_MAX); the threads end when all have arrived,
  * or the network is silent. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);

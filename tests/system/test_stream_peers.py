@@ -67,12 +67,12 @@ class Sender(Peer):
 
 
 @contextlib.contextmanager
-def receiving(evb, where, **options):
+def receiving(evb, output, **offer):
     """A receiver of ours, and a sender made by hand."""
     address = free_address()
-    with End(evb, "recv", address, output=where / "out", **options) as receiver:
+    with End(evb, "recv", address, output=output) as receiver:
         wait_for("receiver", is_listening(address))
-        with Sender(address) as sender:
+        with Sender(address, **offer) as sender:
             yield receiver, sender
 
 
@@ -95,7 +95,7 @@ def part(n):
 def wrong_total(evb):
     """The sender's total contradicts what arrived: the output is not cut, and nothing is called complete."""
     with folder() as where:
-        with receiving(evb, where) as (receiver, sender):
+        with receiving(evb, where / "out") as (receiver, sender):
             for n in range(10):
                 sender.packet(n)
             wait_for("data", has_bytes(where / "out", 10 * SIZE))
@@ -106,7 +106,7 @@ def wrong_total(evb):
         assert (where / "out").read_bytes() == b"".join(map(part, range(10)))
     # More than arrived, with a size that contradicts it: each packet has its place.
     with folder() as where:
-        with receiving(evb, where) as (receiver, sender):
+        with receiving(evb, where / "out") as (receiver, sender):
             sender.packet(1)
             sender.end(4, size=5)
             report, error = receiver.finish(1)
@@ -114,9 +114,34 @@ def wrong_total(evb):
         assert (where / "out").read_bytes() == bytes(SIZE) + part(1) + bytes(2 * SIZE)
 
 
+def endless_total(evb):
+    """The sender's total is more than a link carries in the time: the output ends with what has arrived."""
+    for total in (2 ** 40, 2 ** 63 - 1):
+        with receiving(evb, "null") as (receiver, sender):
+            sender.packet(0)
+            sender.packet(2)
+            sender.end(total, size=2 ** 63 - 1)
+            assert sender.hear("report")["report"]["written_bytes"] == 3 * SIZE
+            report, error = receiver.finish(1)
+            assert f"announced {total} packets, but cannot have sent more than" in error and "1 packets are missing" in error, error
+            assert report["packets_sent"] is None and report["packets_received"] == 2, report
+
+
+def long_jump(evb):
+    """A sequence number that no link reaches within a minute: it is not of this stream, and nothing is filled in."""
+    size = 65000
+    with receiving(evb, "null", payload_bytes=size) as (receiver, sender):
+        for n in (0, 2 ** 26 - 1, 1):
+            sender.packet(n, size=size)
+        wait_for("packets", lambda: sender.hear("statistics")["packets"] == 2)
+        sender.end(2, size=2 * size)
+        report, _ = receiver.finish()
+        assert report["datagrams_foreign"] == 1 and report["bytes"] == 2 * size, report
+
+
 def no_total(evb):
     for wrong in ({}, {"packets": "3", "bytes": 3 * SIZE}, {"packets": 3, "bytes": -1}, {"packets": 3}, {"packets": 3, "bytes": 3000.0}):
-        with folder() as where, receiving(evb, where) as (receiver, sender):
+        with folder() as where, receiving(evb, where / "out") as (receiver, sender):
             for n in range(3):
                 sender.packet(n)
             wait_for("data", has_bytes(where / "out", 3 * SIZE))
@@ -129,7 +154,7 @@ def no_total(evb):
 def wrong_report(evb):
     """The sender's report is nonsense; what is lost is known all the same."""
     for report in ("none", [1, 2], 7, None, {"packets": "many", "reason": 5}, {"packets": 1, "bytes": -5, "seconds": "long"}):
-        with folder() as where, receiving(evb, where) as (receiver, sender):
+        with folder() as where, receiving(evb, where / "out") as (receiver, sender):
             sender.packet(0)
             sender.packet(2)
             sender.say("end", packets=3, bytes=3 * SIZE, report=report)
@@ -143,7 +168,7 @@ def wrong_report(evb):
 def wrong_packets(evb):
     """Short ones inside the stream, and some after its end: none moves the others from their places."""
     with folder() as where:
-        with receiving(evb, where) as (receiver, sender):
+        with receiving(evb, where / "out") as (receiver, sender):
             for n in (0, 1, 3):
                 sender.packet(n)
             sender.packet(2, b"short")
@@ -183,13 +208,13 @@ def repeating(action):
 
 def no_silence(evb):
     """A sender that repeats itself after the end, and one that goes on after it left: the receiver ends."""
-    with folder() as where, receiving(evb, where) as (receiver, sender):
+    with folder() as where, receiving(evb, where / "out") as (receiver, sender):
         sender.packet(0)
         with repeating(lambda: sender.packet(0)):
             sender.end(2)
             report, _ = receiver.finish(1)
         assert report["packets_lost"] == 1 and report["packets_duplicate"] > 0, report
-    with folder() as where, receiving(evb, where) as (receiver, sender):
+    with folder() as where, receiving(evb, where / "out") as (receiver, sender):
         numbers = iter(range(10 ** 9))
         with repeating(lambda: sender.packet(next(numbers))):
             wait_for("data", has_bytes(where / "out"))
@@ -202,13 +227,13 @@ def no_silence(evb):
 def nonsense(evb):
     """In the middle of the stream: words that are not JSON, too long, or of no known kind."""
     for text, expected in ((b"]\n", "Bad message"), (b"[1]\n", "Bad message"), (b"{" * (3 << 20), "Message too long")):
-        with folder() as where, receiving(evb, where) as (receiver, sender):
+        with folder() as where, receiving(evb, where / "out") as (receiver, sender):
             sender.packet(0)
             with contextlib.suppress(OSError):
                 sender.tcp.sendall(text)
             _, error = receiver.finish(1)
             assert "the sender left" in error and expected in error, error
-    with folder() as where, receiving(evb, where) as (receiver, sender):
+    with folder() as where, receiving(evb, where / "out") as (receiver, sender):
         sender.say("open", **sender.offer)
         for kind in ("statistics", "ready", "stop", "report", "refused", "hello", "news", ""):
             sender.say(kind, lost="much", packets=None, report=[], reason={})
@@ -271,7 +296,7 @@ def closed_port(evb):
 
 def silent(evb):
     """A peer that holds the connection but says nothing more, as one that was stopped."""
-    with folder() as where, receiving(evb, where) as (receiver, _), sending(evb, size="1TB") as (sender, peer):
+    with folder() as where, receiving(evb, where / "out") as (receiver, _), sending(evb, size="1TB") as (sender, peer):
         peer.say("ready", udp_port=peer.udp.getsockname()[1])
         _, error = sender.finish(1)
         assert "the receiver left: it was silent for 20 s" in error, error
@@ -343,6 +368,6 @@ def protocol(evb):
     assert heard == documented(), (heard, documented())
 
 
-main({"wrong-total": wrong_total, "no-total": no_total, "wrong-report": wrong_report, "wrong-packets": wrong_packets,
+main({"wrong-total": wrong_total, "endless-total": endless_total, "long-jump": long_jump, "no-total": no_total, "wrong-report": wrong_report, "wrong-packets": wrong_packets,
       "no-silence": no_silence, "nonsense": nonsense, "wrong-answers": wrong_answers, "wrong-reports": wrong_reports,
       "closed-port": closed_port, "silent": silent, "slow-output": slow_output, "protocol": protocol})

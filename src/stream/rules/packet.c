@@ -3,6 +3,12 @@
 
 #include "evb/base/cursor.h"
 
+/* 400 Gbit/s: more than one thread sends, over any device. A bound by the speed of the device is not
+ * possible: virtual ones exceed theirs, and packets may come in at another device than expected. */
+#define LINK_BYTES_PER_NS 50u
+/* Of IPv4 and UDP. */
+#define OUTER_HEADERS_BYTES 28u
+
 uint32_t packet_header_bytes(enum stream_format format)
 {
         return format == STREAM_VDIF ? PACKET_VTP_BYTES : PACKET_PLAIN_BYTES;
@@ -33,4 +39,11 @@ enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, 
                 return PACKET_SHORT;
         *ret_sequence = sequence;
         return PACKET_OURS;
+}
+
+uint64_t packet_most(const struct packet_rule *rule, uint64_t elapsed_ns)
+{
+        uint32_t bytes = OUTER_HEADERS_BYTES + packet_header_bytes(rule->format) + rule->payload_bytes;
+
+        return elapsed_ns / bytes * LINK_BYTES_PER_NS + elapsed_ns % bytes * LINK_BYTES_PER_NS / bytes;
 }

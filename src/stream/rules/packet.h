@@ -26,3 +26,5 @@ void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence);
  * frame does is short. */
 enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, size_t n,
                              uint64_t *ret_sequence);
+/* The most packets that can be sent in this time, by any link. */
+uint64_t packet_most(const struct packet_rule *rule, uint64_t elapsed_ns);

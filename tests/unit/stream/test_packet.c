@@ -57,12 +57,29 @@ static void all_else_is_short_or_foreign(void **state)
         assert_int_equal(sequence, 99);
 }
 
+static void no_link_carries_more(void **state)
+{
+        /* 52 bytes with the headers of IPv4 and UDP. */
+        const uint64_t ns = 60 * UINT64_C(1000000000);
+
+        (void)state;
+        assert_int_equal(packet_most(&plain, 0), 0);
+        assert_int_equal(packet_most(&plain, 1), 0);
+        assert_int_equal(packet_most(&plain, 2), 1);
+        assert_int_equal(packet_most(&plain, 52), 50);
+        assert_int_equal(packet_most(&plain, ns), ns * 50 / 52);
+        assert_int_equal(packet_most(&vdif, 76), 50);
+        /* Nor does it overflow. */
+        assert_true(packet_most(&plain, UINT64_MAX) > UINT64_MAX / 52 * 49);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_bytes_are_as_documented),
                 cmocka_unit_test(it_reads_what_it_writes),
                 cmocka_unit_test(all_else_is_short_or_foreign),
+                cmocka_unit_test(no_link_carries_more),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
