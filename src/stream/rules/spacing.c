@@ -4,7 +4,7 @@
 #include "evb/base/util.h"
 
 /* After a delay, packets follow each other at 11/10 of the rate: a burst at full speed would overflow what
- * the spacing protects. */
+ * the spacing protects. A delay as short as a group takes is none: timers are late again and again. */
 #define CATCH_UP_NUMERATOR 10
 #define CATCH_UP_DENOMINATOR 11
 
@@ -12,7 +12,7 @@ void spacing_init(struct spacing *s, uint64_t ns, uint64_t per, uint64_t burst_n
 {
         uint64_t burst = ns > 0 ? burst_ns * per / ns : burst_max;
 
-        *s = (struct spacing){.ns = ns, .per = per};
+        *s = (struct spacing){.ns = ns, .per = per, .late_ns = burst_ns};
         s->burst = (uint32_t)MAX(MIN(burst, (uint64_t)burst_max), UINT64_C(1));
 }
 
@@ -45,15 +45,15 @@ uint64_t spacing_leave_ns(const struct spacing *s, uint64_t first_ns, uint32_t i
 
 void spacing_sent(struct spacing *s, uint64_t now_ns, uint32_t n)
 {
-        uint64_t step = s->rest + s->ns * n;
+        uint64_t step = s->rest + s->ns * n, from_ns = MIN(spacing_due_ns(s), now_ns);
 
         if (s->ns == 0)
                 return;
+        s->floor_ns = MAX(from_ns, now_ns - MIN(s->late_ns, now_ns)) + least_ns(s, n);
         if (now_ns > s->due_ns + SPACING_LAG_MAX_NS) {
                 s->behind_ns += now_ns - s->due_ns;
                 s->due_ns = now_ns;
         }
         s->due_ns += step / s->per;
         s->rest = step % s->per;
-        s->floor_ns = now_ns + least_ns(s, n);
 }

@@ -10,6 +10,7 @@ struct spacing {
         /* The next packet is due at due_ns + rest/per. */
         uint64_t due_ns, rest;
         uint64_t floor_ns; /* it does not leave before, so that catching up stays gentle */
+        uint64_t late_ns;  /* a delay of so much is caught up at once */
         uint64_t
                 behind_ns; /* time by which the schedule was moved back: the source or machine was too slow */
 };
@@ -18,7 +19,8 @@ struct spacing {
 #define SPACING_LAG_MAX_NS UINT64_C(100000000)
 
 /* `per` is at most 10^13 and `ns` at most 10^15, so that bursts do not overflow. A burst takes at most
- * `burst_ns`, and has at least one packet and at most `burst_max`. */
+ * `burst_ns`, and has at least one packet and at most `burst_max`; after a delay, two may follow each other.
+ */
 void spacing_init(struct spacing *s, uint64_t ns, uint64_t per, uint64_t burst_ns, uint32_t burst_max);
 /* The first packet is due now. */
 void spacing_start(struct spacing *s, uint64_t now_ns);

@@ -98,6 +98,30 @@ static void a_delay_is_caught_up_gently(void **state)
         assert_int_equal((s.due_ns - START_NS) % 11000, 0);
 }
 
+/* Each group leaves late, as a timer wakes its thread; the rate is kept. */
+static void late_timers_cost_nothing(void **state)
+{
+        uint64_t now_ns = START_NS;
+        struct spacing s;
+
+        (void)state;
+        spacing_init(&s, UINT64_C(1456) * 8 * NS_PER_S, 940000000, 100000, 64);
+        spacing_start(&s, START_NS);
+        for (int i = 0; i < 100000; i++) {
+                now_ns = MAX(now_ns, spacing_due_ns(&s) + 90000);
+                spacing_sent(&s, now_ns, 8);
+                assert_true(now_ns < s.due_ns);
+        }
+        assert_int_equal(s.behind_ns, 0);
+        assert_int_equal(s.due_ns - START_NS, UINT64_C(1456) * 8 * 800000 * NS_PER_S / 940000000);
+        /* 10 ms late: one group more leaves at once. */
+        now_ns = spacing_due_ns(&s) + 10 * NS_PER_MS;
+        spacing_sent(&s, now_ns, 8);
+        assert_true(spacing_due_ns(&s) <= now_ns);
+        spacing_sent(&s, now_ns, 8);
+        assert_true(spacing_due_ns(&s) >= now_ns + 60000);
+}
+
 static void a_long_delay_moves_the_schedule(void **state)
 {
         struct spacing s;
@@ -129,6 +153,7 @@ int main(void)
                 cmocka_unit_test(bursts_keep_the_average),
                 cmocka_unit_test(packets_of_a_group_have_times_of_their_own),
                 cmocka_unit_test(a_delay_is_caught_up_gently),
+                cmocka_unit_test(late_timers_cost_nothing),
                 cmocka_unit_test(a_long_delay_moves_the_schedule),
                 cmocka_unit_test(no_spacing_means_at_once),
         };
