@@ -40,18 +40,14 @@ RATES_GBIT = (1, 10, 25, 40, 100, 400)
 BURSTS = ("8KiB", "64KiB", "128KiB", "512KiB", "2MiB")
 
 
-def run(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
-
-
 def inside(*command):
-    return run("ip", "netns", "exec", NAME, *command)
+    return need.run("ip", "netns", "exec", NAME, *command)
 
 
 @contextlib.contextmanager
 def device():
     try:
-        run("ip", "netns", "add", NAME)
+        need.run("ip", "netns", "add", NAME)
         inside("ip", "link", "add", "v0", "numtxqueues", str(QUEUES), "numrxqueues", str(QUEUES),
                "type", "veth", "peer", "name", "v1")
         inside("ip", "addr", "add", "10.202.0.1/24", "dev", "v0")
@@ -81,13 +77,6 @@ def send(processor, go, end_at):
             s.send(payload)
 
 
-def stolen():
-    """Returns stolen and total time of all processors, in ticks."""
-    with open("/proc/stat") as f:
-        numbers = [int(n) for n in f.readline().split()[1:9]]
-    return numbers[7], sum(numbers)
-
-
 def sent_bytes():
     return int(inside("cat", "/sys/class/net/v0/statistics/tx_bytes"))
 
@@ -103,16 +92,16 @@ def measure(senders, seconds):
     end_at.value = time.monotonic() + seconds + 0.6
     go.set()
     time.sleep(0.3)
-    bytes_0, began, steal_0 = sent_bytes(), time.monotonic(), stolen()
+    bytes_0, began, steal_0 = sent_bytes(), time.monotonic(), need.stolen()
     time.sleep(seconds)
-    bytes_1, ended, steal_1 = sent_bytes(), time.monotonic(), stolen()
+    bytes_1, ended, steal_1 = sent_bytes(), time.monotonic(), need.stolen()
     for p in processes:
         p.join(10)
         if p.is_alive():
             p.kill()
             p.join()
     return {"gbit": (bytes_1 - bytes_0) * 8 / (ended - began) / 1e9,
-            "steal": 100 * (steal_1[0] - steal_0[0]) / max(steal_1[1] - steal_0[1], 1)}
+            "steal": need.stolen_percent(steal_0, steal_1)}
 
 
 @contextlib.contextmanager

@@ -33,25 +33,11 @@ SO_TIMESTAMPNS, SO_RCVBUFFORCE, CLONE_NEWNET = 35, 33, 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def run(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
-
-
 @contextlib.contextmanager
 def wire():
-    names = [f"evb-{os.getpid()}-bench{i}" for i in (1, 2)]
-    try:
-        for name in names:
-            run("ip", "netns", "add", name)
-        run("ip", "-n", names[0], "link", "add", "eth0", "type", "veth",
-            "peer", "name", "eth0", "netns", names[1])
-        for i, name in enumerate(names, 1):
-            run("ip", "-n", name, "addr", "add", f"10.201.0.{i}/24", "dev", "eth0")
-            run("ip", "-n", name, "link", "set", "eth0", "up")
+    with need.namespaces("bench1", "bench2") as names:
+        need.join(*names, "10.201.0")
         yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
 def enter(name):
@@ -124,17 +110,17 @@ def measure(names):
 
 
 def shaped(evb, names, mbit):
-    run("ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--link-rate", "10Gbit",
-        "--dest", f"10.201.0.2={mbit}Mbit")
+    need.run("ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--link-rate", "10Gbit",
+             "--dest", f"10.201.0.2={mbit}Mbit")
     try:
         row = measure(names)
-        status = json.loads(run("ip", "netns", "exec", names[0], evb, "qos", "status", "--dev", "eth0",
-                                "--json"))
+        status = json.loads(need.run("ip", "netns", "exec", names[0], evb, "qos", "status", "--dev", "eth0",
+                                     "--json"))
         row["drops"] = status["destinations"][0]["drops"]
         row["burst"] = status["destinations"][0]["burst_bytes"]
         return row
     finally:
-        run("ip", "netns", "exec", names[0], evb, "qos", "remove", "--dev", "eth0")
+        need.run("ip", "netns", "exec", names[0], evb, "qos", "remove", "--dev", "eth0")
 
 
 def many(evb, names):
@@ -145,9 +131,9 @@ def many(evb, names):
     times = []
     for _ in range(2):
         began = time.monotonic()
-        run(*command)
+        need.run(*command)
         times.append((time.monotonic() - began) * 1e3)
-    run("ip", "netns", "exec", names[0], evb, "qos", "remove", "--dev", "eth0")
+    need.run("ip", "netns", "exec", names[0], evb, "qos", "remove", "--dev", "eth0")
     return times
 
 

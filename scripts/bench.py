@@ -49,31 +49,12 @@ output = null
 """
 
 
-def run(*command, **options):
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, **options)
-
-
 @contextlib.contextmanager
 def wire():
     """Connects two namespaces through a bridge in a third one, as `evb run --net lab` does."""
-    names = [f"evb-{os.getpid()}-bench{i}" for i in range(3)]
-    a, b, switch = names
-    try:
-        for name in names:
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-        run("ip", "-n", switch, "link", "set", "br0", "up")
-        for i, name in enumerate((a, b), 1):
-            run("ip", "-n", switch, "link", "add", f"p{i}", "type", "veth",
-                "peer", "name", "eth0", "netns", name)
-            run("ip", "-n", switch, "link", "set", f"p{i}", "master", "br0", "up")
-            run("ip", "-n", name, "addr", "add", f"10.201.0.{i}/24", "dev", "eth0")
-            run("ip", "-n", name, "link", "set", "eth0", "up")
+    with need.namespaces("bench0", "bench1", "bench2") as (a, b, switch):
+        need.join(a, b, "10.201.0", switch)
         yield a, b
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
 def iperf(seconds, *options):
@@ -83,16 +64,16 @@ def iperf(seconds, *options):
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             for _ in range(200):
-                if ":5201" in run("ip", "netns", "exec", b, "ss", "-Hltn").stdout:
+                if ":5201" in need.run("ip", "netns", "exec", b, "ss", "-Hltn"):
                     break
                 time.sleep(0.01)
-            client = run("ip", "netns", "exec", a, "iperf3", "-c", "10.201.0.2", "-t", str(seconds), "-J",
-                         *options)
+            client = need.run("ip", "netns", "exec", a, "iperf3", "-c", "10.201.0.2", "-t", str(seconds), "-J",
+                              *options)
             server.communicate(timeout=20)
         finally:
             server.kill()
             server.wait()
-        end = json.loads(client.stdout)["end"]
+        end = json.loads(client)["end"]
         if "-u" in options:
             if end.get("sum_received", {}).get("bytes"):
                 return end["sum_received"]["bits_per_second"] / 8

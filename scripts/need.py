@@ -1,10 +1,11 @@
-"""What the benchmarks share: a check of their requirements, and a message if a command fails."""
+"""What the benchmarks share: a check of their requirements, a message if a command fails, namespaces, stolen time."""
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 
-PACKAGES = {"ip": "iproute2", "ss": "iproute2", "iperf3": "iperf3"}
+PACKAGES = {"ip": "iproute2", "ss": "iproute2", "tc": "iproute2", "iperf3": "iperf3"}
 
 
 def missing(programs, evb, root):
@@ -36,3 +37,51 @@ def failed(error):
         reason = f"exit status {error.returncode}: {(error.stderr or '').strip()}"
     print(f"{os.path.basename(sys.argv[0])}: {command}: {reason}", file=sys.stderr)
     return 1
+
+
+def run(*command):
+    """Returns the standard output of a command; raises an error if it fails."""
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+@contextlib.contextmanager
+def namespaces(*nodes):
+    """Yields the names of new network namespaces, evb-PID-NODE, and removes them whatever happens."""
+    names = [f"evb-{os.getpid()}-{node}" for node in nodes]
+    try:
+        for name in names:
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def join(a, b, net, switch=None):
+    """Makes the eth0 of two namespaces, NET.1 and NET.2, and joins them: by a veth pair, or a bridge in a third one with
+    the ports p1 and p2."""
+    if switch:
+        run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", switch, "link", "set", "br0", "up")
+        for i, name in enumerate((a, b), 1):
+            run("ip", "-n", switch, "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            run("ip", "-n", switch, "link", "set", f"p{i}", "master", "br0", "up")
+    else:
+        run("ip", "-n", a, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", b)
+    for i, name in enumerate((a, b), 1):
+        run("ip", "-n", name, "addr", "add", f"{net}.{i}/24", "dev", "eth0")
+        run("ip", "-n", name, "link", "set", "eth0", "up")
+
+
+def stolen():
+    """Returns stolen and total time of all processors, in ticks."""
+    with open("/proc/stat") as f:
+        numbers = [int(n) for n in f.readline().split()[1:9]]
+    return numbers[7], sum(numbers)
+
+
+def stolen_percent(before, after=None):
+    """Returns the part of the time that the hypervisor has stolen between two results of stolen(), or since one."""
+    after = after or stolen()
+    return 100 * (after[0] - before[0]) / max(after[1] - before[1], 1)
