@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define OPTIONS_SETTINGS_MAX 64
+/* A measurement sets most keys of a scenario. */
+#define OPTIONS_SETTINGS_MAX 128
 #define OPTIONS_WORDS_MAX 16
 #define OPTIONS_MANY SIZE_MAX /* of positional arguments: one or more */
 

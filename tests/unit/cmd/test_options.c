@@ -48,7 +48,7 @@ static int parse(size_t n_words, const char *words)
         const struct option_entry own[] = {{"node", "NAME", "name of the node", &node},
                                            {"fast", NULL, "run fast", &fast}};
         FILE *out = tmpfile(), *err = tmpfile();
-        char *argv[100] = {line}, *save = NULL;
+        char *argv[OPTIONS_SETTINGS_MAX + 20] = {line}, *save = NULL;
         int argc = 1, old_out, old_err, r;
 
         snprintf(line, sizeof line, "test %s", words);
