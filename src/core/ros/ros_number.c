@@ -169,11 +169,14 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
         return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
 }
 
+/* After a break the allowance is short however late frames usually are: while they lag by many triggers, the
+ * numbers of a new count may be no further behind. */
 static bool is_behind(const struct ros_numbers *n, uint64_t number, bool broken)
 {
-        uint64_t newest = epoch_of_frames(n)->number;
+        uint64_t newest = epoch_of_frames(n)->number, usual = n->lag / 4;
 
-        return number < newest && newest - number > (broken ? 0 : ROS_NUMBERS_AGREE) + n->lag / 4;
+        return number < newest &&
+               newest - number > (broken ? MIN(usual, ROS_NUMBERS_AGREE) : ROS_NUMBERS_AGREE + usual);
 }
 
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken)

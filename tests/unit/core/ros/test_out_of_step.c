@@ -60,6 +60,26 @@ static void a_restarted_board_does_not_fill_open_events(void **state)
 
 /* A connection that was held up delivers all frames without a gap, and one that was broken the newest ones.
  */
+/* Frames come long after their triggers, so the numbers of the new count are not much further behind. */
+static void a_restarted_board_that_lags_fills_no_open_event(void **state)
+{
+        struct ros_config c = numbered(16);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 450; event++)
+                trigger(&t, event, (uint32_t)event);
+        for (uint64_t i = 0; i < 100; i++) {
+                trigger(&t, 450 + i, (uint32_t)(450 + i));
+                frame_comes(&t, i);
+        }
+        frames_come(&t, 0, 150); /* restarted: 100 to 149 fit events that are open */
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 100);
+        assert_true(ros_is_out_of_step(t.ros));
+        end(&t, 250);
+}
+
 static void delayed_frames_are_not_those_of_a_restarted_board(void **state)
 {
         struct ros_config c = numbered(16);
@@ -464,6 +484,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(frames_of_a_restarted_board_match_nothing),
                 cmocka_unit_test(a_restarted_board_does_not_fill_open_events),
+                cmocka_unit_test(a_restarted_board_that_lags_fills_no_open_event),
                 cmocka_unit_test(delayed_frames_are_not_those_of_a_restarted_board),
                 cmocka_unit_test(a_row_of_strays_means_a_restart),
                 cmocka_unit_test(a_last_late_frame_is_believed_in_time),
