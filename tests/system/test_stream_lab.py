@@ -33,8 +33,12 @@ def measure(evb, where, ids):
         raise Skip(done.stderr.strip())
     assert done.returncode in (0, 1) and done.stdout, done
     verdicts = {v["id"]: v for v in json.loads(done.stdout)["verdicts"]}
-    assert set(verdicts) == set(ids) and all(v["verdict"] in ("agrees", "better", "differs") for v in verdicts.values()), (verdicts, done)
-    return path, [json.loads(line) for line in path.read_text().splitlines()]
+    points = [json.loads(line) for line in path.read_text().splitlines()]
+    # Where threads spin, a stream may get no processor at all; the verdict says so.
+    idle = {p["id"] for p in points if not p.get("packets_received")}
+    assert set(verdicts) == set(ids), (verdicts, done)
+    assert all(v["verdict"] in ("agrees", "better", "differs") or v["id"] in idle for v in verdicts.values()), (verdicts, done)
+    return path, points
 
 
 def check(point):
@@ -70,7 +74,8 @@ def measured(*ids):
             path, points = measure(evb, where, ids)
             assert {p["id"] for p in points} == set(ids), points
             for point in points:
-                check(point)
+                if point.get("packets_received"):
+                    check(point)
             special(points)
             report(evb, where, path, ids)
     return case
