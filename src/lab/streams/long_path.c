@@ -98,8 +98,7 @@ static int open_device(const char *address, uint32_t mtu_bytes, int *ret)
         r = set_up(s, &i, address, mtu_bytes);
         if (r < 0)
                 return r;
-        *ret = fd;
-        fd = -1;
+        *ret = take_fd(&fd);
         return 0;
 }
 
@@ -190,7 +189,7 @@ struct long_path *long_path_free(struct long_path *p)
                 kill(p->process, SIGKILL);
                 waitpid(p->process, NULL, 0);
         }
-        for (unsigned end = 0; end < p->made; end++) {
+        for (unsigned end = 0; end < MIN(p->made, (unsigned)ENDS); end++) {
                 if (p->devices[end] >= 0)
                         close(p->devices[end]);
                 close(p->namespaces[end]);
