@@ -47,7 +47,7 @@ def check(point):
     none = {"testbed_lost_packets"} if "link=0" in point["settings"] else set()
     if len(point["throughput_mbps"]) < 2:
         none |= {"spread_mbps", "sigma_mbps"}
-    missing = [name for name in NUMBERS if not isinstance(point.get(name), (int, float)) and not (name in none and name in point)]
+    missing = [name for name in NUMBERS if not isinstance(point.get(name), (int, float)) and name not in none]
     assert not missing, (missing, point)
     assert point["lost_packets"] == point["packets_sent"] - point["packets_received"] == sum(point[key] or 0 for key in PLACES), point
     assert len(point["throughput_mbps"]) >= 1 and point["packets_received"] > 0, point
