@@ -34,12 +34,24 @@ static void set_share(struct port_rate *p, uint64_t now_ns, uint64_t permille)
         p->least = MIN(p->least, p->permille);
 }
 
+/* A decrease soon after another one belongs to it: both are undone, or none. */
+static void note_for_undo(struct port_rate *p, uint64_t now_ns, uint64_t lost)
+{
+        if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS) {
+                p->undo_base = p->confirmed - lost;
+                p->undo_source_base = p->seen.source_drops;
+                p->undo_permille = p->permille;
+                p->undo_plateau = p->plateau;
+                p->undo_lost = 0;
+                p->undo_decreases = 0;
+        }
+        p->undo_lost += lost;
+        p->undo_decreases++;
+}
+
 static void decrease(struct port_rate *p, uint64_t now_ns, uint64_t received, uint64_t lost)
 {
-        p->undo_base = p->confirmed - lost;
-        p->undo_permille = p->permille;
-        p->undo_plateau = p->plateau;
-        p->undo_lost = lost;
+        note_for_undo(p, now_ns, lost);
         p->plateau = (uint32_t)MAX(p->permille * received / (received + lost), (uint64_t)PORT_RATE_LEAST);
         p->decreased_ns = now_ns;
         p->decreases++;
@@ -62,13 +74,13 @@ static uint64_t share_at(const struct port_rate *p, uint64_t now_ns)
                           (UNIT * 1000));
 }
 
-/* The port did not drop what led to the last decrease. */
+/* The port did not drop what led to the last decreases. */
 static void undo(struct port_rate *p, uint64_t now_ns)
 {
         p->plateau = p->undo_plateau;
         p->lost -= p->undo_lost;
         p->undo_lost = 0;
-        p->decreases--;
+        p->decreases -= p->undo_decreases;
         p->decreased_ns = now_ns - MIN(now_ns, PORT_RATE_RECOVER_NS);
         set_share(p, now_ns, p->undo_permille);
 }
@@ -83,8 +95,10 @@ static void note_excuses(struct port_rate *p, uint64_t now_ns, const struct port
                 p->excused_ns = MAX(p->excused_ns, now_ns + 3 * PORT_RATE_LOOK_NS / 2);
         if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS)
                 return;
-        /* Senders' queues dropped it, or it was late: RFC 4015 undoes a decrease for the same reason. */
-        if (2 * source >= p->undo_lost || 2 * grown(now->lost, p->undo_base) <= p->undo_lost)
+        /* Senders' queues dropped it, which they report one after another, or it was late: RFC 4015 undoes a
+         * decrease for the same reason. */
+        if (2 * grown(now->source_drops, p->undo_source_base) >= p->undo_lost ||
+            2 * grown(now->lost, p->undo_base) <= p->undo_lost)
                 undo(p, now_ns);
 }
 

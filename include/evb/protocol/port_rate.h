@@ -44,11 +44,13 @@ struct port_rate {
         uint32_t plateau;      /* the share that arrived when the last loss occurred */
         uint64_t decreased_ns; /* time of the last decrease */
         uint64_t excused_ns;   /* until then losses prove nothing about the port */
-        /* To undo the last decrease if a sender's own queue explains the loss later, or if the packets
+        /* To undo the last decreases if senders' own queues explain the loss later, or if the packets
          * arrive. */
         uint32_t undo_permille, undo_plateau;
-        uint64_t undo_lost; /* 0: nothing to undo */
-        uint64_t undo_base; /* missing packets before that loss */
+        uint64_t undo_lost;        /* 0: nothing to undo */
+        uint64_t undo_base;        /* missing packets before that loss */
+        uint64_t undo_source_base; /* drops of the senders' own queues before that loss */
+        uint64_t undo_decreases;   /* that are undone together */
         /* For reports. */
         uint64_t decreases, lost;    /* lost: packets that led to decreases */
         uint64_t lost_before;        /* of these, before the present or last time below the plan */

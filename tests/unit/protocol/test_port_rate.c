@@ -211,6 +211,28 @@ static void losses_of_a_source_are_excused_later(void **state)
         assert_true(p.rate.permille < PORT_RATE_FULL);
 }
 
+/* Each ROS reports for itself; none of them explains half of the loss alone. */
+static void losses_that_sources_report_in_turn_are_excused(void **state)
+{
+        struct port p;
+
+        (void)state;
+        port_init(&p);
+        observe(&p, 50);
+        for (int i = 0; i < 6; i++) /* a second decrease follows before the first report */
+                observe(&p, 20);
+        assert_int_equal(p.rate.decreases, 2);
+        assert_int_equal(p.rate.permille, PORT_RATE_LEAST);
+        for (int i = 0; i < 4; i++) {
+                assert_true(p.rate.permille < 500);
+                p.counts.source_drops += 1300;
+                observe(&p, 1000);
+        }
+        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
+        assert_int_equal(p.rate.decreases, 0);
+        assert_int_equal(p.rate.lost, 0);
+}
+
 /* A processor that is away for longer than an interval delivers its packets afterwards. */
 static void packets_that_arrive_after_all_undo_a_decrease(void **state)
 {
@@ -264,6 +286,7 @@ int main(void)
                 cmocka_unit_test(packets_that_are_only_late_do_not_count),
                 cmocka_unit_test(losses_of_the_own_socket_do_not_count),
                 cmocka_unit_test(losses_of_a_source_are_excused_later),
+                cmocka_unit_test(losses_that_sources_report_in_turn_are_excused),
                 cmocka_unit_test(packets_that_arrive_after_all_undo_a_decrease),
                 cmocka_unit_test(a_few_drops_of_a_source_do_not_excuse_a_large_loss),
         };
