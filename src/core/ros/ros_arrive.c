@@ -280,7 +280,8 @@ static void take_numbered(struct ros *r, uint32_t i)
                         return;
                 ros_numbers_believe(&r->numbers, number);
                 back_in_step(r);
-        } else if (ros_numbers_advances(&r->numbers, number)) {
+        } else if (ros_numbers_advances(&r->numbers, number) ||
+                   (r->strays == 0 && ros_numbers_may_begin(&r->numbers, number, r->oldest))) {
                 ros_numbers_believe(&r->numbers, number);
                 finish(r, i);
                 back_in_step(r);

@@ -10,6 +10,8 @@
 #define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
 /* A frame further behind is impossible instead of late. */
 #define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
+/* While fewer events have ended, a board that began again with the run may have numbers of open ones. */
+#define ENDED_MIN 16u
 /* L1 IDs have 32 bits: more bits of a counter cannot be compared. */
 #define BITS_MAX 32u
 
@@ -201,6 +203,17 @@ uint64_t ros_numbers_unanswered(const struct ros_numbers *n)
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
 {
         return (!n->has_trigger && !n->has_frame) || number > epoch_of_frames(n)->frame;
+}
+
+bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest)
+{
+        const struct ros_epoch *e = &n->now;
+
+        if (!n->has_trigger || n->has_frame || n->seen.behind || oldest < ENDED_MIN || number > e->number ||
+            e->event < oldest)
+                return false;
+        /* L1 IDs have gaps where triggers became no event, so at least these are open. */
+        return e->number - number <= e->event - oldest;
 }
 
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number)

@@ -82,6 +82,9 @@ bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
 /* Whether it is newer than all believed frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
+/* Whether it may be the first frame since this ROS was restarted, when the board has gone on: it is of an
+ * event that is still open, and the run did not begin just now. */
+bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
 /* The frame is believed, and the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 

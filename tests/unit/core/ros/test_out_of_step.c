@@ -233,6 +233,38 @@ static void a_board_may_restart_at_the_beginning(void **state)
         }
 }
 
+/* A ROS restarts in a run of 400 triggers, of which 100 have ended. Its board has gone on, and its first
+ * frames are of open events, but not of the newest trigger. */
+static void a_restarted_ros_believes_frames_of_open_events(void **state)
+{
+        static const struct {
+                uint64_t oldest;
+                uint32_t first; /* frame */
+                bool is_out_of_step;
+        } cases[] = {
+                {100, 200, false}, {100, 100, false}, {100, 99, true},
+                {100, 0, true},    {0, 200, true},    {15, 200, true},
+        };
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
+                struct ros_config c = numbered(16);
+                struct ros_driver t;
+
+                c.entries = 400;
+                ros_driver_init(&t, &c);
+                ros_gets_keep_alive(&t, RUN_RUNNING, cases[k].oldest, 7);
+                trigger(&t, 399, 399); /* it hears of the newest first */
+                for (uint32_t event = 200; event < 399; event++)
+                        trigger(&t, event, event);
+                frames_come(&t, cases[k].first, 60);
+                assert_int_equal(ros_counts(t.ros)->restarts, cases[k].is_out_of_step);
+                if (!cases[k].is_out_of_step)
+                        assert_int_equal(ros_queued(t.ros, 0).jobs, cases[k].first == 200 ? 60 : 0);
+                ros_free(t.ros);
+        }
+}
+
 /* The network repeats single datagrams: the board counts on. */
 static void a_repeated_frame_is_no_restart(void **state)
 {
@@ -297,6 +329,7 @@ int main(void)
                 cmocka_unit_test(a_restarted_board_does_not_fill_an_event_that_stops_waiting),
                 cmocka_unit_test(a_frame_that_may_be_of_a_newer_trigger_fills_no_event),
                 cmocka_unit_test(a_board_may_restart_at_the_beginning),
+                cmocka_unit_test(a_restarted_ros_believes_frames_of_open_events),
                 cmocka_unit_test(a_repeated_frame_is_no_restart),
                 cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
         };
