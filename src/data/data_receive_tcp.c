@@ -43,6 +43,7 @@ struct tcp_peer {
         /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
+        bool refused; /* a request found no room there */
 };
 
 struct tcp_receiver {
@@ -233,7 +234,7 @@ static int refuse(struct tcp_peer *p, enum message_verdict verdict)
 }
 
 /* An introduction is final. It replaces an older connection of the same ROS, which must be dead. */
-static int know_peer(struct tcp_peer *p, uint16_t ros)
+static int know_peer(struct tcp_peer *p, uint64_t now_ns, uint16_t ros)
 {
         struct tcp_receiver *t = p->receiver->state;
 
@@ -249,6 +250,7 @@ static int know_peer(struct tcp_peer *p, uint16_t ros)
                 drop_peer(&t->peers[t->of_ros[ros]]);
         p->ros = ros;
         t->of_ros[ros] = (int)(p - t->peers);
+        sfi_note_connected(p->receiver->core, now_ns, ros);
         return 1;
 }
 
@@ -303,12 +305,12 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
                 v = MESSAGE_OTHER_RUN;
         if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= c->scenario->ros.count))
                 v = MESSAGE_MALFORMED;
-        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, h.sender_index);
+        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, now_ns, h.sender_index);
         return r < 0 ? r : take_control(p, &h, now_ns);
 }
 
 /* Header and directory of a data message. They are copied, because payload bypasses the staging buffer. */
-static int take_head(struct tcp_peer *p)
+static int take_head(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
         uint64_t cookie = sfi_member(p->receiver->core)->cookie;
@@ -327,7 +329,7 @@ static int take_head(struct tcp_peer *p)
         if (v == MESSAGE_OK && (p->message.header.sender_index >= c->scenario->ros.count ||
                                 p->message.head_bytes > sizeof p->head))
                 v = MESSAGE_MALFORMED;
-        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, p->message.header.sender_index);
+        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, now_ns, p->message.header.sender_index);
         if (r < 0)
                 return r;
         memcpy(p->head, bytes, p->message.head_bytes);
@@ -345,7 +347,7 @@ static int take_message(struct tcp_peer *p, uint64_t now_ns)
 
         if (r <= 0)
                 return r;
-        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? take_head(p)
+        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? take_head(p, now_ns)
                                                                            : take_header(p, now_ns);
 }
 
@@ -416,6 +418,10 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         if (!member_is_joined(sfi_member(r->core)))
                 return 0;
         for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
+                if (p->refused && p->n_requests == 0) {
+                        p->refused = false;
+                        sfi_note_connected(r->core, now_ns, (uint16_t)p->ros);
+                }
                 if (p->io.fd >= 0 && p->ready) {
                         read_peer(p, now_ns);
                         *ret_more |= p->ready;
@@ -448,11 +454,16 @@ static void request_from(struct data_receiver *r, size_t ros, const struct messa
         struct tcp_peer *p;
         size_t n;
 
-        /* The core retries requests to a ROS that is not connected now. */
+        /* The core repeats it once the ROS has connected. */
         if (t->of_ros[ros] < 0)
                 return;
         p = &t->peers[t->of_ros[ros]];
         n = message_encode(m, p->requests + p->n_requests, REQUESTS_BYTES - p->n_requests);
+        if (n == 0) {
+                p->refused = true;
+                stats_add(&r->context.stats->send_blocked, 1);
+                return;
+        }
         p->n_requests += n;
         flush_requests(p);
 }
@@ -476,23 +487,10 @@ static uint64_t tcp_room(const struct data_receiver *r)
         return ROOM_BYTES;
 }
 
-static bool tcp_is_holding(const struct data_receiver *r)
-{
-        (void)r;
-        return false;
-}
-
-static void tcp_account(struct data_receiver *r)
-{
-        (void)r;
-}
-
 const struct data_receiver_ops data_receive_tcp = {
         .open = tcp_open,
         .turn = tcp_turn,
         .request = tcp_request,
         .room_bytes = tcp_room,
-        .is_holding = tcp_is_holding,
-        .account = tcp_account,
         .close = tcp_close,
 };

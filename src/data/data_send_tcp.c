@@ -1,6 +1,6 @@
 /* Sends fragments over TCP: the ROS connects to each SFI, introduces itself, and receives requests on the
  * same connection. Data that a connection does not accept waits in the core's queues. A broken connection is
- * reopened after growing pauses, and the SFI requests the lost fragments again. */
+ * reopened after growing pauses, and then the SFI requests the lost fragments again. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -38,7 +38,7 @@ struct tcp_path {
         uint64_t retry_ns;
         struct tcp_reader reader;
         bool ready_in, ready_out;
-        bool was_up;
+        bool was_up, was_live; /* `was_live`: the SFI was in the run at the last turn */
         /* The message being sent: entries from `at` on are unsent. Its fragments stay pinned in the core. */
         struct iovec iov[IOV_MAX_OUT];
         size_t n_iov, at;
@@ -82,6 +82,7 @@ static void lose(struct tcp_path *p, uint64_t now_ns, int why)
         p->io.fd = -1;
         tcp_reader_fini(&p->reader);
         unpin(p);
+        ros_rewind(p->sender->core, p->sfi);
         p->state = PATH_WAITING;
         p->retry_ns = now_ns + pause_ns;
 }
@@ -270,6 +271,18 @@ static void read_some(struct tcp_path *p, uint64_t now_ns)
         }
 }
 
+/* An SFI that joins accepts connections: the pause since the last attempt ends. */
+static void follow_live(struct tcp_path *p, uint64_t now_ns)
+{
+        bool is_live = ros_sfi_live(p->sender->core)[p->sfi / 64] >> (p->sfi % 64) & 1;
+
+        if (is_live && !p->was_live && p->state == PATH_WAITING) {
+                tcp_backoff_reset(&p->backoff);
+                p->retry_ns = now_ns;
+        }
+        p->was_live = is_live;
+}
+
 static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
 {
         struct tcp_sender *t = s->state;
@@ -281,6 +294,7 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
         for (uint32_t i = 0; i < t->n; i++) {
                 struct tcp_path *p = &t->paths[i];
 
+                follow_live(p, now_ns);
                 if (p->state == PATH_WAITING && now_ns >= p->retry_ns)
                         begin_connection(p, now_ns);
                 if (p->state == PATH_CONNECTING && p->ready_out)

@@ -301,12 +301,13 @@ static void describe(struct event_output *o, const struct sfi_built *built, uint
         }
 }
 
+/* Bytes in the writer's buffer do not count: they would be lost with the process. */
 static void account(struct event_output *o)
 {
         struct event_writer_counts counts;
 
         event_writer_counts(o->writer, &counts);
-        stats_set(&o->context.stats->file_bytes, counts.file_bytes);
+        stats_set(&o->context.stats->file_bytes, counts.written_bytes);
 }
 
 /* Closes the file, so that the events written so far stay readable. */
@@ -407,6 +408,8 @@ void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle)
                 r = o->error < 0 ? 0 : event_writer_poll(o->writer);
         if (r < 0)
                 fail(o, r);
+        else if (o->error == 0)
+                account(o);
 }
 
 void event_output_flush(struct event_output *o)

@@ -190,6 +190,8 @@ static int run_loop(struct node *n)
                 /* Publish each change of state: a launcher must see that even a short run has begun. */
                 if (now_ns >= account_ns || n->kind->state(n) != accounted) {
                         account(n);
+                        if (accounted == RUN_STARTING && n->kind->state(n) == RUN_RUNNING)
+                                log_debug("the run has begun");
                         accounted = n->kind->state(n);
                         account_ns = now_ns + ACCOUNT_NS;
                 }

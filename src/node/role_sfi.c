@@ -371,7 +371,7 @@ static uint64_t next_deadline_ns(struct node *n)
         struct sfi_node *s = n->state;
         uint64_t deadline_ns = s->more ? 0 : sfi_deadline_ns(s->core);
 
-        if (s->receiver.ops->is_holding(&s->receiver))
+        if (s->receiver.ops->is_holding && s->receiver.ops->is_holding(&s->receiver))
                 deadline_ns = MIN(deadline_ns, loop_now_ns(n->loop) + NS_PER_MS);
         if (s->drained_ns != NEVER_NS && (s->closed || !s->sealing))
                 deadline_ns = MIN(deadline_ns, s->closed ? s->farewell_ns : s->drained_ns + TOTALS_NS);
@@ -409,7 +409,8 @@ static void publish_counters(struct node *n)
         const struct sfi_counts *c = sfi_counts(s->core);
         struct node_stats *to = n->stats;
 
-        s->receiver.ops->account(&s->receiver);
+        if (s->receiver.ops->account)
+                s->receiver.ops->account(&s->receiver);
         stats_set(&to->events_assigned, c->assigned);
         stats_set(&to->events_complete, c->complete);
         stats_set(&to->events_partial, c->partial);

@@ -112,6 +112,11 @@ bool sequence_claim(struct sequence *q, uint32_t next)
         return true;
 }
 
+bool sequence_is_ahead(const struct sequence *q)
+{
+        return q->started && q->claimed != q->next;
+}
+
 uint64_t sequence_lost(const struct sequence *q)
 {
         return q->expected - q->received + (q->started ? q->claimed - q->next : 0);

@@ -12,9 +12,8 @@ import sys
 from harness import CHANCE, SCENARIOS, SHARED, Skip, chance_of_missing, complete, folder, main, run
 
 DATA = SHARED / "data" / "bes3-run91668.raw"
-# 28 processes share two processors: a slow machine must not cause partial events. Some first requests of a pull stay
-# without an answer, and automatic retries begin after an eighth of the time-out.
-PATIENT = {"sfi.timeout": "30s", "sfi.retry-after": "200ms", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"}
+# 28 processes share two processors: a slow machine must not cause partial events.
+PATIENT = {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"}
 CHECKER = SHARED / "tools" / "eformat3_check.py"
 
 

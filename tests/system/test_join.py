@@ -87,6 +87,10 @@ class Bed:
     def wait_log(self, name, text):
         self.wait(f'"{text}" of {name}', lambda: text in self.log(name))
 
+    def wait_in_run(self, name):
+        """Waits until the node has heard of the run's state."""
+        self.wait_log(name, "the run has begun")
+
     def wait_written(self, size):
         self.wait(f"{size} bytes of events", lambda: sum(p.stat().st_size for p in self.folder.glob("*.writing")) > size)
 
@@ -390,7 +394,7 @@ def restarted_numbered(evb):
         b.wait_written(20_000)
         b.kill("ros2")
         b.start("ros2", name="again")
-        b.wait_log("again", "joined run 1")
+        b.wait_in_run("again")
         front_ends.send_numbers("ros2", range(200, n))
         report, again = b.end("dfm", expect=1), b.end("again")
         assert report["triggers"] == n == report["events_complete"] + report["events_partial"], report

@@ -112,6 +112,9 @@ uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from);
  * are sent, and of the next one the bytes below `next_offset`. */
 size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
 void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset);
+/* What was sent to the SFI may be lost with its connection: the next job begins afresh. The SFI requests
+ * those that are done. */
+void ros_rewind(struct ros *r, uint32_t sfi);
 /* What waits for an SFI. Jobs whose event has ended since count until ros_jobs() reaches them. */
 struct ros_queued {
         uint32_t jobs;

@@ -82,6 +82,7 @@ struct sfi_fragment {
         uint32_t asked, asked_from, asked_number;
         uint64_t asked_ns;
         bool skipped; /* it was whole when its turn came, so it was never requested */
+        bool unsent;  /* its request did not reach the ROS, or the answer was lost with a connection */
 };
 
 struct sfi_built {
@@ -123,6 +124,9 @@ bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 /* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI, which
  * requests from idle ROSs first. */
 void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
+/* Over TCP: ROS `source` opened a connection, or its connection has room again after it dropped requests. All
+ * former requests and their answers may be lost, so the next steps request what is missing. */
+void sfi_note_connected(struct sfi *s, uint64_t now_ns, uint16_t source);
 /* Total number of data datagrams that the caller's own socket has dropped. */
 void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
 /* The share of the planned rate that the port takes, and its history. */
@@ -147,7 +151,8 @@ void sfi_stop(struct sfi *s, uint64_t now_ns);
 bool sfi_is_drained(const struct sfi *s);
 /* Built events whose end the DFM has not acknowledged. After a silence it may have assigned them again. */
 uint64_t sfi_unacknowledged(const struct sfi *s);
-/* Every living ROS reported its number of datagrams after the end of the run. */
+/* Every living ROS reported its number of datagrams after the end of the run, and the report overtook none of
+ * them. */
 bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);

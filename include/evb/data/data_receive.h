@@ -11,13 +11,14 @@ struct data_receiver_ops {
         int (*open)(struct data_receiver *r);
         /* Receives for a bounded time; *ret_more: more is waiting. */
         int (*turn)(struct data_receiver *r, uint64_t now_ns, bool *ret_more);
-        /* Sends a request to one ROS or to all (MESSAGE_TO_ALL). NULL: requests are control messages. */
+        /* Sends a request to one ROS or to all (MESSAGE_TO_ALL). What a connection does not take is dropped,
+         * and sfi_note_connected() follows once it can be repeated. NULL: requests are control messages. */
         void (*request)(struct data_receiver *r, struct message_to to, const struct message *m);
         /* Bytes that may be in flight without loss; 0: unlimited. Call it after open(). */
         uint64_t (*room_bytes)(const struct data_receiver *r);
-        /* The fault injector holds datagrams back: call turn() again soon. */
+        /* The fault injector holds datagrams back: call turn() again soon. NULL: it never does. */
         bool (*is_holding)(const struct data_receiver *r);
-        /* Updates the counters that only the kernel has. */
+        /* Updates the counters that only the kernel has. NULL: there are none. */
         void (*account)(struct data_receiver *r);
         void (*close)(struct data_receiver *r);
 };

@@ -44,5 +44,7 @@ void sequence_begin(struct sequence *q, uint32_t next);
 void sequence_restart(struct sequence *q);
 /* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */
 bool sequence_claim(struct sequence *q, uint32_t next);
+/* The sender reported more numbers than have arrived up to now: they are on their way, or lost. */
+bool sequence_is_ahead(const struct sequence *q);
 /* Numbers that were sent, as far as is known, and never arrived. */
 uint64_t sequence_lost(const struct sequence *q);

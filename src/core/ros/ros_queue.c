@@ -183,6 +183,23 @@ void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
         q->bytes -= part;
 }
 
+void ros_rewind(struct ros *r, uint32_t sfi)
+{
+        struct ros_queue *q = &r->queues[sfi];
+        struct ros_item *rest = q->first == NO_ITEM ? NULL : &r->items[q->first];
+        uint32_t entry = rest ? idmap_get(&r->by_event, rest->event) : IDMAP_NONE;
+        const struct ros_entry *e = entry == IDMAP_NONE ? NULL : &r->entries[entry];
+
+        /* Not a range of another request. */
+        if (!e || e->queued_sfi != sfi || rest->from_bytes < e->queued_from ||
+            rest->from_bytes > e->queued_to)
+                return;
+        q->bytes -= rest->bytes;
+        rest->from_bytes = e->queued_from;
+        rest->bytes = payload_bytes(r, entry, rest->from_bytes, rest->to_bytes);
+        q->bytes += rest->bytes;
+}
+
 struct ros_queued ros_queued(const struct ros *r, uint32_t sfi)
 {
         return (struct ros_queued){r->queues[sfi].n_items, r->queues[sfi].bytes};

@@ -275,11 +275,19 @@ void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t b
                 sfi_requests_note_backlog(&s->requests, now_ns, source, bytes);
 }
 
+void sfi_note_connected(struct sfi *s, uint64_t now_ns, uint16_t source)
+{
+        if (source < s->config.n_ros)
+                sfi_requests_note_connected(&s->requests, now_ns, source);
+}
+
 bool sfi_has_totals(const struct sfi *s)
 {
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                if (s->sequences[i].numbers.started && sfi_slots_ros_is_live(&s->slots, i) &&
-                    !s->sequences[i].final)
+                const struct sfi_sequence *q = &s->sequences[i];
+
+                if (q->numbers.started && sfi_slots_ros_is_live(&s->slots, i) &&
+                    (!q->final || sequence_is_ahead(&q->numbers)))
                         return false;
         }
         return true;

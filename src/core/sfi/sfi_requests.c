@@ -400,6 +400,8 @@ static bool make_by_bytes(struct sfi_requests *q, uint64_t now_ns, struct messag
 
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
 {
+        if (q->n_unsent > 0 && sfi_requests_make_unsent(q, to, m))
+                return true;
         if (q->n_overdue > 0 && make_retry(q, now_ns, to, m))
                 return true;
         if (q->slots->sources)
@@ -493,5 +495,5 @@ uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q)
 {
         uint64_t scan_ns = MAX(heap_first_key(&q->slots->due), q->scan_from_ns);
 
-        return MIN(MIN(scan_ns, q->hurry_ns), q->ready_ns);
+        return q->n_unsent > 0 ? 0 : MIN(MIN(scan_ns, q->hurry_ns), q->ready_ns);
 }

@@ -12,6 +12,8 @@ struct sfi_stream {
         uint64_t data_ns;      /* arrival of the last data, or empty fragment */
         uint64_t owing_ns;     /* pull, by bytes: when the requested bytes became more than 0 */
         uint64_t newest_event; /* among the fragments that needed no retry */
+        bool connected;        /* it has opened a connection, now or before */
+        bool unsent;           /* it may lack requests: there are fragments to look at */
         /* In pull by bytes: the number of the last request, and of the newest one that was answered. */
         uint32_t number, newest_number;
         uint64_t backlog_ns;    /* arrival of the message that reported `backlog_bytes`; 0: none yet */
@@ -38,10 +40,11 @@ struct sfi_requests {
         uint64_t hurry_ns;      /* pull, by bytes: when to look for what was overtaken; NEVER_NS: not */
         uint64_t reordering_ns; /* how long after a gap */
 
-        struct sfi_stream *streams; /* of each ROS */
-        uint32_t turn;              /* pull, by bytes: among ROSs with equal load, this one comes first */
-        uint64_t assigns_bytes;     /* pull, by bytes: Assigns may come to the port at any moment */
-        uint64_t silent_bytes;      /* pull, by bytes: requested from silent ROSs, at the last look */
+        struct sfi_stream *streams;    /* of each ROS */
+        uint32_t n_unsent, unsent_ros; /* streams that may lack requests; where to look for the next one */
+        uint32_t turn;                 /* pull, by bytes: among ROSs with equal load, this one comes first */
+        uint64_t assigns_bytes;        /* pull, by bytes: Assigns may come to the port at any moment */
+        uint64_t silent_bytes;         /* pull, by bytes: requested from silent ROSs, at the last look */
         uint64_t silent_look_ns;
         uint64_t ready_ns; /* pull, by bytes: when spacing permits the next request; NEVER_NS: none */
 };
@@ -65,6 +68,11 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns);
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next scan */
 /* The next request, to one ROS or to all. False: none now. */
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
+
+/* sfi_connected.c: see sfi_note_connected(). */
+void sfi_requests_note_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros);
+/* The next request for what ROSs lack since then; false: none. */
+bool sfi_requests_make_unsent(struct sfi_requests *q, struct message_to *to, struct message *m);
 
 /* sfi_waits.c: looks for silent ROSs from time to time. */
 void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns);

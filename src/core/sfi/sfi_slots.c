@@ -232,6 +232,7 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
                         .asked_number = f->asked_number,
                         .asked_ns = f->asked_ns,
                         .skipped = f->skipped,
+                        .unsent = f->unsent,
                 };
                 sfi_slots_count(t, i, f);
         }

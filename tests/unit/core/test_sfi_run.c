@@ -172,6 +172,27 @@ static void totals_are_complete_when_every_living_ros_reported(void **state)
         sfi_driver_fini(&t);
 }
 
+/* Control and data have different sockets, and data may wait in queues. */
+static void totals_that_overtake_datagrams_wait_for_them(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_count_datagram(t.sfi, 0, 0);
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        t.message.totals.datagrams = 3;
+        to_sfi(&t, ROLE_ROS, 0, MESSAGE_TOTALS, 0);
+        assert_false(sfi_has_totals(t.sfi));
+        sfi_count_datagram(t.sfi, 0, 1);
+        assert_false(sfi_has_totals(t.sfi));
+        sfi_count_datagram(t.sfi, 0, 2);
+        assert_true(sfi_has_totals(t.sfi));
+        assert_int_equal(sfi_counts(t.sfi)->datagrams_lost, 0);
+        sfi_driver_fini(&t);
+}
+
 static void malformed_messages_are_refused(void **state)
 {
         struct sfi_config c = sfi_standard(), wrong[] = {c, c, c, c, c, c, c};
@@ -210,6 +231,7 @@ int main(void)
                 cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
                 cmocka_unit_test(the_end_of_the_run_closes_all_events),
                 cmocka_unit_test(totals_are_complete_when_every_living_ros_reported),
+                cmocka_unit_test(totals_that_overtake_datagrams_wait_for_them),
                 cmocka_unit_test(malformed_messages_are_refused),
                 cmocka_unit_test(events_that_the_dfm_does_not_acknowledge_are_counted),
         };
