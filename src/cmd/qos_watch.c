@@ -84,6 +84,8 @@ static int repair(struct watching *w, const struct tc_tree *have, struct error *
         if (r < 0)
                 return r;
         w->repairs += o.operations;
+        for (size_t i = 0; i < o.n_warnings; i++)
+                fprintf(stderr, "evb qos: %s: %s\n", w->job.device_name, o.warnings[i]);
         if (!w->options->common.json)
                 printf("%s: repaired with %u change%s\n", w->job.device_name, o.operations,
                        o.operations == 1 ? "" : "s");

@@ -1,10 +1,14 @@
-/* Translates the keys of a scenario into a request, so that tc does not depend on scenarios. */
+/* Translates the keys of a scenario into a request, so that tc does not depend on scenarios, and makes the
+ * plan of a ROS. */
 #include "evb/node/shaping_request.h"
 
 #include <errno.h>
 
 #include "evb/base/util.h"
 #include "evb/data/network.h"
+#include "shaping_tree.h"
+
+#define LATE_TIMER_US 250 /* nearly all timers are less late */
 
 static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
                              const bool *wanted, struct error *e)
@@ -99,4 +103,59 @@ struct tc_tuning shaping_tuning_of_scenario(const struct scenario *s)
                 .tx_usecs = (uint32_t)s->tuning.tx_usecs,
                 .tx_frames = (uint32_t)s->tuning.tx_frames,
         };
+}
+
+static int make_request(struct shaping_tree *t, struct tc_request *ret, const bool *wanted, struct error *e)
+{
+        int r = shaping_request_of_scenario(ret, t->scenario, t->self, &t->device, t->destinations, wanted,
+                                            e);
+
+        ret->backend = t->backend;
+        ret->burst_least_bytes = t->super_packet_bytes;
+        return r;
+}
+
+/* The burst for all SFIs and ROSs of the scenario. It stays the same while some of them are absent, because a
+ * burst that becomes shorter later costs the packets in the queue; see diff.c of tc-model. */
+static int plan_burst(struct shaping_tree *t, struct error *e)
+{
+        struct tc_request q = {};
+        struct tc_plan all;
+        int r = make_request(t, &q, NULL, e);
+
+        if (r >= 0)
+                r = tc_plan_make(&all, &q, e);
+        if (r < 0)
+                return r;
+        t->burst_bytes = all.shares[0].burst_bytes;
+        tc_plan_fini(&all);
+        return 0;
+}
+
+int shaping_tree_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *e)
+{
+        const struct scenario *sc = t->scenario;
+        struct tc_request q = {};
+        int r = t->burst_bytes > 0 ? 0 : plan_burst(t, e);
+
+        for (unsigned i = 0; i < sc->sfi.count; i++)
+                t->wanted[i] = t->demand.sfi_live[i / 64] >> i % 64 & 1;
+        if (r >= 0)
+                r = make_request(t, &q, t->wanted, e);
+        if (r < 0)
+                return r;
+        q.burst_bytes = t->burst_bytes;
+        q.sources = (uint32_t)t->demand.sources ?: q.sources;
+        for (unsigned i = 0, k = 0; i < sc->sfi.count; i++) {
+                if (t->wanted[i])
+                        t->destinations[k++].permille = t->demand.permille[i];
+        }
+        return tc_plan_make(ret, &q, e);
+}
+
+/* TBF collects tokens for one burst, and cuts a larger super-packet. While one that needs them all waits
+ * for its timer, tokens that come after it is due are lost, and with them rate. */
+size_t shaping_tree_super_packet_bytes(const struct tc_share *s)
+{
+        return s->burst_bytes - MIN(s->burst_bytes / 4, s->rate_bps / 8 * LATE_TIMER_US / 1000000);
 }

@@ -25,7 +25,6 @@
 #define EVENTS_MAX 4096
 /* An SFI's share of the planned rate, in thousandths, while nothing is lost at its port. */
 #define SHARE_FULL 1000u
-#define LATE_TIMER_US 250 /* nearly all timers are less late */
 
 static void log_warnings(const struct tc_plan *p, const struct tc_outcome *o)
 {
@@ -51,32 +50,13 @@ static int refuse(struct shaping_tree *t, const struct error *e)
         return e->code;
 }
 
-static int make_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *e)
+/* Packets that went with queues that were replaced. Nobody knows which of them held how many, and an SFI must
+ * not take them for losses of its port: each hears of all. */
+static void count_replaced(struct shaping_tree *t, uint64_t packets)
 {
-        const struct scenario *sc = t->scenario;
-        struct tc_request q;
-        int r;
-
-        for (unsigned i = 0; i < sc->sfi.count; i++)
-                t->wanted[i] = t->demand.sfi_live[i / 64] >> i % 64 & 1;
-        r = shaping_request_of_scenario(&q, sc, t->self, &t->device, t->destinations, t->wanted, e);
-        if (r < 0)
-                return r;
-        q.backend = t->backend;
-        q.burst_least_bytes = t->super_packet_bytes;
-        q.sources = (uint32_t)t->demand.sources ?: q.sources;
-        for (unsigned i = 0, k = 0; i < sc->sfi.count; i++) {
-                if (t->wanted[i])
-                        t->destinations[k++].permille = t->demand.permille[i];
-        }
-        return tc_plan_make(ret, &q, e);
-}
-
-/* TBF collects tokens for one burst, and cuts a larger super-packet. While one that needs them all waits
- * for its timer, tokens that come after it is due are lost, and with them rate. */
-static size_t super_packet_of(const struct tc_share *s)
-{
-        return s->burst_bytes - MIN(s->burst_bytes / 4, s->rate_bps / 8 * LATE_TIMER_US / 1000000);
+        for (unsigned i = 0; packets > 0 && i < t->scenario->sfi.count; i++)
+                stats_add(&t->dropped[i], packets);
+        stats_add(&t->stats->packets_source_dropped, packets);
 }
 
 static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
@@ -85,7 +65,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
         struct tc_outcome o = {};
         struct tc_plan p = {};
         struct error e = {};
-        int r = make_plan(t, &p, &e);
+        int r = shaping_tree_plan(t, &p, &e);
 
         t->changed = false;
         t->again_ns = NEVER_NS;
@@ -100,7 +80,9 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                 log_warning("shaping: %llu bytes for SFIs that have left were dropped",
                             (unsigned long long)o.dropped_bytes);
         if (r >= 0) {
-                t->super_packet_bytes = first ? super_packet_of(&p.shares[0]) : t->super_packet_bytes;
+                if (first)
+                        t->super_packet_bytes = shaping_tree_super_packet_bytes(&p.shares[0]);
+                count_replaced(t, o.dropped_packets);
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
                 if (!first && p.shares[0].planned_bps != stats_get(&t->stats->qos_rate_bps))
@@ -180,7 +162,7 @@ static int check_plan(struct shaping_tree *t)
 {
         struct tc_plan p = {};
         struct error e = {};
-        int r = t->backend == TC_BACKEND_NONE ? 0 : make_plan(t, &p, &e);
+        int r = t->backend == TC_BACKEND_NONE ? 0 : shaping_tree_plan(t, &p, &e);
 
         tc_plan_fini(&p);
         return r < 0 ? log_failure(&e) : 0;
@@ -344,6 +326,7 @@ static int find_again(struct shaping_tree *t)
                 return 0;
         shaping_tree_close(t);
         t->device = d;
+        t->burst_bytes = 0;
         r = open_device(t, reason, &o, &e);
         if (r < 0) {
                 t->watch = tc_watch_free(t->watch);
@@ -433,7 +416,10 @@ static void follow_device(struct shaping_tree *t)
         log_warning("shaping: %s %s%s%s", was, text,
                     changes & TC_DEVICE_DOWN ? "; the kernel has emptied its queues" : "",
                     changes & TC_DEVICE_FACTS ? "; planning again" : "");
-        t->changed |= changes & TC_DEVICE_FACTS;
+        if (changes & TC_DEVICE_FACTS) {
+                t->changed = true;
+                t->burst_bytes = 0;
+        }
 }
 
 static int compare_with_kernel(struct shaping_tree *t, char *what)

@@ -23,8 +23,9 @@ struct shaping_tree {
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
-        enum tc_backend backend;          /* TC_BACKEND_NONE: only MTU and coalescing are set */
-        size_t super_packet_bytes;        /* constant after opening */
+        enum tc_backend backend;   /* TC_BACKEND_NONE: only MTU and coalescing are set */
+        size_t super_packet_bytes; /* constant after opening */
+        uint64_t burst_bytes;      /* of each queue, as long as the device stays the same; 0: not planned */
         struct shaping_demand demand;     /* what is planned for; never without an SFI */
         uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share is reduced; 0: it is not */
         bool wanted[EVB_SFI_MAX];
@@ -58,6 +59,10 @@ void shaping_tree_close(struct shaping_tree *t);
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand);
 /* Executes what is due. With `wanted` it also compares with the kernel and reads the counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
+/* Makes the plan for the demand; in shaping_request.c. -EINVAL: the request cannot work; -ENOMEM. */
+int shaping_tree_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *error);
+/* The largest super-packet that a ROS should send to such a queue; in shaping_request.c. */
+size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
 /* Counts the drops that the kernel reports. It counts from zero in a new class, e.g. after a repair; the
  * totals continue. */
 void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired);

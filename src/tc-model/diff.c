@@ -7,6 +7,7 @@
 
 #include "evb/base/util.h"
 #include "evb/tc-model/kind.h"
+#include "evb/tc-model/units.h"
 
 struct differing {
         const struct tc_tree *have, *want;
@@ -111,6 +112,26 @@ static void meet_class(struct differing *d, const struct tc_object *have, const 
                 emit(d, TC_CHANGE, want);
 }
 
+static uint32_t tbf_burst(const struct tc_tbf *t, uint32_t more_ticks)
+{
+        uint64_t bytes = tc_bytes_of_ticks(t->burst_ticks + MIN(more_ticks, UINT32_MAX - t->burst_ticks),
+                                           t->rate_bytes);
+
+        return t->burst_bytes ?: (uint32_t)MIN(bytes - MIN(bytes, t->overhead_bytes), UINT32_MAX);
+}
+
+/* Whether the queue may hold a packet that is larger than its new burst. TBF cuts or drops such packets as
+ * they arrive only (tbf_enqueue() in net/sched/sch_tbf.c). One that waits already never gets enough tokens,
+ * and nothing behind it is sent. */
+static bool may_stick(const struct tc_object *have, const struct tc_object *want)
+{
+        if (have->kind != &tc_kind_tbf || want->kind != &tc_kind_tbf)
+                return false;
+        /* Ticks are rounded: without exact bytes, a burst that did not change must not seem shorter. */
+        return tbf_burst(&want->params.tbf, 2) <
+               MIN(tbf_burst(&have->params.tbf, 0), want->params.tbf.packet_most_bytes ?: UINT32_MAX);
+}
+
 /* Another program's queue replaced that of a TBF. Without one, the kernel gives the TBF a queue of its limit
  * when it is changed. */
 static void give_own_queue(struct differing *d, const struct tc_object *queue)
@@ -123,6 +144,9 @@ static void give_own_queue(struct differing *d, const struct tc_object *queue)
                         continue;
                 h = tc_tree_qdisc(d->have, w->parent);
                 if (!h || h->handle != w->handle || h->kind != &tc_kind_tbf)
+                        continue;
+                /* The queue went with it. */
+                if (!tc_object_equal(h, w) && may_stick(h, w))
                         continue;
                 emit(d, TC_DELETE, queue);
                 emit(d, TC_CHANGE, w);
@@ -145,7 +169,7 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
         if (!has_handle(have))
                 emit(d, TC_ADD, want);
         else if (have->handle == want->handle && strcmp(have->kind_name, want->kind_name) == 0)
-                emit(d, TC_CHANGE, want);
+                emit(d, may_stick(have, want) ? TC_RENEW : TC_CHANGE, want);
         else {
                 if (have->handle == want->handle)
                         emit(d, TC_DELETE, have);

@@ -41,6 +41,18 @@ static int add_htb_root(struct tc_tree *t)
         return tc_tree_add(t, &o);
 }
 
+/* A burst at the ceiling must hold a packet, or HTB's turns become too short for the rate. HTB lets a packet
+ * pass for which it has not all tokens yet. A ROS's super-packets take up to three quarters of the TBF's
+ * burst, so a reduced rate, too, lets no more than that burst pass at once. */
+static uint64_t ceiling_burst(const struct tc_plan *p, const struct tc_share *s, uint64_t ceil_bps)
+{
+        if (ceil_bps > s->rate_bps)
+                return p->link_burst_bytes;
+        if (p->backend == TC_BACKEND_HTB_TBF && s->rate_bps < s->planned_bps)
+                return MAX(s->burst_bytes / 4, (uint64_t)p->frame_bytes + p->overhead_bytes);
+        return s->burst_bytes;
+}
+
 /* A class may borrow up to ceil_bps; a shaping qdisc below it may limit it further. */
 static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
                    uint64_t ceil_bps, int priority)
@@ -48,8 +60,7 @@ static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
         struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid,
                                     classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
         uint64_t rate_bytes = tc_rate_bytes(s->guaranteed_bps), ceil_bytes = tc_rate_bytes(ceil_bps);
-        /* A burst at the ceiling must hold a packet, or HTB's turns become too short for the rate. */
-        uint64_t cburst_bytes = ceil_bps > s->rate_bps ? p->link_burst_bytes : s->burst_bytes;
+        uint64_t cburst_bytes = ceiling_burst(p, s, ceil_bps);
 
         o.params.htb_class = (struct tc_htb_class){
                 .rate_bytes = rate_bytes,
@@ -71,10 +82,11 @@ static int add_fifo(struct tc_tree *t, uint32_t classid, uint32_t major, uint64_
         return tc_tree_add(t, &o);
 }
 
-static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s)
+static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
+                   uint64_t rate_bps)
 {
         struct tc_object o = object(TC_QDISC, &tc_kind_tbf, TC_ID(TC_MINOR(classid), 0), classid);
-        uint64_t rate_bytes = tc_rate_bytes(s->rate_bps);
+        uint64_t rate_bytes = tc_rate_bytes(rate_bps);
 
         o.params.tbf = (struct tc_tbf){
                 .rate_bytes = rate_bytes,
@@ -82,6 +94,7 @@ static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
                 .burst_ticks = tc_ticks_of_bytes(s->burst_bytes + p->overhead_bytes, rate_bytes),
                 .burst_bytes = (uint32_t)s->burst_bytes,
                 .limit_bytes = (uint32_t)s->limit_bytes,
+                .packet_most_bytes = p->packet_most_bytes,
                 .overhead_bytes = p->overhead_bytes,
         };
         return tc_tree_add(t, &o);
@@ -95,6 +108,15 @@ static struct tc_share link_share(const struct tc_plan *p)
                 .burst_bytes = p->link_burst_bytes,
                 .quantum_bytes = LINK_QUANTUM_BYTES,
         };
+}
+
+/* Each change of a TBF fills its bucket, and so lets another burst pass. A reduced rate changes several times
+ * a second: it is the ceiling of the class, whose tokens stay as they are. */
+static uint64_t ceiling(const struct tc_plan *p, const struct tc_share *s)
+{
+        if (p->backend == TC_BACKEND_HTB || s->rate_bps < s->planned_bps)
+                return s->rate_bps;
+        return MAX(s->rate_bps, p->link_rate_bps);
 }
 
 static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
@@ -117,13 +139,11 @@ static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uin
                 uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
                 const struct tc_share *s = &p->shares[i];
 
-                r = add_htb(t, p, classid, s,
-                            p->backend == TC_BACKEND_HTB ? s->rate_bps : MAX(s->rate_bps, p->link_rate_bps),
-                            PRIORITY_DATA);
+                r = add_htb(t, p, classid, s, ceiling(p, s), PRIORITY_DATA);
                 if (r < 0)
                         break;
                 r = p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes)
-                                                 : add_tbf(t, p, classid, s);
+                                                 : add_tbf(t, p, classid, s, s->planned_bps);
         }
         return r;
 }
@@ -225,7 +245,7 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
                 r = add_cbq(t, p, classid, p->shares[i].guaranteed_bps, PRIORITY_DATA);
                 if (r >= 0)
-                        r = add_tbf(t, p, classid, &p->shares[i]);
+                        r = add_tbf(t, p, classid, &p->shares[i], p->shares[i].rate_bps);
         }
         return r;
 }

@@ -2,6 +2,7 @@
 #include "evb/tc-model/message.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <linux/gen_stats.h>
 #include <linux/rtnetlink.h>
@@ -66,6 +67,7 @@ int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *c
         enum tc_verb verb = change->verb;
         struct tcmsg *tc;
 
+        assert(verb != TC_RENEW);
         mnl_nlmsg_put_header(m);
         m->nlmsg_type = message_type(o->type, verb == TC_DELETE);
         m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | flags[verb];

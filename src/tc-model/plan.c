@@ -15,6 +15,10 @@
 #define ETHERNET_HEADER_BYTES 14u
 /* IPv4 and TCP with time stamps: the largest headers of a usual segment. */
 #define SEGMENT_HEADERS_BYTES 52u
+/* The kernel's usual gso_max_size. A UDP super-packet has up to 128 segments (UDP_MAX_SEGMENTS); the segments
+ * of TCP are rarely smaller. */
+#define SUPER_PACKET_USUAL_BYTES 65536u
+#define SEGMENT_SMALL_BYTES 512u
 /* Share of a port's rate that automatic rates give to data, in units of 1/10000. The clocks of two Ethernet
  * ports may differ by 200 ppm (IEEE 802.3). */
 #define DATA_SHARE 9995u
@@ -196,6 +200,16 @@ static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
 static uint32_t burst_ms(const struct tc_request *q)
 {
         return q->switch_buffer_bytes > 0 ? 2 : 1;
+}
+
+/* A super-packet of segments that are small, with the headers of each. Without segmentation offload the queue
+ * may still hold packets from before it was disabled. */
+static uint32_t packet_most(const struct tc_request *q)
+{
+        uint32_t bytes = MAX(q->super_packet_bytes, SUPER_PACKET_USUAL_BYTES);
+
+        return bytes +
+               DIV_ROUND_UP(bytes, SEGMENT_SMALL_BYTES) * (ETHERNET_HEADER_BYTES + SEGMENT_HEADERS_BYTES);
 }
 
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
@@ -419,6 +433,7 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
         struct tc_plan p = {
                 .backend = q->backend,
                 .frame_bytes = q->mtu_bytes + ETHERNET_HEADER_BYTES,
+                .packet_most_bytes = packet_most(q),
                 .link_rate_bps = q->link_rate_bps ?: TC_LINK_RATE_MAX_BPS,
                 .overhead_bytes = q->overhead_bytes,
                 .sources = MAX(q->sources, 1u),

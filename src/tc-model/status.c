@@ -25,10 +25,13 @@ static void add_class(struct tc_row *r, const struct tc_object *c)
 
 /* A class counts the packets that left it; its queue counts waits and drops. HTB reports the drops of its
  * queue as its own. */
-static void add_queue(struct tc_row *r, const struct tc_object *q)
+static void add_queue(struct tc_row *r, const struct tc_object *c, const struct tc_object *q)
 {
         if (q->kind == &tc_kind_tbf) {
-                r->rate_bps = q->params.tbf.rate_bytes * 8;
+                uint64_t rate_bps = q->params.tbf.rate_bytes * 8;
+
+                /* A reduced rate is the ceiling of the class. The rate of a CBQ class is no bound. */
+                r->rate_bps = c->kind == &tc_kind_htb ? MIN(r->rate_bps, rate_bps) : rate_bps;
                 r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes) -
                                  q->params.tbf.overhead_bytes;
                 r->limit_bytes = q->params.tbf.limit_bytes;
@@ -48,7 +51,7 @@ static void fill_row(struct tc_row *r, const struct tc_tree *have, uint32_t clas
         if (c)
                 add_class(r, c);
         if (c && q)
-                add_queue(r, q);
+                add_queue(r, c, q);
 }
 
 /* For control and other traffic the guaranteed rate is reported; they may borrow more. */

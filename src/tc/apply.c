@@ -66,6 +66,58 @@ static int delete_tables(struct tc_socket *s, int ifindex, const struct tc_diff 
         return r;
 }
 
+static size_t renewals(const struct tc_diff *d, const struct tc_object **ret_first)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < d->n; i++) {
+                if (d->changes[i].verb == TC_RENEW && n++ == 0)
+                        *ret_first = d->changes[i].object;
+        }
+        return n;
+}
+
+/* Packets that were dropped with their queues: the root counts those and the ones that classes drop. */
+static uint64_t dropped_with_queues(const struct tc_tree *t)
+{
+        const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
+        uint64_t all = root ? root->counters.drops : 0, by_classes = 0;
+
+        for (size_t i = 0; i < t->n; i++) {
+                if (t->objects[i].type == TC_CLASS)
+                        by_classes += t->objects[i].counters.drops;
+        }
+        return all - MIN(all, by_classes);
+}
+
+/* Before classes are deleted, because their counts go with them. */
+static int report_renewals(struct tc_socket *s, int ifindex, const struct tc_diff *d,
+                           const struct tc_tree *have, struct tc_outcome *o, struct error *e)
+{
+        const struct tc_object *first = NULL;
+        size_t n = renewals(d, &first);
+        char name[TC_OUTCOME_TEXT_MAX / 4];
+        struct strbuf b = strbuf_init(name, sizeof name);
+        uint64_t before = dropped_with_queues(have), after;
+        struct tc_tree now = {};
+        int r;
+
+        if (n == 0)
+                return 0;
+        r = tc_socket_dump(s, ifindex, false, &now);
+        if (r < 0)
+                return error_set(e, r, "cannot read the queues: %m");
+        after = dropped_with_queues(&now);
+        tc_tree_fini(&now);
+        o->dropped_packets = after - MIN(after, before);
+        tc_object_name(first, &b);
+        tc_outcome_warn(o,
+                        "%s: a packet that is longer than the new burst may wait there, and TBF would never "
+                        "send it: %zu queue%s replaced, %llu packets dropped",
+                        name, n, n == 1 ? "" : "s", (unsigned long long)o->dropped_packets);
+        return 0;
+}
+
 static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *want, struct error *e)
 {
         struct tc_tree now = {};
@@ -144,6 +196,8 @@ int tc_apply(struct tc_socket *s, int ifindex, const struct tc_tree *have, const
                 return error_set(e, r, "%m");
         if (diff.n > 0) {
                 r = apply_send(s, ifindex, diff.changes, diff.n_before_drain, o, e);
+                if (r >= 0)
+                        r = report_renewals(s, ifindex, &diff, have, o, e);
                 if (r >= 0 && diff.n_before_tables > diff.n_before_drain)
                         r = delete_drained(s, ifindex, &diff, want, patience_ns, insist, o, e);
                 if (r >= 0)

@@ -27,19 +27,38 @@ static void describe(const struct tc_change *c, const struct tc_ack *ack, char *
                 strbuf_add(&b, ": %s", ack->text);
 }
 
-int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
+/* Splits each renewal into its two messages. Returns the number of all messages. */
+static size_t split(const struct tc_change *changes, size_t n, struct tc_change *to)
+{
+        size_t k = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                to[k++] = changes[i];
+                if (changes[i].verb != TC_RENEW)
+                        continue;
+                to[k - 1].verb = TC_DELETE;
+                to[k++] = (struct tc_change){TC_ADD, changes[i].object, 0};
+        }
+        return k;
+}
+
+int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *wanted, size_t n_wanted,
                struct tc_outcome *o, struct error *e)
 {
-        _cleanup_free_ struct tc_ack *acks = calloc(n + 1, sizeof *acks);
+        _cleanup_free_ struct tc_ack *acks = calloc(2 * n_wanted + 1, sizeof *acks);
+        _cleanup_free_ struct tc_change *changes = calloc(2 * n_wanted + 1, sizeof *changes);
         char text[TC_OUTCOME_TEXT_MAX];
         int done, refused = 0;
+        size_t n;
 
-        if (!acks)
+        if (!acks || !changes)
                 return error_set(e, -ENOMEM, "%m");
+        n = split(wanted, n_wanted, changes);
         done = tc_socket_change(s, ifindex, changes, n, acks);
         if (done < 0)
                 return error_set(e, done, "netlink request failed: %m");
-        o->operations += (unsigned)done;
+        /* A renewal counts once; after a refusal everything is rolled back. */
+        o->operations += (unsigned)MIN((size_t)done, n_wanted);
         for (size_t i = 0; i < n; i++) {
                 if (acks[i].error == -ECANCELED || (acks[i].error == 0 && !acks[i].text[0]))
                         continue;

@@ -9,12 +9,13 @@ void tc_drift_describe(const struct tc_change *c, struct strbuf *b)
                 [TC_ADD] = "is missing",
                 [TC_REPLACE] = "was replaced",
                 [TC_CHANGE] = "was changed",
+                [TC_RENEW] = "was changed",
                 [TC_DELETE] = "was added or replaced",
         };
 
         tc_object_name(c->object, b);
         strbuf_add(b, " %s", is[c->verb]);
-        if (c->verb == TC_CHANGE && c->object->kind) {
+        if ((c->verb == TC_CHANGE || c->verb == TC_RENEW) && c->object->kind) {
                 strbuf_add(b, "; expected:");
                 c->object->kind->words(c->object, b);
         }

@@ -8,8 +8,8 @@
 struct tc_diff {
         struct tc_change *changes; /* objects are borrowed from the two trees */
         size_t n;
-        /* The changes up to here delete nothing that holds packets. Those behind delete classes that have
-         * lost their filters: drain them first. */
+        /* Of the changes up to here, only TC_RENEW drops packets. Those behind delete classes that have lost
+         * their filters: drain them first. */
         size_t n_before_drain;
         /* The changes behind these delete u32 tables. The kernel returns -EBUSY until it has released the
          * filters that led to a table. */

@@ -6,9 +6,10 @@
  *      |- e7b:3     traffic to unknown destinations        `- 3: bfifo
  *      |- e7b:1001  the first destination                  `- 1001: tbf (bfifo if HTB itself shapes)
  *      `- e7b:1002  the second ...
- *   u32 filters at e7b:, by priority: 12, 13 control by port; 22, 23 destinations in a list; 32, 33
- * destinations by hash (even: IPv4, odd: IPv6). They match the version in the IP header, not the protocol of
- * a VLAN tag. */
+ *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
+ * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 22, 23
+ * destinations in a list; 32, 33 destinations by hash (even: IPv4, odd: IPv6). They match the version in the
+ * IP header, not the protocol of a VLAN tag. */
 #pragma once
 
 #include "evb/tc-model/object.h"

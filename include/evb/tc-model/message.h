@@ -12,6 +12,7 @@ enum tc_verb {
         TC_ADD,     /* must not exist */
         TC_REPLACE, /* replaces an existing qdisc */
         TC_CHANGE,  /* must exist; keeps the queue */
+        TC_RENEW,   /* a qdisc that must exist; it is deleted and added, which drops its queue */
         TC_DELETE,
 };
 
@@ -21,8 +22,9 @@ struct tc_change {
         uint32_t kernel_handle;         /* for TC_CHANGE and TC_DELETE of a filter: the kernel's handle */
 };
 
-/* Writes a message of at most TC_MESSAGE_MAX bytes, without sequence number and acknowledgement flag, which
- * the socket sets. -EMSGSIZE: the foreign options are too long. */
+/* Not for TC_RENEW, which takes two messages. Writes a message of at most TC_MESSAGE_MAX bytes, without
+ * sequence number and acknowledgement flag, which the socket sets. -EMSGSIZE: the foreign options are too
+ * long. */
 int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *change);
 /* Sets params and kind from the options of an object; kind stays NULL if the kind is unsupported. */
 int tc_object_decode_options(struct tc_object *o);

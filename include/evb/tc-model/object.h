@@ -37,6 +37,7 @@ struct tc_tbf {
         uint64_t rate_bytes;
         uint32_t burst_ticks, limit_bytes;
         uint32_t burst_bytes; /* sent in addition to the ticks, exact; 0 in dumps, which do not contain it */
+        uint32_t packet_most_bytes; /* no packet in the queue is larger; not sent; 0: unknown */
         uint16_t overhead_bytes;
 };
 

@@ -67,9 +67,9 @@ struct tc_request {
 };
 
 struct tc_share {
-        uint64_t rate_bps;       /* maximum rate */
-        uint64_t planned_bps;    /* the same before a reduction, see tc_destination.permille */
-        uint32_t permille;       /* of planned_bps */
+        uint64_t rate_bps;    /* maximum rate */
+        uint64_t planned_bps; /* the same before a reduction, see tc_destination.permille; TBF's below HTB */
+        uint32_t permille;    /* of planned_bps */
         uint64_t guaranteed_bps; /* rate while all destinations send */
         uint64_t burst_bytes;
         uint64_t limit_bytes;
@@ -79,6 +79,8 @@ struct tc_share {
 struct tc_plan {
         enum tc_backend backend;
         uint32_t frame_bytes; /* largest frame, as the kernel counts it */
+        /* The largest packet that a queue may hold: a super-packet with all headers. */
+        uint32_t packet_most_bytes;
         uint32_t sources;
         uint64_t link_rate_bps;
         uint64_t link_burst_bytes;

@@ -15,8 +15,9 @@ struct tc_outcome {
         enum tc_owner owner; /* of the root qdisc that was found */
         char warnings[TC_WARNINGS_MAX][TC_OUTCOME_TEXT_MAX];
         size_t n_warnings;
-        unsigned undraining;    /* unwanted classes that still hold packets; they stay, without filters */
-        uint64_t dropped_bytes; /* queued bytes that were dropped by deleting their classes */
+        unsigned undraining;      /* unwanted classes that still hold packets; they stay, without filters */
+        uint64_t dropped_bytes;   /* queued bytes that were dropped by deleting their classes */
+        uint64_t dropped_packets; /* dropped with queues whose burst became shorter */
 };
 
 /* Adds a warning, or drops it if there are TC_WARNINGS_MAX already. */

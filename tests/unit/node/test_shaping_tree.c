@@ -67,11 +67,57 @@ static void totals_continue_after_a_repair(void **state)
         sample_node_free(&n);
 }
 
+static uint64_t planned_burst(uint64_t sfi_live, uint64_t sources, uint64_t *ret_rate_bps)
+{
+        struct tc_plan p = {};
+        struct error e = {};
+        uint64_t burst_bytes;
+
+        tree.demand.sfi_live[0] = sfi_live;
+        tree.demand.sources = sources;
+        if (shaping_tree_plan(&tree, &p, &e) < 0)
+                fail_msg("%s", e.message);
+        burst_bytes = p.shares[0].burst_bytes;
+        *ret_rate_bps = p.shares[0].rate_bps;
+        tc_plan_fini(&p);
+        return burst_bytes;
+}
+
+/* A burst that became shorter when they return would cost the packets in the queue. */
+static void bursts_stay_while_nodes_are_absent(void **state)
+{
+        struct scenario *s;
+        uint64_t all_bytes, all_bps, bps;
+
+        (void)state;
+        open_tree();
+        s = (struct scenario *)n.scenario;
+        s->qos.rate_bps = SCENARIO_AUTO;
+        s->qos.overhead_bytes = SCENARIO_UNCHANGED;
+        s->network.link_rate_bps = UINT64_C(10000000000);
+        s->network.switch_buffer_bytes = 1 << 20;
+        tree.backend = TC_BACKEND_HTB_TBF;
+        tree.device = (struct tc_device){.mtu_bytes = 1500, .super_packet_bytes = 65536};
+        for (size_t i = 0; i < EVB_SFI_MAX; i++)
+                tree.demand.permille[i] = 1000;
+        all_bytes = planned_burst(3, 0, &all_bps);
+        assert_int_equal(planned_burst(3, 1, &bps), all_bytes);
+        assert_true(bps > all_bps);
+        assert_int_equal(planned_burst(1, 1, &bps), all_bytes);
+        assert_int_equal(planned_burst(3, 0, &bps), all_bytes);
+        /* Of another device it is another one. */
+        tree.burst_bytes = 0;
+        s->network.link_rate_bps = UINT64_C(100000000);
+        assert_true(planned_burst(3, 1, &bps) < all_bytes);
+        sample_node_free(&n);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(drops_are_counted_for_each_sfi),
                 cmocka_unit_test(totals_continue_after_a_repair),
+                cmocka_unit_test(bursts_stay_while_nodes_are_absent),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

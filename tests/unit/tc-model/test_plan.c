@@ -1,6 +1,10 @@
 /* Plans of shaping: rates, bursts, guarantees, warnings. */
 #include "tc_sample.h"
 
+#include "evb/tc-model/kind.h"
+#include "evb/tc-model/status.h"
+#include "evb/tc-model/units.h"
+
 #include "evb/tc-model/units.h"
 
 static void plans_follow_the_rules(void **state)
@@ -44,8 +48,11 @@ static void a_share_reduces_one_rate(void **state)
         struct tc_plan before, after;
         struct tc_tree one, other;
         struct tc_diff diff = {};
+        const struct tc_htb_class *class;
+        struct tc_status status;
 
         (void)state;
+        q.burst_bytes = 16000;
         before = sample_plan(&q);
         one = sample_tree(&q, NULL);
         to[1].permille = 490;
@@ -58,13 +65,44 @@ static void a_share_reduces_one_rate(void **state)
         other = sample_tree(&q, &one);
         assert_int_equal(tc_diff_make(&diff, &one, &other), 0);
         assert_true(diff.n > 0);
-        for (size_t i = 0; i < diff.n; i++)
+        for (size_t i = 0; i < diff.n; i++) {
                 assert_int_equal(diff.changes[i].verb, TC_CHANGE);
+                /* A change of the TBF would fill its bucket. */
+                assert_int_equal(diff.changes[i].object->type, TC_CLASS);
+        }
         tc_diff_fini(&diff);
+        class = &tc_tree_class(&other, TC_ID(TC_OUR_MAJOR, 0x1002))->params.htb_class;
+        assert_int_equal(class->ceil_bytes, tc_rate_bytes(after.shares[1].rate_bps));
+        assert_int_equal(class->cburst_ticks,
+                         tc_ticks_of_bytes(after.shares[1].burst_bytes / 4, class->ceil_bytes));
+        assert_int_equal(tc_status_make(&status, &other, to, 3), 0);
+        assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(after.shares[1].rate_bps));
+        assert_int_equal(status.rows[1].asked_bps, after.shares[1].planned_bps);
+        assert_int_equal(status.rows[0].rate_bps, after.shares[0].rate_bps);
+        tc_status_fini(&status);
         tc_tree_fini(&one);
         tc_tree_fini(&other);
         tc_plan_fini(&before);
         tc_plan_fini(&after);
+}
+
+/* CBQ's classes have no ceilings. */
+static void a_share_of_cbq_reduces_its_tbf(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_CBQ_TBF);
+        struct tc_status status;
+        struct tc_tree t;
+
+        (void)state;
+        to[1].permille = 490;
+        t = sample_tree(&q, NULL);
+        assert_int_equal(tc_tree_qdisc(&t, TC_ID(TC_OUR_MAJOR, 0x1002))->params.tbf.rate_bytes,
+                         tc_rate_bytes(to[1].rate_bps * 49 / 100));
+        assert_int_equal(tc_status_make(&status, &t, to, 2), 0);
+        assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(to[1].rate_bps * 49 / 100));
+        tc_status_fini(&status);
+        tc_tree_fini(&t);
 }
 
 /* The burst is 2 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
@@ -308,6 +346,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(plans_follow_the_rules),
                 cmocka_unit_test(a_share_reduces_one_rate),
+                cmocka_unit_test(a_share_of_cbq_reduces_its_tbf),
                 cmocka_unit_test(bursts_fit_the_buffer),
                 cmocka_unit_test(bursts_do_not_shrink_below_queued_super_packets),
                 cmocka_unit_test(plans_say_when_shaping_is_not_needed),

@@ -146,8 +146,9 @@ static void model_take(struct tc_tree *t, const struct tc_change *c)
         if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 &&
             c->object->params.u32.link == 0)
                 assert_non_null(tc_tree_class(t, c->object->params.u32.classid));
-        if (c->verb == TC_CHANGE || (c->verb == TC_REPLACE && c->object->parent != TC_ROOT)) {
-                if (c->verb == TC_CHANGE && c->object->type == TC_QDISC)
+        if (c->verb == TC_CHANGE || c->verb == TC_RENEW ||
+            (c->verb == TC_REPLACE && c->object->parent != TC_ROOT)) {
+                if (c->verb != TC_REPLACE && c->object->type == TC_QDISC)
                         assert_int_equal(t->objects[place].handle, c->object->handle);
                 t->objects[place] = *c->object;
         } else {
@@ -207,7 +208,7 @@ static void differences_lead_from_any_tree_to_any_other(void **state)
                 for (size_t b = 0; b <= ARRAY_SIZE(shapes); b++)
                         check_diff(&trees[a], &trees[b], a == b ? 0 : SIZE_MAX);
         }
-        /* Three new rates change three classes (their guaranteed rates) and three TBFs, in place. */
+        /* Three new rates change three classes (their guaranteed rates) and three TBFs. */
         check_diff(&trees[0], &trees[1], 6);
         /* A class that the kernel attached to the root because its parent was missing is added again. */
         assert_int_equal(tc_tree_copy(&moved, &trees[0]), 0);
@@ -256,6 +257,108 @@ static void a_changed_match_replaces_the_filter(void **state)
         tc_tree_fini(&other_match);
 }
 
+/* A TBF as the kernel reports it: without exact bytes, and in ticks that are rounded down. */
+static void as_dumped(struct tc_tree *t)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                struct tc_tbf *tbf = &t->objects[i].params.tbf;
+
+                if (t->objects[i].kind != &tc_kind_tbf)
+                        continue;
+                tbf->burst_ticks = (uint32_t)(tbf->burst_bytes * NS_PER_S / (tbf->rate_bytes * TC_TICK_NS));
+                tbf->burst_bytes = tbf->packet_most_bytes = 0;
+        }
+}
+
+/* What happens to the queue of a destination whose rate and burst change. A rollback wants an earlier dump.
+ */
+static enum tc_verb verb_of_queue(uint64_t from_bps, uint64_t from_bytes, uint64_t to_bps, uint64_t to_bytes,
+                                  bool rollback)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_tree before, after;
+        enum tc_verb verb = TC_ADD;
+        struct tc_diff d;
+
+        to[0].rate_bps = from_bps;
+        q.burst_bytes = from_bytes;
+        before = sample_tree(&q, NULL);
+        to[0].rate_bps = to_bps;
+        q.burst_bytes = to_bytes;
+        after = sample_tree(&q, &before);
+        as_dumped(&before);
+        if (rollback)
+                as_dumped(&after);
+        assert_int_equal(tc_diff_make(&d, &before, &after), 0);
+        for (size_t i = 0; i < d.n; i++) {
+                if (d.changes[i].object->type == TC_QDISC)
+                        verb = d.changes[i].verb;
+        }
+        tc_diff_fini(&d);
+        tc_tree_fini(&before);
+        tc_tree_fini(&after);
+        return verb;
+}
+
+/* TBF never sends a packet that waits already and is larger than its new burst. */
+static void a_shorter_burst_renews_the_queue(void **state)
+{
+        (void)state;
+        assert_int_equal(verb_of_queue(8000000, 80000, 8000000, 5000, false), TC_RENEW);
+        assert_int_equal(verb_of_queue(8000000, 80000, 8000000, 65536, false), TC_RENEW);
+        assert_int_equal(verb_of_queue(8000000, 5000, 8000000, 4000, false), TC_RENEW);
+        assert_int_equal(verb_of_queue(8000000, 5000, 8000000, 80000, false), TC_CHANGE);
+        /* No packet is as large as either. */
+        assert_int_equal(verb_of_queue(8000000, 200000, 8000000, 100000, false), TC_CHANGE);
+        assert_int_equal(verb_of_queue(8000000, 200000, 8000000, 100000, true), TC_RENEW);
+}
+
+static void another_rate_keeps_the_queue(void **state)
+{
+        static const uint64_t rates_bps[] = {64000, 8000000, 12345678, UINT64_C(9999999999),
+                                             UINT64_C(400000000000)};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(rates_bps); i++) {
+                for (size_t k = 0; k < ARRAY_SIZE(rates_bps); k++) {
+                        if (i == k)
+                                continue;
+                        for (int rollback = 0; rollback < 2; rollback++)
+                                assert_int_equal(
+                                        verb_of_queue(rates_bps[i], 20000, rates_bps[k], 20000, rollback),
+                                        TC_CHANGE);
+                }
+        }
+}
+
+/* The queue that another program put below a TBF goes with it, and cannot be deleted a second time. */
+static void a_foreign_queue_goes_with_a_renewed_one(void **state)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_object foreign = {
+                .type = TC_QDISC, .handle = TC_ID(5, 0), .parent = TC_ID(0x1001, 1), .kind_name = "pfifo"};
+        struct tc_tree before, after;
+        struct tc_diff d;
+
+        (void)state;
+        q.burst_bytes = 80000;
+        before = sample_tree(&q, NULL);
+        assert_int_equal(tc_tree_add(&before, &foreign), 0);
+        tc_tree_sort(&before);
+        q.burst_bytes = 5000;
+        after = sample_tree(&q, &before);
+        assert_int_equal(tc_diff_make(&d, &before, &after), 0);
+        for (size_t i = 0; i < d.n; i++) {
+                if (d.changes[i].object->type == TC_QDISC)
+                        assert_int_equal(d.changes[i].verb, TC_RENEW);
+        }
+        tc_diff_fini(&d);
+        tc_tree_fini(&before);
+        tc_tree_fini(&after);
+}
+
 static void status_is_read_from_the_tree(void **state)
 {
         struct tc_destination to[4];
@@ -296,6 +399,9 @@ int main(void)
                 cmocka_unit_test(cbq_values_suit_the_kernel),
                 cmocka_unit_test(differences_lead_from_any_tree_to_any_other),
                 cmocka_unit_test(a_changed_match_replaces_the_filter),
+                cmocka_unit_test(a_shorter_burst_renews_the_queue),
+                cmocka_unit_test(another_rate_keeps_the_queue),
+                cmocka_unit_test(a_foreign_queue_goes_with_a_renewed_one),
                 cmocka_unit_test(status_is_read_from_the_tree),
         };
 
