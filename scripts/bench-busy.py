@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure how soon the busy signal follows its cause.
 
-    scripts/bench-busy.py [--evb build/src/evb] [--cycles 5000] [--json FILE]
+    scripts/bench-busy.py [--evb build/src/evb] [--cycles 5000] [--poll 20ms] [--json FILE]
 
 The script is the trigger box of a run on this machine. When the DFM is ready, it sends a burst of triggers that
 uses most credits of the SFIs: the cause. It takes the time from just before the burst is sent until the kernel has
@@ -37,6 +37,8 @@ name = busy
 [trigger]
 source = udp:%d
 busy-to = 127.0.0.1:%d
+[dfm]
+poll = %s
 [ros]
 count = 6
 fragment-size = 1024
@@ -119,6 +121,16 @@ def measure(busy, pings, answers, cycles, pause_s, first):
     return delays, floor
 
 
+def stolen_ticks():
+    """Time that the hypervisor gave to others, of all processors."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        return int(stat.readline().split()[8])
+
+
+def stolen_share(before_ticks, seconds):
+    return (stolen_ticks() - before_ticks) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() * seconds)
+
+
 def describe(delays):
     ordered = sorted(delays)
     return {name: round(ordered[min(int(q * len(ordered)), len(ordered) - 1)], 1)
@@ -129,6 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evb", default=pathlib.Path(__file__).parents[1] / "build/src/evb")
     parser.add_argument("--cycles", type=int, default=5000)
+    parser.add_argument("--poll", default="0", help="dfm.poll: for how long the DFM looks for messages without sleeping")
     parser.add_argument("--json")
     options = parser.parse_args()
     need.check((), options.evb, root=False)
@@ -136,12 +149,14 @@ def main():
     gc.disable()
     with tempfile.TemporaryDirectory() as where, echo() as answers:
         path = pathlib.Path(where) / "busy.conf"
-        path.write_text(SCENARIO % (PORT, busy.port, CREDITS // 2))
+        path.write_text(SCENARIO % (PORT, busy.port, options.poll, CREDITS // 2))
         run = subprocess.Popen([options.evb, "run", path, "--json"], stdout=subprocess.PIPE, text=True)
         try:
             for i, (name, pause_s) in enumerate(ROWS):
+                before_ticks, begun = stolen_ticks(), time.monotonic()
                 delays, floor = measure(busy, pings, answers, options.cycles, pause_s, i * options.cycles)
                 rows[name], rows[f"{name}, floor"] = describe(delays), describe(floor)
+                rows[name]["stolen %"] = round(100 * stolen_share(before_ticks, time.monotonic() - begun), 1)
         finally:
             run.send_signal(signal.SIGTERM)
             report = json.loads(run.communicate(timeout=60)[0])

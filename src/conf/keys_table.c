@@ -114,6 +114,13 @@ const struct scenario_key scenario_keys[] = {
                   10 * MS, HOUR,
                   "Time for which the start of a run waits for further nodes after a node has joined (auto: "
                   "dfm.node-timeout)."),
+        NUMBER(KEY_TIME, "dfm", "poll", dfm.poll_ns, "0", 0, NS_PER_S,
+               "Time after each message in which the DFM looks for the next one without sleeping (0: it "
+               "sleeps "
+               "at once). The busy signal is then not delayed by the wake-up of an idle processor, but the "
+               "DFM "
+               "occupies a processor while messages come.",
+               LOCAL),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "

@@ -12,6 +12,7 @@
 #include "evb/data/network.h"
 #include "evb/data/trigger_input.h"
 #include "evb/store/replay.h"
+#include "evb/sys/priority.h"
 #include "dfm_reasons.h"
 #include "machine.h"
 #include "node_internal.h"
@@ -171,6 +172,11 @@ static int open_triggers(struct node *n, struct dfm_role *d)
 {
         const struct data_context context = node_data_context(n);
         int r = 0;
+
+        loop_set_poll(n->loop, n->scenario->dfm.poll_ns);
+        /* Triggers from outside do not wait, so the busy signal comes before other work if it may. */
+        if (strcmp(n->scenario->trigger.busy_to, "none") != 0)
+                (void)priority_prefer();
 
         if (n->scenario->trigger.source_kind == TRIGGER_UDP)
                 r = trigger_input_new(&d->input, &context, d->core);

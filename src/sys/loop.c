@@ -14,6 +14,7 @@
 struct loop {
         int epoll_fd;
         uint64_t now_ns;
+        uint64_t poll_ns, poll_until_ns;
         unsigned signals, hangups;
         struct loop_io signal_io;
         /* Events of the current wake-up; loop_remove() clears its entry. */
@@ -193,17 +194,45 @@ static struct timespec wait_time(uint64_t now_ns, uint64_t deadline_ns)
         return timespec_of(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
 }
 
+void loop_set_poll(struct loop *l, uint64_t poll_ns)
+{
+        l->poll_ns = poll_ns;
+}
+
+/* Looks again and again until a descriptor is ready, or the time of polling or `deadline_ns` is over. */
+static int poll_for_a_while(struct loop *l, uint64_t deadline_ns)
+{
+        uint64_t until_ns = MIN(l->poll_until_ns, deadline_ns);
+        int n = 0;
+
+        while (n == 0 && clock_now_ns() < until_ns)
+                n = epoll_wait(l->epoll_fd, l->ready, EVENTS_MAX, 0);
+        return n;
+}
+
+static int wait_for_ready(struct loop *l, uint64_t deadline_ns)
+{
+        int n = l->poll_ns > 0 ? poll_for_a_while(l, deadline_ns) : 0;
+
+        if (n == 0) {
+                struct timespec wait = wait_time(clock_now_ns(), deadline_ns);
+
+                n = epoll_pwait2(l->epoll_fd, l->ready, EVENTS_MAX, deadline_ns == NEVER_NS ? NULL : &wait,
+                                 NULL);
+        }
+        return n < 0 ? -errno : n;
+}
+
 int loop_wait(struct loop *l, uint64_t deadline_ns)
 {
-        struct timespec wait = wait_time(clock_now_ns(), deadline_ns);
+        int r = wait_for_ready(l, deadline_ns);
 
-        l->n_ready =
-                epoll_pwait2(l->epoll_fd, l->ready, EVENTS_MAX, deadline_ns == NEVER_NS ? NULL : &wait, NULL);
+        l->n_ready = MAX(r, 0);
         l->now_ns = clock_now_ns();
-        if (l->n_ready < 0) {
-                l->n_ready = 0;
-                return errno == EINTR ? 0 : -errno;
-        }
+        if (r < 0)
+                return r == -EINTR ? 0 : r;
+        if (r > 0)
+                l->poll_until_ns = l->now_ns + l->poll_ns;
         for (int i = 0; i < l->n_ready; i++) {
                 struct loop_io *io = l->ready[i].data.ptr;
 

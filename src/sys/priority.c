@@ -23,14 +23,18 @@ static int raise_autogroup(void)
         return write(fd, value, sizeof value - 1) < 0 ? -errno : 0;
 }
 
+int priority_prefer(void)
+{
+        return setpriority(PRIO_PROCESS, 0, HIGHEST_NICE) < 0 ? -errno : 0;
+}
+
 int priority_raise(void)
 {
         /* A process that leads a group already, as a shell's foreground job does, keeps its session. */
         bool alone = setsid() >= 0;
+        int r = priority_prefer();
 
-        if (setpriority(PRIO_PROCESS, 0, HIGHEST_NICE) < 0)
-                return -errno;
-        return alone ? raise_autogroup() : 0;
+        return r < 0 || !alone ? r : raise_autogroup();
 }
 
 int priority_attend(void)

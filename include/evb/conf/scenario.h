@@ -84,6 +84,7 @@ struct scenario {
                 uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
                         lost_after_ns, node_timeout_ns;
                 uint64_t start_timeout_ns; /* SCENARIO_AUTO: node_timeout_ns */
+                uint64_t poll_ns;          /* 0: sleeps at once */
         } dfm;
         struct {
                 char listen[SCENARIO_TEXT_MAX], from[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];

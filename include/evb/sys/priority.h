@@ -12,6 +12,9 @@
  * Call in a child between fork and exec: the caller becomes the leader of a new session and process group.
  * Returns -EACCES or -EPERM without CAP_SYS_NICE or a sufficient RLIMIT_NICE; the session is new anyway. */
 int priority_raise(void);
+/* Gives the calling thread nice value -20, in the session that it has. Returns negative errno, like
+ * priority_raise(). */
+int priority_prefer(void);
 /* Gives the calling thread, and no thread or process that it starts, the lowest real-time priority: for one
  * that mostly sleeps, and has to act in time while raised processes work. Returns negative errno. */
 int priority_attend(void);
