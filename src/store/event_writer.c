@@ -275,6 +275,7 @@ void event_writer_counts(const struct event_writer *w, struct event_writer_count
                 .file_bytes = w->closed_bytes + (w->fd >= 0 ? w->disk_bytes + w->flight.bytes +
                                                                       w->filled_bytes + EVENT_FILE_END_BYTES
                                                             : 0),
+                .written_bytes = w->closed_bytes + (w->fd >= 0 ? w->disk_bytes : 0),
                 .files = w->files,
         };
 }

@@ -30,11 +30,11 @@ def to_files(where, events=0, **others):
             **{name.replace("_", ".", 1).replace("_", "-"): value for name, value in others.items()}}
 
 
-def wait_for(condition):
+def wait_for(condition, pause_s=0.01):
     deadline = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(pause_s)
 
 
 def dump(evb, *arguments):
@@ -116,6 +116,63 @@ def killed_at_5_hz(evb, **others):
         assert verified(evb, path) >= report["events_complete"] >= 5, report
 
 
+class Counters:
+    """The counters of a node, which can be read after it was killed."""
+
+    def __init__(self, running, node):
+        descriptors = pathlib.Path(f"/proc/{running.nodes()[node]}/fd")
+        (link,) = [link for link in descriptors.iterdir() if f"memfd:{node}" in os.readlink(link)]
+        self.file = link.open("rb")
+
+    def read(self, name):
+        return Running.counter_in(os.pread(self.file.fileno(), 1 << 20, 0), name)
+
+
+def watch_until(running, where, size_bytes):
+    """Follows a file until it should have that size. Returns samples of the events that DFM and SFI report as complete, and the
+    size that the file had afterwards."""
+    running.wait_for("file", lambda: running.counter("sfi1", "file_bytes") > 0)
+    (path,) = where.glob("*.writing")
+    sfi, dfm, samples, written = Counters(running, "sfi1"), Counters(running, "dfm"), [], 0
+
+    def grown():
+        nonlocal written
+        written, events = sfi.read("file_bytes"), max(node.read("events_complete") for node in (sfi, dfm))
+        samples.append((events, os.path.getsize(path)))
+        assert samples[-1][1] >= written, (samples[-1], written)
+        return written >= size_bytes
+
+    wait_for(grown, pause_s=0.001)
+    return path, sfi, samples
+
+
+def killed_at_max(evb, **others):
+    """While an SFI writes as fast as it can, and after it was killed, its file holds all events and bytes that it had counted."""
+    with folder() as where:
+        if others:
+            need_direct(where)
+        keys = {**to_files(where, trigger_rate="max", **others), **QUICK, "dfm.node-timeout": "4s", "dfm.event-timeout": "8s",
+                "sfi.timeout": "3s"}
+        with Running(evb, scenario(where), keys) as running:
+            running.wait_nodes(8)
+            # More than both buffers of the writer hold.
+            path, sfi, samples = watch_until(running, where, 16 << 20)
+            kill(running, "sfi1")
+            report = running.end(expect=(1,))
+        assert list(where.glob("*.data")) == [] and list(where.glob("*.writing")) == [path]
+        written, built = sfi.read("file_bytes"), sfi.read("events_complete") + sfi.read("events_partial")
+        dump(evb, path, "--repair")
+        # Whole events, as far as the counter says.
+        size_bytes, held = os.path.getsize(path), verified(evb, path)
+        assert size_bytes >= written >= 16 << 20, (size_bytes, written)
+        assert held >= built > 0, (held, built)
+        assert held >= report["events_complete"] + report["events_partial"] > 0, (held, report["events_complete"])
+        # Events have a multiple of 4 bytes; the front of the file is short beside that many.
+        event_bytes = size_bytes // held // 4 * 4
+        ahead = [sample for sample in samples if sample[0] * event_bytes > sample[1]]
+        assert not ahead, (event_bytes, ahead[:3])
+
+
 def no_silence_needed(evb):
     """Even without durability, events reach the file within a bounded time under continuous load."""
     with folder() as where, Running(evb, scenario(where), to_files(
@@ -170,7 +227,8 @@ def full_disk(evb, **others):
     with mounted("tmpfs") as (where, disk):
         if others:
             need_direct(disk)
-        keys = {**to_files(disk, trigger_rate="5kHz", **others), **QUICK}
+        # The DFM must not give up an SFI that has no processor for a while, nor its events.
+        keys = {**to_files(disk, trigger_rate="5kHz", **others), **QUICK, "dfm.node-timeout": "20s", "dfm.event-timeout": "60s", "sfi.timeout": "30s"}
         check_lost(evb, run(evb, scenario(where), keys, expect=1))
 
 
@@ -576,6 +634,8 @@ def wrong_directory(evb):
 
 CASES = {
     "killed-at-5-hz": killed_at_5_hz,
+    "killed-at-max": killed_at_max,
+    "killed-at-max-direct": lambda evb: killed_at_max(evb, sfi_write_direct="yes"),
     "no-silence-needed": no_silence_needed,
     "write-limit": write_limit,
     "full-disk": full_disk,

@@ -61,6 +61,7 @@ struct event_writer_counts {
         uint64_t events_synced;  /* on the disk: they survive the machine */
         uint64_t events_closed;  /* in closed files */
         uint64_t file_bytes;     /* closed files, and the open one as if closed now */
+        uint64_t written_bytes;  /* closed files, and the data of the open one that the kernel has */
         unsigned files;          /* opened */
 };
 

@@ -118,6 +118,7 @@ static void test_next_file_by_events(void **state)
         assert_int_equal(counts.events, 8);
         assert_int_equal(counts.files, 2);
         assert_int_equal(counts.file_bytes, closed.bytes);
+        assert_int_equal(counts.written_bytes, closed.bytes);
         assert_int_equal(counts.event_bytes, 8 * 4 * (18 + 9 + 2 * (33 + 25)));
         assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0002.data");
         assert_int_equal(sample_events(closed.last), 4);

@@ -73,6 +73,18 @@ static uint64_t written(const struct event_writer *w)
         return counts.events_written;
 }
 
+/* The bytes that count as written are in the file, beside its end record. */
+static uint64_t written_bytes(const struct event_writer *w)
+{
+        struct event_writer_counts counts;
+        struct stat st;
+
+        event_writer_counts(w, &counts);
+        assert_int_equal(stat(event_writer_path(w), &st), 0);
+        assert_true(counts.written_bytes + EVENT_FILE_END_BYTES <= (uint64_t)st.st_size);
+        return counts.written_bytes;
+}
+
 /* Returns the number of events that make the writer begin a write. */
 static uint64_t fill(struct event_writer *w, uint64_t first)
 {
@@ -101,6 +113,7 @@ static void test_counts_with_the_completion(void **state)
                 assert_true(first > 2);
                 assert_int_equal(event_writer_poll(w), 0);
                 assert_int_equal(written(w), 0);
+                assert_true(written_bytes(w) < BUFFER_BYTES);
                 late = 3; /* the next write waits for the end of this one */
                 second = fill(w, first);
                 assert_int_equal(late, 0);
@@ -108,6 +121,7 @@ static void test_counts_with_the_completion(void **state)
                 while (written(w) <= first)
                         assert_int_equal(event_writer_poll(w), 0);
                 assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
+                assert_true(written_bytes(w) > BUFFER_BYTES);
                 assert_int_equal(written(w), first + second);
                 assert_int_equal(sample_events(event_writer_path(w)), first + second);
                 assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
