@@ -130,6 +130,11 @@ def times_text(times):
     return " / ".join(known((times or {}).get(key), 2) for key in ("mean", "sigma", "p999"))
 
 
+def steady_text(p):
+    steady, unsteady = (p.get(f"{key}_intervals") for key in ("steady", "unsteady"))
+    return f"{steady:.0f} of {steady + unsteady:.0f}" if is_number(steady) and is_number(unsteady) else "unknown"
+
+
 def stream_table(m):
     """Returns the table of all points of a measurement of streams."""
     if not has_streams(m):
@@ -140,12 +145,13 @@ def stream_table(m):
             for x, (_, p) in points:
                 if p:
                     rows.append((panel or "", name, f"{x:g}", known(p.get("wire_mbps"), 1), known(p.get("spread_mbps"), 2),
-                                 known(p.get("sigma_mbps"), 2),
+                                 known(p.get("sigma_mbps"), 2), *(known(p.get(f"{key}_mbps"), 2) for key in ("mean", "least", "most")),
+                                 steady_text(p),
                                  *(known(p.get(key), 0) for key in ("packets_sent", *PLACES)),
                                  *(times_text(p.get(key)) for key in ("inter_packet", "processing")),
                                  *(known(p.get(f"{key}_cpu_percent"), 1) for key in ("input", "send", "receive", "output"))))
     head = ("panel", "series", m["x_label"], "on the wire, Mbit/s", "most less least of the intervals", "sigma of the intervals",
-            "sent", *(f"lost: {text}" for text in PLACES.values()),
+            "mean of the intervals", "least", "most", "intervals within 0.1 % of the mean", "sent", *(f"lost: {text}" for text in PLACES.values()),
             "between packets, us: mean / sigma / 99.9 %", "processing, us: mean / sigma / 99.9 %", "input thread, % of a processor",
             "send", "receive", "output")
     return ("<details><summary>all points</summary><table>"

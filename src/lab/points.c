@@ -13,11 +13,15 @@
 
 const char *lab_quick_setting(const struct lab_measurement *m)
 {
-        return m->kind == LAB_EVENTS    ? " scenario.duration=1s"
+        return m->quick                 ? m->quick
+               : m->kind == LAB_EVENTS  ? " scenario.duration=1s"
                : m->kind == LAB_PATHS   ? " seconds=0.3 file=268435456"
                : m->kind == LAB_STREAMS ? " seconds=1.3 interval=0.5"
                                         : " seconds=0.5";
 }
+
+/* Making the files of a stream and comparing them takes about as long as the stream, on an average disk. */
+#define DISK_TIMES 2
 
 /* With the time to set up and tear down the namespaces, or to check a data path. */
 static double expected_seconds(const struct lab_point *p)
@@ -27,7 +31,7 @@ static double expected_seconds(const struct lab_point *p)
         if (p->measurement->kind == LAB_PATHS)
                 return setting_of(p, "seconds", 1) + 0.3;
         if (p->measurement->kind == LAB_STREAMS)
-                return setting_of(p, "seconds", 1) + 0.6;
+                return setting_of(p, "seconds", 1) * (setting_of(p, "disk", 0) > 0 ? DISK_TIMES : 1) + 0.6;
         return setting_of(p, "seconds", 1) + (setting_of(p, "kind", 0) == FLOW_TCP ? 1.5 : 0.6);
 }
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
@@ -176,20 +177,32 @@ static void give_up_old(struct receive_threads *t, uint64_t now_ns)
         }
 }
 
+/* The socket is empty. */
+static void wait_for_packets(const struct receive_threads *t)
+{
+        struct pollfd p = {.fd = t->endpoint->fd, .events = POLLIN};
+        uint64_t nap_ns = naps_length_ns(&t->naps);
+
+        if (nap_ns > 0)
+                (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+        else
+                (void)poll(&p, 1, faults_are_holding(t->faults) ? 1 : WAIT_MS);
+}
+
 /* Returns the number of datagrams, or negative errno. */
 static int receive(struct receive_threads *t)
 {
         struct datagram in[RECEIVE_MAX];
-        struct pollfd p = {.fd = t->endpoint->fd, .events = POLLIN};
         int n = t->faults ? faults_receive(t->faults, t->endpoint, in, 64)
                           : endpoint_receive(t->endpoint, in, RECEIVE_MAX);
 
         uint64_t now_ns = clock_now_ns(), received = t->account.received;
 
         t->most = receive_threads_most(t, now_ns);
+        naps_note(&t->naps, now_ns, (uint64_t)MAX(n, 0));
         if (n == 0) {
                 give_up_old(t, now_ns);
-                (void)poll(&p, 1, faults_are_holding(t->faults) ? 1 : WAIT_MS);
+                wait_for_packets(t);
                 return 0;
         }
         for (int i = 0; i < n && !is_over(t); i++)
@@ -319,6 +332,16 @@ static void *run_output(void *ctx)
         return NULL;
 }
 
+/* The published ways of waking are compared with each other, so they stay as they were. Faults hold packets
+ * back, and have their own times. */
+static void init_naps(struct receive_threads *t)
+{
+        bool naps = t->options->wake.kind == WAKE_FUTEX && !t->faults;
+
+        naps_init(&t->naps, naps ? t->endpoint->granted_receive_bytes : 0,
+                  t->rule.payload_bytes + packet_header_bytes(t->rule.format));
+}
+
 int receive_threads_start(struct receive_threads *t)
 {
         const struct stream_options *o = t->options;
@@ -335,6 +358,7 @@ int receive_threads_start(struct receive_threads *t)
         timing_init(&t->between);
         timing_init(&t->processing);
         intervals_init(&t->intervals);
+        init_naps(t);
         t->last = PACKETS_UNKNOWN;
         t->begin_ns = clock_now_ns();
         atomic_store(&t->total_packets, PACKETS_UNKNOWN);

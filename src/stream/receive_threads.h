@@ -11,6 +11,7 @@
 #include "evb/net/faults.h"
 #include "evb/stream/slot_ring.h"
 #include "rules/intervals.h"
+#include "rules/naps.h"
 #include "rules/packet.h"
 #include "sink.h"
 #include "rules/timing.h"
@@ -59,6 +60,7 @@ struct receive_threads {
         struct error output_error;
         struct timing between, processing;
         struct intervals intervals;
+        struct naps naps;
         uint64_t network_used_ns, output_used_ns; /* processor time */
 };
 

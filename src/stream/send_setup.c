@@ -152,7 +152,8 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
             getrandom(&offer->key, sizeof offer->key, 0) < 0)
                 return log_error_errno(errno, "cannot draw a random number: %m"), 1;
         offer->rule.format = c->format;
-        if (stream_source_open(ret, c->input, offer->key, &e) < 0)
+        if (stream_source_open(ret, c->input, offer->key, &e) < 0 ||
+            (c->direct && stream_source_set_direct(*ret, &e) < 0))
                 return fail(&e);
         if (c->format == STREAM_VDIF && stream_source_plan(*ret, &offer->plan, &e) < 0)
                 return fail(&e);

@@ -13,12 +13,15 @@
 #include "evb/base/pattern.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/sys/disk_writer.h"
 
 #define PARTS_MAX 64u
 /* How soon a source that has nothing notices that it is to stop. */
 #define LOOK_MS 100
 /* A VDIF frame and the sequence number fit a datagram. */
 #define FRAME_MAX_BYTES 65499u
+/* A direct read. */
+#define DIRECT_BYTES ((size_t)1 << 20)
 
 enum stream_source_kind { SOURCE_FILE, SOURCE_PATTERN, SOURCE_NULL };
 
@@ -27,6 +30,7 @@ struct stream_source {
         char name[ERROR_LOCATION_MAX];
         int fd;
         bool regular;      /* a file, in which one may look ahead */
+        bool standard;     /* standard input */
         uint64_t bytes;    /* from begin_bytes on */
         uint64_t position; /* of the next byte; pattern and null */
         uint64_t key;
@@ -34,6 +38,11 @@ struct stream_source {
         /* Bytes that were read ahead; [peek_at, peek_end) are still to be taken. */
         uint8_t *peek;
         size_t peek_at, peek_end, peek_size;
+        /* Direct reads: [block_at, block_end) of the last one are still to be taken. */
+        int direct; /* -1: reads pass through the page cache */
+        off_t direct_at;
+        uint8_t *block;
+        size_t block_at, block_end;
 };
 
 static int open_file(struct stream_source *s, const char *text, struct error *e)
@@ -42,6 +51,7 @@ static int open_file(struct stream_source *s, const char *text, struct error *e)
         struct stat st;
 
         assert(text);
+        s->standard = standard;
         snprintf(s->name, sizeof s->name, "%s", standard ? "standard input" : text);
         s->fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(text, O_RDONLY | O_CLOEXEC);
         if (s->fd < 0 || fstat(s->fd, &st) < 0) {
@@ -77,7 +87,7 @@ int stream_source_open(struct stream_source **ret, const char *text, uint64_t ke
 
         if (!s)
                 return error_set(e, -ENOMEM, "%m");
-        s->fd = -1;
+        s->fd = s->direct = -1;
         s->key = key;
         if (strncmp(text, pattern, strlen(pattern)) == 0) {
                 s->kind = SOURCE_PATTERN;
@@ -95,10 +105,33 @@ int stream_source_open(struct stream_source **ret, const char *text, uint64_t ke
         return 0;
 }
 
+/* A descriptor of its own: the header of a frame is looked at without O_DIRECT. */
+int stream_source_set_direct(struct stream_source *s, struct error *e)
+{
+        char path[64];
+
+        if (!s->regular || s->standard)
+                return error_set(e, -EINVAL, "--direct needs a file as input");
+        snprintf(path, sizeof path, "/proc/self/fd/%d", s->fd);
+        s->direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+        if (s->direct < 0) {
+                error_set(e, -errno,
+                          "its file system cannot read past the page cache (O_DIRECT): %m; expected another "
+                          "place, or no --direct");
+                return error_locate(e, "%s", s->name);
+        }
+        if (posix_memalign((void **)&s->block, DISK_BLOCK_BYTES, DIRECT_BYTES) != 0)
+                return error_set(e, -ENOMEM, "%m");
+        return 0;
+}
+
 struct stream_source *stream_source_free(struct stream_source *s)
 {
         if (!s)
                 return NULL;
+        if (s->direct >= 0)
+                close(s->direct);
+        free(s->block);
         if (s->fd >= 0)
                 close(s->fd);
         free(s->peek);
@@ -123,6 +156,43 @@ static bool wait_for_data(const struct stream_source *s, const _Atomic bool *sto
         return true;
 }
 
+/* Reads the next part of the file. A part that is shorter is the last one: what follows is no whole block. */
+static int read_block(struct stream_source *s)
+{
+        ssize_t got = s->direct_at % DISK_BLOCK_BYTES > 0
+                              ? 0
+                              : pread(s->direct, s->block, DIRECT_BYTES, s->direct_at);
+
+        if (got < 0)
+                return -errno;
+        s->direct_at += got;
+        s->block_at = 0;
+        s->block_end = (size_t)got;
+        return 0;
+}
+
+static ssize_t read_direct(struct stream_source *s, const struct iovec *parts, size_t n)
+{
+        size_t whole = 0;
+        int r = s->block_at == s->block_end ? read_block(s) : 0;
+
+        for (size_t i = 0; r == 0 && i < n && s->block_at < s->block_end; i++) {
+                size_t some = MIN(parts[i].iov_len, s->block_end - s->block_at);
+
+                memcpy(parts[i].iov_base, s->block + s->block_at, some);
+                s->block_at += some;
+                whole += some;
+        }
+        if (r < 0)
+                errno = -r;
+        return r < 0 ? -1 : (ssize_t)whole;
+}
+
+static ssize_t read_some(struct stream_source *s, const struct iovec *parts, size_t n)
+{
+        return s->direct >= 0 ? read_direct(s, parts, n) : readv(s->fd, parts, (int)n);
+}
+
 /* Reads until the parts are full, the file ends, it is to stop, or a pipe has filled some and has no more.
  * Changes `parts`. */
 static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n, const _Atomic bool *stop,
@@ -131,7 +201,7 @@ static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n
         size_t whole = 0;
 
         while (n > 0) {
-                ssize_t got = wait_for_data(s, stop) ? readv(s->fd, parts, (int)n) : 0;
+                ssize_t got = wait_for_data(s, stop) ? read_some(s, parts, n) : 0;
 
                 if (got < 0 && errno == EINTR)
                         continue;

@@ -16,6 +16,8 @@ struct stream_source;
 
 /* `text` as in struct stream_send_config; `key` makes the pattern. -EINVAL: not a source. */
 int stream_source_open(struct stream_source **ret, const char *text, uint64_t key, struct error *e);
+/* The data pass by the page cache (O_DIRECT). Before the first read. -EINVAL, -EOPNOTSUPP: not this input. */
+int stream_source_set_direct(struct stream_source *s, struct error *e);
 struct stream_source *stream_source_free(struct stream_source *s);
 
 bool stream_source_is_pattern(const struct stream_source *s);

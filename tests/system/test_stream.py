@@ -621,18 +621,19 @@ def kernel_pacing(evb):
 
 
 def direct(evb):
-    """Direct writes make the same file, of any size; where there are none, the receiver says so at once."""
+    """Direct reads and writes make the same file, of any size; where there are none, each end says so at once."""
     for size in (1, 4096, 5555555):
         with folder() as where:
             data = random.Random(3).randbytes(size)
             (where / "in").write_bytes(data)
             address = free_address()
             with End(evb, "recv", address, "--direct", output=where / "out") as receiver, \
-                    End(evb, "send", address, input=where / "in", rate=CALM) as sender:
+                    End(evb, "send", address, "--direct", input=where / "in", rate=CALM) as sender:
                 sender.finish()
                 assert receiver.finish()[0]["bytes"] == size
             assert (where / "out").read_bytes() == data
     assert "--direct needs a file as output" in failed(evb, "recv", free_address(), "--output", "pattern", "--direct")
+    assert "--direct needs a file as input" in failed(evb, "send", free_address(), "--input", "pattern:1MB", "--direct")
 
 
 def full_file_system(evb, *flags):

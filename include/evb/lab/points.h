@@ -75,7 +75,8 @@ struct lab_measurement {
         const char *y; /* the plotted figure of the points */
         bool log_x;
         enum lab_kind kind;
-        const char *base; /* settings of all points */
+        const char *base;  /* settings of all points */
+        const char *quick; /* what shortens the points of a --quick run; NULL: as usual for the kind */
         struct lab_series series[LAB_SERIES_MAX];
         struct lab_sweep sweep;
         struct lab_mark marks[LAB_MARKS_MAX];

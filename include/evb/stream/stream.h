@@ -47,6 +47,7 @@ struct stream_send_config {
         struct net_address at; /* the receiver's control port; or the own one, if it listens */
         bool listens;
         const char *input; /* a path, "pattern:SIZE", "null:SIZE", "-" */
+        bool direct;       /* a file, past the page cache (O_DIRECT) */
         enum stream_format format;
         uint32_t packet_bytes; /* UDP payload; 0: as large as the path permits */
         /* At most one is not 0: the time between packets, or the rate of data without headers. Neither: VDIF

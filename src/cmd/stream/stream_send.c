@@ -15,7 +15,8 @@
 struct send_texts {
         struct stream_texts stream;
         struct option_list inputs;
-        const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen;
+        const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen,
+                *direct;
 };
 
 static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
@@ -87,6 +88,7 @@ static int read_all(const struct send_texts *t, struct stream_send_config *c)
                 return r;
         c->input = t->inputs.values[0];
         c->listens = t->listen;
+        c->direct = t->direct;
         return OPTIONS_GO_ON;
 }
 
@@ -113,6 +115,8 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  "what to send: a file, pattern:SIZE, null:SIZE, or - for standard input; repeatable, for "
                  "several streams",
                  NULL, &t.inputs},
+                {"direct", NULL, "read files directly from the disk, past the page cache (O_DIRECT)",
+                 &t.direct},
                 {"format", "NAME", "plain or vdif, one frame in each packet (default: plain)", &t.format},
                 {"rate", "RATE", "rate of the data without headers, or max (default: max; vdif: as recorded)",
                  &t.rate},

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
@@ -13,6 +14,7 @@
 #include "softirq_place.h"
 #include "stream_ends.h"
 #include "stream_figures.h"
+#include "stream_files.h"
 
 #define PORT 26900
 #define DEVICE "eth0"
@@ -27,6 +29,23 @@ enum { INTERFACE_ANYWHERE, INTERFACE_WITH_RECEIVER, INTERFACE_ELSEWHERE };
 struct places {
         unsigned sender, receiver, interface;
 };
+
+/* Its data. */
+static double rate_mbps_of(const struct lab_point *p)
+{
+        return setting_of(p, "rate_mbps", 0);
+}
+
+static bool is_from_disk(const struct lab_point *p)
+{
+        return setting_of(p, "disk", 0) > 0;
+}
+
+/* The file lasts for the time of the stream. */
+static uint64_t file_bytes_of(const struct lab_point *p)
+{
+        return (uint64_t)(rate_mbps_of(p) * 1e6 / 8 * setting_of(p, "seconds", 2));
+}
 
 /* The path of the stream: the testbed with two nodes, or a long path. */
 struct path {
@@ -127,26 +146,46 @@ static void add_wake(struct stream_words *w, const struct lab_point *p)
                 stream_words_add(w, "--wake=%s", names[wake]);
 }
 
+/* A file ends the stream by itself. */
+static void add_data(struct stream_run *run, const struct lab_point *p, const struct stream_files *files)
+{
+        const char *kind = setting_of(p, "pattern", 0) > 0 ? "pattern" : "null";
+        char path[STREAM_FILES_PATH_MAX];
+
+        if (!is_from_disk(p)) {
+                stream_words_add(&run->sender, "--input=%s:" INPUT_BYTES, kind);
+                stream_words_add(&run->sender, "--duration=%.0fms", 1e3 * run->seconds);
+                stream_words_add(&run->receiver, "--output=%s", kind);
+                return;
+        }
+        stream_files_path(files->input, path);
+        stream_words_add(&run->sender, "--input=%s", path);
+        stream_files_path(files->output, path);
+        stream_words_add(&run->receiver, "--output=%s", path);
+        if (setting_of(p, "direct", 0) > 0) {
+                stream_words_add(&run->sender, "--direct");
+                stream_words_add(&run->receiver, "--direct");
+        }
+}
+
 /* The receiver wakes its output thread as the point says. A sender's threads always use the default. */
 static void make_words(struct stream_run *run, const struct lab_point *p, const char *to,
-                       const struct places *at)
+                       const struct places *at, const struct stream_files *files)
 {
         struct stream_words *s = &run->sender, *r = &run->receiver;
         bool pinned = setting_of(p, "pin", 0) > 0, busy = setting_of(p, "busy", 0) > 0;
-        double spacing_ns = setting_of(p, "spacing_ns", 0), rate_mbps = setting_of(p, "rate_mbps", 0);
+        double spacing_ns = setting_of(p, "spacing_ns", 0), rate_mbps = rate_mbps_of(p);
 
         stream_words_add(s, "%s:%d", to, PORT);
-        stream_words_add(s, "--input=%s:" INPUT_BYTES, setting_of(p, "pattern", 0) > 0 ? "pattern" : "null");
         stream_words_add(s, "--packet-size=%.0f", setting_of(p, "packet", 1472));
-        stream_words_add(s, "--duration=%.0fms", 1e3 * run->seconds);
         if (spacing_ns > 0)
                 stream_words_add(s, "--spacing=%.0fns", spacing_ns);
         else
                 stream_words_add(s, "--rate=%.0fMbit", rate_mbps);
         stream_words_add(r, "0.0.0.0:%d", PORT);
-        stream_words_add(r, "--output=%s", setting_of(p, "pattern", 0) > 0 ? "pattern" : "null");
         stream_words_add(r, "--socket-buffer=%.0f", setting_of(p, "socket", 8 << 20));
         stream_words_add(r, "--json");
+        add_data(run, p, files);
         add_wake(r, p);
         if (pinned) {
                 stream_words_add(s, "--network-cpus=%u", at->sender);
@@ -197,6 +236,44 @@ static void add_places(json_t *o, const struct lab_point *p, const struct places
                                     json_integer((json_int_t)at->interface));
 }
 
+/* Leaves the disk quiet for the stream. */
+static int make_files(struct stream_files *files, const struct lab_point *p)
+{
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
+        int r = 0;
+
+        *files = (struct stream_files){.input = -1, .output = -1};
+        if (is_from_disk(p))
+                r = stream_files_init(files, file_bytes_of(p), &e);
+        if (r < 0 && r != -EINTR)
+                log_error("lab: %s", error_format(&e, text));
+        if (r >= 0 && setting_of(p, "quiet", 0) > 0)
+                sync();
+        return r;
+}
+
+/* A stream from disk whose output differs from the input, or ends earlier or later, is corrupt. Negative
+ * errno. */
+static int add_comparison(json_t *o, const struct stream_files *files)
+{
+        bool same = false;
+        int64_t n;
+
+        if (files->input < 0)
+                return 0;
+        n = stream_files_compare(files, &same);
+        if (n < 0)
+                return n == -EINTR ? (int)n : log_error_errno((int)n, "lab: cannot compare the files: %m");
+        if (!same)
+                log_error("lab: the output differs from the input at byte %lld of %llu", (long long)n,
+                          (unsigned long long)files->size_bytes);
+        json_object_set_new(o, "file_bytes", json_integer((json_int_t)files->size_bytes));
+        json_object_set_new(o, "same_bytes", json_integer((json_int_t)n));
+        json_object_set_new(o, "corrupt", json_integer(!same));
+        return 0;
+}
+
 json_t *run_streams(const struct lab_point *p, struct machine_watch *watch)
 {
         struct stream_shape shape = {.packet_bytes = setting_of(p, "packet", 1472),
@@ -204,15 +281,20 @@ json_t *run_streams(const struct lab_point *p, struct machine_watch *watch)
         struct stream_run run = {.seconds = setting_of(p, "seconds", 2)};
         struct path path = {};
         struct places at = {};
+        struct stream_files files;
         json_t *report = NULL, *figures = NULL;
-        int r = make_path(&path, p);
+        int r = make_files(&files, p);
+
+        if (r >= 0)
+                r = make_path(&path, p);
 
         if (r >= 0) {
                 (void)find_places(p, &at);
                 r = place_interface(&path, p, &at);
         }
         if (r >= 0) {
-                make_words(&run, p, path.long_path ? LONG_PATH_TO : path.scenario->nodes[1].address, &at);
+                make_words(&run, p, path.long_path ? LONG_PATH_TO : path.scenario->nodes[1].address, &at,
+                           &files);
                 run.sender_namespace = path.sender;
                 run.receiver_namespace = path.receiver;
                 if (path.long_path)
@@ -223,8 +305,13 @@ json_t *run_streams(const struct lab_point *p, struct machine_watch *watch)
                 figures = stream_figures(report, &shape);
                 add_path(figures, &path);
                 add_places(figures, p, &at);
+                if (add_comparison(figures, &files) < 0) {
+                        json_decref(figures);
+                        figures = NULL;
+                }
         }
         json_decref(report);
+        stream_files_fini(&files);
         path_fini(&path);
         return figures;
 }
@@ -241,5 +328,6 @@ bool streams_can_run(const struct lab_point *p, char *lack, size_t size)
                 snprintf(lack, size, "needs two processors");
                 return false;
         }
-        return true;
+        return !is_from_disk(p) ||
+               stream_files_are_possible(file_bytes_of(p), setting_of(p, "direct", 0) > 0, lack, size);
 }

@@ -21,7 +21,8 @@
 
 #define PROGRAM "/proc/self/exe"
 #define LOOK_NS (5 * NS_PER_MS)
-/* Beyond the time of the stream; a stream whose network is gone ends by itself after 20 s. */
+/* Beyond twice the time of the stream, as a disk may be slow; a stream whose network is gone ends by itself
+ * after 20 s. */
 #define PATIENCE_NS (30 * NS_PER_S)
 #define ERRORS_MAX_BYTES 600
 
@@ -121,7 +122,7 @@ static bool follow(struct end *sender, struct end *receiver, double seconds, str
         uint64_t begin_ns = clock_now_ns(), watched_ns = (uint64_t)(seconds * 1e9), now_ns = begin_ns;
         bool sent = false, received = false;
 
-        while (!(sent && received) && now_ns < begin_ns + watched_ns + PATIENCE_NS &&
+        while (!(sent && received) && now_ns < begin_ns + 2 * watched_ns + PATIENCE_NS &&
                !signals_are_waiting()) {
                 /* While the sender sends: the watch reads the times of living processes. */
                 machine_watch_turn(watch, now_ns, now_ns < begin_ns + watched_ns);

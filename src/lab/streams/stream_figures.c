@@ -8,6 +8,8 @@
 
 /* Bytes of a frame beside the UDP payload: Ethernet, IP and UDP headers. */
 #define FRAME_HEADERS_BYTES (14 + 20 + 8)
+/* A steady interval has the mean rate within this share. */
+#define STEADY_SHARE 0.001
 
 static void set(json_t *o, const char *name, double value, bool known)
 {
@@ -36,7 +38,7 @@ static double to_mbps(double packets, double packet_bytes, double seconds)
 
 static void add_spread(json_t *o, const json_t *throughput)
 {
-        double least = INFINITY, most = -INFINITY, sum = 0, squares = 0;
+        double least = INFINITY, most = -INFINITY, sum = 0, squares = 0, steady = 0;
         size_t n = json_array_size(throughput), i;
         const json_t *each;
 
@@ -51,9 +53,15 @@ static void add_spread(json_t *o, const json_t *throughput)
                 double off = json_number_value(each) - sum / (double)n;
 
                 squares += off * off;
+                steady += fabs(off) <= STEADY_SHARE * sum / (double)n;
         }
         set(o, "spread_mbps", most - least, n > 1);
         set(o, "sigma_mbps", sqrt(squares / (double)n), n > 1);
+        set(o, "mean_mbps", sum / (double)n, n > 0);
+        set(o, "least_mbps", least, n > 0);
+        set(o, "most_mbps", most, n > 0);
+        set(o, "steady_intervals", steady, n > 1);
+        set(o, "unsteady_intervals", (double)n - steady, n > 1);
 }
 
 /* The throughput on the wire in each whole interval of the shape. */

@@ -12,7 +12,7 @@
 
 #include "evb/base/pattern.h"
 #include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "evb/sys/scratch_file.h"
 #include "path_internal.h"
 
 #define STEP_BYTES (1u << 20)
@@ -41,54 +41,15 @@ static int check_room(const char *directory, uint64_t size_bytes, struct error *
                          (unsigned long long)((size_bytes + SPARE_BYTES) / 1000000));
 }
 
-/* Some file systems cannot make a file without a name. */
-static int open_nameless(const char *directory)
-{
-        char path[4096];
-        int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-        if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
-                return fd < 0 ? -errno : fd;
-        snprintf(path, sizeof path, "%.4000s/evb-paths-XXXXXX", directory);
-        fd = mkostemp(path, O_CLOEXEC);
-        if (fd < 0)
-                return -errno;
-        (void)unlink(path);
-        return fd;
-}
-
-static int fill(int fd, uint64_t size_bytes)
-{
-        _cleanup_free_ uint8_t *bytes = malloc(STEP_BYTES);
-        uint64_t key = pattern_key(0, 0, 0);
-
-        if (!bytes)
-                return -ENOMEM;
-        for (uint64_t at = 0; at < size_bytes;) {
-                size_t n = (size_t)MIN(STEP_BYTES, size_bytes - at);
-                ssize_t written;
-
-                if (signals_are_waiting())
-                        return -EINTR;
-                pattern_fill(key, bytes, at, n);
-                written = pwrite(fd, bytes, n, (off_t)at);
-                if (written <= 0)
-                        return written < 0 ? -errno : -EIO;
-                at += (uint64_t)written;
-        }
-        /* What the kernel writes later would disturb a measurement. */
-        return fdatasync(fd) < 0 ? -errno : 0;
-}
-
 static int make(struct path_file *f, enum path_source source, const char *directory, struct error *e)
 {
         char name[64];
         int r;
 
-        f->fds[source] = open_nameless(directory);
+        f->fds[source] = scratch_file_open(directory);
         if (f->fds[source] < 0)
                 return error_set(e, f->fds[source], "cannot make a file: %m");
-        r = fill(f->fds[source], f->size_bytes);
+        r = scratch_file_fill(f->fds[source], pattern_key(0, 0, 0), f->size_bytes);
         if (r < 0)
                 return error_set(e, r, "cannot write the file: %m");
         if (source == PATH_DISK) {

@@ -25,7 +25,9 @@ static void every_measurement_has_points(void **state)
                 n += all;
                 for (size_t k = 0; k < all; k++) {
                         assert_true(strlen(points[k].settings) < LAB_SETTINGS_MAX - 1);
-                        assert_true(points[k].seconds > 0 && points[k].seconds < 10);
+                        assert_true(points[k].seconds > 0);
+                        /* D9 is about a minute. */
+                        assert_true(points[k].seconds < (strcmp(m->id, "D9") == 0 ? 130 : 10));
                         assert_null(strstr(points[k].settings, " load="));
                 }
                 few = lab_points(m, NULL, true, points, LAB_POINTS_MAX);

@@ -79,12 +79,18 @@ static void throughput_is_compared_in_whole_intervals(void **state)
         assert_near(number(o, "interval_seconds"), 0.2);
         assert_near(number(o, "spread_mbps"), 0);
         assert_near(number(o, "sigma_mbps"), 0);
+        assert_near(number(o, "mean_mbps"), 400 * 1514 * 8 / 0.2 / 1e6);
+        assert_near(number(o, "steady_intervals"), 2);
+        assert_near(number(o, "unsteady_intervals"), 0);
         json_decref(o);
         o = stream_figures(report, &shorter);
         assert_int_equal(json_array_size(json_object_get(o, "throughput_mbps")), 5);
         assert_near(number(o, "spread_mbps"), 200 * 1514 * 8 / 0.1 / 1e6);
         /* The mean is 180 packets: sqrt((2 * 80^2 + 120^2 + 2 * 20^2) / 5). */
         assert_near(number(o, "sigma_mbps"), sqrt(28000 / 5.0) * 1514 * 8 / 0.1 / 1e6);
+        assert_near(number(o, "least_mbps"), 100 * 1514 * 8 / 0.1 / 1e6);
+        assert_near(number(o, "most_mbps"), 300 * 1514 * 8 / 0.1 / 1e6);
+        assert_near(number(o, "unsteady_intervals"), 5);
         json_decref(o);
         json_decref(report);
 }
@@ -92,11 +98,12 @@ static void throughput_is_compared_in_whole_intervals(void **state)
 /* A sender that is gone reports nothing. */
 static void what_is_not_known_is_null(void **state)
 {
-        static const char *const names[] = {"lost_percent",     "source_packets",
-                                            "socket_packets",   "spread_mbps",
-                                            "sigma_mbps",       "sent_inter_packet_mean_us",
-                                            "send_cpu_percent", "receive_cpu_percent",
-                                            "wire_mbps",        "interval_seconds"};
+        static const char *const names[] = {
+                "lost_percent",     "source_packets",      "socket_packets",
+                "spread_mbps",      "sigma_mbps",          "sent_inter_packet_mean_us",
+                "send_cpu_percent", "receive_cpu_percent", "wire_mbps",
+                "interval_seconds", "mean_mbps",           "least_mbps",
+                "most_mbps",        "steady_intervals",    "unsteady_intervals"};
         json_t *report = json_pack("{s:n, s:n, s:n, s:n, s:n}", "packets_sent", "packets_lost", "lost_at",
                                    "peer", "seconds"),
                *o = stream_figures(report, &shape);

@@ -62,6 +62,40 @@ static void a_file_is_read_to_its_end(void **state)
         stream_source_free(NULL);
 }
 
+/* In blocks and large parts of a file, and the rest. */
+static void direct_reads_give_the_same_bytes(void **state)
+{
+        static const size_t sizes[] = {1, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 4096, (5 << 20) + 12345};
+        uint8_t *bytes = malloc(sizes[5]), *out = malloc(sizes[5] + 1);
+        struct stream_source *s;
+        struct error e;
+
+        (void)state;
+        pattern_fill(1, bytes, 0, sizes[5]);
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+                write_file(bytes, sizes[i]);
+                assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
+                if (stream_source_set_direct(s, &e) < 0) {
+                        stream_source_free(s);
+                        free(bytes);
+                        free(out);
+                        skip(); /* the file system of /tmp has none */
+                }
+                memset(out, 0xee, sizes[i] + 1);
+                assert_int_equal(take(s, out, sizes[i] / 2), sizes[i] / 2);
+                assert_int_equal(take(s, out + sizes[i] / 2, sizes[i] + 1 - sizes[i] / 2),
+                                 sizes[i] - sizes[i] / 2);
+                assert_memory_equal(out, bytes, sizes[i]);
+                assert_int_equal(out[sizes[i]], 0xee);
+                stream_source_free(s);
+        }
+        assert_int_equal(stream_source_open(&s, "pattern:1kB", KEY, &e), 0);
+        assert_int_equal(stream_source_set_direct(s, &e), -EINVAL);
+        stream_source_free(s);
+        free(bytes);
+        free(out);
+}
+
 static void a_pattern_has_its_size(void **state)
 {
         uint8_t out[700], expected[700];
@@ -258,6 +292,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_file_is_read_to_its_end),
+                cmocka_unit_test(direct_reads_give_the_same_bytes),
                 cmocka_unit_test(a_pattern_has_its_size),
                 cmocka_unit_test(what_is_no_source_is_explained),
                 cmocka_unit_test(a_recording_shows_its_order_and_rate),
