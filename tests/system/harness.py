@@ -221,18 +221,22 @@ class Running:
                     return link.read_bytes()
         return b""
 
-    def counter(self, node, name):
-        """Returns one counter; 0 before the counters exist. stats.h defines its offset."""
+    @staticmethod
+    def counter_in(counters, name):
+        """Returns one of a node's counters. stats.h defines its offset."""
         header = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
         definition = header[header.index("struct node_stats {"):]
         before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", definition, re.M | re.S)
         index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")
         at = 16 + 8 * (index + re.findall(r"^ {8}X\((\w+),", header, re.M).index(name))
+        return int.from_bytes(counters[at:at + 8], "little")
+
+    def counter(self, node, name):
+        """Returns one counter; 0 before the counters exist."""
         try:
-            counters = self.counters(node)
+            return self.counter_in(self.counters(node), name)
         except (KeyError, OSError):
             return 0
-        return int.from_bytes(counters[at:at + 8], "little")
 
     def wait_running(self):
         """Waits until the DFM counts a complete event."""
