@@ -31,27 +31,25 @@ reader baseband EVB_BASEBAND_PYTHON
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 repeated=0 names=
 suite() { # DIRECTORY NAME MESON-TEST-ARGUMENTS...
-  local directory=$1 name=$2 out
+  local directory=$1 name=$2 result counts
   shift 2
   echo "== $name"
-  out=$(mktemp)
-  # Most system tests wait rather than compute.
-  meson test -C "$directory" --print-errorlogs --num-processes $((2 * $(nproc))) "$@" 2>&1 | tee "$out" | grep -vE '^(ninja|\[|$)' || true
-  passed=$((passed + $(sed -n 's/^Ok: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
-  skipped=$((skipped + $(sed -n 's/^Skipped: *\([0-9]*\).*/\1/p' "$out" | tail -n 1 | grep . || echo 0)))
-  for key in "Fail" "Unexpected Pass" "Timeout"; do
-    failed=$((failed + $(sed -n "s/^$key: *\([0-9]*\).*/\1/p" "$out" | tail -n 1 | grep . || echo 0)))
-  done
-  grep -q '^Ok:' "$out" || failed=$((failed + 1))
-  rm -f "$out"
+  result=$(mktemp)
+  scripts/run-suite.py "$result" "$directory" "$@" || true
+  # Empty if the script itself failed.
+  read -r -a counts <"$result" || counts=(0 1 0 0)
+  passed=$((passed + counts[0])) failed=$((failed + counts[1]))
+  skipped=$((skipped + counts[2])) repeated=$((repeated + counts[3]))
+  names+=$(sed -n '2s/[^ ][^ ]*/ &/gp' "$result")
+  rm -f "$result"
 }
 check() { # NAME COMMAND...
   local name=$1
   shift
   echo "== $name"
-  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)) names+=" $name"; fi
 }
 
 echo "== build"
@@ -66,5 +64,6 @@ if ! ((quick)); then
   suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
   check "static analysis" scripts/lint.sh
 fi
-echo "$passed passed, $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
+echo "$passed passed ($repeated of them only when repeated), $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
+if [[ -n $names ]]; then echo "failed:$names"; fi
 ((failed == 0))
