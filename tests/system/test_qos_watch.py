@@ -6,6 +6,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import time
 
@@ -96,11 +97,14 @@ def watch_leaves_others_alone(evb):
     """watch --repair restores evb's tree, but does not replace another program's tree with classes."""
     with network(evb) as n:
         n.qos("apply", "--dev", "v0", *DESTINATIONS)
-        with n.watching("--repair"):
+        with n.watching("--repair") as watch:
             n.tc("qdisc del dev v0 root")
             wait_for("repair", lambda: n.report("status", "--dev", "v0")["backend"] == "htb+tbf")
+            # It would replace a tree that has no classes yet.
+            watch.send_signal(signal.SIGSTOP)
             n.tc("qdisc replace dev v0 root handle 5: htb default 1")
             n.tc("class add dev v0 parent 5: classid 5:1 htb rate 1mbit quantum 2000")
+            watch.send_signal(signal.SIGCONT)
             time.sleep(1)
             assert "class htb 5:1" in n.tc("class show dev v0")
 

@@ -21,6 +21,8 @@ SLOW_DISK = sys.argv[3]
 # Short timeouts, so that the death of the SFI is noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
          "sfi.timeout": "400ms"}
+# Processes that get no processor time for a while lose no event.
+PATIENT = {"dfm.node-timeout": "20s", "dfm.event-timeout": "60s", "sfi.timeout": "30s"}
 
 
 def to_files(where, events=0, **others):
@@ -140,7 +142,7 @@ def watch_until(running, where, size_bytes):
         written, events = sfi.read("file_bytes"), max(node.read("events_complete") for node in (sfi, dfm))
         samples.append((events, os.path.getsize(path)))
         assert samples[-1][1] >= written, (samples[-1], written)
-        return written >= size_bytes
+        return written >= size_bytes and all(node.read("events_complete") for node in (sfi, dfm))
 
     wait_for(grown, pause_s=0.001)
     return path, sfi, samples
@@ -227,8 +229,7 @@ def full_disk(evb, **others):
     with mounted("tmpfs") as (where, disk):
         if others:
             need_direct(disk)
-        # The DFM must not give up an SFI that has no processor for a while, nor its events.
-        keys = {**to_files(disk, trigger_rate="5kHz", **others), **QUICK, "dfm.node-timeout": "20s", "dfm.event-timeout": "60s", "sfi.timeout": "30s"}
+        keys = {**to_files(disk, trigger_rate="5kHz", **others), **QUICK, **PATIENT}
         check_lost(evb, run(evb, scenario(where), keys, expect=1))
 
 
@@ -365,10 +366,11 @@ def sealing_killed(evb):
     """If an SFI is killed while it seals, its unsealed file holds all of its events."""
     with folder() as where:
         disk = Disk(where, shut=True)
-        keys = {**QUICK, **to_files(where, sfi_file_events=300, trigger_rate="2kHz", dfm_event_timeout="60s")}
+        keys = {**QUICK, **PATIENT, **to_files(where, sfi_file_events=300, trigger_rate="2kHz"), "dfm.node-timeout": "8s"}
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(8)
             running.wait_for("sealing", disk.is_waiting)
+            # A partial event would be one of the 300 in the file.
             running.wait_for("300 events", lambda: running.counter("dfm", "events_complete") >= 300)
             kill(running, "sfi1")
             disk.open()  # for the record of the run
