@@ -1,51 +1,22 @@
 #!/usr/bin/env python3
-"""Runs a test suite, and repeats tests that failed while the machine was disturbed.
+"""Runs the tests of a suite beside each other, and those that failed again, alone.
 
     run-suite.py RESULT BUILD-DIRECTORY [MESON-TEST-ARGUMENT...]
 
-A failure is disturbed if the hypervisor took processor time in the test: more than 5 % in one second. Such a test is
-repeated alone, twice at most, as `evb lab run` repeats disturbed points; with more than ten of them, something else is
-wrong, and none is. Every other failure is final. The file RESULT gets the numbers of passed, failed, skipped and
-repeated tests, and then the names of failed ones. The exit status is 1 if a test failed.
+Tests run beside each other only to save time, so what they do alone decides: a test that failed beside others passes
+if it passes alone three times in a row. It is named all the same; look for the reason. With more than ten failures
+none is repeated. The file RESULT gets the numbers of passed, failed, skipped and repeated tests, then a line with the
+names of failed tests, and a line with those that passed only alone. The exit status is 1 if a test failed.
 """
 import json
 import os
 import subprocess
 import sys
-import threading
-import time
 
-from need import stolen, stolen_percent
+import need
 
-STOLEN_MAX_PERCENT = 5
-INTERVAL_S = 1
-REPEATS_MAX = 2
+TIMES_ALONE = 3
 REPEATED_TESTS_MAX = 10
-PASSED = ("OK", "EXPECTEDFAIL")
-
-
-class Watch:
-    """Notes in each second how much processor time was stolen."""
-
-    def __init__(self):
-        self.seconds = []  # (begin, end, percent)
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        begin, before = time.time(), stolen()
-        while not self.ended.wait(INTERVAL_S):
-            end, after = time.time(), stolen()
-            self.seconds.append((begin, end, stolen_percent(before, after)))
-            begin, before = end, after
-
-    def end(self):
-        self.ended.set()
-        self.thread.join()
-
-    def worst_percent(self, begin, end):
-        return max((percent for b, e, percent in self.seconds if e > begin and b < end), default=0)
 
 
 def printed(line):
@@ -69,43 +40,38 @@ def meson_test(build, logbase, arguments):
 
 
 def is_failed(test):
-    return test["result"] not in (*PASSED, "SKIP")
+    return test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")
 
 
-def is_disturbed(test, watch):
-    begin = test["starttime"]
-    percent = watch.worst_percent(begin, begin + test["duration"])
-    print(f"{test['name']}: {test['result']}; at most {percent:.1f} % of the processor time was stolen in a second of it")
-    return percent > STOLEN_MAX_PERCENT
+def name_of(test):
+    return test["name"].split(" / ")[-1]
 
 
-def passes_alone(build, test, arguments):
-    name = test["name"].split(" / ")[-1]
-    for turn in range(1, REPEATS_MAX + 1):
-        print(f"{name}: repeated alone, {turn} of {REPEATS_MAX}", flush=True)
-        again = meson_test(build, "repeated", ["--num-processes", "1", *arguments, name])
-        if len(again) == 1 and not is_failed(again[0]):
-            return True
-    return False
+def passes_alone(build, name, arguments):
+    for turn in range(1, TIMES_ALONE + 1):
+        print(f"{name}: alone, {turn} of {TIMES_ALONE}", flush=True)
+        again = meson_test(build, "alone", ["--num-processes", "1", *arguments, name])
+        if len(again) != 1 or is_failed(again[0]):
+            return False
+    return True
 
 
 def main(result, build, *arguments):
-    watch = Watch()
+    before = need.stolen()
     # Most system tests wait rather than compute.
     tests = meson_test(build, "testlog", ["--num-processes", str(2 * os.cpu_count()), *arguments])
-    watch.end()
+    print(f"{need.stolen_percent(before):.1f} % of the processor time was stolen")
 
-    failed = [t for t in tests if is_failed(t)]
-    disturbed = [t for t in failed if is_disturbed(t, watch)]
-    repeated = [t for t in disturbed if passes_alone(build, t, arguments)] if len(disturbed) <= REPEATED_TESTS_MAX else []
+    failed = sorted(name_of(t) for t in tests if is_failed(t))
+    repeated = [name for name in failed if passes_alone(build, name, arguments)] if len(failed) <= REPEATED_TESTS_MAX else []
+    failed = [name for name in failed if name not in repeated]
     skipped = sum(t["result"] == "SKIP" for t in tests)
     # A suite that did not run has failed.
-    n_failed = len(failed) - len(repeated) if tests else 1
-    for t in repeated:
-        print(f"{t['name']}: failed on the disturbed machine, and passed alone")
+    n_failed = len(failed) if tests else 1
     with open(result, "w", encoding="utf-8") as out:
-        print(len(tests) - n_failed - skipped if tests else 0, n_failed, skipped, len(repeated), file=out)
-        print(*(t["name"].split(" / ")[-1] for t in failed if t not in repeated), file=out)
+        print(len(tests) - len(failed) - skipped, n_failed, skipped, len(repeated), file=out)
+        print(*failed, file=out)
+        print(*repeated, file=out)
     return 1 if n_failed else 0
 
 

@@ -31,7 +31,7 @@ reader baseband EVB_BASEBAND_PYTHON
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
 
-passed=0 failed=0 skipped=0 repeated=0 names=
+passed=0 failed=0 skipped=0 repeated=0 failed_names= repeated_names=
 suite() { # DIRECTORY NAME MESON-TEST-ARGUMENTS...
   local directory=$1 name=$2 result counts
   shift 2
@@ -42,14 +42,15 @@ suite() { # DIRECTORY NAME MESON-TEST-ARGUMENTS...
   read -r -a counts <"$result" || counts=(0 1 0 0)
   passed=$((passed + counts[0])) failed=$((failed + counts[1]))
   skipped=$((skipped + counts[2])) repeated=$((repeated + counts[3]))
-  names+=$(sed -n '2s/[^ ][^ ]*/ &/gp' "$result")
+  failed_names+=$(sed -n '2s/[^ ][^ ]*/ &/gp' "$result")
+  repeated_names+=$(sed -n '3s/[^ ][^ ]*/ &/gp' "$result")
   rm -f "$result"
 }
 check() { # NAME COMMAND...
   local name=$1
   shift
   echo "== $name"
-  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)) names+=" $name"; fi
+  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)) failed_names+=" $name"; fi
 }
 
 echo "== build"
@@ -64,6 +65,7 @@ if ! ((quick)); then
   suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
   check "static analysis" scripts/lint.sh
 fi
-echo "$passed passed ($repeated of them only when repeated), $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
-if [[ -n $names ]]; then echo "failed:$names"; fi
+echo "$passed passed ($repeated of them only alone), $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
+if [[ -n $repeated_names ]]; then echo "failed beside other tests, and passed alone:$repeated_names"; fi
+if [[ -n $failed_names ]]; then echo "failed:$failed_names"; fi
 ((failed == 0))
