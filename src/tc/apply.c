@@ -141,6 +141,11 @@ static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *want, 
         return r;
 }
 
+static bool is_of_another_program(enum tc_owner owner)
+{
+        return owner == TC_OWNER_CLASSLESS || owner == TC_OWNER_FOREIGN;
+}
+
 static void roll_back(struct tc_socket *s, int ifindex, const struct tc_tree *before, struct tc_outcome *o,
                       struct error *e)
 {
@@ -148,10 +153,15 @@ static void roll_back(struct tc_socket *s, int ifindex, const struct tc_tree *be
         struct error why = {};
         struct tc_tree now = {};
         struct tc_diff diff = {};
-        int r = 0;
+        int r = tc_socket_dump(s, ifindex, false, &now);
 
-        if (tc_layout_owner(before) == TC_OWNER_OURS) {
-                r = tc_socket_dump(s, ifindex, false, &now);
+        if (r >= 0 && is_of_another_program(tc_layout_owner(&now))) {
+                /* Nothing was changed, or that program was faster; its tree stays. */
+                if (!is_of_another_program(tc_layout_owner(before)))
+                        error_append(e, "; another program has set the root qdisc meanwhile");
+        } else if (r >= 0 && tc_layout_owner(before) != TC_OWNER_OURS) {
+                r = tc_restore(s, ifindex, before, &ignored, &why);
+        } else {
                 if (r >= 0)
                         r = tc_diff_make(&diff, &now, before);
                 if (r < 0)
@@ -160,8 +170,7 @@ static void roll_back(struct tc_socket *s, int ifindex, const struct tc_tree *be
                         r = apply_send(s, ifindex, diff.changes, diff.n_before_tables, &ignored, &why);
                 if (r >= 0)
                         r = delete_tables(s, ifindex, &diff, &ignored, &why);
-        } else
-                r = tc_restore(s, ifindex, before, &ignored, &why);
+        }
         if (r < 0)
                 error_append(e, "; rolling back also failed: %s", why.message);
         o->operations = 0;

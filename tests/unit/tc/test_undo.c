@@ -132,6 +132,48 @@ static void failure_leaves_a_foreign_root_unchanged(void **state)
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
 }
 
+/* Another program sets a root qdisc while changes are on their way. */
+static void interfere(struct nlmsghdr *m, void *ctx)
+{
+        struct spoiler *s = ctx;
+
+        (void)m;
+        if (s->seen++ == s->at) {
+                network_tc("qdisc replace dev " NETWORK_DEVICE " root handle 5: htb default 1");
+                network_tc("class add dev " NETWORK_DEVICE " parent 5: classid 5:1 htb rate 1mbit");
+        }
+}
+
+static void rolling_back_spares_the_root_of_another_program(void **state)
+{
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
+        struct spoiler spoiler = {};
+        struct tc_shaper *s;
+        struct tc_outcome o = {};
+        struct error e = {};
+        struct tc_plan p;
+        char *text;
+
+        (void)state;
+        if (!network_has_tc())
+                skip();
+        s = network_shaper();
+        apply(s, &q);
+        destinations[0].rate_bps = 3000000;
+        p = sample_plan(&q);
+        tc_socket_set_hook(tc_shaper_socket(s), interfere, &spoiler);
+        assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0);
+        tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
+        assert_non_null(strstr(e.message, "; another program has set the root qdisc meanwhile"));
+        text = network_text();
+        assert_non_null(strstr(text, "5:1"));
+        free(text);
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        remove_all(s);
+        tc_shaper_free(s);
+        tc_plan_fini(&p);
+}
+
 /* The text of the kernel is reported, even if it accepts the change. */
 static void want_quantum(struct nlmsghdr *m, void *ctx)
 {
@@ -301,6 +343,7 @@ int main(void)
                 cmocka_unit_test(failure_at_any_message_leaves_the_device_unchanged),
                 cmocka_unit_test(a_failed_rollback_is_reported),
                 cmocka_unit_test(failure_leaves_a_foreign_root_unchanged),
+                cmocka_unit_test(rolling_back_spares_the_root_of_another_program),
                 cmocka_unit_test(warnings_of_the_kernel_are_reported),
                 cmocka_unit_test(foreign_classes_need_force),
                 cmocka_unit_test(a_classless_root_is_restored),
