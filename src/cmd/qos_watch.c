@@ -259,6 +259,19 @@ static int take_back(struct watching *w, const struct tc_device *d, struct error
         return r < 0 ? r : look(w, e);
 }
 
+/* What fails because the device vanishes meanwhile is no error: the device is gone. */
+static int unless_gone(struct watching *w, int r, struct error *e)
+{
+        char text[TC_OUTCOME_TEXT_MAX] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+
+        if (r >= 0 || tc_device_follow(&w->job.device, &what) != -ENODEV)
+                return r;
+        w->gone = true;
+        *e = (struct error){};
+        return 0;
+}
+
 /* Waits for a device of the same name. Returns 1 once it is shaped, 0 if stopped before. */
 static int await_device(struct watching *w, struct error *e)
 {
@@ -273,8 +286,10 @@ static int await_device(struct watching *w, struct error *e)
         (void)tc_shaper_remove(w->shaper, &o, &ignored);
         while (loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
                 if (tc_device_read(&d, w->job.device_name) >= 0) {
-                        r = take_back(w, &d, e);
-                        return r < 0 ? r : 1;
+                        r = unless_gone(w, take_back(w, &d, e), e);
+                        if (r < 0 || !w->gone)
+                                return r < 0 ? r : 1;
+                        report(w, "the device is gone again");
                 }
                 r = loop_wait(w->loop, clock_now_ns() + FIND_NS);
                 if (r < 0)
@@ -305,7 +320,7 @@ static int watch_device(struct watching *w, struct error *e)
                 }
         }
         loop_remove(w->loop, &io);
-        return r;
+        return unless_gone(w, r, e);
 }
 
 static int watch(struct watching *w)

@@ -165,8 +165,13 @@ def mq_spread(evb):
             s.setblocking(False)
             for _ in range(4):
                 s.send(bytes(1000))
-        row = network.qos(evb, "a", "status", "--dev", "t0")["destinations"][0]
-        assert row["overlimits"] > 0 and row["packets"] + row["backlog_bytes"] // 1042 == 128, row
+
+        def counted():
+            # A packet may leave between the dumps of queues and classes.
+            row = network.qos(evb, "a", "status", "--dev", "t0")["destinations"][0]
+            return row["overlimits"] > 0 and row["packets"] + row["backlog_bytes"] // 1042 == 128
+
+        wait_until("all packets in the tree", counted)
         used = set()
 
         def arrived():
@@ -338,6 +343,18 @@ def watch_returns(evb):
         assert not states(), states()
 
 
+def watch_flaps(evb):
+    """watch --repair bears a device that vanishes while it is being shaped."""
+    with pair(evb) as network:
+        network.evb(evb, "a", "qos", "apply", "--dev", "v0", *DEST)
+        with Watcher(network, evb, "--dev", "v0", "--repair") as w:
+            for _ in range(20):
+                network.ip("a", "link", "del", "v0")
+                network.ip("a", "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+            wait_until("shaped device", lambda: len(network.qos(evb, "a", "status", "--dev", "v0")["destinations"]) == 2)
+            assert w.stop() == 0, w.seen
+
+
 def watch_unreturned(evb):
     """watch --repair that cannot shape the device that came back fails, and says why."""
     with pair(evb) as network:
@@ -376,6 +393,8 @@ def mtu_watch(evb):
         with Watcher(network, evb, *words, "--repair") as w:
             network.ip("a", "link", "set", "v0", "mtu", "9000")
             w.wait("has an MTU of 9000 instead of 1500 bytes")
+            # A repair whose device vanishes fails.
+            w.wait("v0: repaired with")
             wait_until("bursts of two frames", lambda: holds_two_frames(network, evb, "v0", 9000))
             network.ip("a", "link", "del", "v0")
             w.wait("the device is gone")
@@ -505,6 +524,7 @@ main({
     "deleted": deleted,
     "watch-link": watch_link,
     "watch-returns": watch_returns,
+    "watch-flaps": watch_flaps,
     "watch-unreturned": watch_unreturned,
     "mtu-watch": mtu_watch,
     "speed": speed,
