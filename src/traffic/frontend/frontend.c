@@ -238,11 +238,15 @@ static int turn_boards(struct frontend *f, uint64_t now_ns)
 {
         int r = 0;
 
-        for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++) {
-                uint64_t at_ns = f->stopping ? f->stopped_schedule_ns : schedule_ns(f, now_ns);
+        uint64_t reached_ns = f->stopping ? f->stopped_schedule_ns : schedule_ns(f, now_ns);
+        uint64_t at_ns = reached_ns;
 
+        /* After a pause, boards do not run ahead of triggers that are not taken yet. */
+        if (!f->stopping)
+                at_ns = MIN(at_ns, trigger_next_ns(&f->schedule));
+        for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++) {
                 if (f->started)
-                        frontend_board_advance(&f->boards[i], at_ns, now_ns - at_ns);
+                        frontend_board_advance(&f->boards[i], at_ns, now_ns - reached_ns);
                 r = frontend_board_turn(&f->boards[i], now_ns);
         }
         return r < 0 ? log_error_errno(r, "cannot send frames: %m") : 0;
