@@ -327,6 +327,7 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
                 "this DFM was suspended for %.1f s; the timeouts of nodes and events are extended by that",
                 (double)away_ns / NS_PER_S);
         dfm_was_away(d->core, now_ns, away_ns);
+        d->stall_since_ns = MIN(d->stall_since_ns + away_ns, now_ns);
 }
 
 /* A ROS that held triggers back until the end may never have heard which events are cleared. */

@@ -211,7 +211,8 @@ uint64_t stream_control_turn(struct stream_control *k, uint64_t now_ns)
 {
         uint64_t next_ns = NEVER_NS;
 
-        if (now_ns >= k->give_up_ns)
+        /* At least one attempt, however late this process is. */
+        if (now_ns >= k->give_up_ns && k->retry_ns > 0)
                 fail(k, k->error);
         else if (now_ns >= k->retry_ns)
                 dial_now(k);

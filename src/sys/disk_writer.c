@@ -127,7 +127,8 @@ void disk_writer_begin(struct disk_writer *w, int fd, const void *bytes, size_t 
 /* write_rest() may succeed where these occurred. */
 static bool may_pass(int error)
 {
-        return error == -EINTR || error == -EAGAIN || error == -EINVAL;
+        /* ECANCELED: the kernel could make no worker. */
+        return error == -EINTR || error == -EAGAIN || error == -EINVAL || error == -ECANCELED;
 }
 
 static void note(struct disk_writer *w, const struct io_uring_cqe *done)
