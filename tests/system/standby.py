@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 
@@ -96,6 +97,23 @@ class Testbed:
         cmdline = pathlib.Path(f"/proc/{self.child(name)}/cmdline")
         wait_until(f"program of {name}", lambda: b"--node\0" in cmdline.read_bytes() and b"--json\0" in cmdline.read_bytes())
         return cmdline.read_text().split("\0")
+
+    def stop_child(self, name):
+        """Stops the program of the node's run, or of its next one, so that the run cannot end; returns its PID."""
+        stopped = None
+
+        def is_stopped():
+            nonlocal stopped
+            with contextlib.suppress(IndexError, OSError):
+                stopped = self.child(name)
+                process = pathlib.Path(f"/proc/{stopped}")
+                if b"--json\0" in (process / "cmdline").read_bytes():
+                    os.kill(stopped, signal.SIGSTOP)
+                return (process / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+            return False
+
+        wait_until(f"run of {name} to stop", is_stopped)
+        return stopped
 
     def wait_for(self, name, text, times=1):
         wait_until(f"\"{text}\" in the log of {name}: {self.log(name)}", lambda: self.log(name).count(text) >= times)

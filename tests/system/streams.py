@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import struct
@@ -15,8 +16,8 @@ from harness import LIMIT_S, OWN_NET
 
 ports = itertools.count(20000 + os.getpid() * 37 % 10000)
 HOST = f"{OWN_NET}.1"
-# Slow enough for any machine: the socket's buffer holds more than a second.
-CALM = "50Mbit"
+# Slow enough for any machine: the socket's buffer holds more than three seconds.
+CALM = "20Mbit"
 FRAME, THREADS, PER_SECOND = 5032, (1, 3, 5, 7, 0, 2, 4, 6), 1600
 
 
@@ -62,6 +63,12 @@ class End:
 
     def signal(self, number=signal.SIGINT):
         self.process.send_signal(number)
+
+    def interrupt(self):
+        """Interrupts it, and waits until it has noticed: another signal would be merged with one that is pending."""
+        self.signal()
+        status, bit = pathlib.Path(f"/proc/{self.process.pid}/status"), 1 << (signal.SIGINT - 1)
+        wait_for("taken signal", lambda: not int(re.search(r"ShdPnd:\s+(\w+)", status.read_text())[1], 16) & bit)
 
     def finish(self, expect=0):
         """Waits for the end; returns the report (None: there is none) and the text on standard error."""

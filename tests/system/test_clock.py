@@ -14,6 +14,8 @@ from harness import main
 from test_join import ROLES, bed
 
 SHIM = sys.argv[3] if len(sys.argv) > 3 else ""
+# A node that gets no processor for a while stays in the run, and the run begins with all nodes.
+PATIENT = {"dfm.node-timeout": "20s"}
 EVENT_MARK = struct.pack("<I", 0xAA1234AA)
 
 
@@ -45,7 +47,7 @@ def clock(b):
 
 def restart(evb, seconds):
     """The clock is set while a DFM is away: the run lasts as long as it would have."""
-    with bed(evb, {"trigger.events": 0, "scenario.duration": "8s", "trigger.rate": "500Hz"}) as b, clock(b) as step:
+    with bed(evb, {**PATIENT, "trigger.events": 0, "scenario.duration": "8s", "trigger.rate": "500Hz"}) as b, clock(b) as step:
         b.start_all()
         b.wait_written(300_000)
         b.kill("dfm")
@@ -70,7 +72,7 @@ def rebooted(b, earlier_s):
 
 def overdue(evb):
     """A run whose duration passed while its machine was down does not end as if nothing were wrong."""
-    with bed(evb, {"trigger.events": 0, "scenario.duration": "20s", "trigger.rate": "500Hz"}) as b:
+    with bed(evb, {**PATIENT, "trigger.events": 0, "scenario.duration": "20s", "trigger.rate": "500Hz"}) as b:
         b.start_all()
         b.wait_written(300_000)
         b.kill("dfm")
@@ -97,7 +99,7 @@ def event_times(path):
 
 def event_times_follow(evb):
     """The clock is set before the run begins: events have its times. It is set again: they go on from there."""
-    with bed(evb, {"trigger.events": 2000, "trigger.rate": "500Hz"}) as b, clock(b) as step:
+    with bed(evb, {**PATIENT, "trigger.events": 4000, "trigger.rate": "500Hz"}) as b, clock(b) as step:
         b.start("dfm")
         b.wait_log("dfm", "waiting for")
         step(7200)
@@ -114,7 +116,7 @@ def event_times_follow(evb):
 
 def suspended(evb):
     """The DFM's machine sleeps in mid-run: nobody has set its clock."""
-    with bed(evb, {"trigger.events": 2000, "trigger.rate": "500Hz"}) as b, clock(b) as step:
+    with bed(evb, {**PATIENT, "trigger.events": 4000, "trigger.rate": "500Hz"}) as b, clock(b) as step:
         b.start_all()
         b.wait_written(200_000)
         step(0, 3600)

@@ -28,8 +28,8 @@ def stopped(evb, transport):
     others, before it reads any data, and no event is in two files. Otherwise it says how many may be; killed-and-restarted and
     one-way have such events in every run."""
     keys = {"scenario.mode": "push", "scenario.transport": transport, "trigger.events": 3000, "trigger.rate": "500Hz",
-            "dfm.node-timeout": "2s", "dfm.start-timeout": "60s", "dfm.event-timeout": "5s", "sfi.timeout": "2s", "dfm.lost-after": "20s",
-            "dfm.policy": "round-robin"}
+            "dfm.node-timeout": "5s", "dfm.start-timeout": "60s", "dfm.event-timeout": "10s", "sfi.timeout": "5s",
+            "dfm.lost-after": "20s", "dfm.policy": "round-robin"}
     with bed(evb, keys) as b:
         b.start_all()
         b.wait_written(300_000)
@@ -51,9 +51,9 @@ def stopped(evb, transport):
 
 def killed(evb, noticed):
     """An SFI is killed with events that others get, and starts again, as a unit does. Its files may hold them too."""
-    keys = {"trigger.events": 3000, "trigger.rate": "500Hz", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s",
-            "dfm.event-timeout": "5s", "sfi.timeout": "2s",
-            "dfm.policy": "round-robin"}
+    # The SFI starts again before the DFM notices, or before the run is over.
+    keys = {"trigger.events": 3000, "trigger.rate": "200Hz" if noticed else "500Hz", "dfm.start-timeout": "60s",
+            "dfm.node-timeout": "5s" if noticed else "20s", "dfm.policy": "round-robin"}
     with bed(evb, keys) as b:
         b.start_all()
         b.wait_written(200_000)
@@ -111,8 +111,8 @@ def deaf_ros(evb):
     need_root()
     with folder() as where:
         # 100 events fit above the level of XOFF: 2.5 s of triggers, so that XOFF may be late on a busy machine.
-        keys = {"scenario.duration": "18s", "trigger.events": 0, "trigger.rate": "40Hz", "ros.count": 3, "ros.fragment-size": 8000,
-                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "3s", "dfm.start-timeout": "60s",
+        keys = {"scenario.duration": "22s", "trigger.events": 0, "trigger.rate": "40Hz", "ros.count": 3, "ros.fragment-size": 8000,
+                "ros.buffer-size": "4MiB", "dfm.keep-alive": "100ms", "dfm.node-timeout": "8s", "dfm.start-timeout": "60s",
                 "dfm.event-timeout": "16s", "sfi.timeout": "8s",
                 "dfm.lost-after": 0}
         with Running(evb, scenario(where), keys, net="lab") as running:

@@ -17,6 +17,8 @@ from harness import LIMIT_S, OWN_NET, ROOT, Skip, folder, main, need_root
 
 PAGE = (ROOT / "docs" / "detectors.md").read_text()
 EXAMPLE = PAGE[PAGE.index("\n## From boards to a plot\n"):].split("\n## ")[1]
+# A process that gets no processor for a while loses no fragment.
+PATIENT = "--set sfi.timeout=30s --set dfm.event-timeout=60s --set dfm.node-timeout=30s "
 BOARDS = ("127.69.86.11", "127.69.86.12")
 # Stands in for python3: runs the script as printed, and notes the datagrams that it sends and what it plots.
 RECORDER = """
@@ -182,7 +184,7 @@ def run_scenario(evb, which, addresses, lines):
         done = shell(where, [
             "ip link add desk0 type veth peer name desk1 && ip link set desk0 up && ip link set desk1 up",
             *(f"ip address add {address}/24 dev desk0" for address in addresses),
-            "build/evb run desk.conf --set trigger.events=500 --json run.json &",
+            "build/evb run desk.conf --set trigger.events=500 " + PATIENT + "--json run.json &",
             *lines,
             "wait %1"])
         assert done.returncode == 0, done

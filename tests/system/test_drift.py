@@ -6,6 +6,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,9 +104,13 @@ def warn(evb):
 def foreign(evb):
     """Another program's root qdisc with classes is not replaced; a ROS that must be shaped fails."""
     with folder() as where, Shaped(evb, where, {}) as running:
+        # It would replace a tree that has no classes yet.
+        ros1 = running.nodes()["ros1"]
+        os.kill(ros1, signal.SIGSTOP)
         running.inside("ros1", "tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "htb")
         running.inside("ros1", "tc", "class", "add", "dev", "eth0", "parent", "77:", "classid", "77:1", "htb",
                        "rate", "1gbit")
+        os.kill(ros1, signal.SIGCONT)
         wait_until("refusal", lambda: "another program has set the root qdisc" in running.log())
         _, nodes = running.stop(1)
         assert running.log().count("another program has set the root qdisc") == 1, running.log()

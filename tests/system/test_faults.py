@@ -121,7 +121,7 @@ def full_disk(evb):
 
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.count": 1, "trigger.events": 0,
-                                            "trigger.rate": "5kHz", **QUICK}, expect=1, preexec_fn=limited)
+                                            "trigger.rate": "5kHz"}, expect=1, preexec_fn=limited)
         assert report["events_lost"] > 0 and report["events_complete"] > 0, report
         (path,) = report["files"]
         assert path.endswith(".data") and os.path.getsize(path) <= limit

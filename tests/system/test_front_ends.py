@@ -6,6 +6,7 @@
 import contextlib
 import heapq
 import json
+import math
 import os
 import pathlib
 import random
@@ -25,11 +26,11 @@ mode = push
 rate = 1kHz
 [ros]
 count = 3
-wait = 4s
+wait = 8s
 [sfi]
 count = 1
 output = file
-timeout = 12s
+timeout = 24s
 verify = no
 [dfm]
 event-timeout = 60s
@@ -55,12 +56,13 @@ class Board:
         payload = b"abc" + self.counter(n) + struct.pack("<I", n) + bytes([n % 251] * (40 + n % 100))
         return struct.pack("<I", len(payload)) + payload
 
-    def trigger(self, n, now):
+    def trigger(self, n):
+        # A late frame follows that of the trigger 50 ms later, however late this test is.
         if self.random.random() >= self.missed:
-            heapq.heappush(self.waiting, (now + (0.05 if self.random.random() < self.late else 0), n))
+            heapq.heappush(self.waiting, (n + (50 if self.random.random() < self.late else 0), n))
 
-    def deliver(self, now, send):
-        while self.waiting and self.waiting[0][0] <= now:
+    def deliver(self, until, send):
+        while self.waiting and self.waiting[0][0] < until:
             n = heapq.heappop(self.waiting)[1]
             send(self.frame(n))
             self.sent.add(n)
@@ -104,12 +106,13 @@ def read_out(running, boards, senders, n):
     """The boards read out the first n triggers, as soon as the DFM counts them."""
     done = 0
     while done < n or any(b.waiting for b in boards):
-        until, now = min(running.counter("dfm", "triggers"), n), time.monotonic()
+        assert running.process.poll() is None, "the run ended before its boards"
+        until = max(done, min(running.counter("dfm", "triggers"), n))
         for b in boards:
             for k in range(done, until):
-                b.trigger(k, now)
-            b.deliver(now, senders[b.name])
-        done = max(done, until)
+                b.trigger(k)
+            b.deliver(until if until < n else math.inf, senders[b.name])
+        done = until
         time.sleep(0.002)
 
 
@@ -182,7 +185,7 @@ def byte_order(evb):
     """A wrong ros.event-number is named, with the numbers and the order that would fit."""
     n = 300
     boards = [Board(f"ros{i}", 32, 0, i) for i in (1, 2)]
-    with boards_run(evb, "udp", boards, {"trigger.events": n, "ros.event-number": "3:32:be", "ros.wait": "500ms"}) as (running, senders):
+    with boards_run(evb, "udp", boards, {"trigger.events": n, "ros.event-number": "3:32:be", "ros.wait": "5s"}) as (running, senders):
         read_out(running, boards, senders, n)
         out, err = running.process.communicate(timeout=120)
         assert running.process.returncode == 1, err

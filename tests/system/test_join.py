@@ -39,6 +39,8 @@ directory = {folder}
 [network]
 control-group = none
 """
+# A node that starts late, or gets no processor for a while, is not given up.
+PATIENT = {"dfm.node-timeout": "20s"}
 ROLES = {"dfm": "dfm", "ros1": "ros", "ros2": "ros", "ros3": "ros", "sfi1": "sfi", "sfi2": "sfi"}
 
 
@@ -91,8 +93,8 @@ class Bed:
         """Waits until the node has heard of the run's state."""
         self.wait_log(name, "the run has begun")
 
-    def wait_written(self, size):
-        self.wait(f"{size} bytes of events", lambda: sum(p.stat().st_size for p in self.folder.glob("*.writing")) > size)
+    def wait_written(self, size, files="*.writing"):
+        self.wait(f"{size} bytes of events", lambda: sum(p.stat().st_size for p in self.folder.glob(files)) > size)
 
     def kill(self, name):
         self.processes[name].kill()
@@ -136,13 +138,14 @@ def bed(evb, keys=None):
 
 def restart(evb, mode, transport, again=1):
     """A DFM killed and restarted during a run: each event is built once, whichever DFM assigned it."""
-    with bed(evb, {"scenario.mode": mode, "scenario.transport": transport}) as b:
+    # At 1 kHz, the run is not over before this test kills its DFM.
+    with bed(evb, {**PATIENT, "scenario.mode": mode, "scenario.transport": transport, "trigger.rate": "1kHz"}) as b:
         b.start_all()
         for i in range(again):
             b.wait_written(400_000 * (i + 1))
             b.kill("dfm")
             b.start("dfm")
-            b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+            b.wait("resumption", lambda n=i: b.log("dfm").count("resumed run 1 of an earlier DFM") > n)
         reports = b.end_all()
         assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
         assert reports["dfm"]["events_ended_again"] == 0, reports["dfm"]
@@ -164,7 +167,7 @@ def restart_with_board(evb):
             time.sleep(0.005)
 
     keys = board.keys()
-    with bed(evb, {**keys, "trigger.events": 6000}) as b:
+    with bed(evb, {**PATIENT, **keys, "trigger.events": 6000}) as b:
         board.sender.connect((b.addresses["dfm"], int(keys["trigger.source"][4:])))
         sender = threading.Thread(target=send)
         sender.start()
@@ -188,7 +191,7 @@ def restart_with_board(evb):
 
 def restart_late(evb):
     """After a restart of the DFM, triggers continue and a new node can still join."""
-    with bed(evb) as b:
+    with bed(evb, {**PATIENT, "dfm.start-timeout": "8s", "trigger.rate": "1kHz"}) as b:
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
         b.wait_written(300_000)
         b.kill("dfm")
@@ -203,7 +206,7 @@ def restart_late(evb):
 
 def ended_is_over(evb):
     """A node that missed the end of a run does not make the next DFM resume it."""
-    with bed(evb, {"trigger.events": 300}) as b:
+    with bed(evb, {"trigger.events": 300, "dfm.start-timeout": "8s"}) as b:
         b.start_all()
         b.wait_log("sfi2", "joined run 1")
         b.wait("run", lambda: b.processes["dfm"].poll() is not None or "sfi2 has joined" in b.log("dfm"))
@@ -217,7 +220,7 @@ def ended_is_over(evb):
 
 
 def lost_dfm(evb):
-    with bed(evb, {"dfm.lost-after": "2s", "trigger.events": 0}) as b:
+    with bed(evb, {"dfm.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -231,7 +234,8 @@ def lost_dfm(evb):
 
 def started_twice(evb):
     """The second process of a node is refused, which both sides log; the first one continues."""
-    with bed(evb) as b:
+    # The run must not end before the second processes have started.
+    with bed(evb, {**PATIENT, "trigger.events": 0, "trigger.rate": "500Hz"}) as b:
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2")
         b.wait_written(100_000)
         other = b.addresses["dfm"].rsplit(".", 1)[0] + ".250"
@@ -244,18 +248,19 @@ def started_twice(evb):
         b.start("sfi1", name="double")
         b.end("double", expect=1)
         assert "in use" in b.log("double"), b.log("double")
+        b.processes["dfm"].send_signal(signal.SIGTERM)
         complete_run(b)
 
 
 def complete_run(b):
     reports = b.end_all()
-    assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] == 6000, reports["dfm"]
-    assert sorted(b.events()) == list(range(6000))
+    assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] > 0, reports["dfm"]
+    assert sorted(b.events()) == list(range(reports["dfm"]["triggers"]))
 
 
 def other_scenario(evb):
     """An SFI whose scenario lacks a ROS builds nothing; the DFM logs node and key."""
-    with bed(evb, {"trigger.events": 500}) as b:
+    with bed(evb, {**PATIENT, "dfm.start-timeout": "8s", "trigger.events": 500}) as b:
         short = b.write("short.conf", {name: role for name, role in ROLES.items() if name != "ros3"})
         b.start("sfi2", file=short)
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
@@ -269,7 +274,7 @@ def other_scenario(evb):
 
 
 def other_run(evb):
-    with bed(evb, {"trigger.events": 500}) as b:
+    with bed(evb, {**PATIENT, "dfm.start-timeout": "8s", "trigger.events": 500}) as b:
         b.start("sfi2", keys={"run.number": 2})
         b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1", keys={"run.number": 1})
         b.wait_log("sfi2", "its run number is 1, ours is 2")
@@ -283,14 +288,18 @@ def waiting(evb):
         b.start_all("ros1", "sfi1")
         b.wait_log("ros1", f"waiting for the DFM dfm at {b.addresses['dfm']}")
         b.start("dfm", keys={"dfm.node-timeout": "30s"})
-        b.wait_log("dfm", "waiting for ros2, ros3, sfi2")
+        b.wait("wait of the DFM", lambda: re.search("waiting for .*\n", b.log("dfm")))
+        # It logs this once, perhaps before ros1 and sfi1 have joined.
+        joined = b.log("dfm").partition("waiting for ")[0]
+        missing = [name for name in ROLES if name != "dfm" and f"{name} has joined" not in joined]
+        assert f"waiting for {', '.join(missing)}" in b.log("dfm") and {"ros2", "ros3", "sfi2"} <= set(missing), b.log("dfm")
         b.start_all("ros2", "ros3", "sfi2")
         assert b.end("dfm")["events_complete"] == 10
 
 
 def numbers(evb):
     """run.number = auto never repeats a number on a machine."""
-    with bed(evb, {"trigger.events": 10}) as b:
+    with bed(evb, {**PATIENT, "trigger.events": 10}) as b:
         for number in (1, 2):
             b.start_all()
             reports = b.end_all()
@@ -332,7 +341,7 @@ COUNTED = {"ros.source": f"udp:{PORT}", "sfi.verify": "no"}
 
 @contextlib.contextmanager
 def counted(evb, keys):
-    with bed(evb, {**COUNTED, **keys}) as b:
+    with bed(evb, {**PATIENT, **COUNTED, **keys}) as b:
         front_ends = FrontEnds(b)
         with contextlib.closing(front_ends):
             yield b, front_ends
@@ -363,7 +372,8 @@ def equal_frames(evb):
 
 def restarted_front_end(evb):
     """A ROS restarted during a run would count from 0, so it logs that it cannot take part."""
-    with counted(evb, {"trigger.events": 200, "trigger.rate": "200Hz", "sfi.timeout": "500ms", "dfm.node-timeout": "500ms",
+    # At 20 Hz, the run lasts until the ROS has started again.
+    with counted(evb, {"trigger.events": 200, "trigger.rate": "20Hz", "sfi.timeout": "500ms", "dfm.node-timeout": "500ms",
                        "dfm.start-timeout": "60s"}) as (b, front_ends):
         b.start_all()
         front_ends.wait_until_they_listen("ros1", "ros2", "ros3")
@@ -381,7 +391,7 @@ def restarted_front_end(evb):
 def restarted_numbered(evb):
     """A ROS whose frames carry numbers takes part again after a restart: only what it held is lost."""
     n = 3000
-    with bed(evb, {**COUNTED, "ros.event-number": "6:32:be", "ros.wait": "2s", "trigger.events": n, "trigger.rate": "500Hz",
+    with bed(evb, {**COUNTED, "ros.event-number": "6:32:be", "ros.wait": "8s", "trigger.events": n, "trigger.rate": "500Hz",
                    "dfm.node-timeout": "30s"}) as b, contextlib.closing(FrontEnds(b)) as front_ends:
         nodes = ("ros1", "ros2", "ros3")
         b.start_all()
@@ -404,7 +414,7 @@ def restarted_numbered(evb):
         assert "refused" not in b.log("dfm")
 
 
-FRAMES = {**COUNTED, "ros.event-number": "6:32:be", "trigger.source": "frames", "ros.wait": "2s", "trigger.events": 0,
+FRAMES = {**COUNTED, "ros.event-number": "6:32:be", "trigger.source": "frames", "ros.wait": "8s", "trigger.events": 0,
           "dfm.node-timeout": "30s"}
 
 
@@ -451,7 +461,8 @@ def frames_dfm_restart(evb):
             for node in ("ros1", "ros2", "ros3"):
                 front_ends.send_numbers(node, range(k, k + 100))
             if k == 1000:
-                b.wait_written(20_000)
+                # Of 1100 events, so that the DFM has given nearly all to SFIs; each has three frames.
+                b.wait("850 events", lambda: sum(p.read_bytes().count(b"frame ") for p in b.folder.glob("*.writing")) >= 3 * 850)
                 b.kill("dfm")
                 b.start("dfm")
                 b.wait_log("dfm", "resumed run 1 of an earlier DFM")

@@ -45,6 +45,8 @@ listen = tcp:{PORT}
 timeout = 10min
 """
 NODES = 6
+# The run lasts longer than a farm, or the test, may take for its next step.
+SLOW = {"trigger.rate": "500Hz"}
 
 
 def check_word(data):
@@ -232,7 +234,7 @@ def no_farm(evb, undecided):
 
 def killed(evb):
     """A farm is killed, and another one takes its place: no event is left undecided."""
-    with begin(evb) as running:
+    with begin(evb, SLOW) as running:
         first = Farm(evb, running, latency="100ms")
         running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 300)
         first.process.kill()
@@ -249,7 +251,7 @@ def killed(evb):
 
 def paused(evb):
     """A farm is stopped until the window is full; then triggers wait for it, and lose nothing."""
-    with begin(evb, {"level2.window": 200}) as running:
+    with begin(evb, {**SLOW, "level2.window": 200}) as running:
         farm = Farm(evb, running)
         running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 100)
         farm.process.send_signal(signal.SIGSTOP)
@@ -262,7 +264,7 @@ def paused(evb):
 
 def two_clients(evb):
     """Both learn of all events; the first decision about each counts."""
-    with begin(evb) as running:
+    with begin(evb, SLOW) as running:
         farms = [Farm(evb, running, accept="0.5", seed=seed) for seed in (1, 2)]
         report = running.end((0,))
         counts = [farm.end() for farm in farms]
@@ -354,12 +356,14 @@ def liar(evb):
 
 def deaf(evb):
     """A client joins and never reads: its events time out, and other clients are not delayed."""
-    keys = {"trigger.events": 300000, "trigger.rate": "max", "level2.timeout": "100ms", "level2.undecided": "reject", "level2.window": 32768}
+    keys = {"trigger.events": 0, "trigger.rate": "max", "level2.timeout": "100ms", "level2.undecided": "reject", "level2.window": 32768}
     with begin(evb, keys) as running, Client(running.address("dfm")) as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.socket.sendall(join())
         running.wait_for("time-outs", lambda: running.counter("dfm", "level2_timed_out") > 100000)
         farm = Farm(evb, running, accept="0", latency="0")
+        running.wait_for("decisions", lambda: running.counter("dfm", "level2_rejected") > 100)
+        running.signal()
         report = running.end((0,))
         counts = farm.end()
         sums(report)
@@ -417,7 +421,8 @@ def accepts(seed, event, share):
 
 def dfm_restart(evb, mode):
     """A DFM is killed and restarted: the farm returns, and decides again what no SFI knows. Files hold what it accepts."""
-    with bed(evb, {"level2.listen": f"tcp:{PORT}", "level2.timeout": "10min", "scenario.mode": mode}) as b:
+    with bed(evb, {"level2.listen": f"tcp:{PORT}", "level2.timeout": "10min", "scenario.mode": mode, "trigger.rate": "1kHz",
+                   "dfm.node-timeout": "20s"}) as b:
         farm = Farm(evb, b.addresses["dfm"], accept="0.5", seed=3)
         b.start_all()
         b.wait_written(400_000)
@@ -473,7 +478,8 @@ def mistakes(evb):
         report = json.loads(call("run", path, "--set", "level2.listen=none", "--set", "trigger.events=10", "--json").stdout)
         assert report["level2"] is None and report["events_rejected"] == 0 and report["events_complete"] == 10, report
     farm = subprocess.Popen([evb, "level2", "--connect", "127.255.255.254:9"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.3)
+    # Before that, it may not have caught signals yet.
+    assert "waiting for a DFM" in farm.stderr.readline()
     farm.send_signal(signal.SIGTERM)
     _, err = farm.communicate(timeout=LIMIT_S)
     assert farm.returncode == 1 and "no DFM was at 127.255.255.254:9" in err, err
@@ -489,7 +495,8 @@ def waits(evb):
         try:
             line = farm.stderr.readline()
             assert f"waiting for a DFM with level2.listen at {OWN_NET}.1:{PORT}: Connection refused" in line, line
-            with Running(evb, scenario(where, text), {"level2.timeout": "60s"}) as running:
+            with Running(evb, scenario(where, text), {"level2.timeout": "60s", "sfi.timeout": "30s", "dfm.event-timeout": "60s",
+                                                      "dfm.node-timeout": "30s"}) as running:
                 complete(running.end(expect=(0,)))
             out, err = farm.communicate(timeout=LIMIT_S)
         finally:

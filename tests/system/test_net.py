@@ -16,8 +16,8 @@ from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete
                      scenario, settings)
 
 
-def left_overs(pid=""):
-    return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}")] if os.path.isdir("/run/netns") else []
+def left_overs(pid):
+    return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}-")] if os.path.isdir("/run/netns") else []
 
 
 def lab(evb, **keys):

@@ -7,7 +7,7 @@ import re
 import shutil
 
 from harness import ROOT, main
-from test_join import ROLES, bed
+from test_join import PATIENT, ROLES, bed
 
 NODES = [name for name in ROLES if name != "dfm"]
 
@@ -17,8 +17,8 @@ def removed_folder(evb):
     with bed(evb, {"trigger.events": 0}) as b:
         output = b.folder / "output"
         output.mkdir()
-        b.start_all(keys={"sfi.directory": output})
-        b.wait("events", lambda: sum(p.stat().st_size for p in output.iterdir()) > 100_000)
+        b.start_all(keys={**PATIENT, "sfi.directory": output})
+        b.wait("events of both SFIs", lambda: sum(p.stat().st_size > 50_000 for p in output.iterdir()) == 2)
         shutil.rmtree(output)
         for sfi in ("sfi1", "sfi2"):
             b.end(sfi, expect=1)
@@ -33,9 +33,9 @@ def removed_folder(evb):
 
 def truncated_file(evb):
     """A file that is emptied while it is written ends the run as well: it does not count as complete."""
-    with bed(evb, {"trigger.events": 0}) as b:
+    with bed(evb, {**PATIENT, "trigger.events": 0}) as b:
         b.start_all()
-        b.wait_written(100_000)
+        b.wait_written(50_000, "*SFI-1*.writing")
         next(b.folder.glob("*SFI-1*.writing")).write_bytes(b"")
         b.end("sfi1", expect=1)
         assert "another program changed the size of the file" in b.log("sfi1"), b.log("sfi1")
@@ -47,7 +47,7 @@ def truncated_file(evb):
 def incomplete(evb):
     """A run that begins without a node logs so at once, not only through partial events."""
     with bed(evb, {"trigger.events": 100}) as b:
-        b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2")
+        b.start_all("dfm", "ros1", "ros2", "sfi1", "sfi2", keys={**PATIENT, "dfm.start-timeout": "8s"})
         b.end("dfm", expect=1)
         text = "run 1: triggers begin without all nodes after dfm.start-timeout; still waiting for .*ros3"
         assert re.search(text, b.log("dfm")), b.log("dfm")
@@ -66,7 +66,7 @@ def run_of(b):
 
 def no_state(evb):
     """Without a state directory, consecutive runs still have different numbers; the DFM logs a warning."""
-    with bed(evb, {"trigger.events": 10}) as b:
+    with bed(evb, {**PATIENT, "trigger.events": 10}) as b:
         (b.folder / "state").write_text("no directory")
         assert run_of(b) != run_of(b)
         assert "cannot store run numbers in" in b.log("dfm"), b.log("dfm")
@@ -75,7 +75,7 @@ def no_state(evb):
 
 def damaged_state(evb):
     """A damaged record of run numbers does not lead to a number that may be in use."""
-    with bed(evb, {"trigger.events": 10}) as b:
+    with bed(evb, {**PATIENT, "trigger.events": 10}) as b:
         assert [run_of(b), run_of(b)] == [1, 2]
         state = b.folder / "state" / "evb"
         (state / "run-number").write_text("2\0\0x")
@@ -94,7 +94,8 @@ def units_keep_state(evb):
 
 def other_number(evb):
     """A DFM restarted with another run.number abandons the run; nodes log so and join the new run."""
-    with bed(evb) as b:
+    # The first run must not end by itself.
+    with bed(evb, {**PATIENT, "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -125,7 +126,7 @@ def fewer_nodes(evb):
 
 def comes_back(evb):
     """Nodes that lost their DFM exit, and their units restart them for its next run."""
-    with bed(evb, {"dfm.lost-after": "5s", "trigger.events": 0}) as b:
+    with bed(evb, {"dfm.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -133,15 +134,16 @@ def comes_back(evb):
             b.end(name, expect=75)
             unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service").read_text()
             assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
-        b.start_all(*NODES)
-        b.start("dfm", keys={"trigger.events": 100})
+        b.start_all(*NODES, keys=PATIENT)
+        b.start("dfm", keys={**PATIENT, "trigger.events": 100})
         reports = b.end_all()
         assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]
 
 
 def stalled(evb):
     """A stalled run is logged once with the reason, and again when it continues."""
-    with bed(evb, {"trigger.events": 0}) as b:
+    # The DFM must know the reason after 5 s, also if it got no processor for a while.
+    with bed(evb, {"dfm.node-timeout": "1500ms", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("sfi1")
@@ -157,7 +159,7 @@ def crash_loop(evb):
     """An SFI that restarts at once is noticed, and each restart logs few lines."""
     with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "60s"}) as b:
         b.start_all()
-        b.wait_written(100_000)
+        b.wait_written(50_000, "*SFI-1*.writing")
         for i in range(1, 7):
             b.kill("sfi1")
             b.start("sfi1")

@@ -13,7 +13,8 @@ import subprocess
 import threading
 
 from harness import CHANCE, LIMIT_S, Running, chance_of_missing, folder, main, need_root, run, scenario
-from test_level2 import ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, Client, Farm, accepts, begin, join, message, sums
+from test_level2 import (ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, SLOW, Client, Farm, accepts, begin, join, message,
+                         sums)
 
 REGIONS = 26804
 REQUEST, READOUTS, FRAGMENTS_MAGIC = 0x00DCDF20, 0x00EB0016, 0xEB
@@ -400,11 +401,11 @@ def killed(evb):
         keys = {**KEYS, "ros.source": source, "ros.event-number": "0:32", "sfi.verify": "no", "trigger.events": 200, "ros.wait": "20s"}
         with begin(evb, keys) as running:
             first = RegionFarm(evb, running, regions=3, pattern=None)
-            running.wait_for("requests", lambda: running.counter("ros3", "regions_requested") >= 10)
+            running.wait_for("requests", lambda: all(running.counter(f"ros{i}", "regions_requested") >= 10 for i in (1, 3)))
             first.process.kill()
             first.process.communicate()
-            second = RegionFarm(evb, running, regions=3, pattern=None)
             before = running.counter("ros1", "regions_requested")
+            second = RegionFarm(evb, running, regions=3, pattern=None)
             running.wait_for("requests", lambda: running.counter("ros1", "regions_requested") >= before + 10)
             allow(200)
             report, counts = running.end((0,)), second.end()
@@ -438,7 +439,7 @@ def dead_ros(evb, number):
 
 def stopped_client(evb):
     """A client is stopped for a while: the ROSs and the DFM wait for nothing but its decisions."""
-    with begin(evb, {**KEYS, "level2.window": 200}) as running:
+    with begin(evb, {**KEYS, **SLOW, "level2.window": 200}) as running:
         farm = RegionFarm(evb, running)
         running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 100)
         farm.process.send_signal(signal.SIGSTOP)

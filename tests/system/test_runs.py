@@ -26,6 +26,7 @@ directory = {where}
 timeout = 30s
 [dfm]
 event-timeout = 60s
+node-timeout = 30s
 [run]
 number = next
 [metadata]

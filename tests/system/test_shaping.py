@@ -61,7 +61,7 @@ def follows_sfis(evb):
     """The class of a killed SFI is deleted and installed again on its return; the others keep theirs."""
     need_ip()
     with folder() as where:
-        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "500ms",
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "5s",
                 "dfm.start-timeout": "60s", "sfi.count": 2}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(9)

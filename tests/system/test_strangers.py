@@ -82,7 +82,7 @@ class Wire:
 @contextlib.contextmanager
 def running(evb):
     need_root()
-    with bed(evb, {"trigger.events": 0}) as b, contextlib.closing(Wire()) as wire:
+    with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "20s"}) as b, contextlib.closing(Wire()) as wire:
         b.start_all()
         b.wait_written(100_000)
         yield b, wire

@@ -69,7 +69,9 @@ def check_times(report):
         assert 0 < sum(n for _, n in end["inter_packet_us"]["histogram"]) < packets, end
         assert sum(n for _, n in end["processing_us"]["histogram"]) == packets, end
         assert sum(end["intervals"]["packets"]) <= packets and sum(end["intervals"]["bytes"]) <= report["bytes"], end
-        assert end["intervals"]["seconds"] == 0.1 and len(end["intervals"]["bytes"]) >= int(report["seconds"] * 10) - 1, end
+        # By the stamps of the packets; report["seconds"] is longer if the last ones waited for their receiver.
+        seconds = end["inter_packet_us"]["mean"] * sum(n for _, n in end["inter_packet_us"]["histogram"]) / 1e6
+        assert end["intervals"]["seconds"] == 0.1 and len(end["intervals"]["bytes"]) >= int(seconds * 10) - 1, end
         assert end["network_cpu_seconds"] > 0 and end["file_cpu_seconds"] > 0, end
 
 
@@ -88,7 +90,8 @@ def text(evb):
     """Without --json: the same summary on both ends as text, and a line each second with --progress."""
     address = free_address()
     with End(evb, "recv", address, "--progress", output="pattern", report="text") as receiver, \
-            End(evb, "send", address, input="pattern:4368000", packet_size=1472, rate="30Mbit", report="text") as sender:
+            End(evb, "send", address, input="pattern:4368000", packet_size=1472, rate="30Mbit", network_cpus=0,
+                report="text") as sender:
         outputs = [end.process.communicate(timeout=LIMIT_S) for end in (sender, receiver)]
     for out, _ in outputs:
         lines = out.decode().splitlines()
@@ -96,7 +99,7 @@ def text(evb):
         assert lines[1:] == ["packets: sent 3000, received 3000, lost 0", "of these: late 0, source 0, network 0, NIC 0, socket 0",
                              "duplicate 0, out of order 0, foreign 0, filled in 0, corrupt 0"], lines
     progress = outputs[1][1].decode()
-    assert re.search(r"^ +\d+ s  [\d.]+ MB  [\d.]+ Mbit/s  0 lost  ring +\d+ %$", progress, re.M), progress
+    assert re.search(r"^ +\d+ s  [\d.]+ [kM]?B  [\d.]+ [kM]?bit/s  0 lost  ring +\d+ %$", progress, re.M), progress
 
 
 def wakes(evb):
@@ -263,14 +266,15 @@ def second_sender(evb):
     with folder() as where:
         address, out = free_address(), where / "out"
         with End(evb, "recv", address, output=out) as receiver, \
-                End(evb, "send", address, input="pattern:20MB", rate=CALM) as sender:
+                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
             wait_for("data", has_bytes(out))
             with End(evb, "send", address, input="pattern:20MB") as second:
                 report, error = second.finish(1)
                 assert report is None and "refuses the stream: it is busy with a stream from" in error, error
-            sender.finish()
+            sender.signal()
+            sent, _ = sender.finish()
             received, _ = receiver.finish()
-            assert received["bytes"] == 20000000, received
+            assert 0 < sent["bytes"] == received["bytes"] == out.stat().st_size, (sent, received)
 
 
 def receiver_killed(evb):
@@ -334,7 +338,7 @@ def stuck_pipe(evb):
             End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
         wait_for("full pipe", lambda: in_pipe(receiver.process.stdout) > 60000)
         # The first one waits for the output, the second one does not.
-        receiver.signal()
+        receiver.interrupt()
         time.sleep(0.5)
         assert receiver.process.poll() is None
         receiver.signal()
@@ -380,7 +384,7 @@ def ctrl_c_twice(evb):
             wait_for("data", has_bytes(out))
             # The peer does not answer.
             sender.signal(signal.SIGSTOP)
-            receiver.signal()
+            receiver.interrupt()
             time.sleep(0.2)
             assert receiver.process.poll() is None
             receiver.signal()
@@ -512,7 +516,7 @@ def v6(evb):
 def duration(evb):
     address = free_address()
     with End(evb, "recv", address, output="pattern") as receiver, \
-            End(evb, "send", address, input="pattern:1TB", rate=CALM, duration="300ms") as sender:
+            End(evb, "send", address, input="pattern:1TB", rate=CALM, duration="4s") as sender:
         sent, _ = sender.finish()
         receiver.finish()
         assert sent["bytes"] > 0 and sent["reason"] is None, sent
@@ -535,7 +539,7 @@ def other_version(evb):
     for (verb, options), answer, message in ((sends, refusal, "use version 7?[2J"), (sends, foreign, "is not a receiver"),
                                              (receives, refusal, "use version 7?[2J"), (receives, foreign, "is not a sender")):
         with socket.create_server(of(free_address())) as server, \
-                End(evb, verb, f"{HOST}:{server.getsockname()[1]}", *["--connect"] * (verb == "recv"), wait="500ms", **options) as end:
+                End(evb, verb, f"{HOST}:{server.getsockname()[1]}", *["--connect"] * (verb == "recv"), wait="60s", **options) as end:
             with server.accept()[0] as tcp:
                 tcp.recv(100000)
                 tcp.sendall(answer)
@@ -602,7 +606,9 @@ def late(evb):
 def other_options(evb):
     """The ends agree on what concerns both; all else is each one's own affair."""
     for send, receive in (({"wake": "poll", "ring": "256KiB"}, {"wake": "signal=7", "ring": "64MiB", "window": 1000000}),
-                          ({"wake": "signal=1000000", "socket_buffer": "16KiB", "packet_size": 1472}, {"wake": "yield", "ring": "256KiB", "window": 0}),
+                          # From one processor: what another one overtakes is lost without a window.
+                          ({"wake": "signal=1000000", "socket_buffer": "16KiB", "packet_size": 1472, "network_cpus": 0},
+                           {"wake": "yield", "ring": "256KiB", "window": 0}),
                           ({"packet_size": 9000, "spacing": "2ms"}, {"socket_buffer": "4MiB", "network_cpus": 0, "file_cpus": 0})):
         sent, received = both(evb, "pattern:2MB", "pattern", send={"rate": CALM, **send} if "spacing" not in send else send, receive=receive)
         assert received["packets_lost"] == received["corrupt"] == 0 and sent["wake"] == send.get("wake", "futex"), received

@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import select
+import signal
 import socket
 import struct
 import threading
@@ -169,6 +170,8 @@ def wrong_packets(evb):
     """Short ones inside the stream, and some after its end: none moves the others from their places."""
     with folder() as where:
         with receiving(evb, where / "out") as (receiver, sender):
+            # Number 4 would be given up after a second.
+            receiver.signal(signal.SIGSTOP)
             for n in (0, 1, 3):
                 sender.packet(n)
             sender.packet(2, b"short")
@@ -180,6 +183,7 @@ def wrong_packets(evb):
             sender.packet(2 ** 63)
             # The output waits for it, so that the others have arrived before.
             sender.packet(4)
+            receiver.signal(signal.SIGCONT)
             wait_for("data", has_bytes(where / "out", 5 * SIZE + 4))
             sender.end(6, size=5 * SIZE + 4)
             report, _ = receiver.finish()
@@ -190,17 +194,18 @@ def wrong_packets(evb):
 
 @contextlib.contextmanager
 def repeating(action):
-    """Does something in the background, again and again."""
-    over = threading.Event()
+    """Does something in the background, again and again. Yields an event that says whether it has been done."""
+    over, done = threading.Event(), threading.Event()
 
     def work():
         while not over.wait(0.001):
             with contextlib.suppress(OSError):
                 action()
+                done.set()
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        yield
+        yield done
     finally:
         over.set()
         thread.join()
@@ -210,7 +215,8 @@ def no_silence(evb):
     """A sender that repeats itself after the end, and one that goes on after it left: the receiver ends."""
     with folder() as where, receiving(evb, where / "out") as (receiver, sender):
         sender.packet(0)
-        with repeating(lambda: sender.packet(0)):
+        with repeating(lambda: sender.packet(0)) as repeated:
+            assert repeated.wait(LIMIT_S)
             sender.end(2)
             report, _ = receiver.finish(1)
         assert report["packets_lost"] == 1 and report["packets_duplicate"] > 0, report

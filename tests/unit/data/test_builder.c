@@ -152,7 +152,7 @@ static void collect_until(struct bench *b, size_t n)
 {
         struct pollfd p = {.fd = builder_fd(b->builder), .events = POLLIN};
 
-        for (int i = 0; i < 1000 && b->done < n; i++) {
+        for (int i = 0; i < 6000 && b->done < n; i++) {
                 builder_prepare_wait(b->builder);
                 if (!builder_has_done(b->builder))
                         poll(&p, 1, 10);
@@ -169,13 +169,13 @@ static int seal(struct bench *b)
         int r;
 
         builder_seal(b->builder);
-        for (int i = 0; i < 1000; i++) {
+        for (int i = 0; i < 12000; i++) {
                 collect(b);
                 if (builder_is_sealed(b->builder, &r))
                         return r;
                 poll(&p, 1, 5);
         }
-        fail_msg("the files are not sealed after 5 s");
+        fail_msg("the files are not sealed after 60 s");
         return 0;
 }
 

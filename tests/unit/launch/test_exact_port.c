@@ -137,30 +137,36 @@ static uint32_t stamp(const struct exact_port *port, uint64_t timestamp_ns)
 static void a_link_sends_one_frame_after_another(void **state)
 {
         const struct exact_port_config config = {.rate_bps = 100000, .buffer_bytes = 1 << 20};
-        struct exact_port *port = open_port(&config);
         uint64_t departure_ns, before_ns, after_ns;
+        uint32_t marks[6], future, past;
         struct timespec now;
-        uint32_t mark, next;
         int64_t late_ns;
+        int tries = 0;
 
         (void)state;
-        before_ns = clock_now_ns();
-        clock_gettime(CLOCK_REALTIME, &now);
-        after_ns = clock_now_ns();
-        departure_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-        usleep(20000);
-        mark = stamp(port, departure_ns);
+        /* Repeated if the test got no processor until the link was idle again. */
+        do {
+                struct exact_port *port = open_port(&config);
+
+                before_ns = clock_now_ns();
+                clock_gettime(CLOCK_REALTIME, &now);
+                after_ns = clock_now_ns();
+                departure_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+                usleep(20000);
+                for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
+                        marks[i] = stamp(port, departure_ns);
+                future = stamp(port, departure_ns + NS_PER_S * 3600);
+                past = stamp(port, departure_ns - NS_PER_S * 3600);
+                exact_port_free(port);
+        } while (clock_now_ns() - before_ns > UINT64_C(4) * FRAME_NS && tries++ < 100);
         /* It left at the timestamp, not when the program ran, and arrives once it is sent. */
-        late_ns = (int32_t)(mark - (uint32_t)(before_ns + FRAME_NS));
+        late_ns = (int32_t)(marks[0] - (uint32_t)(before_ns + FRAME_NS));
         assert_true(late_ns > -(int64_t)NS_PER_MS && late_ns < (int64_t)(after_ns - before_ns + NS_PER_MS));
-        for (unsigned i = 0; i < 5; i++, mark = next) {
-                next = stamp(port, departure_ns);
-                assert_int_equal(next - mark, FRAME_NS);
-        }
+        for (size_t i = 1; i < ARRAY_SIZE(marks); i++)
+                assert_int_equal(marks[i] - marks[i - 1], FRAME_NS);
         /* Timestamps in the future and from long ago are not the kernel's: such a frame leaves now. */
-        assert_int_equal(stamp(port, departure_ns + NS_PER_S * 3600) - mark, FRAME_NS);
-        assert_int_equal(stamp(port, departure_ns - NS_PER_S * 3600) - mark, 2 * FRAME_NS);
-        exact_port_free(port);
+        assert_int_equal(future - marks[5], FRAME_NS);
+        assert_int_equal(past - marks[5], 2 * FRAME_NS);
 }
 
 /* Marks are in ns, which do not wrap with the picoseconds. */
