@@ -167,7 +167,8 @@ def draw_curves(m, axes):
     if is_wide([v for points in series.values() for _, (v, _) in points] + [scale(m, mark["y"]) for mark in m["marks"]]):
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
+        # From 0, with room above: the margin is a part of the range of the points, and may be nothing.
+        axes.set_ylim(0, max(axes.get_ylim()[1], 1.05 * max((v for points in series.values() for _, (v, _) in points), default=1)))
     axes.set_xlabel(m["x_label"])
     axes.set_ylabel(m["y_label"])
     axes.legend(handles=legend_of(m, series, 7), **LEGEND_BESIDE)
