@@ -116,10 +116,8 @@ const struct scenario_key scenario_keys[] = {
                   "dfm.node-timeout)."),
         NUMBER(KEY_TIME, "dfm", "poll", dfm.poll_ns, "0", 0, NS_PER_S,
                "Time after each message in which the DFM looks for the next one without sleeping (0: it "
-               "sleeps "
-               "at once). The busy signal is then not delayed by the wake-up of an idle processor, but the "
-               "DFM "
-               "occupies a processor while messages come.",
+               "sleeps at once). The busy signal is then not delayed by the wake-up of an idle processor, "
+               "but the DFM occupies a processor while messages come.",
                LOCAL),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",

@@ -11,11 +11,9 @@ import sys
 import time
 
 from harness import main
-from test_join import ROLES, bed
+from test_join import PATIENT, ROLES, bed
 
 SHIM = sys.argv[3] if len(sys.argv) > 3 else ""
-# A node that gets no processor for a while stays in the run, and the run begins with all nodes.
-PATIENT = {"dfm.node-timeout": "20s"}
 EVENT_MARK = struct.pack("<I", 0xAA1234AA)
 
 

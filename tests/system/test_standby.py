@@ -254,8 +254,7 @@ def port_taken(evb):
                 done = bed.lab("C1")
                 took = time.monotonic() - begin
             assert done.returncode == 1 and f"{name} could not take part" in done.stderr, done
-            # Four runs to their end would take more than 100 s.
-            assert took < 60 and not bed.points(), (took, done)
+            assert took < 30 and not bed.points(), (took, done)
         assert bed.lab("C1").returncode in (0, 1) and len(bed.points()) == 4
 
 
