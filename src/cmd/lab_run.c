@@ -15,6 +15,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
+#include "evb/sys/awake.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/priority.h"
 #include "lab_results.h"
@@ -112,15 +113,6 @@ static json_t *run_point(const void *point)
         return lab_run_point(point);
 }
 
-static json_t *measure(const struct lab_options *o, const struct lab_point *p, unsigned repeats_max)
-{
-        json_t *figures = lab_valid_make(run_point, p, signals_are_waiting, o->accept ? 0 : repeats_max);
-
-        if (figures && lab_valid_reason(figures) && o->accept)
-                accept(figures);
-        return figures;
-}
-
 /* The state of one `evb lab run`. */
 struct running {
         const struct lab_options *options;
@@ -130,9 +122,22 @@ struct running {
         json_t *results;
         size_t n, failed, skipped;
         struct lab_made made;
+        int awake;  /* descriptor of awake_request(), or negative */
         bool full;  /* points can no longer be written */
         bool again; /* at the end of the run: only disturbed points are made */
 };
+
+static json_t *measure(const struct running *r, const struct lab_point *p, unsigned repeats_max)
+{
+        bool accepts = r->options->accept;
+        json_t *figures = lab_valid_make(run_point, p, signals_are_waiting, accepts ? 0 : repeats_max);
+
+        if (figures && lab_valid_reason(figures) && accepts)
+                accept(figures);
+        if (figures)
+                json_object_set_new(figures, "kept_awake", json_boolean(r->awake >= 0));
+        return figures;
+}
 
 static void note_made(struct running *r, const struct lab_point *p, const json_t *figures)
 {
@@ -152,7 +157,7 @@ static void note_made(struct running *r, const struct lab_point *p, const json_t
 /* Counts the earlier attempts as well, of which the first is not a repeat. */
 static json_t *measure_again(const struct running *r, const struct lab_point *p)
 {
-        json_t *figures = measure(r->options, p, LAB_REPEATS_MAX - LAB_REPEATS_AT_ONCE - 1);
+        json_t *figures = measure(r, p, LAB_REPEATS_MAX - LAB_REPEATS_AT_ONCE - 1);
         json_int_t repeats = json_integer_value(json_object_get(figures, "repeats"));
 
         if (figures)
@@ -165,7 +170,7 @@ static enum made make(struct running *r, struct lab_point *p)
         const json_t *twin = same_point(r->results, p);
         json_t *figures = twin       ? json_deep_copy(twin)
                           : r->again ? measure_again(r, p)
-                                     : measure(r->options, p, LAB_REPEATS_AT_ONCE);
+                                     : measure(r, p, LAB_REPEATS_AT_ONCE);
         bool interrupted = signals_are_waiting();
 
         /* The figures of an interrupted point are invalid. */
@@ -295,7 +300,7 @@ static bool confirm(struct running *r, const struct lab_point *p)
         bool appended;
 
         while (n > 0 && n < LAB_SAMPLES && !signals_are_waiting()) {
-                json_t *figures = measure(r->options, p, LAB_REPEATS_MAX);
+                json_t *figures = measure(r, p, LAB_REPEATS_MAX);
 
                 if (!figures || lab_valid_reason(figures)) {
                         json_decref(figures);
@@ -382,6 +387,7 @@ int lab_run(const struct lab_options *o)
         struct running r = {.options = o,
                             .path = o->results ?: LAB_RESULTS,
                             .fd = -1,
+                            .awake = -1,
                             .points = calloc(LAB_POINTS_MAX, sizeof *r.points)};
         struct lab_bed bed = {};
         int status, error;
@@ -400,8 +406,10 @@ int lab_run(const struct lab_options *o)
                 status = 1;
         }
         /* Without permission, points are watched all the same. */
-        if (status == 0 && !o->scenario)
+        if (status == 0 && !o->scenario) {
                 (void)priority_attend();
+                r.awake = awake_request();
+        }
         if (status == 0) {
                 make_all(&r);
                 make_disturbed_again(&r);
@@ -417,5 +425,7 @@ int lab_run(const struct lab_options *o)
         free(r.points);
         if (r.fd >= 0)
                 close(r.fd);
+        if (r.awake >= 0)
+                close(r.awake);
         return status;
 }
