@@ -137,6 +137,7 @@ def describe(delays):
             for name, q in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1))}
 
 
+@need.awake()
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evb", default=pathlib.Path(__file__).parents[1] / "build/src/evb")

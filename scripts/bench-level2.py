@@ -54,6 +54,7 @@ def trigger_rate_hz(report):
     return report["event_rate_hz"] * report["triggers"] / report["events_complete"]
 
 
+@need.awake()
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--evb", default="build/src/evb")

@@ -1,4 +1,5 @@
-"""What the benchmarks share: a check of their requirements, a message if a command fails, namespaces, stolen time."""
+"""What the benchmarks share: a check of their requirements, a message if a command fails, namespaces, stolen time, and
+processors that stay awake."""
 import contextlib
 import os
 import shutil
@@ -85,3 +86,17 @@ def stolen_percent(before, after=None):
     """Returns the part of the time that the hypervisor has stolen between two results of stolen(), or since one."""
     after = after or stolen()
     return 100 * (after[0] - before[0]) / max(after[1] - before[1], 1)
+
+
+@contextlib.contextmanager
+def awake():
+    """Asks the kernel to keep idle processors from halting (Documentation/power/pm_qos_interface.rst). On a virtual machine,
+    a processor that halts returns to the hypervisor, and often gets it back milliseconds late. Needs root."""
+    try:
+        request = open("/dev/cpu_dma_latency", "wb", buffering=0)
+        request.write(bytes(4))
+    except OSError:
+        request = contextlib.nullcontext()
+    # The kernel forgets the request when the file is closed.
+    with request:
+        yield

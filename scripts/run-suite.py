@@ -56,6 +56,7 @@ def passes_alone(build, name, arguments):
     return True
 
 
+@need.awake()
 def main(result, build, *arguments):
     before = need.stolen()
     # Most system tests wait rather than compute.

@@ -132,6 +132,7 @@ def summary(points):
     return 1 if dropped or unknown else 0
 
 
+@need.awake()
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--evb", default=os.path.join(os.path.dirname(__file__), "..", "build", "src", "evb"))
