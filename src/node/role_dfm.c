@@ -175,8 +175,8 @@ static int open_triggers(struct node *n, struct dfm_role *d)
 
         loop_set_poll(n->loop, n->scenario->dfm.poll_ns);
         /* Triggers from outside do not wait, so the busy signal comes before other work if it may. */
-        if (strcmp(n->scenario->trigger.busy_to, "none") != 0)
-                (void)priority_prefer();
+        if (strcmp(n->scenario->trigger.busy_to, "none") != 0 && priority_prefer() < 0)
+                log_info("trigger.busy-to: not permitted to raise the priority; set Nice=-20 in the unit");
 
         if (n->scenario->trigger.source_kind == TRIGGER_UDP)
                 r = trigger_input_new(&d->input, &context, d->core);

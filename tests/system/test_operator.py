@@ -89,7 +89,7 @@ def damaged_state(evb):
 
 def units_keep_state(evb):
     """The DFM's unit grants write access to its state directory only."""
-    assert evb and "StateDirectory=evb\n" in (ROOT / "configs" / "systemd" / "evb-dfm.service").read_text()
+    assert evb and "StateDirectory=evb\n" in (ROOT / "configs" / "systemd" / "evb-dfm.service.in").read_text()
 
 
 def other_number(evb):
@@ -132,7 +132,7 @@ def comes_back(evb):
         b.kill("dfm")
         for name in NODES:
             b.end(name, expect=75)
-            unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service").read_text()
+            unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service.in").read_text()
             assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
         b.start_all(*NODES, keys=PATIENT)
         b.start("dfm", keys={**PATIENT, "trigger.events": 100})

@@ -130,9 +130,9 @@ def killed(evb):
 
 def stop_command(evb, config, node):
     """Run the unit's ExecStopPost= with the variables that systemd sets."""
-    unit = (ROOT / "configs" / "systemd" / "evb-ros@.service").read_text()
+    unit = (ROOT / "configs" / "systemd" / "evb-ros@.service.in").read_text()
     words = re.search(r"^ExecStopPost=-?(.*)$", unit, re.M)[1].split()
-    assert words[0] == "/usr/bin/evb", words
+    assert words[0] == "@bindir@/evb", words
     variables = {"${EVB_CONFIG}": str(config), "${EVB_NODE}": node}
     return [evb, *(variables.get(word, word) for word in words[1:])]
 
