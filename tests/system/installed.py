@@ -1,5 +1,6 @@
 """An installation of the build in a directory of the test."""
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -27,6 +28,8 @@ class Installed:
         if build is None:
             raise Skip(f"{evb} is not in a directory of meson, from which it could be installed")
         need_program("meson")
+        if not os.access(build / "meson-logs", os.W_OK):
+            raise Skip(f"this user cannot write to {build}, as meson install does")
         options = json.loads((build / "meson-info" / "intro-buildoptions.json").read_text())
         self.options = {option["name"]: option["value"] for option in options}
         self.prefix = self.options["prefix"]
