@@ -214,13 +214,19 @@ def came_back(m, name):
 
 
 def faults(evb):
-    """A killed ROS and a rebooted machine come back into the run; a full disk ends it, with the reason in the journals."""
+    """Killed nodes and a rebooted machine come back into the run; a full disk ends it, with the reason in the journals."""
     with booted(evb, scenario(), **{"pc-sfi2": {"disk": "24M"}}) as m:
         enable(m)
         wait_begun(m, 1)
         os.kill(main_pid(m, "pc-ros2"), signal.SIGKILL)
         m.wait("return of pc-ros2", lambda: came_back(m, "pc-ros2"))
         assert m.show("pc-ros2", unit("pc-ros2"), "NRestarts") == "1", m.journal("pc-ros2")
+
+        # A killed SFI comes back too. It leaves its file, which can be repaired.
+        wait_written(m, "pc-sfi1", 100_000)
+        os.kill(main_pid(m, "pc-sfi1"), signal.SIGKILL)
+        m.wait("return of pc-sfi1", lambda: came_back(m, "pc-sfi1"))
+        m.run("pc-sfi1", "evb dump /var/lib/evb/*_0001.writing --repair")
 
         # As if the power failed. Its unit starts at boot.
         init = m.init("pc-ros3")
