@@ -171,7 +171,13 @@ def symbols(texts):
     return defined
 
 
+MACRO = re.compile(r"^#define (?:.*\\\n)*.*$", re.M)
+
+
 def check_symbols(texts, words, defined):
+    # Who uses a macro uses its functions.
+    in_macros = {name for path, code in texts.items() if path.endswith(".h") for macro in MACRO.findall(code)
+                 for name in re.findall(r"\b[a-z_]\w*\b", macro)}
     for path, code in texts.items():
         if path.endswith(".h") and not path.startswith("tests"):
             for match in DECLARED.finditer(code):
@@ -179,7 +185,8 @@ def check_symbols(texts, words, defined):
                     if name not in defined and not re.search(rf"\b{name}\([^;]*\)\s*\{{", code):
                         yield path, line_of(code, match.start()), f"{name}() is declared but not defined"
     for name, (path, number) in defined.items():
-        if name != "main" and not any(name in words[other] for other in words if other.endswith(".c") and other != path):
+        if name != "main" and name not in in_macros and not any(name in words[other] for other in words
+                                                                if other.endswith(".c") and other != path):
             yield path, number, f"{name} is used only in this file and could be static"
 
 
