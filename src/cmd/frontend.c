@@ -395,7 +395,7 @@ int cmd_frontend(int argc, char **argv)
         if (r == OPTIONS_GO_ON)
                 r = read_config(c, &own);
         if (r == OPTIONS_GO_ON) {
-                c->progress = o.progress || isatty(STDERR_FILENO);
+                c->progress = options_wants_progress(&o);
                 r = run(c, &o);
         }
         free(own.boards.values);

@@ -91,7 +91,7 @@ static const json_t *same_point(const json_t *results, const struct lab_point *p
 static void print_progress(const struct lab_options *o, const struct lab_point *p, size_t i, size_t n,
                            double left_s)
 {
-        if (!o->common.progress && !isatty(STDERR_FILENO))
+        if (!options_wants_progress(&o->common))
                 return;
         fprintf(stderr, "%s%zu/%zu %s, %s%s%s at %g; about %d min %02d s left    %s",
                 isatty(STDERR_FILENO) ? "\r" : "", i + 1, n, p->measurement->id, p->panel ?: "",

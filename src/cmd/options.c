@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
@@ -27,6 +28,8 @@ static void print_help(const struct command *c, const struct option_entry *own, 
         print_option("json", "[FILE]",
                      "write the report as one JSON object to FILE (default: standard output)");
         print_option("progress", NULL, "print progress to standard error even if it is not a terminal");
+        print_option("verbose", NULL, "also log debug messages (short: -v)");
+        print_option("quiet", NULL, "log only warnings and errors, and print no progress (short: -q)");
         print_option("help", NULL, "print this help");
         print_option("version", NULL, "print the version");
 }
@@ -56,6 +59,26 @@ static const struct option_entry *find(const struct option_entry *own, size_t n_
 static bool is(const char *name, size_t length, const char *option)
 {
         return strlen(option) == length && strncmp(name, option, length) == 0;
+}
+
+/* The common flags without an argument. */
+static bool is_flag(const char *name, size_t length)
+{
+        static const char *const flags[] = {"help", "version", "progress", "verbose", "quiet"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+                if (is(name, length, flags[i]))
+                        return true;
+        }
+        return false;
+}
+
+/* The last one counts. */
+static int take_level(struct options *o, bool quiet)
+{
+        o->quiet = quiet;
+        log_set_level(quiet ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG);
+        return OPTIONS_GO_ON;
 }
 
 static int take_json(struct options *o, const char *value, size_t n_words, int argc, char **argv, int *i)
@@ -104,8 +127,7 @@ static int take_option(struct options *o, const struct command *c, const struct 
         int r = OPTIONS_GO_ON;
 
         value = value ? value + 1 : NULL;
-        if (value && ((e && !e->argument) || is(name, length, "help") || is(name, length, "version") ||
-                      is(name, length, "progress")))
+        if (value && ((e && !e->argument) || is_flag(name, length)))
                 return usage(c, "option %s takes no argument", option);
         if (value && !*value)
                 return usage(c, "option %s requires an argument", option);
@@ -125,6 +147,8 @@ static int take_option(struct options *o, const struct command *c, const struct 
                 r = take_json(o, value, n_words, argc, argv, i);
         else if (is(name, length, "progress"))
                 o->progress = true;
+        else if (is(name, length, "verbose") || is(name, length, "quiet"))
+                r = take_level(o, name[0] == 'q');
         else if (is(name, length, "set")) {
                 r = take_argument(c, option, &value, argc, argv, i);
                 if (r == OPTIONS_GO_ON && o->n_settings == OPTIONS_SETTINGS_MAX)
@@ -155,6 +179,10 @@ int options_parse(struct options *o, const struct command *command, const struct
                                 return r;
                         continue;
                 }
+                if (!only_words && (strcmp(argv[i], "-v") == 0 || strcmp(argv[i], "-q") == 0)) {
+                        (void)take_level(o, argv[i][1] == 'q');
+                        continue;
+                }
                 if (!only_words && argv[i][0] == '-' && argv[i][1])
                         return usage(command, "unknown option %s", argv[i]);
                 if (o->n_words == MIN(n_words, (size_t)OPTIONS_WORDS_MAX))
@@ -164,6 +192,11 @@ int options_parse(struct options *o, const struct command *command, const struct
         if (n_words == OPTIONS_MANY ? o->n_words == 0 : o->n_words < n_words)
                 return usage(command, "missing argument %s", command->arguments);
         return OPTIONS_GO_ON;
+}
+
+bool options_wants_progress(const struct options *o)
+{
+        return o->progress || (isatty(STDERR_FILENO) && !o->quiet);
 }
 
 static const struct command *verb_at(const void *verbs, size_t each_bytes, size_t i)

@@ -124,7 +124,7 @@ int cmd_run(int argc, char **argv)
                 return r;
         launch.net = strcmp(net, "lab") == 0 ? LAUNCH_LAB : LAUNCH_LOOPBACK;
         launch.scenario = s;
-        launch.progress = o.progress || isatty(STDERR_FILENO);
+        launch.progress = options_wants_progress(&o);
         launch.json = options_open_json(&o);
         if (o.json && !launch.json)
                 return 2;

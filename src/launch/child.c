@@ -101,7 +101,10 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
         fcntl(c->stats_fd, F_SETFD, 0);
         snprintf(stats, sizeof stats, "%d", c->stats_fd);
         setenv(NODE_STATS_ENV, stats, 1);
-        setenv("EVB_LOG", "warning", 0);
+        if (log_level_for_children())
+                setenv("EVB_LOG", log_level_for_children(), 1);
+        else
+                setenv("EVB_LOG", "warning", 0);
         unsetenv("NOTIFY_SOCKET");
         unsetenv("WATCHDOG_USEC");
         execv(command->program, (char **)(uintptr_t)words);

@@ -41,6 +41,7 @@ struct options {
         bool json;
         const char *json_path; /* NULL: standard output */
         bool progress;
+        bool quiet; /* --quiet; options_parse() has set the level of the log, as for --verbose */
         const char *words[OPTIONS_WORDS_MAX]; /* positional */
         size_t n_words;
 };
@@ -53,6 +54,8 @@ enum options_result { OPTIONS_GO_ON = -1 };
  * which give exit status 2. */
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
                   size_t n_own, size_t n_words, int argc, char **argv);
+/* Whether to print progress: on a terminal unless --quiet, elsewhere with --progress. */
+bool options_wants_progress(const struct options *o);
 /* Finds the verb that argv[1] names, e.g. `evb qos plan`, in n structures of each_bytes that begin with a
  * struct command, whose name is "qos plan". NULL: help or an error was printed, *ret_status is the exit
  * status. */

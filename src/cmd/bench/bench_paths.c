@@ -142,7 +142,7 @@ static void take(struct bench *b, const struct path_run *run)
         const struct path *p = run->path;
         json_t *figures;
 
-        if (b->options->common.progress || (isatty(STDERR_FILENO) && !b->print))
+        if (b->options->common.progress || (options_wants_progress(&b->options->common) && !b->print))
                 fprintf(stderr, NAME ": %s %s, %s, %s\n", p->row, p->form, path_wire_name(run->wire),
                         path_source_name(run->source));
         figures = make_rounds(b, run);

@@ -158,7 +158,7 @@ static int make_round(const struct bench_options *o, struct figures *all)
 
                 if (all[i].unavailable)
                         continue;
-                if (o->common.progress || isatty(STDERR_FILENO))
+                if (options_wants_progress(&o->common))
                         fprintf(stderr, "evb bench qos: %s\n", backends[i]);
                 status = run_once(o, backends[i], &report);
                 if (signals_are_waiting()) {

@@ -171,7 +171,7 @@ int stream_read(const char *verb, const struct stream_texts *t, struct stream_op
                                     "processors of this machine, e.g. 0-1");
         if (!read_cpus(t->file_cpus, &ret->file_cpus))
                 return stream_usage(verb, "file-cpus", t->file_cpus, "processors of this machine, e.g. 0-1");
-        if (t->common.progress || isatty(STDERR_FILENO))
+        if (options_wants_progress(&t->common))
                 ret->progress = draw;
         return OPTIONS_GO_ON;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/cmd/options.h"
 
@@ -99,6 +100,25 @@ static void test_own(void **state)
         assert_int_equal(parse(0, "--node a --node b"), OPTIONS_GO_ON);
         assert_string_equal(node, "b");
         assert_wrong(0, "--node", "option --node requires an argument; see `evb test --help`");
+}
+
+static void the_last_of_verbose_and_quiet_sets_the_level(void **state)
+{
+        assert_int_equal(parse(1, "-v file"), OPTIONS_GO_ON);
+        assert_true(log_level() == LOG_LEVEL_DEBUG && !o.quiet);
+        assert_int_equal(parse(1, "file --quiet"), OPTIONS_GO_ON);
+        assert_true(log_level() == LOG_LEVEL_WARNING && o.quiet);
+        assert_int_equal(parse(0, "-q --verbose"), OPTIONS_GO_ON);
+        assert_true(log_level() == LOG_LEVEL_DEBUG && !o.quiet);
+        assert_int_equal(parse(0, "-v -q"), OPTIONS_GO_ON);
+        assert_true(log_level() == LOG_LEVEL_WARNING && o.quiet);
+        /* After "--", it is a word. */
+        assert_int_equal(parse(1, "-- -v"), OPTIONS_GO_ON);
+        assert_string_equal(o.words[0], "-v");
+        assert_int_equal(log_level(), LOG_LEVEL_WARNING);
+        assert_wrong(0, "--quiet=yes", "option --quiet=yes takes no argument");
+        assert_wrong(0, "-vq", "unknown option -vq");
+        log_set_level(LOG_LEVEL_INFO);
 }
 
 static void test_unknown(void **state)
@@ -215,9 +235,13 @@ static void test_help(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_words),   cmocka_unit_test(test_own),
-                cmocka_unit_test(test_unknown), cmocka_unit_test(test_settings),
-                cmocka_unit_test(test_json),    cmocka_unit_test(test_json_files),
+                cmocka_unit_test(test_words),
+                cmocka_unit_test(test_own),
+                cmocka_unit_test(the_last_of_verbose_and_quiet_sets_the_level),
+                cmocka_unit_test(test_unknown),
+                cmocka_unit_test(test_settings),
+                cmocka_unit_test(test_json),
+                cmocka_unit_test(test_json_files),
                 cmocka_unit_test(test_help),
         };
 
