@@ -8,6 +8,7 @@
 #include "evb/base/log.h"
 #include "evb/base/pattern.h"
 #include "evb/base/ring.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/format/eformat.h"
 #include "evb/store/event_writer.h"
@@ -15,6 +16,8 @@
 #include "event_output.h"
 
 #define BATCH 64
+/* ROSs that the log names for a partial event. */
+#define MISSING_NAMED 4
 
 /* What the thread does once its queue is empty. */
 enum thread_order { THREAD_WAIT, THREAD_SEAL, THREAD_LEAVE };
@@ -37,6 +40,7 @@ struct builder {
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
+        bool partial_logged;
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
@@ -54,7 +58,11 @@ static void note_corrupt(struct builder *b, const struct sfi_built *built, uint3
         snprintf(b->first_corrupt, sizeof b->first_corrupt,
                  "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x", (unsigned long long)built->event,
                  source ? source->name : "an unknown ROS", at, *found, expected);
-        log_error("corrupt fragment: %s; check that run.seed is the same on all nodes", b->first_corrupt);
+        (void)log_with(LOG_LEVEL_ERROR, 0,
+                       LOG_FIELDS(.id = LOG_ID_EVENT_CORRUPT, .peer = source ? source->name : NULL,
+                                  .has_event = true, .event = built->event),
+                       "corrupt fragment: %s; check that run.seed is the same on all nodes",
+                       b->first_corrupt);
 }
 
 static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros)
@@ -87,6 +95,34 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
         return corrupt;
 }
 
+/* Logs only the first one; the report counts them. */
+static void note_partial(struct builder *b, const struct sfi_built *built)
+{
+        char names[160] = "";
+        struct strbuf text = strbuf_init(names, sizeof names);
+        unsigned missing = 0;
+
+        if (b->partial_logged)
+                return;
+        b->partial_logged = true;
+        for (uint32_t i = 0; i < b->n_ros; i++) {
+                const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, i);
+
+                if (built->fragments[i].whole || !source->required)
+                        continue;
+                if (missing++ < MISSING_NAMED)
+                        strbuf_add(&text, "%s%s", missing > 1 ? ", " : "", source->name);
+        }
+        if (missing > MISSING_NAMED)
+                strbuf_add(&text, " and %u more", missing - MISSING_NAMED);
+        (void)log_with(
+                LOG_LEVEL_WARNING, 0,
+                LOG_FIELDS(.id = LOG_ID_EVENT_PARTIAL, .has_event = true, .event = built->event),
+                "event %llu is partial: the fragments of %s are missing; later partial events are only "
+                "counted",
+                (unsigned long long)built->event, names);
+}
+
 static void push_done(struct builder *b, uint32_t slot, bool failed)
 {
         struct builder_done done = {slot, failed};
@@ -104,6 +140,8 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
                 push_done(b, slot, false);
                 return;
         }
+        if (built.end == EVENT_PARTIAL)
+                note_partial(b, &built);
         corrupt = b->context.scenario->sfi.verify ? verify(b, &built) : 0;
         if (!b->output)
                 push_done(b, slot, false);

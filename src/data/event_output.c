@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -75,6 +76,19 @@ static int check_direct(const char *path)
         return -EINVAL;
 }
 
+/* A service with ProtectSystem= sees a read-only directory that others can write. */
+static void log_unusable(int r, const char *path)
+{
+        const struct log_fields *fields = LOG_FIELDS(.id = LOG_ID_OUTPUT_UNUSABLE);
+
+        if (r == -EROFS && getenv("INVOCATION_ID"))
+                (void)log_with(LOG_LEVEL_ERROR, r, fields,
+                               "sfi.directory: %s is read-only: add it to ReadWritePaths= of this service",
+                               path);
+        else
+                (void)log_with(LOG_LEVEL_ERROR, r, fields, "sfi.directory: cannot write to %s: %m", path);
+}
+
 /* Detects an unusable directory at the node's start instead of when the run begins. */
 static int check_directory(const char *path, bool direct)
 {
@@ -89,7 +103,7 @@ static int check_directory(const char *path, bool direct)
                 r = -errno;
         if (r == 0)
                 return direct ? check_direct(path) : 0;
-        (void)log_error_errno(r, "sfi.directory: cannot write to %s: %m", path);
+        log_unusable(r, path);
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
 
@@ -266,8 +280,10 @@ int event_output_open(struct event_output *o, uint32_t run)
         snprintf(application, sizeof application, "SFI-%u", o->context.self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
         r = event_writer_new(&o->writer, &settings, utc_now());
-        if (r < 0)
-                return log_error_errno(r, "sfi.directory: cannot write to %s: %m", s->sfi.directory);
+        if (r < 0) {
+                log_unusable(r, s->sfi.directory);
+                return r;
+        }
         if (o->left > LEFT_LOGGED)
                 log_warning("sfi.directory: %s has %u more files that earlier SFIs did not close",
                             s->sfi.directory, o->left - LEFT_LOGGED);
@@ -314,9 +330,9 @@ static void account(struct event_output *o)
 static void fail(struct event_output *o, int error)
 {
         o->error = error;
-        log_error("writing %s: %s; stopping the run%s", event_writer_path(o->writer),
-                  event_writer_describe_error(error),
-                  error == -EBADFD ? "" : "; events written so far stay readable");
+        log_id(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, "writing %s: %s; stopping the run%s",
+               event_writer_path(o->writer), event_writer_describe_error(error),
+               error == -EBADFD ? "" : "; events written so far stay readable");
         (void)event_writer_close(o->writer, utc_now());
         o->oldest_ns = NEVER_NS;
         account(o);

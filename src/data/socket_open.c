@@ -122,11 +122,10 @@ void socket_note_buffer(enum socket_direction direction, const char *what, bool 
         if (granted_bytes >= requested_bytes || logged[direction] == what)
                 return;
         logged[direction] = what;
-        log_full_errno(
-                configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, 0,
-                "the kernel grants %s of the requested %s as %s buffer for %s; raise net.core.%s to %llu",
-                quantity_format_bytes(granted_bytes, granted),
-                quantity_format_bytes(requested_bytes, requested),
-                direction == SOCKET_SEND ? "send" : "receive", what,
-                direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)requested_bytes);
+        log_id(configured ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, LOG_ID_BUFFER_SMALL,
+               "the kernel grants %s of the requested %s as %s buffer for %s; raise net.core.%s to %llu",
+               quantity_format_bytes(granted_bytes, granted),
+               quantity_format_bytes(requested_bytes, requested),
+               direction == SOCKET_SEND ? "send" : "receive", what,
+               direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)requested_bytes);
 }
