@@ -31,6 +31,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
                 return 2;
         }
         log_open(name, LOG_LEVEL_INFO);
+        log_set_role(command->name);
         s = command_load(config, &o);
         if (!s)
                 return 2;

@@ -163,7 +163,10 @@ static void handle_signals(struct launcher *l, uint64_t now_ns)
 {
         /* A closed terminal also stops the run. SIGTERM and SIGHUP together, as at logout, count once. */
         unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
+        char text[LOOP_SIGNAL_TEXT_MAX];
 
+        if (signals > l->run.signals && !l->run.options->quiet)
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "stopped by %s", loop_describe_signal(l->loop, text));
         if (signals > 0 && l->run.signals == 0) {
                 if (l->run.options->progress)
                         log_info("stopping after the events in progress; signal again to stop at once");
@@ -207,6 +210,7 @@ static int watch(struct launcher *l)
                 if (r < 0)
                         return log_error_errno(r, "cannot wait for nodes: %m");
                 now_ns = loop_now_ns(l->loop);
+                log_flush();
                 handle_signals(l, now_ns);
                 /* Starting and draining do not count. */
                 active = child_state(launch_dfm(&l->run)) == NODE_RUNNING;

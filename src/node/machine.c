@@ -15,8 +15,7 @@ int machine_check(const struct scenario_node *self)
 
         if (self->device[0] && if_nametoindex(self->device) == 0)
                 return log_error_errno(ENODEV,
-                                       "node %s.device: this machine has no network device \"%s\"; "
-                                       "expected one that ip link lists",
+                                       "node %s: device %s does not exist; expected one that ip link lists",
                                        self->name, self->device);
         for (size_t i = 0; i < self->n_cpus; i++) {
                 if (n > 0 && self->cpus[i] >= n)

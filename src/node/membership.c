@@ -103,11 +103,31 @@ static void log_dfm(struct node *n, const struct member *m)
         if (m->dfm == s->logged_dfm && m->run == s->logged_run)
                 return;
         if (m->run != s->logged_run)
-                log_info("joined run %u", m->run);
+                log_peer(LOG_LEVEL_INFO, LOG_ID_CONNECTED, dfm_of(n)->name, "joined run %u", m->run);
         else
                 log_warning("the DFM %s restarted and resumed run %u", dfm_of(n)->name, m->run);
         s->logged_dfm = m->dfm;
         s->logged_run = m->run;
+}
+
+/* Logs a silence of the DFM once, and its end. */
+static void log_silence(struct node *n, uint64_t now_ns, const struct member *m)
+{
+        uint64_t *silent_ns = &n->membership.dfm_silent_ns;
+        const struct scenario_node *dfm = dfm_of(n);
+
+        if (*silent_ns > 0 && m->heard_ns > *silent_ns) {
+                log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_BACK, dfm->name, "the DFM %s is back after %.1f s",
+                         dfm->name, (double)(m->heard_ns - *silent_ns) / NS_PER_S);
+                *silent_ns = 0;
+        }
+        if (*silent_ns > 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
+            now_ns - m->heard_ns < n->scenario->dfm.node_timeout_ns)
+                return;
+        log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_LOST, dfm->name,
+                 "no message from the DFM %s at %s for %.1f s; waiting for it", dfm->name, dfm->address,
+                 (double)(now_ns - m->heard_ns) / NS_PER_S);
+        *silent_ns = m->heard_ns;
 }
 
 static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m)
@@ -139,7 +159,7 @@ static void log_wait(struct node *n, uint64_t now_ns, const struct member *m)
             member_is_joined(m))
                 return;
         membership_describe(n, text, sizeof text);
-        log_info("%s", text);
+        log_peer(LOG_LEVEL_INFO, LOG_ID_WAITING, dfm_of(n)->name, "%s", text);
         s->remind_ns = NEVER_NS;
 }
 
@@ -151,9 +171,11 @@ bool membership_watch(struct node *n, uint64_t now_ns)
         if (!m || s->lost_dfm || s->rejected)
                 return false;
         n->run = m->run;
+        log_set_run(n->run);
         log_refusal(n, m);
         log_dfm(n, m);
         log_wait(n, now_ns, m);
+        log_silence(n, now_ns, m);
         s->rejected = is_final(m->refusal);
         s->lost_dfm = has_lost_dfm(n, now_ns, m);
         s->left_behind = m->refusal == WELCOME_OVER;

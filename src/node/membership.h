@@ -18,10 +18,13 @@ struct membership {
         uint32_t logged_run;
         enum welcome_verdict logged_refusal;
         uint32_t logged_stranger; /* DFM: role and index of the last logged stranger */
-        uint64_t stranger_ns;     /* DFM: when the next one may be logged */
-        bool lost_dfm;            /* the DFM has been silent for dfm.lost-after */
-        bool rejected;            /* the DFM refuses this node permanently */
-        bool left_behind;         /* the DFM runs another run now */
+        uint64_t lost_ros_ns[EVB_ROS_MAX],
+                lost_sfi_ns[EVB_SFI_MAX]; /* DFM: since when nodes are silent; 0: not */
+        uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: it was not
+                                 */
+        bool lost_dfm;          /* the DFM has been silent for dfm.lost-after */
+        bool rejected;          /* the DFM refuses this node permanently */
+        bool left_behind;       /* the DFM runs another run now */
 };
 
 /* Logs changes. Returns whether the node must stop now: lost_dfm or rejected. */

@@ -16,6 +16,7 @@
 #include "machine.h"
 #include "node_internal.h"
 #include "report.h"
+#include "log/run_log.h"
 
 /* Intervals at which counters are published and the status is sent to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
@@ -146,7 +147,10 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
                 n->hangups = loop_hangups(n->loop);
                 log_info(NODE_HANGUP_TEXT);
         }
+        if (signals > *seen)
+                run_log_signal(n, *seen == 0);
         if (signals > 0 && *seen == 0) {
+                n->is_stopped = true;
                 notify_stopping("draining");
                 n->kind->stop(n, now_ns);
         }
@@ -185,18 +189,21 @@ static int run_loop(struct node *n)
                 r = n->kind->turn(n, now_ns);
                 if (r < 0)
                         return r;
-                if (membership_watch(n, now_ns))
+                if (membership_watch(n, now_ns)) {
+                        n->is_stopped = true;
                         n->kind->stop(n, now_ns);
+                }
                 /* Publish each change of state: a launcher must see that even a short run has begun. */
                 if (now_ns >= account_ns || n->kind->state(n) != accounted) {
                         account(n);
-                        if (accounted == RUN_STARTING && n->kind->state(n) == RUN_RUNNING)
-                                log_debug("the run has begun");
+                        if (n->kind->state(n) != accounted)
+                                run_log_state(n, accounted, n->kind->state(n));
                         accounted = n->kind->state(n);
                         account_ns = now_ns + ACCOUNT_NS;
                 }
                 if (now_ns >= status_ns) {
                         send_status(n);
+                        log_flush();
                         status_ns = now_ns + STATUS_NS;
                 }
                 if (now_ns >= watchdog_ns && watchdog_every_ns != NEVER_NS) {
@@ -242,6 +249,7 @@ int node_run(const struct node_options *options)
         }
         n.kind = kind_of(n.self->role);
         r = node_open(&n);
+        log_set_run(n.run);
         if (r < 0) {
                 node_close(&n);
                 return machine_exit_status(r);
@@ -256,6 +264,7 @@ int node_run(const struct node_options *options)
                             strerror(-r));
         membership_reasons(&n, &n.reasons);
         n.kind->reasons(&n, &n.reasons);
+        run_log_end(&n);
         /* `evb run` reads the reasons from this node's report, and writes the record of the run. */
         if (!getenv(NODE_STATS_ENV)) {
                 report_write_run_file(&n, &n.reasons);
@@ -264,8 +273,6 @@ int node_run(const struct node_options *options)
         notify_stopping("run over");
         if (options->json)
                 report_write_json(&n, options->json);
-        else if (!options->quiet)
-                report_write_text(&n, stderr);
         node_close(&n);
         if (r < 0 && r != -EINTR)
                 return NODE_STATUS_AGAIN;

@@ -54,6 +54,8 @@ struct node {
         struct message message;  /* scratch of node_send_due() */
         struct file_list *files; /* of an SFI */
         bool is_sealing;         /* of an SFI: it writes and seals its last files */
+        bool has_begun;          /* the log says that the run has begun */
+        bool is_stopped;         /* by a signal, or by its loss of the DFM */
         bool check_only;         /* open and close only; change nothing on this machine */
         unsigned hangups;        /* SIGHUPs that were logged */
         struct reasons reasons;  /* for exit status 1 */

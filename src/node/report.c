@@ -4,7 +4,6 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/data/run_file.h"
 #include "evb/sys/memory.h"
@@ -90,36 +89,4 @@ void report_write_run_file(const struct node *n, struct reasons *to)
         if (r < 0)
                 reasons_add(to, "cannot write %s: %s", path, strerror(-r));
         json_decref(report);
-}
-
-void report_write_text(const struct node *n, FILE *to)
-{
-        const struct node_stats *s = n->stats;
-        char bytes[QUANTITY_TEXT_MAX];
-
-        switch (n->self->role) {
-        case ROLE_DFM:
-                fprintf(to, "%s: %llu triggers: %llu events complete, %llu partial, %llu lost", n->self->name,
-                        (unsigned long long)stats_get(&s->triggers),
-                        (unsigned long long)stats_get(&s->events_complete),
-                        (unsigned long long)stats_get(&s->events_partial),
-                        (unsigned long long)stats_get(&s->events_lost));
-                if (n->scenario->level2.port > 0)
-                        fprintf(to, ", %llu rejected", (unsigned long long)stats_get(&s->events_rejected));
-                fputc('\n', to);
-                break;
-        case ROLE_ROS:
-                fprintf(to, "%s: %llu fragments sent, %s\n", n->self->name,
-                        (unsigned long long)stats_get(&s->fragments_sent),
-                        quantity_format_bytes(stats_get(&s->bytes_sent), bytes));
-                break;
-        case ROLE_SFI:
-                fprintf(to, "%s: %llu events complete, %llu partial, %s of payload, %zu files\n",
-                        n->self->name, (unsigned long long)stats_get(&s->events_complete),
-                        (unsigned long long)stats_get(&s->events_partial),
-                        quantity_format_bytes(stats_get(&s->payload_bytes), bytes), n->files->n);
-                break;
-        case ROLE_LEVEL2:
-                break; /* no node */
-        }
 }

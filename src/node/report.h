@@ -9,5 +9,3 @@
 void report_write_json(const struct node *n, FILE *to);
 /* Writes the report beside the event files of an SFI; a failure is a reason. */
 void report_write_run_file(const struct node *n, struct reasons *to);
-/* Writes a one-line summary. */
-void report_write_text(const struct node *n, FILE *to);

@@ -310,7 +310,7 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         if (d->wait_logged || now_ns < d->wait_log_ns || dfm_state(d->core) != RUN_STARTING)
                 return;
         describe_wait(n, text, sizeof text);
-        log_info("%s", text);
+        log_id(LOG_LEVEL_INFO, LOG_ID_WAITING, "%s", text);
         d->wait_logged = true;
 }
 
@@ -348,14 +348,14 @@ static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
                 d->stall_triggers = triggers;
                 d->stall_since_ns = now_ns;
                 if (d->stall_logged && dfm_state(d->core) == RUN_RUNNING)
-                        log_info("triggers resume");
+                        log_id(LOG_LEVEL_INFO, LOG_ID_RESUMED, "triggers resume");
                 d->stall_logged = false;
                 return;
         }
         if (d->stall_logged || now_ns - d->stall_since_ns < STALL_LOG_NS)
                 return;
         stall_describe(d->core, n->scenario, text, sizeof text);
-        log_warning("triggers have been held back for 5 s: %s", text);
+        log_id(LOG_LEVEL_WARNING, LOG_ID_HELD_BACK, "triggers have been held back for 5 s: %s", text);
         d->stall_logged = true;
 }
 

@@ -6,44 +6,82 @@
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
 
-/* Minimum interval between two log lines about strangers. */
-#define STRANGER_LOG_NS (10 * NS_PER_S)
-
 static const char *name_of(const struct node *n, enum node_role role, unsigned index)
 {
         return scenario_node_of(n->scenario, role, index)->name;
 }
 
-static void log_refusal(const struct node *n, const struct dfm_notice *o)
+/* False: this verdict is not logged. */
+static bool describe_refusal(const struct node *n, const struct dfm_notice *o, const char *name,
+                             struct strbuf *b)
 {
-        const char *name = name_of(n, o->role, o->index);
-
         switch (o->verdict) {
         case WELCOME_OTHER_CONFIG:
-                log_error("refused %s: its scenario differs from ours in %s", name,
-                          scenario_digest_name(o->key));
-                break;
+                strbuf_add(b, "refused %s: its scenario differs from ours in %s", name,
+                           scenario_digest_name(o->key));
+                return true;
         case WELCOME_OTHER_RUN:
-                log_error("refused %s: it is configured for run %u, ours is run %u", name, o->run, n->run);
-                break;
+                strbuf_add(b, "refused %s: it is configured for run %u, ours is run %u", name, o->run,
+                           n->run);
+                return true;
         case WELCOME_TWICE:
-                log_error("refused a second process that runs as %s", name);
-                break;
+                strbuf_add(b, "refused a second process that runs as %s", name);
+                return true;
         case WELCOME_OVER:
-                log_warning("refused %s: it is still in run %u, which has ended or was abandoned", name,
-                            o->run);
-                break;
+                strbuf_add(b, "refused %s: it is still in run %u, which has ended or was abandoned", name,
+                           o->run);
+                return true;
         case WELCOME_BEGUN:
-                log_error("refused %s: run %u has begun, and this node must count its front-end's frames "
-                          "from the beginning",
-                          name, n->run);
-                break;
+                strbuf_add(b,
+                           "refused %s: run %u has begun, and this node must count its front-end's frames "
+                           "from the beginning",
+                           name, n->run);
+                return true;
         case WELCOME_OK:
         case WELCOME_OCCUPIED:
         case WELCOME_ADDRESS:
         case WELCOME_VERDICTS:
                 break;
         }
+        return false;
+}
+
+static void log_refusal(const struct node *n, const struct dfm_notice *o)
+{
+        const char *name = name_of(n, o->role, o->index);
+        char text[256];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        if (describe_refusal(n, o, name, &b))
+                log_limited(o->verdict == WELCOME_OVER ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR,
+                            LOG_FIELDS(.id = LOG_ID_NODE_REFUSED, .peer = name), "%s", text);
+}
+
+/* Since when the node is lost. */
+static uint64_t *lost_ns(struct node *n, const struct dfm_notice *o)
+{
+        return o->role == ROLE_ROS ? &n->membership.lost_ros_ns[o->index]
+                                   : &n->membership.lost_sfi_ns[o->index];
+}
+
+static void log_presence(struct node *n, const struct dfm_notice *o)
+{
+        uint64_t *lost = lost_ns(n, o), now_ns = loop_now_ns(n->loop);
+        const char *name = name_of(n, o->role, o->index);
+
+        if (o->kind == NOTICE_RESTARTED)
+                log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_BACK, name, "%s has restarted", name);
+        else if (o->kind == NOTICE_JOINED && *lost > 0)
+                log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_BACK, name, "%s is back after %.1f s", name,
+                         (double)(now_ns - *lost) / NS_PER_S);
+        else if (o->kind == NOTICE_JOINED)
+                log_peer(LOG_LEVEL_INFO, LOG_ID_NODE_JOINED, name, "%s has joined", name);
+        else if (o->kind == NOTICE_LEFT)
+                log_peer(LOG_LEVEL_INFO, LOG_ID_NODE_LEFT, name, "%s has left", name);
+        else
+                log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_LOST, name,
+                         "no message from %s for dfm.node-timeout; treating it as gone", name);
+        *lost = o->kind == NOTICE_SILENT ? now_ns : 0;
 }
 
 /* A node that is missing now costs events, so the log must mention it. */
@@ -60,21 +98,14 @@ static void log_begin(const struct node *n, const struct dfm *core, uint32_t run
         log_warning("run %u: triggers begin without all nodes after dfm.start-timeout; still %s", run, text);
 }
 
-static void log_notice(const struct node *n, const struct dfm *core, const struct dfm_notice *o)
+static void log_notice(struct node *n, const struct dfm *core, const struct dfm_notice *o)
 {
         switch (o->kind) {
         case NOTICE_JOINED:
-                log_info("%s has joined", name_of(n, o->role, o->index));
-                break;
         case NOTICE_RESTARTED:
-                log_warning("%s has restarted", name_of(n, o->role, o->index));
-                break;
         case NOTICE_LEFT:
-                log_info("%s has left", name_of(n, o->role, o->index));
-                break;
         case NOTICE_SILENT:
-                log_warning("no message from %s for dfm.node-timeout; treating it as gone",
-                            name_of(n, o->role, o->index));
+                log_presence(n, o);
                 break;
         case NOTICE_REFUSED:
                 log_refusal(n, o);
@@ -90,7 +121,8 @@ static void log_notice(const struct node *n, const struct dfm *core, const struc
                 log_begin(n, core, o->run);
                 break;
         case NOTICE_FAILED:
-                log_error("the output of %s failed; stopping the run", name_of(n, o->role, o->index));
+                log_peer(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, name_of(n, o->role, o->index),
+                         "the output of %s failed; stopping the run", name_of(n, o->role, o->index));
                 break;
         case NOTICE_LEFT_OUT:
                 log_warning("%s gets nothing from its front-end; %s", name_of(n, o->role, o->index),
@@ -115,23 +147,23 @@ static void log_stranger(struct node *n)
 {
         struct control_stranger *s = &n->control.stranger;
         uint32_t who = (uint32_t)s->role << 16 | s->index;
-        uint64_t now_ns = loop_now_ns(n->loop);
         char text[NET_ADDRESS_TEXT_MAX];
 
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* Strangers must not fill the log: none is logged twice in a row, and all at limited rate. */
-        if (s->role == ROLE_DFM || n->membership.logged_stranger == who || now_ns < n->membership.stranger_ns)
+        /* No stranger is logged twice in a row, and all at limited rate. */
+        if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
                 return;
         n->membership.logged_stranger = who;
-        n->membership.stranger_ns = now_ns + STRANGER_LOG_NS;
         net_address_format(&s->from, text);
         if (!scenario_node_of(n->scenario, s->role, s->index))
-                log_warning("ignored a message from %s %u at %s: this scenario has fewer nodes of that role",
+                log_limited(LOG_LEVEL_WARNING, NULL,
+                            "ignored a message from %s %u at %s: this scenario has fewer nodes of that role",
                             scenario_role_name(s->role), s->index + 1u, text);
         else
-                log_warning(
+                log_limited(
+                        LOG_LEVEL_WARNING, NULL,
                         "ignored a message in the name of %s: it came from %s, not from that node's address",
                         name_of(n, s->role, s->index), text);
 }
@@ -142,6 +174,7 @@ void roster_log(struct node *n, struct dfm *core)
 
         while (dfm_take_notice(core, &o)) {
                 n->run = dfm_run(core);
+                log_set_run(n->run);
                 log_notice(n, core, &o);
         }
         log_stranger(n);

@@ -2,7 +2,10 @@
 #include "evb/sys/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -16,6 +19,8 @@ struct loop {
         uint64_t now_ns;
         uint64_t poll_ns, poll_until_ns;
         unsigned signals, hangups;
+        struct signalfd_siginfo last_signal;
+        char last_sender[32]; /* its name, as it may be gone soon; "": unknown */
         struct loop_io signal_io;
         /* Events of the current wake-up; loop_remove() clears its entry. */
         struct epoll_event ready[EVENTS_MAX];
@@ -104,6 +109,25 @@ void loop_remove(struct loop *l, struct loop_io *io)
         }
 }
 
+static void note_sender(struct loop *l, const struct signalfd_siginfo *info)
+{
+        _cleanup_close_ int fd = -1;
+        char path[32];
+        ssize_t n = 0;
+
+        l->last_signal = *info;
+        snprintf(path, sizeof path, "/proc/%u/comm", info->ssi_pid);
+        if (info->ssi_pid > 0)
+                fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0)
+                n = read(fd, l->last_sender, sizeof l->last_sender - 1);
+        l->last_sender[MAX(n, (ssize_t)0)] = '\0';
+        l->last_sender[strcspn(l->last_sender, "\n")] = '\0';
+        /* Processes choose their names. */
+        for (char *c = l->last_sender; *c; c++)
+                *c = *c >= ' ' && *c <= '~' ? *c : '?';
+}
+
 static void take_signal(void *ctx, uint32_t events)
 {
         struct loop *l = ctx;
@@ -115,6 +139,7 @@ static void take_signal(void *ctx, uint32_t events)
                         l->hangups++;
                 else
                         l->signals++;
+                note_sender(l, &info);
         }
 }
 
@@ -146,6 +171,23 @@ bool signals_are_waiting(void)
         sigemptyset(&set);
         sigpending(&set);
         return sigismember(&set, SIGTERM) || sigismember(&set, SIGINT) || sigismember(&set, SIGHUP);
+}
+
+const char *loop_describe_signal(const struct loop *l, char text[static LOOP_SIGNAL_TEXT_MAX])
+{
+        const struct signalfd_siginfo *i = &l->last_signal;
+        const char *name = sigabbrev_np((int)i->ssi_signo), *sender = l->last_sender;
+        int n = snprintf(text, LOOP_SIGNAL_TEXT_MAX, "SIG%s from ", name ? name : "NAL");
+
+        if (i->ssi_code == SI_KERNEL)
+                snprintf(text + n, LOOP_SIGNAL_TEXT_MAX - (size_t)n, "the terminal");
+        else if (i->ssi_pid == 0)
+                snprintf(text + n, LOOP_SIGNAL_TEXT_MAX - (size_t)n, "outside this PID namespace, user %u",
+                         i->ssi_uid);
+        else
+                snprintf(text + n, LOOP_SIGNAL_TEXT_MAX - (size_t)n, "process %u%s%s%s, user %u", i->ssi_pid,
+                         sender[0] ? " (" : "", sender, sender[0] ? ")" : "", i->ssi_uid);
+        return text;
 }
 
 static struct timespec timespec_of(uint64_t ns)

@@ -43,8 +43,8 @@ def refused(evb):
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         taken.bind((f"{OWN_NET}.2", 0))
         table = [
-            ("ros1", {"node ros1.device": "evb-none0"}, 2, 'ros1: node ros1.device: this machine has no network device "evb-none0"'),
-            ("sfi1", {"node sfi1.device": "evb-none0"}, 2, 'has no network device "evb-none0"'),
+            ("ros1", {"node ros1.device": "evb-none0"}, 2, "ros1: node ros1: device evb-none0 does not exist; expected one that ip link lists"),
+            ("sfi1", {"node sfi1.device": "evb-none0"}, 2, "device evb-none0 does not exist"),
             ("dfm", {"node dfm.cpus": "1000"}, 2, "dfm: node dfm.cpus: this machine has no processor 1000; expected 0 to "),
             ("sfi1", {"node sfi1.cpus": "0,1001", "sfi.output": "file", "sfi.directory": where}, 2, "no processor 1001"),
             ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "for control messages: it is in use; is this node running"),

@@ -91,7 +91,7 @@ class Bed:
 
     def wait_in_run(self, name):
         """Waits until the node has heard of the run's state."""
-        self.wait_log(name, "the run has begun")
+        self.wait(f"run at {name}", lambda: re.search(r"run \d+ has begun: ", self.log(name)))
 
     def wait_written(self, size, files="*.writing"):
         self.wait(f"{size} bytes of events", lambda: sum(p.stat().st_size for p in self.folder.glob(files)) > size)

@@ -16,7 +16,6 @@ struct node_options {
         const struct scenario *scenario;
         const char *name; /* of the node */
         FILE *json;       /* receives the report; NULL: no report */
-        bool quiet;       /* no summary on standard error */
 };
 
 /* Runs the node to its end and returns an exit status: 0 success, 1 the run fell short (events lost, output

@@ -1,0 +1,125 @@
+/* Writes what an operator must find in the log of each node about each run. Only the role's counters are
+ * read. */
+#include "log/run_log.h"
+
+#include <inttypes.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/tc-model/layout.h"
+
+static bool has_done_anything(const struct node *n)
+{
+        const struct node_stats *s = n->stats;
+
+        return stats_get(&s->triggers) + stats_get(&s->fragments_sent) + stats_get(&s->events_assigned) > 0;
+}
+
+/* The shaping that a ROS has installed; elsewhere, that of the scenario. */
+static const char *shaping_of(const struct node *n)
+{
+        static const char *const names[] = {
+                [QOS_NONE] = "none",       [QOS_AUTO] = "auto",       [QOS_HTB] = "htb",
+                [QOS_HTB_TBF] = "htb+tbf", [QOS_CBQ_TBF] = "cbq+tbf",
+        };
+
+        if (n->self->role == ROLE_ROS)
+                return tc_backend_name((enum tc_backend)stats_get(&n->stats->qos_backend));
+        return names[n->scenario->qos.backend];
+}
+
+static void log_begin(struct node *n)
+{
+        const struct scenario *s = n->scenario;
+
+        n->has_begun = true;
+        log_id(LOG_LEVEL_INFO, LOG_ID_RUN_BEGUN,
+               "run %u has begun: %" PRIu64 " ROS%s, %" PRIu64 " SFI%s, %s over %s, shaping %s", n->run,
+               s->ros.count, s->ros.count == 1 ? "" : "s", s->sfi.count, s->sfi.count == 1 ? "" : "s",
+               s->scenario.mode == MODE_PUSH ? "push" : "pull",
+               s->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP", shaping_of(n));
+}
+
+/* Why the DFM ended the run by itself. A failed output has a line of its own. */
+static void log_dfm_ends(const struct node *n)
+{
+        const struct scenario *s = n->scenario;
+        char time[QUANTITY_TEXT_MAX];
+
+        if (s->trigger.events > 0 && stats_get(&n->stats->triggers) >= s->trigger.events)
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED,
+                       "run %u stops: it has all %" PRIu64 " triggers (trigger.events)", n->run,
+                       s->trigger.events);
+        else if (s->scenario.duration_ns > 0)
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "run %u stops: %s have passed (scenario.duration)",
+                       n->run, quantity_format_time(s->scenario.duration_ns, time));
+        else
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "run %u stops", n->run);
+}
+
+void run_log_signal(const struct node *n, bool first)
+{
+        char text[LOOP_SIGNAL_TEXT_MAX];
+
+        loop_describe_signal(n->loop, text);
+        if (first)
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "stopped by %s", text);
+        else
+                log_id(LOG_LEVEL_WARNING, LOG_ID_STOPPED, "stopped at once by %s", text);
+}
+
+void run_log_state(struct node *n, enum run_state was, enum run_state is)
+{
+        if (!n->has_begun && (is == RUN_RUNNING || (is > RUN_RUNNING && has_done_anything(n))))
+                log_begin(n);
+        if (was >= RUN_DRAINING || is < RUN_DRAINING || !n->has_begun || n->is_stopped)
+                return;
+        if (n->self->role == ROLE_DFM)
+                log_dfm_ends(n);
+        else
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "the DFM %s stops run %u",
+                       scenario_node_of(n->scenario, ROLE_DFM, 0)->name, n->run);
+}
+
+static void log_dfm_accounts(const struct node *n)
+{
+        const struct node_stats *s = n->stats;
+
+        log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED,
+               "run %u ended: %" PRIu64 " triggers = %" PRIu64 " complete + %" PRIu64 " partial + %" PRIu64
+               " lost + %" PRIu64 " rejected",
+               n->run, stats_get(&s->triggers), stats_get(&s->events_complete), stats_get(&s->events_partial),
+               stats_get(&s->events_lost), stats_get(&s->events_rejected));
+}
+
+void run_log_end(const struct node *n)
+{
+        const struct node_stats *s = n->stats;
+        char bytes[QUANTITY_TEXT_MAX];
+
+        if (!n->has_begun && !has_done_anything(n)) {
+                log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED, "no run took place");
+                return;
+        }
+        switch (n->self->role) {
+        case ROLE_DFM:
+                log_dfm_accounts(n);
+                break;
+        case ROLE_ROS:
+                log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED, "run %u ended: %" PRIu64 " fragments sent, %s",
+                       n->run, stats_get(&s->fragments_sent),
+                       quantity_format_bytes(stats_get(&s->bytes_sent), bytes));
+                break;
+        case ROLE_SFI:
+                log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED,
+                       "run %u ended: %" PRIu64 " events complete, %" PRIu64 " partial, %" PRIu64
+                       " lost; %s of payload, %zu files",
+                       n->run, stats_get(&s->events_complete), stats_get(&s->events_partial),
+                       stats_get(&s->events_lost), quantity_format_bytes(stats_get(&s->payload_bytes), bytes),
+                       n->files->n);
+                break;
+        case ROLE_LEVEL2:
+                break; /* no node */
+        }
+}

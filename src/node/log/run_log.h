@@ -1,0 +1,11 @@
+/* Logs the stages of a run on a node: its begin, who or what ends it, and its accounts. */
+#pragma once
+
+#include "node_internal.h"
+
+/* The node got its first or a further stop signal. */
+void run_log_signal(const struct node *n, bool first);
+/* The run has changed its state on this node. */
+void run_log_state(struct node *n, enum run_state was, enum run_state is);
+/* The node is done. */
+void run_log_end(const struct node *n);
