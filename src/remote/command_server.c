@@ -25,9 +25,6 @@
 /* A command has at most the answers ready, quiet, and ended or refused; the server drops further answers. */
 #define ANSWERS_OF_COMMAND 4u
 #define ANSWERS_MAX 64u
-/* Refused peers retry, so refusals are logged at most this often. */
-#define REFUSALS_LOGGED 10u
-#define REFUSALS_NS (10 * NS_PER_S)
 
 #define OTHER_VERSION "the DFM runs evb " EVB_VERSION "; install the same version on all machines"
 
@@ -54,8 +51,6 @@ struct command_server {
         struct peer *peers;
         size_t n_peers;
         struct peer *coordinator;
-        uint64_t refusals_since_ns;
-        unsigned refusals; /* since then */
 };
 
 static uint64_t mix(uint64_t sum, const char *text)
@@ -121,26 +116,18 @@ static void drop(struct peer *p)
         }
 }
 
-/* Limits the rate, so that peers cannot fill the log. */
-static void log_refusal(struct command_server *cs, const struct net_address *from, const char *why)
+/* Refused peers retry. */
+static void log_refusal(const struct net_address *from, const char *why)
 {
-        uint64_t now_ns = loop_now_ns(cs->loop);
         char text[NET_ADDRESS_TEXT_MAX];
 
-        if (now_ns >= cs->refusals_since_ns + REFUSALS_NS) {
-                if (cs->refusals > REFUSALS_LOGGED)
-                        log_warning("network.order-port: refused %u more connections",
-                                    cs->refusals - REFUSALS_LOGGED);
-                cs->refusals_since_ns = now_ns;
-                cs->refusals = 0;
-        }
-        if (cs->refusals++ < REFUSALS_LOGGED)
-                log_warning("refused %s: %s", net_address_format(from, text), why);
+        log_limited(LOG_LEVEL_WARNING, LOG_FIELDS(.id = LOG_ID_NODE_REFUSED), "refused %s: %s",
+                    net_address_format(from, text), why);
 }
 
 static void refuse(struct peer *p, const char *why)
 {
-        log_refusal(p->server, &p->from, why);
+        log_refusal(&p->from, why);
         json_connection_send(&p->connection, json_pack("{s:s}", "refused", why));
         if (json_connection_is_open(&p->connection))
                 drop(p);
@@ -339,14 +326,14 @@ static void accept_one(void *ctx, uint32_t events)
         if (fd < 0)
                 return;
         if (!has_room_for(cs, &from, unauthorized)) {
-                log_refusal(cs, &from, "too many peers have not introduced themselves");
+                log_refusal(&from, "too many peers have not introduced themselves");
                 close(fd);
                 return;
         }
         while (i < cs->n_peers && cs->peers[i].kind != PEER_FREE)
                 i++;
         if (i == cs->n_peers) {
-                log_refusal(cs, &from, "network.order-port accepts no further connections");
+                log_refusal(&from, "network.order-port accepts no further connections");
                 close(fd);
                 return;
         }

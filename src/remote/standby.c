@@ -1,6 +1,7 @@
 /* Waits for commands: keeps the connection to the DFM and handles signals. standby_job.c executes them. */
 #include "evb/remote/standby.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,14 +51,34 @@ static void log_refusal(struct standby *s, const json_t *refused)
         log_error("the DFM refused this node: %s", why);
 }
 
+/* Logs the first failure in a row. */
+static void log_no_connection(struct standby *s, int error)
+{
+        char why[96];
+
+        if (s->backoff.failures > 0)
+                return;
+        snprintf(why, sizeof why, "%s", strerror(abs(error)));
+        why[0] = (char)tolower(why[0]);
+        (void)log_with(LOG_LEVEL_WARNING, error, LOG_FIELDS(.id = LOG_ID_NOT_CONNECTED),
+                       "no connection to the DFM (%s), retrying", why);
+}
+
+static void log_connection(struct standby *s)
+{
+        if (s->refused[0])
+                log_info("the DFM accepts this node now");
+        else
+                log_id(LOG_LEVEL_INFO, LOG_ID_CONNECTED, "connected to the DFM");
+}
+
 static void handle_message(void *ctx, json_t *message)
 {
         struct standby *s = ctx;
         const json_t *refused = json_object_get(message, "refused");
 
         if (json_object_get(message, "welcome")) {
-                if (s->refused[0])
-                        log_info("the DFM accepts this node now");
+                log_connection(s);
                 s->refused[0] = '\0';
                 s->welcome = true;
                 tcp_backoff_reset(&s->backoff);
@@ -73,8 +94,7 @@ static void ended(void *ctx, int error)
         struct standby *s = ctx;
         uint64_t now_ns = clock_now_ns();
 
-        if (s->backoff.failures == 0)
-                log_warning_errno(error, "not connected to the DFM: %m");
+        log_no_connection(s, error);
         s->welcome = false;
         json_connection_close(&s->connection);
         job_stop(&s->job, now_ns);
@@ -126,11 +146,14 @@ static void notify_of_status(const struct standby *s)
 static bool is_over(struct standby *s, uint64_t now_ns)
 {
         unsigned signals = loop_signals(s->loop);
+        char text[LOOP_SIGNAL_TEXT_MAX];
 
         if (s->hangups < loop_hangups(s->loop)) {
                 s->hangups = loop_hangups(s->loop);
                 log_info(NODE_HANGUP_TEXT);
         }
+        if (signals > s->signals)
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "stopped by %s", loop_describe_signal(s->loop, text));
         if (signals > 0 && s->signals == 0)
                 notify_stopping("stopping");
         if (signals > 0)
@@ -158,6 +181,7 @@ static int wait_for_commands(struct standby *s)
                 if (now_ns < next_ns)
                         continue;
                 notify_of_status(s);
+                log_flush();
                 notify_watchdog();
                 next_ns = now_ns + every_ns;
         }

@@ -95,7 +95,7 @@ static void refuse(struct job *j, json_int_t id, const char *why)
 
         /* The reason may quote the command. */
         snprintf(text, sizeof text, "%s", why);
-        log_warning("refused a command: %s", json_connection_printable(text));
+        log_limited(LOG_LEVEL_WARNING, NULL, "refused a command: %s", json_connection_printable(text));
         j->answer(j->ctx,
                   json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "reason", text_to_json(why)));
 }

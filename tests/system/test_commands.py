@@ -260,7 +260,7 @@ def cut_off(evb):
             for host in ("desk", "ros1"):
                 bed.network.ip("switch", "link", "set", ports[host], "down")
             bed.wait_for("dfm", "node ros1 left standby")
-            bed.wait_for("ros1", "not connected to the DFM")
+            bed.wait_for("ros1", "no connection to the DFM (")
             bed.network.ip("switch", "link", "set", ports["ros1"], "up")
             bed.wait_for("dfm", "node ros1 is on standby\n", times=2)
 

@@ -219,7 +219,7 @@ def lost_dfm(evb):
         bed.wait_all_on_standby()
         bed.standby["dfm"].kill()
         bed.standby["dfm"].wait()
-        bed.wait_for("ros1", "not connected to the DFM")
+        bed.wait_for("ros1", "no connection to the DFM (")
         done = bed.lab("C1")
         assert done.returncode == 1 and "evb dfm --config FILE --node dfm --standby" in done.stderr, done
         bed.start("dfm")
