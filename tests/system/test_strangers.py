@@ -151,4 +151,5 @@ def believed(evb):
             time.sleep(0.05)
 
 
-main({"forged": forged, "jump": jump, "believed": believed})
+if __name__ == "__main__":
+    main({"forged": forged, "jump": jump, "believed": believed})
