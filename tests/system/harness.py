@@ -282,6 +282,11 @@ def main(cases):
     print(f"ok {case}")
 
 
+def times_logged(text, log):
+    """Returns how often lines of a log contain the text; the log counts equal lines in a row in one line."""
+    return sum(int(repeated or 1) for repeated in re.findall(re.escape(text) + r"[^\n]*?(?: \(repeated (\d+) times?\))?\n", log))
+
+
 def drop_root():
     """For preexec_fn: makes the program run as an ordinary user."""
     if os.geteuid() == 0:

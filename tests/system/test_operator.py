@@ -6,7 +6,7 @@
 import re
 import shutil
 
-from harness import ROOT, main
+from harness import ROOT, main, times_logged
 from test_join import PATIENT, ROLES, bed
 
 NODES = [name for name in ROLES if name != "dfm"]
@@ -167,13 +167,7 @@ def crash_loop(evb):
         lines = b.log("sfi1").splitlines()
         assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
         assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines
-
-        def restarts():
-            """Restarts in quick succession are folded into one line."""
-            rows = re.findall(r"sfi1 has restarted(?: \(repeated (\d+) times?\))?\n", b.log("dfm"))
-            return sum(int(repeated or 1) for repeated in rows)
-
-        b.wait("six restarts", lambda: restarts() == 6)
+        b.wait("six restarts", lambda: times_logged("sfi1 has restarted", b.log("dfm")) == 6)
 
 
 if __name__ == "__main__":

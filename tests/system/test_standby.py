@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import LIMIT_S, folder, main
+from harness import LIMIT_S, folder, main, times_logged
 from network import wait_until
 from standby import DFM, Testbed, testbed, version
 
@@ -290,7 +290,7 @@ def missing_node(evb):
         done = bed.lab("C1", "--again")
         assert done.returncode == 1 and "not on standby: ros1" in done.stderr, done
         # evb lab waits for the node once, not again at each point.
-        assert done.stderr.count("still not on standby: ros1") == done.stderr.count("not on standby: ros1") - 1 == 3, done
+        assert times_logged("still not on standby: ros1", done.stderr) == times_logged("not on standby: ros1", done.stderr) - 1 == 3, done
 
 
 main({
