@@ -91,7 +91,7 @@ static int shape(struct standby_flows *f, const json_t *command, struct error *e
         r = flow_shaping_apply(&f->shaper, device, &shape, e);
         if (r == -EPERM || r == -EACCES) {
                 error_set(e, r,
-                          "shaping is not permitted: node %s needs evb-ros-shaping.conf (configs/systemd)",
+                          "shaping is not permitted: node %s needs evb-ros-shaping.conf (share/evb/systemd)",
                           f->self->name);
                 error_locate(e, "%s", device);
         }
@@ -182,7 +182,7 @@ int standby_flows_error(const struct standby_flows *f, struct error *e)
         if (watches && (r == -EPERM || r == -EACCES || r == -EAFNOSUPPORT))
                 return error_set(e, r,
                                  "watching the wire is not permitted: node %s needs evb-sfi-watching.conf "
-                                 "(configs/systemd)",
+                                 "(share/evb/systemd)",
                                  f->self->name);
         return error_set(e, r, "%m");
 }

@@ -183,8 +183,8 @@ def privileges(evb):
             bed.start(name, before=("setpriv", f"--inh-caps={lacks}", f"--bounding-set={lacks}"))
             bed.wait_for("dfm", f"node {name} is on standby\n", times=2)
         done = bed.lab("A7", "B4")
-        assert "ros1 refused: eth0: shaping is not permitted: node ros1 needs evb-ros-shaping.conf (configs/systemd)" in done.stderr, done.stderr
-        assert "sfi1 refused: watching the wire is not permitted: node sfi1 needs evb-sfi-watching.conf (configs/systemd)" in done.stderr, done.stderr
+        assert "ros1 refused: eth0: shaping is not permitted: node ros1 needs evb-ros-shaping.conf (share/evb/systemd)" in done.stderr, done.stderr
+        assert "sfi1 refused: watching the wire is not permitted: node sfi1 needs evb-sfi-watching.conf (share/evb/systemd)" in done.stderr, done.stderr
         assert 'A7: "no QoS" at 1448 failed' in done.stderr and done.returncode == 1 and not bed.points(), done
 
 
