@@ -220,6 +220,17 @@ void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
  * run has begun. */
 void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
+/* What may change while the DFM runs. */
+struct dfm_settings {
+        enum trigger_kind trigger_kind;
+        uint64_t trigger_rate_millihertz, trigger_burst;
+        uint64_t event_timeout_ns;
+        uint32_t reassign_max;
+};
+
+/* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
+ * trigger_change(); the time-out also applies to open events. */
+void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
 /* Accepts no further triggers, finishes the open events and ends the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 enum run_state dfm_state(const struct dfm *d);

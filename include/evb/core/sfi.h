@@ -26,7 +26,7 @@ struct sfi_config {
         uint16_t index;
         uint32_t n_ros;
         bool pull;
-        uint32_t slots;        /* events that are open or being written */
+        uint32_t slots;        /* events that are open or being written: for `credits`, or for more later */
         uint64_t buffer_bytes; /* for payload */
         uint32_t credits;      /* maximum number of assigned events; 0: derived, see sfi.c */
         uint32_t outstanding;  /* pull: maximum number of requested events; 0: bytes in flight are limited */
@@ -46,6 +46,13 @@ struct sfi_config {
         const struct ros_rule *rules; /* one for each ROS, borrowed by sfi_new(); NULL: all are required */
         bool follows_losses;          /* reports to the ROSs which share of the planned rate its port takes */
 };
+
+/* The slots that so many credits need: more, for events whose fragments arrive before their assignment. */
+#define SFI_SLOTS_SPARE 16u
+static inline uint32_t sfi_slots_for_credits(uint32_t credits)
+{
+        return credits + credits / 4 + SFI_SLOTS_SPARE;
+}
 
 /* Outcome for a chunk. */
 enum sfi_verdict {
@@ -145,6 +152,20 @@ void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
 /* The caller is done with the slot. `failed`: it could not be written, so the event is lost. */
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 
+/* What may change while the SFI runs; members as in struct sfi_config. */
+struct sfi_settings {
+        uint32_t credits, outstanding, retries_max;
+        uint64_t retry_after_ns;
+};
+
+/* Changes all settings, in any state. The SFI keeps the credits that it has granted: with fewer, it grants
+ * none until events have ended. Retries that are due keep their time. The functions below must permit them.
+ */
+void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
+/* The largest number of credits for which there are slots. */
+uint32_t sfi_credits_max(const struct sfi *s);
+/* False: pull would have to count events instead of bytes in flight, or the reverse. */
+bool sfi_may_change_outstanding(const struct sfi *s, uint32_t outstanding);
 /* Accepts no new events, finishes the open ones, then leaves. */
 void sfi_stop(struct sfi *s, uint64_t now_ns);
 /* No event is open or being written, and the run has ended or sfi_stop() was called: files can be closed. */

@@ -33,3 +33,9 @@ uint64_t trigger_next_ns(const struct trigger *t);
 /* Triggers that were due were held back until now_ns. The next one is due now, and the rest follow at the
  * rate. */
 void trigger_hold(struct trigger *t, uint64_t now_ns);
+/* From now_ns on, triggers follow another schedule. What was left of the present interval lasts as many new
+ * intervals, and as many triggers are overdue as before: the change makes neither a burst nor a pause. A
+ * burst that has begun goes on. From TRIGGER_RATE_MAX, the first trigger is due now (Poisson: one interval
+ * later). */
+void trigger_change(struct trigger *t, uint64_t now_ns, enum trigger_kind kind, uint64_t rate_millihertz,
+                    uint64_t burst);

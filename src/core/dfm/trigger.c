@@ -75,3 +75,31 @@ void trigger_hold(struct trigger *t, uint64_t now_ns)
         t->start_ns += now_ns - t->next_ns;
         t->next_ns = now_ns;
 }
+
+/* The time from now_ns to the next trigger in new intervals; negative if it is overdue. */
+static int64_t scaled_ns(const struct trigger *t, uint64_t now_ns, uint64_t rate_millihertz)
+{
+        __int128 left_ns = (int64_t)(t->next_ns - now_ns);
+
+        left_ns = left_ns * t->rate_millihertz / rate_millihertz;
+        return left_ns < -(__int128)now_ns ? -(int64_t)now_ns : (int64_t)MIN(left_ns, (__int128)INT64_MAX);
+}
+
+void trigger_change(struct trigger *t, uint64_t now_ns, enum trigger_kind kind, uint64_t rate_millihertz,
+                    uint64_t burst)
+{
+        bool was_max = t->rate_millihertz == TRIGGER_RATE_MAX, is_max = rate_millihertz == TRIGGER_RATE_MAX;
+        bool in_burst = !was_max && t->kind == TRIGGER_BURST && kind == TRIGGER_BURST;
+        uint64_t begun = in_burst ? MIN(t->taken % t->burst, burst) : 0;
+
+        t->next_ns = was_max || is_max ? now_ns : now_ns + (uint64_t)scaled_ns(t, now_ns, rate_millihertz);
+        t->start_ns = t->next_ns;
+        t->kind = kind;
+        t->rate_millihertz = rate_millihertz;
+        t->burst = burst;
+        t->taken = begun;
+        if (kind == TRIGGER_POISSON && was_max && !is_max)
+                poisson_advance(t);
+        else if (begun > 0)
+                t->next_ns = t->start_ns + period_ns(t, begun);
+}

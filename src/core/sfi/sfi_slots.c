@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Unassigned events use an eighth of the slots, but at least this number. Newer ones replace an unassigned
- * event only after this age. */
-#define UNASSIGNED_LEAST 16u
+/* Newer unassigned events replace one only after this age. */
 #define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
 /* The smallest allocation in the buffer: the cost of a short fragment. */
 #define ALLOCATION_MIN_BYTES 256u
@@ -171,9 +169,8 @@ void sfi_slots_give_up(struct sfi_slots *t, uint32_t slot)
 static bool make_room(struct sfi_slots *t, uint64_t now_ns, bool assigned)
 {
         const struct sfi_list *unassigned = &t->collecting[false];
-        uint32_t share = MAX(t->config->slots / 8, MIN(t->config->slots / 2, UNASSIGNED_LEAST));
 
-        if (assigned ? t->n_free > 0 : unassigned->n < share && t->n_free > 0)
+        if (assigned ? t->n_free > 0 : unassigned->n < sfi_unassigned_max(t->config) && t->n_free > 0)
                 return true;
         if (unassigned->n == 0)
                 return false;

@@ -104,6 +104,16 @@ static inline bool sfi_slots_ros_is_live(const struct sfi_slots *t, uint32_t ros
         return t->ros_live[ros / 64] >> ros % 64 & 1;
 }
 
+/* Unassigned events use an eighth of the slots, but at least this number. The slots that configured credits
+ * do not need are for credits that grow later. */
+#define SFI_UNASSIGNED_LEAST 16u
+static inline uint32_t sfi_unassigned_max(const struct sfi_config *c)
+{
+        uint32_t slots = c->credits > 0 ? MIN(sfi_slots_for_credits(c->credits), c->slots) : c->slots;
+
+        return MAX(slots / 8, MIN(slots / 2, SFI_UNASSIGNED_LEAST));
+}
+
 /* The slot of an event; SLOT_NONE: it has none. */
 static inline uint32_t sfi_slots_find(const struct sfi_slots *t, uint64_t event)
 {

@@ -71,11 +71,15 @@ static inline void sfi_gets_welcome(struct sfi_driver *t, uint64_t dfm, enum wel
 
 static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config *config)
 {
+        char begin[80];
+
         *t = (struct sfi_driver){.config = *config, .now_ns = TRACE_BEGIN_NS};
         assert_int_equal(sfi_new(&t->sfi, config, t->now_ns), 0);
         assert_sfi_says(t, "dfm: Join");
         sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
-        assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 4 ack 0");
+        snprintf(begin, sizeof begin, "dfm: Alive running | dfm: Update granted %u ack 0",
+                 config->credits ?: 4);
+        assert_sfi_says(t, begin);
 }
 
 /* Each assignment is open, void or ended once. Ended events hold no memory. */

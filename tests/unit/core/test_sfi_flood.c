@@ -9,7 +9,7 @@ static struct sfi_config flooded(void)
         struct sfi_config c = sfi_standard();
 
         c.slots = 256; /* of which 32 for unassigned events */
-        c.credits = 4;
+        c.credits = 192;
         return c;
 }
 

@@ -1,0 +1,20 @@
+/* Changes the settings of a running DFM. */
+#include "dfm_internal.h"
+
+void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to)
+{
+        struct dfm_config *c = &d->config;
+        bool other_triggers = c->trigger_kind != to->trigger_kind ||
+                              c->trigger_rate_millihertz != to->trigger_rate_millihertz ||
+                              c->trigger_burst != to->trigger_burst;
+
+        c->trigger_kind = to->trigger_kind;
+        c->trigger_rate_millihertz = to->trigger_rate_millihertz;
+        c->trigger_burst = to->trigger_burst;
+        c->event_timeout_ns = to->event_timeout_ns;
+        c->reassign_max = to->reassign_max;
+        /* The schedule begins with the run. */
+        if (d->begun && other_triggers)
+                trigger_change(&d->trigger, now_ns, to->trigger_kind, to->trigger_rate_millihertz,
+                               to->trigger_burst);
+}
