@@ -59,6 +59,9 @@ bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum 
 int conf_read_file(struct loading *l);
 void conf_take_setting(struct loading *l, const char *text);
 
+/* scenario.c: the section of a node as a file holds it. */
+void conf_write_node(const struct scenario_node *n, FILE *to);
+
 /* nodes.c: a head `[node NAME]`, then each line below it. */
 void conf_begin_node(struct loading *l, const char *node);
 void conf_set_node(struct loading *l, const char *node, const char *name, const char *value);

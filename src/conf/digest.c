@@ -103,3 +103,12 @@ const char *scenario_digest_name(unsigned key)
                        ? "trigger.source, trigger.leader, ros.event-number, or the times of slices"
                        : "another version of evb";
 }
+
+bool scenario_digest_has(const struct scenario_key *key)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(common); i++) {
+                if (strcmp(common[i].section, key->section) == 0 && strcmp(common[i].name, key->name) == 0)
+                        return true;
+        }
+        return false;
+}

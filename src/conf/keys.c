@@ -2,6 +2,7 @@
  * by line; the keys themselves are in keys_table.c. */
 #include "evb/conf/keys.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -136,6 +137,14 @@ int scenario_key_set(struct scenario *s, const struct scenario_key *key, const c
         default:
                 return set_number(key, at, value);
         }
+}
+
+void scenario_key_copy(struct scenario *to, const struct scenario *from, const struct scenario_key *key)
+{
+        size_t size_bytes = key->kind == KEY_FRACTION ? sizeof(double) : sizeof(uint64_t);
+
+        assert(key->kind != KEY_TEXT);
+        memcpy((char *)to + key->offset, (const char *)from + key->offset, size_bytes);
 }
 
 void conf_add_number(struct strbuf *b, enum key_kind kind, uint64_t v)

@@ -9,6 +9,11 @@
 #define LOCAL .local = true
 #define WAS(name_) .old_name = name_
 #define OR(word, value) .other_word = word, .other_value = value
+#define LIVE(roles) .applied_by = roles /* they apply another value at run time */
+#define ONLY(roles) .used_by = roles    /* no other node uses it */
+#define DFM KEY_OF(ROLE_DFM)
+#define ROS KEY_OF(ROLE_ROS)
+#define SFI KEY_OF(ROLE_SFI)
 
 #define KEY(kind_, section_, name_, member, standard_, help_, ...)                                           \
         {                                                                                                    \
@@ -50,7 +55,8 @@ const struct scenario_key scenario_keys[] = {
                "Transport of fragments. Control messages always use UDP."),
         NUMBER(KEY_TIME, "scenario", "duration", scenario.duration_ns, "0", 0, ANY,
                "Time for which the DFM accepts triggers (0: until the run is stopped or trigger.events are "
-               "done)."),
+               "done).",
+               ONLY(DFM)),
 
         TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT, frames or clock",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
@@ -60,7 +66,8 @@ const struct scenario_key scenario_keys[] = {
              LOCAL),
         NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
                "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
-               "refuses further ones, and the run ends with exit status 1."),
+               "refuses further ones, and the run ends with exit status 1.",
+               ONLY(DFM)),
         TEXT("trigger", "leader", trigger.leader, "any", "any, or the name of a ROS",
              "ROS whose frames make the events if trigger.source is frames (any: the frames of each ROS). "
              "Frames of other ROSs whose number the leader does not have are left over."),
@@ -76,7 +83,7 @@ const struct scenario_key scenario_keys[] = {
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms. "
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
-             LOCAL),
+             LOCAL, ONLY(DFM)),
         FRACTION("trigger", "busy-above", trigger.busy_above, "0.8",
                  "Used share of all credits, of trigger.queue, or of the events that may be undecided "
                  "(level2.window), at which the DFM becomes busy. It is also busy while a ROS sends XOFF, at "
@@ -84,41 +91,44 @@ const struct scenario_key scenario_keys[] = {
         FRACTION("trigger", "busy-below", trigger.busy_below, "0.6",
                  "Used share at which the DFM stops being busy; less than trigger.busy-above."),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
-                  ANY,
-                  "Mean rate of internal triggers (max: a trigger as soon as an SFI has a free credit)."),
+                  ANY, "Mean rate of internal triggers (max: a trigger as soon as an SFI has a free credit).",
+                  LIVE(DFM)),
         NUMBER(KEY_COUNT, "trigger", "events", trigger.events, "0", 0, ANY,
-               "Number of triggers to accept (0: no limit)."),
+               "Number of triggers to accept (0: no limit).", ONLY(DFM)),
         CHOICE("trigger", "kind", trigger.kind, "periodic", "periodic|poisson|burst",
-               "Distribution of the intervals between internal triggers."),
+               "Distribution of the intervals between internal triggers.", LIVE(DFM)),
         NUMBER(KEY_COUNT, "trigger", "burst-length", trigger.burst_length, "10", 1, 1000000,
-               "Number of triggers in a burst if trigger.kind is burst."),
+               "Number of triggers in a burst if trigger.kind is burst.", LIVE(DFM)),
 
         CHOICE("dfm", "policy", dfm.policy, "credits", "credits|round-robin|least-loaded",
-               "Policy that selects the next event's SFI among those with a free credit."),
+               "Policy that selects the next event's SFI among those with a free credit.", ONLY(DFM)),
         NUMBER(KEY_COUNT, "dfm", "clear-group", dfm.clear_group, "100", 1, 256,
-               "Number of finished events per Clear message, after which the ROSs drop their fragments."),
+               "Number of finished events per Clear message, after which the ROSs drop their fragments.",
+               ONLY(DFM)),
         NUMBER(KEY_TIME, "dfm", "clear-after", dfm.clear_after_ns, "10ms", MS / 10, 60 * NS_PER_S,
-               "Maximum time for which a finished event waits until its Clear message is full."),
+               "Maximum time for which a finished event waits until its Clear message is full.", ONLY(DFM)),
         NUMBER(KEY_TIME, "dfm", "event-timeout", dfm.event_timeout_ns, "10s", MS, HOUR,
-               "Time after which the DFM reassigns an event that its SFI has not finished."),
+               "Time after which the DFM reassigns an event that its SFI has not finished.", LIVE(DFM)),
         NUMBER(KEY_COUNT, "dfm", "reassign", dfm.reassign, "1", 0, 100,
-               "Maximum number of reassignments of an event before it is lost."),
+               "Maximum number of reassignments of an event before it is lost.", LIVE(DFM)),
         NUMBER(KEY_TIME, "dfm", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
                "Interval between keep-alive messages of a node."),
         NUMBER(KEY_TIME, "dfm", "lost-after", dfm.lost_after_ns, "30s", 0, 24 * HOUR,
                "Time without a message from the DFM after which a node ends with exit status 75, so that its "
-               "unit restarts it for the next run (0: never)."),
+               "unit restarts it for the next run (0: never).",
+               LIVE(ROS | SFI)),
         NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
                "Time without a message from a node after which it counts as gone."),
         NUMBER_OR(KEY_TIME, "dfm", "start-timeout", dfm.start_timeout_ns, "auto", "auto", SCENARIO_AUTO,
                   10 * MS, HOUR,
                   "Time for which the start of a run waits for further nodes after a node has joined (auto: "
-                  "dfm.node-timeout)."),
+                  "dfm.node-timeout).",
+                  ONLY(DFM)),
         NUMBER(KEY_TIME, "dfm", "poll", dfm.poll_ns, "0", 0, NS_PER_S,
                "Time after each message in which the DFM looks for the next one without sleeping (0: it "
                "sleeps at once). The busy signal is then not delayed by the wake-up of an idle processor, "
                "but the DFM occupies a processor while messages come.",
-               LOCAL),
+               LOCAL, ONLY(DFM)),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "
@@ -195,67 +205,73 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_COUNT, "ros", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
                "Maximum number of fragments in the buffer."),
         CHOICE("ros", "stagger", ros.stagger, "yes", "no|yes",
-               "Whether each ROS starts its rounds at a different SFI (UDP only)."),
+               "Whether each ROS starts its rounds at a different SFI (UDP only).", ONLY(ROS)),
         NUMBER_OR(KEY_RATE, "ros", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
                   RATE_MAX,
                   "Rate to each SFI that the ROS itself enforces, without the kernel, for comparison with "
                   "shaping "
-                  "(UDP only)."),
+                  "(UDP only).",
+                  ONLY(ROS)),
 
         NUMBER(KEY_COUNT, "sfi", "count", sfi.count, "0", 0, EVB_SFI_MAX,
                "Number of SFIs: nodes sfi1, sfi2, ... on this machine. If the scenario has [node NAME] "
                "sections, only the first N of their SFIs are used (0: all)."),
         CHOICE("sfi", "output", sfi.output, "null", "null|file",
-               "Output of built events: null checks and discards them, file writes them."),
+               "Output of built events: null checks and discards them, file writes them.", ONLY(SFI)),
         TEXT("sfi", "directory", sfi.directory, ".", "an existing directory", "Directory for event files.",
-             LOCAL),
+             LOCAL, ONLY(SFI)),
         NUMBER(KEY_COUNT, "sfi", "file-events", sfi.file_events, "0", 0, UINT32_MAX,
-               "Maximum number of events in a file (0: no limit)."),
+               "Maximum number of events in a file (0: no limit).", ONLY(SFI)),
         NUMBER(KEY_BYTES, "sfi", "file-size", sfi.file_size_bytes, "2GiB", 0, 1024 * GIB,
-               "Maximum size of a file (0: no limit)."),
+               "Maximum size of a file (0: no limit).", ONLY(SFI)),
         CHOICE("sfi", "format", sfi.format, "eformat3", "eformat3|eformat5",
-               "Format of event files: raw event format v3.0 in EventStorage v2, or v5.0 in v6."),
+               "Format of event files: raw event format v3.0 in EventStorage v2, or v5.0 in v6.", ONLY(SFI)),
         CHOICE("sfi", "durability", sfi.durability, "written", "none|written|synced",
                "Failure that a complete event survives: none (the event may stay in the SFI's buffer for up "
                "to 1 s), a crash of the SFI (written: the kernel has it), or a crash of its machine (synced: "
-               "the disk has it)."),
+               "the disk has it).",
+               ONLY(SFI)),
         CHOICE("sfi", "write-direct", sfi.write_direct, "no", "no|yes",
                "Whether the SFI writes events to the disk directly, past the page cache (O_DIRECT). For a "
                "disk "
                "that is faster than copies in memory, or to leave the memory to others. Events larger than 4 "
-               "MiB pass through the page cache."),
+               "MiB pass through the page cache.",
+               ONLY(SFI)),
         CHOICE("sfi", "slow-disk", sfi.slow_disk, "wait", "wait|drop",
                "What the SFI does if the disk is slower than the triggers: wait (its credits run out, and "
                "the DFM "
                "holds triggers back), or drop built events while half of its credits wait for the disk. "
                "These "
-               "events are lost, and the exit status of the run is 1."),
+               "events are lost, and the exit status of the run is 1.",
+               LIVE(SFI)),
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
-                  "hold, plus those that only wait for silent ROSs; see CREDITS in evb.conf(5))."),
+                  "hold, plus those that only wait for silent ROSs; see CREDITS in evb.conf(5)).",
+                  LIVE(SFI)),
         NUMBER_OR(KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
                   EVENTS_HELD_MAX,
                   "Maximum number of events that an SFI requests at a time in pull mode (auto: over UDP, the "
                   "bytes "
                   "on their way are limited instead, to what the buffer of a switch port holds, and requests "
                   "are spaced at network.link-rate; if that is unlimited, the limit is found from losses and "
-                  "latency; over TCP, 16 MiB of events)."),
+                  "latency; over TCP, 16 MiB of events).",
+                  LIVE(SFI)),
         NUMBER(KEY_BYTES, "sfi", "buffer-size", sfi.buffer_size_bytes, "128MiB", EVB_FRAGMENT_MAX_BYTES,
-               256 * GIB, "Memory for fragments of events that are not written yet."),
+               256 * GIB, "Memory for fragments of events that are not written yet.", ONLY(SFI)),
         NUMBER(KEY_TIME, "sfi", "timeout", sfi.timeout_ns, "2s", MS, HOUR,
                "Time after which the SFI builds an incomplete event without its missing fragments."),
         NUMBER_OR(KEY_COUNT, "sfi", "retries", sfi.retries, "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
                   "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; "
                   "auto: retry until sfi.timeout).",
-                  WAS("re-ask")),
+                  WAS("re-ask"), LIVE(SFI)),
         NUMBER_OR(
                 KEY_TIME, "sfi", "retry-after", sfi.retry_after_ns, "auto", "auto", SCENARIO_AUTO, MS / 10,
                 60 * NS_PER_S,
                 "Time after which the SFI retries a request for a missing fragment (auto: from the smoothed "
                 "latency of fragments).",
-                WAS("re-ask-after")),
+                WAS("re-ask-after"), LIVE(SFI)),
         CHOICE("sfi", "verify", sfi.verify, "yes", "no|yes",
-               "Whether the SFI checks every byte of pattern fragments."),
+               "Whether the SFI checks every byte of pattern fragments.", ONLY(SFI)),
 
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
@@ -279,9 +295,9 @@ const struct scenario_key scenario_keys[] = {
              "scenario's nodes).",
              LOCAL),
         NUMBER_OR(KEY_BYTES, "network", "send-buffer", network.send_buffer_bytes, "auto", "auto",
-                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of a ROS."),
+                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of a ROS.", ONLY(ROS)),
         NUMBER_OR(KEY_BYTES, "network", "receive-buffer", network.receive_buffer_bytes, "auto", "auto",
-                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of the data socket of an SFI."),
+                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of the data socket of an SFI.", ONLY(SFI)),
         CHOICE("network", "segmentation", network.segmentation, "auto", "auto|on|off",
                "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
         CHOICE("network", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
@@ -300,11 +316,11 @@ const struct scenario_key scenario_keys[] = {
                "cbq+tbf "
                "that the kernel supports)."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
-                  "Rate for each destination."),
+                  "Rate for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,
-                  "Burst size for each destination."),
+                  "Burst size for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_BYTES, "qos", "limit", qos.limit_bytes, "auto", "auto", SCENARIO_AUTO, 64, UINT32_MAX,
-                  "Queue size for each destination."),
+                  "Queue size for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_RATE, "qos", "control-rate", qos.control_rate_bps, "auto", "auto", SCENARIO_AUTO,
                   RATE_MIN, RATE_MAX,
                   "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
@@ -315,10 +331,11 @@ const struct scenario_key scenario_keys[] = {
                   "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "
                   "checksum and gap of Ethernet if qos.rate is auto, otherwise 0)."),
         CHOICE("qos", "required", qos.required, "yes", "no|yes",
-               "Whether a ROS that cannot shape refuses to run (no: it warns and runs unshaped)."),
+               "Whether a ROS that cannot shape refuses to run (no: it warns and runs unshaped).", ONLY(ROS)),
         CHOICE("qos", "on-drift", qos.on_drift, "repair", "repair|warn",
                "Reaction of a ROS when another program changes its shaping: repair it, or only warn. In both "
-               "cases the ROS logs the change and reports how long it was unshaped."),
+               "cases the ROS logs the change and reports how long it was unshaped.",
+               ONLY(ROS)),
         CHOICE("qos", "on-loss", qos.on_loss, "auto", "auto|reduce|ignore",
                "Reaction of the ROSs when packets are lost at an SFI's port although the plan allows no "
                "loss: "
@@ -326,22 +343,24 @@ const struct scenario_key scenario_keys[] = {
                "reduce if qos.rate is auto, otherwise ignore)."),
 
         NUMBER_OR(KEY_BYTES, "tuning", "mtu", tuning.mtu_bytes, "unchanged", "unchanged", SCENARIO_UNCHANGED,
-                  68, 65535, "MTU of a ROS's interface during the run."),
+                  68, 65535, "MTU of a ROS's interface during the run.", ONLY(ROS)),
         NUMBER_OR(KEY_COUNT, "tuning", "rx-usecs", tuning.rx_usecs, "unchanged", "unchanged",
                   SCENARIO_UNCHANGED, 0, USECS_MAX,
                   "Maximum time from the arrival of a packet to its interrupt, in microseconds (interrupt "
-                  "coalescing)."),
+                  "coalescing).",
+                  ONLY(ROS)),
         NUMBER_OR(KEY_COUNT, "tuning", "rx-frames", tuning.rx_frames, "unchanged", "unchanged",
                   SCENARIO_UNCHANGED, 0, FRAMES_MAX,
-                  "Maximum number of received packets per interrupt (interrupt coalescing)."),
+                  "Maximum number of received packets per interrupt (interrupt coalescing).", ONLY(ROS)),
         NUMBER_OR(
                 KEY_COUNT, "tuning", "tx-usecs", tuning.tx_usecs, "unchanged", "unchanged",
                 SCENARIO_UNCHANGED, 0, USECS_MAX,
                 "Maximum time from the transmission of a packet to its interrupt, in microseconds (interrupt "
-                "coalescing)."),
+                "coalescing).",
+                ONLY(ROS)),
         NUMBER_OR(KEY_COUNT, "tuning", "tx-frames", tuning.tx_frames, "unchanged", "unchanged",
                   SCENARIO_UNCHANGED, 0, FRAMES_MAX,
-                  "Maximum number of sent packets per interrupt (interrupt coalescing)."),
+                  "Maximum number of sent packets per interrupt (interrupt coalescing).", ONLY(ROS)),
 
         TEXT("standby", "allow", standby.allow, "none",
              "none, or a list of qos, tuning, link-rate and output, separated by commas",
@@ -365,7 +384,13 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_TIME, "run", "stop-timeout", run.stop_timeout_ns, "45s", 0, HOUR,
                "Maximum time for which a stopped node continues to serve until the DFM has ended the run. "
                "Keep "
-               "it below TimeoutStopSec= of the units (60 s)."),
+               "it below TimeoutStopSec= of the units (60 s).",
+               LIVE(DFM | ROS | SFI)),
+
+        CHOICE("log", "level", log.level, "info", "error|warning|info|debug",
+               "Least important messages that a node logs. EVB_LOG in the environment overrides it; see "
+               "evb(1).",
+               LIVE(DFM | ROS | SFI)),
 };
 
 const size_t n_scenario_keys = ARRAY_SIZE(scenario_keys);

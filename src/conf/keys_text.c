@@ -141,8 +141,28 @@ static void print_values(const struct scenario_key *key, FILE *to)
                 fprintf(to, " (default: %s)", default_text(key));
 }
 
+char *scenario_key_appliers(const struct scenario_key *key, char *text, size_t size_bytes)
+{
+        static const char *const names[] = {
+                [ROLE_ROS] = "a ROS", [ROLE_SFI] = "an SFI", [ROLE_DFM] = "the DFM"};
+        const unsigned all = KEY_OF(ROLE_DFM) | KEY_OF(ROLE_ROS) | KEY_OF(ROLE_SFI);
+        struct strbuf b = strbuf_init(text, size_bytes);
+
+        text[0] = '\0';
+        if (key->applied_by == all) {
+                strbuf_add(&b, "any node");
+                return text;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                if (names[i] && key->applied_by & KEY_OF(i))
+                        strbuf_add(&b, "%s%s", b.length > 0 ? " or " : "", names[i]);
+        }
+        return text;
+}
+
 void scenario_keys_print(FILE *to)
 {
+        char appliers[64];
         const char *section = "";
 
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
@@ -157,6 +177,9 @@ void scenario_keys_print(FILE *to)
                 fprintf(to, "%s\n    %s\n    Values: ", k->name, k->help);
                 print_values(k, to);
                 fprintf(to, "\n");
+                if (k->applied_by)
+                        fprintf(to, "    May change at run time: SIGHUP to %s\n",
+                                scenario_key_appliers(k, appliers, sizeof appliers));
                 if (k->old_name)
                         fprintf(to, "    Old name: %s\n", k->old_name);
         }
@@ -164,6 +187,7 @@ void scenario_keys_print(FILE *to)
 
 void scenario_keys_print_man(FILE *to)
 {
+        char appliers[64];
         const char *section = "";
 
         fprintf(to, ".Sh UNITS\n.Bl -tag -width frequency -compact\n");
@@ -181,6 +205,9 @@ void scenario_keys_print_man(FILE *to)
                 fprintf(to, ".It Cm %s.%s\n%s\n.br\nValues: ", k->section, k->name, k->help);
                 print_values(k, to);
                 fprintf(to, ".\n");
+                if (k->applied_by)
+                        fprintf(to, "May change at run time (SIGHUP to %s).\n",
+                                scenario_key_appliers(k, appliers, sizeof appliers));
                 if (k->old_name)
                         fprintf(to, "The old name %s.%s still works.\n", k->section, k->old_name);
         }

@@ -58,6 +58,19 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         return errors->n > 0 ? -EINVAL : 0;
 }
 
+int scenario_check(struct scenario *s, struct scenario_errors *errors)
+{
+        _cleanup_free_ struct conf_place(*node_places)[CONF_NODE_KEYS] =
+                calloc(ARRAY_SIZE(s->nodes), sizeof *node_places);
+        struct loading l = {.scenario = s, .path = s->path, .errors = errors, .node_places = node_places};
+
+        errors->n = errors->n_warnings = 0;
+        if (!node_places)
+                return -ENOMEM;
+        conf_check_fit(&l);
+        return errors->n > 0 ? -EINVAL : 0;
+}
+
 static void write_source(const struct scenario_node *n, FILE *to)
 {
         char text[SCENARIO_TEXT_MAX];
@@ -76,7 +89,7 @@ static void write_source(const struct scenario_node *n, FILE *to)
         fprintf(to, "wait = %s\n", text);
 }
 
-static void write_node(const struct scenario_node *n, FILE *to)
+void conf_write_node(const struct scenario_node *n, FILE *to)
 {
         fprintf(to, "\n[node %s]\nrole = %s\n", n->name, scenario_role_name(n->role));
         if (n->address[0])
@@ -109,5 +122,5 @@ void scenario_write(const struct scenario *s, FILE *to)
                 fprintf(to, "%s%s = %s\n", i == 0 ? "\n[metadata]\n" : "", s->metadata[i].name,
                         s->metadata[i].value);
         for (size_t i = 0; i < s->n_nodes; i++)
-                write_node(&s->nodes[i], to);
+                conf_write_node(&s->nodes[i], to);
 }

@@ -3,9 +3,11 @@
  * have no digest, nor has run.seed: fragments of another seed are counted as corrupt. */
 #pragma once
 
-#include "evb/conf/scenario.h"
+#include "evb/conf/keys.h"
 #include "evb/protocol/member.h"
 
 void scenario_digest(const struct scenario *s, struct member_keys *ret);
 /* "ros.count", "[node] sections", or "another version of evb" for an unknown number. */
 const char *scenario_digest_name(unsigned key);
+/* Whether the key has a digest of its own. */
+bool scenario_digest_has(const struct scenario_key *key);

@@ -34,7 +34,12 @@ struct scenario_key {
         uint64_t least, most; /* bounds of numbers */
         const char *help;
         bool local; /* paths, and where nodes find each other: no remote command may set it */
+        /* Bits of enum node_role (KEY_OF): the nodes that apply another value while they run (0: none), and
+         * the only nodes that use the key at all (0: any). */
+        unsigned applied_by, used_by;
 };
+
+#define KEY_OF(role) (1u << (role))
 
 extern const struct scenario_key scenario_keys[];
 extern const size_t n_scenario_keys;
@@ -50,6 +55,11 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
                          size_t size_bytes);
 /* 0, or -EINVAL if the key does not take this value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
+/* Copies the value of one key, which has no syntax of its own (not KEY_TEXT). */
+void scenario_key_copy(struct scenario *to, const struct scenario *from, const struct scenario_key *key);
+/* The nodes that apply another value at run time, for people: "the DFM", "a ROS or an SFI"; "": none. Returns
+ * `text`. */
+char *scenario_key_appliers(const struct scenario_key *key, char *text, size_t size_bytes);
 /* Whether "SECTION.KEY=VALUE" sets a local key, a key of a node or metadata, which no remote command may set.
  */
 bool scenario_setting_is_local(const char *setting);

@@ -142,6 +142,9 @@ struct scenario {
         struct {
                 uint64_t number, seed, stop_timeout_ns;
         } run;
+        struct {
+                uint64_t level; /* enum log_level */
+        } log;
         /* [metadata]: free names and values for event files and the record of the run. */
         struct scenario_metadata {
                 char name[64];
@@ -168,6 +171,8 @@ struct scenario_errors {
  * errno: the file cannot be read. Fills the warnings in either case. A scenario is large: allocate it. */
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors);
+/* Checks the keys of a loaded scenario against each other again. -EINVAL, or -ENOMEM, as scenario_load(). */
+int scenario_check(struct scenario *s, struct scenario_errors *errors);
 /* Writes a file that loads as the same scenario. */
 void scenario_write(const struct scenario *s, FILE *to);
 
