@@ -9,6 +9,15 @@
 #include "evb/node/node.h"
 #include "evb/remote/standby.h"
 
+/* The environment, and options, override log.level. False: they do. */
+static bool follow_log_level(const struct scenario *s)
+{
+        if (getenv("EVB_LOG") || log_level() != LOG_LEVEL_INFO)
+                return false;
+        log_set_level((enum log_level)s->log.level);
+        return true;
+}
+
 static int run_role(const struct command *command, enum node_role role, int argc, char **argv)
 {
         const char *config = NULL, *name = NULL, *standby = NULL;
@@ -20,6 +29,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         _cleanup_free_ struct scenario *s = NULL;
         const struct scenario_node *self;
         struct node_options node = {};
+        struct node_source source;
         struct options o;
         int r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
 
@@ -35,6 +45,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         s = command_load(config, &o);
         if (!s)
                 return 2;
+        source = (struct node_source){s, config, o.settings, o.n_settings, follow_log_level(s)};
         self = scenario_find(s, name);
         if (!self || self->role != role) {
                 fprintf(stderr, "%s: node: %s \"%s\"; expected a node with role = %s\n", config,
@@ -51,6 +62,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
                 return standby_run(&by);
         }
         node.scenario = s;
+        node.source = &source;
         node.name = name;
         node.json = options_open_json(&o);
         if (o.json && !node.json)

@@ -15,6 +15,7 @@
 #include "evb/sys/thread.h"
 #include "machine.h"
 #include "node_internal.h"
+#include "reload/reload.h"
 #include "report.h"
 #include "log/run_log.h"
 
@@ -145,7 +146,7 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
 
         if (n->hangups < loop_hangups(n->loop)) {
                 n->hangups = loop_hangups(n->loop);
-                log_info(NODE_HANGUP_TEXT);
+                node_reload(n, now_ns, signals > 0);
         }
         if (signals > *seen)
                 run_log_signal(n, *seen == 0);
@@ -204,6 +205,8 @@ static int run_loop(struct node *n)
                 if (now_ns >= status_ns) {
                         send_status(n);
                         log_flush();
+                        if (n->ready_unsent)
+                                n->ready_unsent = !notify_reloaded();
                         status_ns = now_ns + STATUS_NS;
                 }
                 if (now_ns >= watchdog_ns && watchdog_every_ns != NEVER_NS) {
@@ -240,6 +243,7 @@ int node_run(const struct node_options *options)
         struct node n = {
                 .scenario = options->scenario,
                 .self = scenario_find(options->scenario, options->name),
+                .source = options->source,
         };
         int r;
 

@@ -41,7 +41,7 @@ struct node_kind {
 extern const struct node_kind node_dfm, node_ros, node_sfi;
 
 struct node {
-        const struct scenario *scenario;
+        const struct scenario *scenario; /* changes at a reload */
         const struct scenario_node *self;
         const struct node_kind *kind;
         struct node_stats *stats;
@@ -50,15 +50,18 @@ struct node {
         struct member_config member; /* for Join; the DFM only uses the incarnation */
         uint32_t run;                /* 0: unknown yet */
         struct membership membership;
-        void *state;             /* of the role */
-        struct message message;  /* scratch of node_send_due() */
-        struct file_list *files; /* of an SFI */
-        bool is_sealing;         /* of an SFI: it writes and seals its last files */
-        bool has_begun;          /* the log says that the run has begun */
-        bool is_stopped;         /* by a signal, or by its loss of the DFM */
-        bool check_only;         /* open and close only; change nothing on this machine */
-        unsigned hangups;        /* SIGHUPs that were logged */
-        struct reasons reasons;  /* for exit status 1 */
+        void *state;                      /* of the role */
+        void *core;                       /* struct dfm, ros or sfi */
+        struct message message;           /* scratch of node_send_due() */
+        struct file_list *files;          /* of an SFI */
+        bool is_sealing;                  /* of an SFI: it writes and seals its last files */
+        bool has_begun;                   /* the log says that the run has begun */
+        bool is_stopped;                  /* by a signal, or by its loss of the DFM */
+        bool check_only;                  /* open and close only; change nothing on this machine */
+        const struct node_source *source; /* NULL: it cannot be reloaded */
+        unsigned hangups;                 /* SIGHUPs that were followed */
+        bool ready_unsent;                /* READY=1 after a reload, as the manager's queue was full */
+        struct reasons reasons;           /* for exit status 1 */
 };
 
 /* role.c */
@@ -77,6 +80,7 @@ void node_log_stop(uint64_t heard_dfm_ns);
 /* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that continues: it serves
  * until the DFM falls silent or run.stop-timeout expires. */
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
+struct shaping *node_shaping(const struct node *n); /* of a ROS; NULL: none */
 /* Sends all messages that `step` returns. */
 typedef bool (*node_step)(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns);

@@ -125,7 +125,6 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
 static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;
-
         int r = 0;
 
         config->run = 1;
@@ -239,6 +238,7 @@ static int open_role(struct node *n)
                 return r;
         node_ros_rules(s, rules);
         r = dfm_new(&d->core, &config, now_ns);
+        n->core = d->core;
         return r < 0 ? log_error_errno(r, "dfm: %m") : open_triggers(n, d);
 }
 

@@ -149,6 +149,7 @@ static int open_role(struct node *n)
         k = ros_new(&r->core, &config, clock_now_ns());
         if (k < 0)
                 return log_error_errno(k, "ros.buffer-events: %m");
+        n->core = r->core;
         k = shaping_new(&r->shaping, n);
         if (k < 0)
                 return k;
@@ -377,6 +378,11 @@ static void publish_counters(struct node *n)
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(((struct ros_node *)n->state)->shaping);
+}
+
+struct shaping *node_shaping(const struct node *n)
+{
+        return ((struct ros_node *)n->state)->shaping;
 }
 
 static const struct member *own_member(const struct node *n)

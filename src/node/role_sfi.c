@@ -89,8 +89,8 @@ static int open_role(struct node *n)
                 .index = (uint16_t)n->self->index,
                 .n_ros = (uint32_t)sc->ros.count,
                 .pull = sc->scenario.mode == MODE_PULL,
-                /* More slots than credits, for events whose fragments arrive before their assignment. */
-                .slots = credits > 0 ? credits + credits / 4 + 16 : usual_slots(sc),
+                /* Also for credits that grow at run time, as nothing is allocated then. */
+                .slots = MAX(credits > 0 ? sfi_slots_for_credits(credits) : 0, usual_slots(sc)),
                 .buffer_bytes = sc->sfi.buffer_size_bytes,
                 .credits = credits,
                 .outstanding = (uint32_t)sc->sfi.outstanding,
@@ -129,7 +129,7 @@ static int open_role(struct node *n)
         r = sfi_new(&s->core, &config, clock_now_ns());
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
-        s->receiver.core = s->core;
+        s->receiver.core = n->core = s->core;
         r = builder_new(&s->builder, &context, n->files, s->core, s->buffer, config.slots);
         return r < 0 ? r : watch_builder(n, s);
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,25 +21,33 @@ struct shaping {
         struct shaping_tree tree; /* owned by the worker while it runs */
         uint32_t posted;          /* owned by the loop: number of the last posted demand */
         bool running, required, repairs;
+        struct tc_device device; /* both as at the start, for the loop */
+        enum tc_backend backend;
         pthread_t worker;
         struct waker waker;
         pthread_mutex_t lock; /* protects the members below; never held during a netlink call */
         pthread_cond_t answered_more;
         struct shaping_demand demand;
-        uint32_t number;          /* changes with the demand */
+        uint32_t number;          /* that of the core's demand */
+        uint32_t changes;         /* of the rates */
         uint64_t asked, answered; /* requests to read the kernel's counters */
         bool stop;
 };
 
+/* Tells whether there is new mail. */
+struct marks {
+        uint32_t number, changes;
+        uint64_t asked;
+};
+
 /* False: the thread must end. */
-static bool take_mail(struct shaping *s, struct shaping_demand *demand, uint32_t *number, uint64_t *asked)
+static bool take_mail(struct shaping *s, struct shaping_demand *demand, struct marks *marks)
 {
         bool stop;
 
         pthread_mutex_lock(&s->lock);
         *demand = s->demand;
-        *number = s->number;
-        *asked = s->asked;
+        *marks = (struct marks){s->number, s->changes, s->asked};
         stop = s->stop;
         pthread_mutex_unlock(&s->lock);
         return !stop;
@@ -52,18 +61,18 @@ static void answer(struct shaping *s, uint64_t asked)
         pthread_mutex_unlock(&s->lock);
 }
 
-static bool has_mail(struct shaping *s, uint32_t number, uint64_t asked)
+static bool has_mail(struct shaping *s, const struct marks *m)
 {
         bool has;
 
         pthread_mutex_lock(&s->lock);
-        has = s->stop || s->asked != asked || s->number != number;
+        has = s->stop || s->asked != m->asked || s->number != m->number || s->changes != m->changes;
         pthread_mutex_unlock(&s->lock);
         return has;
 }
 
 /* Waits for mail, for a notification of the kernel, or until the tree's deadline. */
-static void wait(struct shaping *s, uint32_t number, uint64_t asked)
+static void wait(struct shaping *s, const struct marks *marks)
 {
         struct pollfd p[] = {
                 {.fd = s->waker.fd, .events = POLLIN},
@@ -73,7 +82,7 @@ static void wait(struct shaping *s, uint32_t number, uint64_t asked)
                  until_ns = MIN(shaping_tree_deadline_ns(&s->tree), now_ns + NS_PER_S);
 
         waker_prepare(&s->waker);
-        if (until_ns > now_ns && !has_mail(s, number, asked))
+        if (until_ns > now_ns && !has_mail(s, marks))
                 (void)poll(p, ARRAY_SIZE(p), (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
         waker_done(&s->waker);
 }
@@ -82,16 +91,16 @@ static void *work(void *ctx)
 {
         struct shaping *s = ctx;
         struct shaping_demand demand;
-        uint64_t asked, answered = 0;
-        uint32_t number;
+        uint64_t answered = 0;
+        struct marks marks;
 
-        while (take_mail(s, &demand, &number, &asked)) {
+        while (take_mail(s, &demand, &marks)) {
                 shaping_tree_follow(&s->tree, clock_now_ns(), &demand);
-                shaping_tree_turn(&s->tree, asked != answered);
-                if (asked != answered)
-                        answer(s, asked);
-                answered = asked;
-                wait(s, number, asked);
+                shaping_tree_turn(&s->tree, marks.asked != answered);
+                if (marks.asked != answered)
+                        answer(s, marks.asked);
+                answered = marks.asked;
+                wait(s, &marks);
         }
         return NULL;
 }
@@ -110,6 +119,8 @@ static int start_worker(struct shaping *s)
         pthread_cond_init(&s->answered_more, &monotonic);
         pthread_condattr_destroy(&monotonic);
         s->demand = s->tree.demand;
+        s->device = s->tree.device;
+        s->backend = s->tree.backend;
         r = thread_start(&s->worker, "evb-shaping", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
                          work, s);
         s->running = r >= 0;
@@ -131,11 +142,18 @@ int shaping_new(struct shaping **ret, struct node *n)
         s = calloc(1, sizeof *s);
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
-        s->tree = (struct shaping_tree){
-                .scenario = sc, .self = n->self, .stats = n->stats, .check_only = n->check_only};
+        s->tree = (struct shaping_tree){.scenario = malloc(sizeof *sc),
+                                        .self = n->self,
+                                        .stats = n->stats,
+                                        .check_only = n->check_only};
+        s->waker.fd = -1;
+        if (!s->tree.scenario) {
+                free(s);
+                return log_error_errno(ENOMEM, "shaping: %m");
+        }
+        memcpy(s->tree.scenario, sc, sizeof *sc);
         s->required = sc->qos.required;
         s->repairs = sc->qos.on_drift == QOS_REPAIR;
-        s->waker.fd = -1;
         r = shaping_tree_open(&s->tree);
         if (r >= 0 && s->tree.backend != TC_BACKEND_NONE && !n->check_only)
                 r = start_worker(s);
@@ -170,6 +188,7 @@ struct shaping *shaping_free(struct shaping *s)
                 stop_worker(s);
         waker_fini(&s->waker);
         shaping_tree_close(&s->tree);
+        free(s->tree.scenario);
         free(s);
         return NULL;
 }
@@ -184,6 +203,29 @@ void shaping_turn(struct shaping *s, const struct ros *core)
         memcpy(s->demand.permille, ros_sfi_permille(core), sizeof s->demand.permille);
         s->demand.sources = ros_sources(core);
         s->number = s->posted;
+        pthread_mutex_unlock(&s->lock);
+        waker_wake(&s->waker);
+}
+
+bool shaping_is_active(const struct shaping *s)
+{
+        return s && s->running;
+}
+
+int shaping_check(const struct shaping *s, const struct scenario *to, struct error *e)
+{
+        return shaping_rates_check(to, s->tree.self, &s->device, s->backend, s->tree.super_packet_bytes, e);
+}
+
+void shaping_change(struct shaping *s, const struct scenario *to)
+{
+        const struct shaping_rates rates = shaping_rates_of(to);
+
+        if (!shaping_is_active(s))
+                return;
+        pthread_mutex_lock(&s->lock);
+        s->changes += memcmp(&s->demand.rates, &rates, sizeof rates) != 0;
+        s->demand.rates = rates;
         pthread_mutex_unlock(&s->lock);
         waker_wake(&s->waker);
 }

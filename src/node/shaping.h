@@ -3,6 +3,7 @@
  * the ROS's loop never waits for netlink. The loop's thread calls the functions below. */
 #pragma once
 
+#include "evb/base/error.h"
 #include "evb/core/ros.h"
 #include "node_internal.h"
 
@@ -16,6 +17,13 @@ struct shaping *shaping_free(struct shaping *s);
 
 /* Posts what the ROS's core knows about SFIs, ROSs and losses, without waiting. Cheap if nothing changed. */
 void shaping_turn(struct shaping *s, const struct ros *core);
+/* -EINVAL: with the rates of `to`, no plan is possible for this device. */
+int shaping_check(const struct shaping *s, const struct scenario *to, struct error *error);
+/* Posts the rates of `to`, if they differ. The kernel may still refuse the plan later, which is logged.
+ * Without effect if nothing is shaped. */
+void shaping_change(struct shaping *s, const struct scenario *to);
+/* False: nothing is shaped, as configured or because the node goes on without. */
+bool shaping_is_active(const struct shaping *s);
 /* Total number of packets to an SFI that the shaping has dropped. */
 uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);
 /* Waits for a short time until the node's counters include the kernel's, for the final report. */

@@ -3,6 +3,7 @@
 #include "evb/node/shaping_request.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "evb/base/util.h"
 #include "evb/data/network.h"
@@ -151,6 +152,39 @@ int shaping_tree_plan(struct shaping_tree *t, struct tc_plan *ret, struct error 
                         t->destinations[k++].permille = t->demand.permille[i];
         }
         return tc_plan_make(ret, &q, e);
+}
+
+struct shaping_rates shaping_rates_of(const struct scenario *s)
+{
+        return (struct shaping_rates){s->qos.rate_bps, s->qos.burst_bytes, s->qos.limit_bytes};
+}
+
+void shaping_rates_set(struct scenario *s, const struct shaping_rates *rates)
+{
+        s->qos.rate_bps = rates->rate_bps;
+        s->qos.burst_bytes = rates->burst_bytes;
+        s->qos.limit_bytes = rates->limit_bytes;
+}
+
+int shaping_rates_check(const struct scenario *s, const struct scenario_node *self,
+                        const struct tc_device *device, enum tc_backend backend, size_t super_packet_bytes,
+                        struct error *e)
+{
+        _cleanup_free_ struct tc_destination *to = calloc(EVB_SFI_MAX, sizeof *to);
+        struct tc_request q = {};
+        struct tc_plan p = {};
+        int r;
+
+        if (!to)
+                return error_set(e, -ENOMEM, "out of memory");
+        r = shaping_request_of_scenario(&q, s, self, device, to, NULL, e);
+        if (r < 0)
+                return r;
+        q.backend = backend;
+        q.burst_least_bytes = super_packet_bytes;
+        r = tc_plan_make(&p, &q, e);
+        tc_plan_fini(&p);
+        return r;
 }
 
 /* TBF collects tokens for one burst, and cuts a larger super-packet. While one that needs them all waits

@@ -177,6 +177,7 @@ int shaping_tree_open(struct shaping_tree *t)
 
         t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
         memset(&t->demand, 0xff, sizeof t->demand);
+        t->demand.rates = shaping_rates_of(t->scenario);
         t->demand.sources = 0;
         for (size_t i = 0; i < EVB_SFI_MAX; i++)
                 t->demand.permille[i] = SHARE_FULL;
@@ -239,10 +240,22 @@ static void log_reduction(struct shaping_tree *t, uint64_t now_ns, unsigned sfi,
         }
 }
 
+/* Other rates also apply while no SFI is present. Bursts are planned again. */
+static void follow_rates(struct shaping_tree *t, const struct shaping_rates *rates)
+{
+        if (memcmp(&t->demand.rates, rates, sizeof *rates) == 0)
+                return;
+        t->demand.rates = *rates;
+        shaping_rates_set(t->scenario, rates);
+        t->burst_bytes = 0;
+        t->changed = true;
+}
+
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand)
 {
         bool any = false;
 
+        follow_rates(t, &demand->rates);
         for (size_t i = 0; i < ARRAY_SIZE(demand->sfi_live); i++)
                 any |= demand->sfi_live[i] != 0;
         /* All have left: keep the tree until one comes back. */

@@ -8,15 +8,21 @@
 #include "evb/tc/shaper.h"
 #include "evb/tc/watch.h"
 
-/* What the plan depends on, as the ROS's core knows it. */
+/* The keys of [qos] that may change at run time. */
+struct shaping_rates {
+        uint64_t rate_bps, burst_bytes, limit_bytes; /* SCENARIO_AUTO: planned */
+};
+
+/* What the plan depends on, as the ROS's core and its operator know it. */
 struct shaping_demand {
+        struct shaping_rates rates;
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i % 64 of word i / 64: SFI i is present */
         uint64_t sources;                    /* ROSs that send to each SFI; 0: all of the scenario */
         uint16_t permille[EVB_SFI_MAX];      /* share of the planned rate that each SFI's port takes */
 };
 
 struct shaping_tree {
-        const struct scenario *scenario;
+        struct scenario *scenario; /* a copy of its own: that of the node changes in another thread */
         const struct scenario_node *self;
         struct node_stats *stats;
         bool check_only; /* opening only checks, and changes nothing */
@@ -61,6 +67,13 @@ void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct s
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
 /* Makes the plan for the demand; in shaping_request.c. -EINVAL: the request cannot work; -ENOMEM. */
 int shaping_tree_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *error);
+struct shaping_rates shaping_rates_of(const struct scenario *s);
+void shaping_rates_set(struct scenario *s, const struct shaping_rates *rates);
+/* Whether a plan with these rates is possible, for all SFIs and ROSs; for any thread, with copies of what the
+ * tree has. Errors as shaping_tree_plan(). */
+int shaping_rates_check(const struct scenario *s, const struct scenario_node *self,
+                        const struct tc_device *device, enum tc_backend backend, size_t super_packet_bytes,
+                        struct error *error);
 /* The largest super-packet that a ROS should send to such a queue; in shaping_request.c. */
 size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
 /* Counts the drops that the kernel reports. It counts from zero in a new class, e.g. after a repair; the

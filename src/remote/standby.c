@@ -150,7 +150,9 @@ static bool is_over(struct standby *s, uint64_t now_ns)
 
         if (s->hangups < loop_hangups(s->loop)) {
                 s->hangups = loop_hangups(s->loop);
-                log_info(NODE_HANGUP_TEXT);
+                log_info("SIGHUP ignored: a standby node does not reload its scenario; restart it to use "
+                         "another "
+                         "one");
         }
         if (signals > s->signals)
                 log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "stopped by %s", loop_describe_signal(s->loop, text));

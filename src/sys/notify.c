@@ -16,25 +16,28 @@
 
 #define TEXT_MAX 1024
 
-/* A message that finds no space is lost; it is repeated, or soon outdated. */
-static void send_text(const char *text)
+/* A message that finds no space is lost; it is repeated, or soon outdated. False: it was lost. */
+static bool send_text(const char *text)
 {
         const char *path = getenv("NOTIFY_SOCKET");
         struct sockaddr_un to = {.sun_family = AF_UNIX};
         size_t n = path ? strlen(path) : 0;
         int fd;
 
+        bool sent;
+
         if (n == 0 || n >= sizeof to.sun_path)
-                return;
+                return true;
         memcpy(to.sun_path, path, n);
         if (path[0] == '@')
                 to.sun_path[0] = 0; /* an abstract address */
         fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
-                return;
-        (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&to,
-                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+                return false;
+        sent = sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&to,
+                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) >= 0;
         close(fd);
+        return sent;
 }
 
 static void send_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -47,7 +50,7 @@ static void send_format(const char *format, ...)
         va_start(args, format);
         vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        send_text(text);
+        (void)send_text(text);
 }
 
 void notify_ready(const char *status)
@@ -65,6 +68,16 @@ void notify_status(const char *status)
         send_format("STATUS=%s", status);
 }
 
+void notify_reloading(uint64_t now_ns)
+{
+        send_format("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(now_ns / NS_PER_US));
+}
+
+bool notify_reloaded(void)
+{
+        return send_text("READY=1");
+}
+
 void notify_stopping(const char *status)
 {
         send_format("STOPPING=1\nSTATUS=%s", status);
@@ -72,7 +85,7 @@ void notify_stopping(const char *status)
 
 void notify_watchdog(void)
 {
-        send_text("WATCHDOG=1");
+        (void)send_text("WATCHDOG=1");
 }
 
 uint64_t notify_watchdog_ns(void)

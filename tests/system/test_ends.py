@@ -5,7 +5,6 @@
 """
 import contextlib
 import fcntl
-import itertools
 import json
 import os
 import pathlib
@@ -15,107 +14,13 @@ import socket
 import subprocess
 import termios
 
-from harness import LIMIT_S, OWN_NET, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
 from network import wait_until
+from services import Nodes
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
 # Restores SIGHUP, which is ignored if the tests run under nohup.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-_blocks, _sockets = itertools.count(1), itertools.count(1)
-
-
-class Nodes:
-    """The nodes of a scenario as services start them: separate processes, without `evb run`."""
-
-    def __init__(self, evb, where, text=SMALL, keys=None, own=None):
-        self.evb, self.where, self.own = evb, pathlib.Path(where), own or {}
-        plain = subprocess.run([evb, "check", scenario(where, text, "plain.conf"), *settings(keys or {})], capture_output=True,
-                               text=True, check=True).stdout
-        block = next(_blocks)
-        lines, self.names, self.roles = [], [], {}
-        for line in plain.splitlines():
-            # A group of its own: other tests run at the same time.
-            group = line.startswith("control-group = ")
-            lines.append(f"control-group = 239.254.{OWN_NET.rpartition('.')[2]}.{block}" if group else line)
-            if line.startswith("[node "):
-                self.names.append(line[6:-1])
-            if line.startswith("role = ") and self.names:
-                self.roles[self.names[-1]] = line[7:]
-                lines.append(f"address = {OWN_NET}.{20 * block + len(self.names)}")
-        self.path = scenario(where, "\n".join(lines) + "\n", "nodes.conf")
-        self.processes, self.listeners, self.notices = {}, {}, {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-        for listener in self.listeners.values():
-            listener.close()
-
-    def listen(self, name):
-        """Makes a service manager's socket for one start of a node."""
-        path = self.where / f"{name}.{next(_sockets)}.notify"
-        if name in self.listeners:
-            self.listeners.pop(name).close()
-        self.listeners[name] = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self.listeners[name].bind(str(path))
-        self.notices[name] = ""
-        return {**os.environ, "NOTIFY_SOCKET": str(path)}
-
-    def start(self, *names, keys=None):
-        for name in names or self.names:
-            own = {**(keys or {}), **self.own.get(name, {})}
-            # A process that blocks on a full pipe would not exit.
-            err, out = open(self.where / f"{name}.err", "wb"), open(self.where / f"{name}.json", "wb")
-            with err, out:
-                self.processes[name] = subprocess.Popen(
-                    [self.evb, self.roles[name], "--config", self.path, "--node", name, "--json", *settings(own)], stdout=out, stderr=err,
-                    env=self.listen(name))
-        return self
-
-    def signal(self, number, *names):
-        for name in names or list(self.processes):
-            self.processes[name].send_signal(number)
-
-    def said(self, name):
-        """Returns all that the node has sent to the service manager; messages to a full queue are lost."""
-        for other, listener in self.listeners.items():
-            with contextlib.suppress(OSError):
-                while True:
-                    self.notices[other] += listener.recv(4096).decode() + "\n"
-        return self.notices[name]
-
-    def wait_for_notice(self, name, text):
-        wait_until(f"{text!r} of {name}", lambda: text in self.said(name) or self.processes[name].poll() is not None)
-        assert text in self.said(name), (name, self.processes[name].poll(), self.error(name))
-
-    def wait_for_work(self, name):
-        """Waits for a status with an event or a fragment: the first one may come before the first trigger."""
-        work = r"running: (?!0 events complete, 0 fragments)\d+ events complete"
-        wait_until(f"work of {name}", lambda: re.search(work, self.said(name)) or self.processes[name].poll() is not None)
-        assert re.search(work, self.said(name)), (name, self.processes[name].poll(), self.error(name))
-
-    def error(self, name):
-        return (self.where / f"{name}.err").read_text()
-
-    def wait_for_text(self, name, text):
-        wait_until(f"{text!r} of {name}", lambda: text in self.error(name) or self.processes[name].poll() is not None)
-        assert text in self.error(name), (name, self.processes[name].poll(), self.error(name))
-
-    def end(self, *names):
-        """Returns exit status, report and standard error of each node."""
-        ends, names = {}, names or list(self.processes)
-        for name in names:
-            self.listeners[name].close()  # unread notices would hold the node up
-        for name in names:
-            status = self.processes[name].wait(LIMIT_S)
-            text = (self.where / f"{name}.json").read_text()
-            ends[name] = (status, json.loads(text) if text else None, self.error(name))
-        return ends
 
 
 def corrupt(evb):
@@ -305,19 +210,6 @@ def stop_ros(evb):
             assert status == 0 and report["fragments_sent"] > 0, report
 
 
-def hangup(evb):
-    """SIGHUP does not stop a node: it logs the signal, and the run completes."""
-    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
-        nodes.start()
-        nodes.wait_for_notice("dfm", "running: ")
-        nodes.signal(signal.SIGHUP)
-        for name in nodes.names:
-            nodes.wait_for_text(name, f"{name}: SIGHUP ignored: ")
-        nodes.signal(signal.SIGTERM)
-        ends = nodes.end()
-        assert [end[0] for end in ends.values()] == [0] * 6, ends
-
-
 def hangup_run(evb):
     """SIGHUP stops `evb run` as SIGTERM does, also if both arrive together, but not under nohup."""
     for numbers in ((signal.SIGHUP,), (signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGTERM)):
@@ -472,5 +364,5 @@ assert SMALL
 main({"corrupt": corrupt, "corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-before-begin": stopped_before_begin,
       "no-front-end": no_front_end, "stop-all-push": lambda evb: stop_all(evb, "push"), "stop-all-pull": lambda evb: stop_all(evb, "pull"),
       "stop-ros-first-push": lambda evb: stop_ros_first(evb, "push"), "stop-ros-first-pull": lambda evb: stop_ros_first(evb, "pull"),
-      "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup": hangup, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
+      "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
       "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c, "give-up": give_up})

@@ -9,13 +9,22 @@
 
 /* Exit status for a temporary failure (EX_TEMPFAIL of sysexits.h): a service manager restarts the node. */
 #define NODE_STATUS_AGAIN 75
-/* The only reaction to SIGHUP is this log line. */
-#define NODE_HANGUP_TEXT "SIGHUP ignored: a node cannot reload its scenario; send SIGTERM to stop it"
+
+/* Where a node's scenario comes from. At SIGHUP the node reads it again, and changes `scenario`. */
+struct node_source {
+        struct scenario *scenario;
+        const char *config;          /* file */
+        const char *const *settings; /* of the command line */
+        size_t n_settings;
+        bool logs; /* the level of the log follows log.level; otherwise, the environment or an option set it
+                    */
+};
 
 struct node_options {
         const struct scenario *scenario;
-        const char *name; /* of the node */
-        FILE *json;       /* receives the report; NULL: no report */
+        const struct node_source *source; /* NULL: SIGHUP changes nothing */
+        const char *name;                 /* of the node */
+        FILE *json;                       /* receives the report; NULL: no report */
 };
 
 /* Runs the node to its end and returns an exit status: 0 success, 1 the run fell short (events lost, output

@@ -3,12 +3,17 @@
  * is full. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 void notify_ready(const char *status);
 /* Extends the start timeout to at least `more_ns` from now (EXTEND_TIMEOUT_USEC=). */
 void notify_starting(uint64_t more_ns, const char *status);
 void notify_status(const char *status);
+/* A reload begins, at this time of the monotonic clock. */
+void notify_reloading(uint64_t now_ns);
+/* It is over. False: the queue was full; call it again, as the manager waits for it. */
+bool notify_reloaded(void);
 void notify_stopping(const char *status);
 void notify_watchdog(void);
 /* The interval for notify_watchdog(): half of WatchdogSec=. NEVER_NS: no watchdog. */

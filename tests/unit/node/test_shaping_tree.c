@@ -11,7 +11,8 @@ static struct tc_row rows[2];
 static void open_tree(void)
 {
         sample_node(&n, "ros1", "udp");
-        tree = (struct shaping_tree){.scenario = n.scenario, .self = n.self, .stats = n.stats};
+        tree = (struct shaping_tree){
+                .scenario = (struct scenario *)n.scenario, .self = n.self, .stats = n.stats};
         assert_true(tc_address_parse(&rows[0].address, SAMPLE_NET ".5"));
         assert_true(tc_address_parse(&rows[1].address, SAMPLE_NET ".4"));
 }

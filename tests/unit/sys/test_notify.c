@@ -50,12 +50,16 @@ static void notifications_have_the_expected_text(void **state)
         notify_extend(3000000);
         notify_watchdog();
         notify_stopping("d");
+        notify_reloading(4000999);
+        assert_true(notify_reloaded());
         expect(fd, "READY=1\nSTATUS=a");
         expect(fd, "EXTEND_TIMEOUT_USEC=2\nSTATUS=b");
         expect(fd, "STATUS=c");
         expect(fd, "EXTEND_TIMEOUT_USEC=3000");
         expect(fd, "WATCHDOG=1");
         expect(fd, "STOPPING=1\nSTATUS=d");
+        expect(fd, "RELOADING=1\nMONOTONIC_USEC=4000");
+        expect(fd, "READY=1");
         close(fd);
 }
 
@@ -67,12 +71,15 @@ static void a_manager_that_does_not_read_blocks_nobody(void **state)
         (void)state;
         for (int i = 0; i < 20000; i++)
                 notify_watchdog();
+        assert_false(notify_reloaded());
         expect(fd, "WATCHDOG=1");
+        assert_true(notify_reloaded());
         notify_status("goes on");
         close(fd);
         notify_status("to nobody");
         unsetenv("NOTIFY_SOCKET");
         notify_status("to nobody");
+        assert_true(notify_reloaded());
 }
 
 int main(void)
