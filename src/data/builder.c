@@ -36,6 +36,7 @@ struct builder {
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
+        _Atomic int failure; /* of the output, before it is sealed */
         _Atomic bool sealed; /* once set, the owner may read `error` */
         int error;
         bool sealed_seen;
@@ -145,8 +146,10 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
         corrupt = b->context.scenario->sfi.verify ? verify(b, &built) : 0;
         if (!b->output)
                 push_done(b, slot, false);
-        else if (!event_output_write(b->output, now_ns, slot, &built, corrupt > 0 ? EFORMAT_CORRUPT : 0))
+        else if (!event_output_write(b->output, now_ns, slot, &built, corrupt > 0 ? EFORMAT_CORRUPT : 0)) {
+                atomic_store(&b->failure, event_output_error(b->output));
                 push_done(b, slot, true);
+        }
 }
 
 /* ---- The thread ---- */
@@ -157,6 +160,7 @@ static void collect_stored(void *ctx)
         struct builder_done done[BATCH];
         size_t n;
 
+        atomic_store(&b->failure, event_output_error(b->output));
         while ((n = event_output_collect(b->output, done, ARRAY_SIZE(done))) > 0)
                 for (size_t i = 0; i < n; i++)
                         (void)ring_push(&b->done, &done[i]);
@@ -371,10 +375,18 @@ bool builder_is_sealed(struct builder *b, int *ret_error)
         return true;
 }
 
+int builder_error(const struct builder *b)
+{
+        return atomic_load(&((struct builder *)b)->failure);
+}
+
 void builder_reasons(struct builder *b, struct reasons *to)
 {
         end_thread(b);
-        if (b->error < 0)
+        if (event_writer_is_full(b->error))
+                reasons_add(to, "its output failed: %s in %s; free space there, or set sfi.directory",
+                            event_writer_describe_error(b->error), b->context.scenario->sfi.directory);
+        else if (b->error < 0)
                 reasons_add(to, "its output failed: %s", event_writer_describe_error(b->error));
         if (b->corrupt_fragments > 0)
                 reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",

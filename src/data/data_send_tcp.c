@@ -38,6 +38,7 @@ struct tcp_path {
         uint64_t retry_ns;
         struct tcp_reader reader;
         bool ready_in, ready_out;
+        uint64_t blocked_ns;   /* when the kernel took nothing more */
         bool was_up, was_live; /* `was_live`: the SFI was in the run at the last turn */
         /* The message being sent: entries from `at` on are unsent. Its fragments stay pinned in the core. */
         struct iovec iov[IOV_MAX_OUT];
@@ -209,6 +210,7 @@ static void write_some(struct tcp_path *p, uint64_t now_ns)
 
                 if (sent == -EAGAIN) {
                         p->ready_out = false;
+                        p->blocked_ns = now_ns;
                         stats_add(&p->sender->context.stats->send_blocked, 1);
                         loop_modify(p->sender->context.loop, &p->io, EPOLLIN | EPOLLOUT);
                         return;
@@ -394,9 +396,17 @@ static void tcp_close(struct data_sender *s)
         free(t);
 }
 
+static uint64_t tcp_blocked_since(const struct data_sender *s, uint32_t sfi)
+{
+        const struct tcp_path *p = &((const struct tcp_sender *)s->state)->paths[sfi];
+
+        return p->state == PATH_UP && !p->ready_out && p->at < p->n_iov ? p->blocked_ns : 0;
+}
+
 const struct data_sender_ops data_send_tcp = {
         .open = tcp_open,
         .turn = tcp_turn,
         .deadline_ns = tcp_deadline,
+        .blocked_since_ns = tcp_blocked_since,
         .close = tcp_close,
 };

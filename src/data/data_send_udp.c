@@ -30,6 +30,7 @@ struct udp_path {
         struct loop_io io;
         struct loop *loop;
         bool blocked; /* until EPOLLOUT */
+        uint64_t blocked_ns;
         /* ros.pacing: a token bucket in bytes, its last update, and the end of the pause (NEVER_NS: none). */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
@@ -266,6 +267,7 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         if (taken == (int)n)
                 return 0;
         p->blocked = true;
+        p->blocked_ns = clock_now_ns();
         stats_add(&s->context.stats->send_blocked, 1);
         return loop_modify(p->loop, &p->io, EPOLLOUT);
 }
@@ -319,9 +321,17 @@ static uint64_t udp_deadline(const struct data_sender *s)
         return deadline_ns;
 }
 
+static uint64_t udp_blocked_since(const struct data_sender *s, uint32_t sfi)
+{
+        const struct udp_path *p = &((const struct udp_sender *)s->state)->paths[sfi];
+
+        return p->blocked ? p->blocked_ns : 0;
+}
+
 const struct data_sender_ops data_send_udp = {
         .open = udp_open,
         .turn = udp_turn,
         .deadline_ns = udp_deadline,
+        .blocked_since_ns = udp_blocked_since,
         .close = udp_close,
 };

@@ -330,9 +330,10 @@ static void account(struct event_output *o)
 static void fail(struct event_output *o, int error)
 {
         o->error = error;
-        log_id(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, "writing %s: %s; stopping the run%s",
+        log_id(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, "writing %s: %s; stopping the run%s%s",
                event_writer_path(o->writer), event_writer_describe_error(error),
-               error == -EBADFD ? "" : "; events written so far stay readable");
+               error == -EBADFD ? "" : "; events written so far stay readable",
+               event_writer_is_full(error) ? "; free space there, or set sfi.directory" : "");
         (void)event_writer_close(o->writer, utc_now());
         o->oldest_ns = NEVER_NS;
         account(o);
@@ -447,4 +448,9 @@ int event_output_close(struct event_output *o)
                 o->error = r;
         }
         return r;
+}
+
+int event_output_error(const struct event_output *o)
+{
+        return o->error;
 }

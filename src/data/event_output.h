@@ -34,3 +34,5 @@ void event_output_flush(struct event_output *o);
 /* Seals the last file. Afterwards event_output_collect() returns all remaining slots. Negative errno: output
  * failed, now or earlier; the failure is already logged. */
 int event_output_close(struct event_output *o);
+/* The error that ended the output; 0: none. */
+int event_output_error(const struct event_output *o);

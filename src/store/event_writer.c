@@ -263,6 +263,11 @@ const char *event_writer_describe_error(int error)
         return error == -EBADFD ? "another program changed the size of the file" : strerror(-error);
 }
 
+bool event_writer_is_full(int error)
+{
+        return error == -ENOSPC || error == -EDQUOT;
+}
+
 void event_writer_counts(const struct event_writer *w, struct event_writer_counts *ret)
 {
         *ret = (struct event_writer_counts){

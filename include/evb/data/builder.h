@@ -50,5 +50,7 @@ void builder_seal(struct builder *b);
 /* After builder_seal(): all events are written, files sealed and slots collected. *ret_error: negative errno
  * if output failed at any time; the failure is already logged. */
 bool builder_is_sealed(struct builder *b, int *ret_error);
+/* The error that ended the output, as soon as builder_collect() returns a failed slot; 0: none. */
+int builder_error(const struct builder *b);
 /* At the end: stops the thread, then adds failed output and corrupt fragments. */
 void builder_reasons(struct builder *b, struct reasons *to);

@@ -15,6 +15,8 @@ struct data_sender_ops {
         /* Sends for a bounded time; *ret_more: more could be sent at once. */
         int (*turn)(struct data_sender *s, uint64_t now_ns, bool *ret_more);
         uint64_t (*deadline_ns)(const struct data_sender *s);
+        /* Since when the kernel takes nothing more for SFI `sfi`; 0: it does. */
+        uint64_t (*blocked_since_ns)(const struct data_sender *s, uint32_t sfi);
         void (*close)(struct data_sender *s);
 };
 

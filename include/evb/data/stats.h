@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
+#include "evb/data/obstacle.h"
 #include "evb/protocol/event.h"
 #include "evb/protocol/message.h"
 
@@ -51,6 +52,8 @@
         X(level2_repeated, "decisions of level 2 about events that it had decided before")                   \
         X(level2_unknown, "decisions of level 2 about events that did not exist")                            \
         X(busy_ns, "time for which triggers were held back")                                                 \
+        X(stalls, "times that a node made no progress for 5 s, or for run.stall-timeout, while work waited") \
+        X(stalled_ns, "time without progress in these")                                                      \
         X(payload_bytes, "fragment payload of complete events")                                              \
         X(fragments_expected, "fragments expected for the ended events")                                     \
         X(fragments_received, "fragments received for the ended events")                                     \
@@ -136,6 +139,8 @@ struct node_stats {
 #undef X
         struct histogram latency_ns;        /* trigger to end of event, by the DFM's clock */
         struct histogram level2_latency_ns; /* trigger to decision */
+        struct obstacle_board obstacle;     /* what the node waits for now */
+        struct obstacle_board last_stall;   /* the reason of the present or the last stall */
 };
 
 #define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */

@@ -105,6 +105,8 @@ int event_writer_close(struct event_writer *writer, time_t now);
 
 /* What the error of a call means; as strerror(), and for -EBADFD in our own words. */
 const char *event_writer_describe_error(int error);
+/* Such an error means that the disk, or the user's share of it, is full. */
+bool event_writer_is_full(int error);
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
 /* Of the newest file; the path is its current one. */
 unsigned event_writer_file_number(const struct event_writer *writer);

@@ -405,6 +405,7 @@ static void nothing_is_verified_if_the_scenario_says_so(void **state)
 static void a_full_disk_fails_every_later_event(void **state)
 {
         struct reasons reasons = {};
+        char why[SCENARIO_TEXT_MAX + 100];
         struct bench b;
 
         (void)state;
@@ -415,6 +416,7 @@ static void a_full_disk_fails_every_later_event(void **state)
         build_events(&b, 2);
         collect_until(&b, 2);
         assert_int_equal(b.failed, 2);
+        assert_int_equal(builder_error(b.builder), -ENOSPC);
         assert_int_equal(sfi_counts(b.core)->lost, 2);
         builder_take(b.builder, receive_event(&b, 2));
         builder_kick(b.builder);
@@ -423,7 +425,10 @@ static void a_full_disk_fails_every_later_event(void **state)
         assert_int_equal(seal(&b), -ENOSPC);
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 1);
-        assert_string_equal(reasons.text[0], "its output failed: No space left on device");
+        snprintf(why, sizeof why,
+                 "its output failed: No space left on device in %s; free space there, or set sfi.directory",
+                 b.sample.scenario->sfi.directory);
+        assert_string_equal(reasons.text[0], why);
         write_errno = 0;
         bench_close(&b);
 }
