@@ -15,7 +15,7 @@ struct view {
         const json_t *nodes;
 };
 
-static const json_t *reasons_of(const struct view *v, const char *node)
+static const json_t *report_of(const struct view *v, const char *node)
 {
         const json_t *each;
         size_t i;
@@ -25,9 +25,29 @@ static const json_t *reasons_of(const struct view *v, const char *node)
                 const char *name = json_string_value(json_object_get(each, "name"));
 
                 if (name && strcmp(name, node) == 0)
-                        return json_object_get(each, "reasons");
+                        return each;
         }
         return NULL;
+}
+
+static const json_t *reasons_of(const struct view *v, const char *node)
+{
+        return json_object_get(report_of(v, node), "reasons");
+}
+
+static bool was_ended_by_stall(const struct view *v, const char *node)
+{
+        return json_is_true(json_object_get(report_of(v, node), "ended_by_stall"));
+}
+
+/* The DFM's first reason then says why. */
+static void stalled(const struct view *v, struct reasons *to)
+{
+        const char *dfm = launch_dfm(v->l)->node->name,
+                   *why = json_string_value(json_array_get(reasons_of(v, dfm), 0));
+
+        if (was_ended_by_stall(v, dfm) && why)
+                reasons_add(to, "%s", why);
 }
 
 /* Only the DFM knows what it waited for, so its reason comes first. */
@@ -116,6 +136,9 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || is_optional(c) ||
                     (c->node->role == ROLE_DFM && to->n > 0))
                         continue;
+                /* All nodes have that reason, which is that of the run. */
+                if (was_ended_by_stall(v, c->node->name) && json_array_size(reasons) == 1)
+                        continue;
                 json_array_foreach(reasons, k, each)
                         reasons_add(to, "%s: %s", c->node->name, json_string_value(each));
                 if (json_array_size(reasons) == 0)
@@ -124,7 +147,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
 }
 
 static void (*const checks[])(const struct view *v, struct reasons *to) = {
-        no_trigger, incomplete, unbalanced, built_twice, died, of_nodes,
+        stalled, no_trigger, incomplete, unbalanced, built_twice, died, of_nodes,
 };
 
 void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to)

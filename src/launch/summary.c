@@ -15,6 +15,7 @@
 #include "front_ends.h"
 #include "run_files.h"
 #include "run_reasons.h"
+#include "stall/summary_stall.h"
 #include "level2/summary_level2.h"
 #include "trigger_summary.h"
 
@@ -262,6 +263,7 @@ static json_t *node_report(const struct child *c)
                 STATS_COUNTERS(X)
 #undef X
                 json_object_set_new(o, "files", json_array());
+                summary_stall_of_killed(o, c);
         }
         json_object_set_new(o, "exit",
                             WIFEXITED(c->status) ? json_integer(WEXITSTATUS(c->status)) : json_null());
@@ -351,6 +353,8 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
 
                 json_array_extend(files, json_object_get(node, "files"));
                 json_array_append_new(nodes, node);
+                if (l->children[i].node->role == ROLE_DFM)
+                        summary_stall_add(o, node);
         }
         json_object_set_new(o, "files", files);
         json_object_set_new(o, "nodes", nodes);
@@ -457,6 +461,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                        quantity_format_time(histogram_quantile(h, 0.99), p99));
         printf("  busy       triggers held back for %.2f s\n",
                (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
+        summary_stall_print(report);
         run_files_print(report, records);
 }
 

@@ -3,6 +3,7 @@
 
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
+#include "progress/reason_text.h"
 #include "roster.h"
 
 /* Maximum number of names in a list; further nodes are only counted. */
@@ -37,23 +38,36 @@ static bool lacks_frame(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).lacks_frame;
 }
 
-/* Adds "ros1, ros2 and 3 more never reached this DFM"; false: no node matches. */
-static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
-                      const char *what)
+/* Adds text, names, and text; false: no node matches. */
+static bool add_names(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
+                      const char *before, const char *after)
 {
         size_t n = 0;
 
         for (size_t i = 0; i < s->n_nodes; i++) {
                 if (s->nodes[i].role == ROLE_DFM || !matches(d, &s->nodes[i]))
                         continue;
-                if (n++ < NAMES_MAX)
-                        strbuf_add(b, "%s%s", n > 1 ? ", " : b->length > 0 ? "; " : "", s->nodes[i].name);
+                if (n++ == 0)
+                        strbuf_add(b, "%s%s%s", b->length > 0 ? "; " : "", before, s->nodes[i].name);
+                else if (n <= NAMES_MAX)
+                        strbuf_add(b, ", %s", s->nodes[i].name);
         }
         if (n > NAMES_MAX)
                 strbuf_add(b, " and %zu more", n - NAMES_MAX);
         if (n > 0)
-                strbuf_add(b, " %s", what);
+                strbuf_add(b, "%s", after);
         return n > 0;
+}
+
+/* Adds "ros1, ros2 and 3 more never reached this DFM"; false: no node matches. */
+static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
+                      const char *what)
+{
+        bool any = add_names(b, d, s, matches, "", " ");
+
+        if (any)
+                strbuf_add(b, "%s", what);
+        return any;
 }
 
 /* Adds the reasons that nodes report: "ros1: no front-end for 2.0 s". */
@@ -112,23 +126,188 @@ void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
         add_own_reasons(&b, d, s);
 }
 
-void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes)
+/* ---- What the run waits for ---- */
+
+/* Keep-alives that a node misses before it counts as silent, and the least time. */
+#define SILENT_KEEP_ALIVES 3
+#define SILENT_LEAST_NS NS_PER_S
+
+/* The core's clock at the look, for the functions below. */
+struct look {
+        const struct dfm *d;
+        const struct scenario *s;
+        uint64_t now_ns;
+        struct strbuf *b;
+};
+
+static bool is_present(const struct look *l, const struct scenario_node *n, struct dfm_node_view *ret)
 {
-        struct strbuf b = strbuf_init(text, size_bytes);
+        if (n->role != ROLE_ROS && n->role != ROLE_SFI)
+                return false;
+        *ret = dfm_view(l->d, n->role, (uint16_t)n->index);
+        return ret->live && !ret->left_out;
+}
 
-        if (add_nodes(&b, d, s, lacks_frame, "waits for frames of its front-end"))
+/* "ros4 silent", and since when. A node that is silent for longer counts as gone. */
+static bool add_silent(const struct look *l, uint64_t *ret_since_ns)
+{
+        uint64_t limit_ns = MAX(SILENT_KEEP_ALIVES * l->s->dfm.keep_alive_ns, SILENT_LEAST_NS);
+        struct dfm_node_view v;
+        size_t n = 0;
+
+        *ret_since_ns = l->now_ns;
+        for (size_t i = 0; i < l->s->n_nodes; i++) {
+                if (!is_present(l, &l->s->nodes[i], &v) || v.heard_ns + limit_ns > l->now_ns)
+                        continue;
+                *ret_since_ns = MIN(*ret_since_ns, v.heard_ns);
+                if (n++ < NAMES_MAX)
+                        strbuf_add(l->b, "%s%s", n > 1 ? ", " : "", l->s->nodes[i].name);
+        }
+        if (n > NAMES_MAX)
+                strbuf_add(l->b, " and %zu more", n - NAMES_MAX);
+        if (n > 0)
+                strbuf_add(l->b, " silent");
+        return n > 0;
+}
+
+/* The reason of a ROS that an SFI waits for: " (no front-end)". */
+static void add_ros_reason(const struct look *l, unsigned ros)
+{
+        const struct scenario_node *n = scenario_node_of(l->s, ROLE_ROS, ros);
+        struct dfm_node_view v;
+        char what[128];
+
+        if (!n)
                 return;
+        v = dfm_view(l->d, ROLE_ROS, (uint16_t)ros);
+        if (v.live && v.reason != REASON_NONE)
+                strbuf_add(l->b, " (%s)", reason_text(l->s, v.reason, v.reason_node, what, sizeof what));
+}
 
-        bool holding = add_nodes(&b, d, s, holds_back, "holds triggers back (XOFF)");
-        bool left = add_nodes(&b, d, s, has_left, "left or fell silent");
+/* Adds the first node of that role with that reason; NODE_REASONS: with any but a full buffer. */
+static bool add_first(const struct look *l, enum node_role role, unsigned reason)
+{
+        struct dfm_node_view v;
+        char what[160];
 
-        if (!holding && !left && dfm_waits_for_reset(d))
-                add_reset(&b, d, s);
-        else if (!holding && !left && dfm_waits_for_level2(d))
-                strbuf_add(&b, "level 2 has not decided %u event%s", dfm_undecided(d),
-                           dfm_undecided(d) == 1 ? "" : "s");
-        else if (!holding && !left)
-                strbuf_add(&b, "no SFI has a free credit");
+        for (size_t i = 0; i < l->s->n_nodes; i++) {
+                const struct scenario_node *n = &l->s->nodes[i];
+
+                if (n->role != role || !is_present(l, n, &v) || v.reason == REASON_NONE ||
+                    v.reason == REASON_BUFFER_FULL || (reason != NODE_REASONS && v.reason != reason))
+                        continue;
+                strbuf_add(l->b, "%s%s", l->b->length > 0 ? ": " : "",
+                           reason_text_of(l->s, n->name, v.reason, v.reason_node, what, sizeof what));
+                if (v.reason == REASON_WAITS_FOR)
+                        add_ros_reason(l, v.reason_node);
+                return true;
+        }
+        return false;
+}
+
+/* The first cause: a disk makes an SFI wait, that one its ROSs, and those the DFM. */
+static bool add_cause(const struct look *l)
+{
+        return add_first(l, ROLE_SFI, REASON_DISK_FULL) || add_first(l, ROLE_SFI, REASON_SLOW_OUTPUT) ||
+               add_first(l, ROLE_SFI, REASON_WAITS_FOR) || add_first(l, ROLE_SFI, NODE_REASONS) ||
+               add_first(l, ROLE_ROS, NODE_REASONS);
+}
+
+static bool has_open_events(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).held > 0;
+}
+
+static bool is_live_sfi(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).live;
+}
+
+static bool has_credit(const struct look *l)
+{
+        for (unsigned i = 0; i < l->s->sfi.count; i++) {
+                if (dfm_view(l->d, ROLE_SFI, (uint16_t)i).credits > 0)
+                        return true;
+        }
+        return false;
+}
+
+/* "no credit from sfi1, sfi2". */
+static void add_no_credit(const struct look *l)
+{
+        if (!add_names(l->b, l->d, l->s, is_live_sfi, "no credit from ", ""))
+                strbuf_add(l->b, "no SFI is present");
+}
+
+static void add_open_events(const struct look *l)
+{
+        uint32_t open = dfm_open_events(l->d);
+        const char *s = open == 1 ? "" : "s";
+        char before[48];
+
+        snprintf(before, sizeof before, "%u event%s open on ", open, s);
+        if (!add_names(l->b, l->d, l->s, has_open_events, before, "") && open > 0)
+                strbuf_add(l->b, "%u open event%s without an SFI", open, s);
+}
+
+static bool only_undecided(const struct dfm *d)
+{
+        return dfm_undecided(d) > 0 && dfm_undecided(d) == dfm_open_events(d);
+}
+
+static void add_work(const struct look *l)
+{
+        bool gone = (dfm_live(l->d, ROLE_SFI) == 0 || dfm_live(l->d, ROLE_ROS) == 0) &&
+                    add_nodes(l->b, l->d, l->s, has_left, "left or fell silent");
+        bool held = add_nodes(l->b, l->d, l->s, holds_back, "holds triggers back (XOFF)");
+
+        if (gone)
+                return;
+        if (!held && dfm_waits_for_reset(l->d))
+                add_reset(l->b, l->d, l->s);
+        else if (!held && (dfm_waits_for_level2(l->d) || only_undecided(l->d))) {
+                strbuf_add(l->b, "level 2 has not decided %u event%s", dfm_undecided(l->d),
+                           dfm_undecided(l->d) == 1 ? "" : "s");
+                return;
+        } else if (!held && dfm_is_busy(l->d) && !has_credit(l))
+                add_no_credit(l);
+        if (!add_cause(l) && l->b->length == 0)
+                add_open_events(l);
+        if (l->b->length == 0)
+                strbuf_add(l->b, "the last messages of the run are on their way");
+}
+
+static void add_idle_run(const struct look *l, struct obstacle *ret)
+{
+        unsigned kind = l->s->trigger.source_kind;
+
+        if (dfm_state(l->d) != RUN_RUNNING)
+                return;
+        strbuf_add(l->b, "%s",
+                   dfm_waits_for_frames(l->d) ? "no frame from a front-end"
+                   : kind == TRIGGER_UDP      ? "no trigger from outside"
+                   : kind == TRIGGER_FRAMES   ? "no frame that makes a trigger"
+                                              : "no trigger");
+        ret->timed = true;
+}
+
+void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns, struct obstacle *ret)
+{
+        struct strbuf b = strbuf_init(ret->text, sizeof ret->text);
+        const struct look l = {d, s, now_ns, &b};
+        uint64_t since_ns;
+
+        if (dfm_state(d) == RUN_STARTING || dfm_state(d) == RUN_ENDED)
+                return;
+        if (add_silent(&l, &since_ns)) {
+                ret->since_ns = since_ns;
+                ret->timed = true;
+        } else if (!dfm_has_work(d))
+                add_idle_run(&l, ret);
+        else if (add_nodes(&b, d, s, lacks_frame, "waits for frames of its front-end"))
+                (void)add_first(&l, ROLE_ROS, NODE_REASONS);
+        else
+                add_work(&l);
 }
 
 void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
@@ -147,10 +326,15 @@ static void failed_outputs(const struct dfm *d, const struct scenario *s, struct
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
+                struct dfm_node_view v;
 
-                if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).failed)
-                        reasons_add(to, "the output of %s failed: events that are complete may be in no file",
-                                    n->name);
+                if (n->role != ROLE_SFI)
+                        continue;
+                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
+                if (v.failed)
+                        reasons_add(to,
+                                    "the output of %s failed%s: events that are complete may be in no file",
+                                    n->name, v.reason == REASON_DISK_FULL ? " (disk full)" : "");
         }
 }
 

@@ -3,6 +3,7 @@
 
 #include "evb/conf/scenario.h"
 #include "evb/core/dfm.h"
+#include "evb/data/obstacle.h"
 #include "evb/data/reasons.h"
 
 /* Describes what delays the first trigger. Noted during the run, because all nodes have left at its end. */
@@ -12,8 +13,8 @@ struct idle {
 
 /* Updates *i until the first trigger. Call it regularly, and before the run stops. */
 void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
-/* Describes why triggers are held back now. */
-void stall_describe(const struct dfm *d, const struct scenario *s, char *text, size_t size_bytes);
+/* Explains what the run waits for: its first cause. No text before and after the run. */
+void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns, struct obstacle *ret);
 /* The ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none does. */
 void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
                         size_t size_bytes);

@@ -193,6 +193,8 @@ void membership_reasons(const struct node *n, struct reasons *to)
 
         if (!n->kind->member)
                 return;
+        if (n->kind->member(n)->run_stalled)
+                reasons_add(to, "the DFM %s ended the run because it made no progress", dfm_of(n)->name);
         if (n->membership.lost_dfm && n->kind->member(n)->refusal == WELCOME_OK) {
                 reasons_add(to, "the DFM %s fell silent in run %u", dfm_of(n)->name, n->run);
                 return;

@@ -15,6 +15,7 @@
 #include "evb/sys/thread.h"
 #include "machine.h"
 #include "node_internal.h"
+#include "progress/progress.h"
 #include "reload/reload.h"
 #include "report.h"
 #include "log/run_log.h"
@@ -116,24 +117,29 @@ static void account(struct node *n)
                               memory_order_relaxed);
 }
 
-static void send_status(struct node *n)
+static void send_status(struct node *n, uint64_t now_ns)
 {
+        static const char *const prefixes[] = {
+                [OBSTACLE_NONE] = "",
+                [OBSTACLE_WAIT] = "; waiting: ",
+                [OBSTACLE_STALL] = "; stalled: ",
+        };
         static const char *const texts[] = {
                 [RUN_RUNNING] = "running",
                 [RUN_DRAINING] = "draining",
                 [RUN_ENDED] = "run over",
         };
-        char status[512];
+        char status[640], why[OBSTACLE_TEXT_MAX + 32];
 
+        progress_text(n, now_ns, why, sizeof why);
         if (n->kind->state(n) == RUN_STARTING) {
-                n->kind->waits_for(n, status, sizeof status);
-                notify_status(status);
+                notify_status(why);
                 return;
         }
-        snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent", n->run,
+        snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent%s%s", n->run,
                  n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)],
                  (unsigned long long)stats_get(&n->stats->events_complete),
-                 (unsigned long long)stats_get(&n->stats->fragments_sent));
+                 (unsigned long long)stats_get(&n->stats->fragments_sent), prefixes[n->stall.now.kind], why);
         notify_status(status);
         if (n->is_sealing)
                 notify_extend(EXTEND_NS);
@@ -168,6 +174,7 @@ static int run_loop(struct node *n)
         unsigned signals = 0;
         int r;
 
+        progress_init(n, now_ns);
         control_begin_turn(&n->control);
         while (!n->kind->is_done(n, now_ns)) {
                 uint64_t deadline_ns = MIN(n->kind->deadline_ns(n), now_ns + STATUS_NS);
@@ -197,13 +204,14 @@ static int run_loop(struct node *n)
                 /* Publish each change of state: a launcher must see that even a short run has begun. */
                 if (now_ns >= account_ns || n->kind->state(n) != accounted) {
                         account(n);
+                        progress_watch(n, now_ns);
                         if (n->kind->state(n) != accounted)
                                 run_log_state(n, accounted, n->kind->state(n));
                         accounted = n->kind->state(n);
                         account_ns = now_ns + ACCOUNT_NS;
                 }
                 if (now_ns >= status_ns) {
-                        send_status(n);
+                        send_status(n, now_ns);
                         log_flush();
                         if (n->ready_unsent)
                                 n->ready_unsent = !notify_reloaded();

@@ -12,6 +12,7 @@
 #include "evb/sys/loop.h"
 #include "control.h"
 #include "membership.h"
+#include "progress/stall.h"
 
 /* Number and interval of a ROS's or SFI's final messages, some of which may be lost. */
 #define FAREWELLS 3
@@ -31,8 +32,9 @@ struct node_kind {
         void (*account)(struct node *n); /* publishes the core's counters */
         enum run_state (*state)(const struct node *n);
         const struct member *(*member)(const struct node *n); /* NULL for the DFM */
-        /* Before the run: describes what the node waits for. */
-        void (*waits_for)(const struct node *n, char *text, size_t size_bytes);
+        struct work (*work)(const struct node *n, uint64_t now_ns);
+        /* Fills the text of what the node waits for, as stall_explain does; none: it waits for nothing. */
+        void (*explain)(const struct node *n, uint64_t now_ns, struct obstacle *ret);
         void (*close)(struct node *n);
         /* At the end: adds each reason for exit status 1. */
         void (*reasons)(const struct node *n, struct reasons *r);
@@ -50,11 +52,13 @@ struct node {
         struct member_config member; /* for Join; the DFM only uses the incarnation */
         uint32_t run;                /* 0: unknown yet */
         struct membership membership;
-        void *state;                      /* of the role */
-        void *core;                       /* struct dfm, ros or sfi */
-        struct message message;           /* scratch of node_send_due() */
-        struct file_list *files;          /* of an SFI */
-        bool is_sealing;                  /* of an SFI: it writes and seals its last files */
+        void *state;             /* of the role */
+        void *core;              /* struct dfm, ros or sfi */
+        struct message message;  /* scratch of node_send_due() */
+        struct file_list *files; /* of an SFI */
+        bool is_sealing;         /* of an SFI: it writes and seals its last files */
+        struct stall stall;
+        bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
         bool has_begun;                   /* the log says that the run has begun */
         bool is_stopped;                  /* by a signal, or by its loss of the DFM */
         bool check_only;                  /* open and close only; change nothing on this machine */

@@ -8,6 +8,7 @@
 #include "evb/data/run_file.h"
 #include "evb/sys/memory.h"
 #include "evb/tc-model/layout.h"
+#include "progress/progress.h"
 
 static void set(json_t *o, const char *name, uint64_t value)
 {
@@ -58,6 +59,7 @@ static json_t *make_report(const struct node *n)
         for (size_t i = 0; i < MIN(n->files->n, (size_t)FILE_LIST_MAX); i++)
                 json_array_append_new(files, json_string(n->files->paths[i]));
         json_object_set_new(o, "files", files);
+        progress_report(n, o);
         for (size_t i = 0; i < MIN(n->reasons.n, (size_t)REASONS_MAX); i++)
                 json_array_append_new(reasons, json_string(n->reasons.text[i]));
         json_object_set_new(o, "reasons", reasons);

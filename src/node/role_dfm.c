@@ -13,6 +13,7 @@
 #include "evb/data/trigger_input.h"
 #include "evb/store/replay.h"
 #include "evb/sys/priority.h"
+#include "progress/dfm_end.h"
 #include "dfm_reasons.h"
 #include "machine.h"
 #include "node_internal.h"
@@ -29,9 +30,6 @@
 
 /* A wait for nodes longer than this is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
-/* Triggers that are held back for longer than this are logged. */
-#define STALL_LOG_NS (5 * NS_PER_S)
-
 /* So is a larger step of the wall clock, and a longer suspension of the machine. */
 #define STEP_LOG_NS NS_PER_S
 
@@ -43,9 +41,8 @@ struct dfm_role {
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
-        bool noted, step_logged, wait_logged, ended_noted, stall_logged;
-        uint64_t stall_triggers, stall_since_ns; /* number of triggers, and time of its last change */
-        char stalled_end[256];        /* the ROSs that held triggers back until the end; "": none */
+        bool noted, step_logged, wait_logged, ended_noted;
+        struct dfm_end end;
         struct level2_server *level2; /* NULL: none */
         struct replay *replay;        /* event headers, if all ROSs replay one file; NULL: none */
         uint64_t latency_copied_ns;
@@ -327,36 +324,6 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
                 "this DFM was suspended for %.1f s; the timeouts of nodes and events are extended by that",
                 (double)away_ns / NS_PER_S);
         dfm_was_away(d->core, now_ns, away_ns);
-        d->stall_since_ns = MIN(d->stall_since_ns + away_ns, now_ns);
-}
-
-/* A ROS that held triggers back until the end may never have heard which events are cleared. */
-static void note_stalled_end(struct node *n, struct dfm_role *d, uint64_t now_ns)
-{
-        if (d->stall_logged && dfm_state(d->core) > RUN_RUNNING)
-                stall_describe_end(d->core, n->scenario, now_ns - d->stall_since_ns, d->stalled_end,
-                                   sizeof d->stalled_end);
-}
-
-static void log_stall(struct node *n, struct dfm_role *d, uint64_t now_ns)
-{
-        uint64_t triggers = dfm_counts(d->core)->triggers;
-        char text[512];
-
-        if (triggers != d->stall_triggers || !dfm_is_busy(d->core)) {
-                note_stalled_end(n, d, now_ns);
-                d->stall_triggers = triggers;
-                d->stall_since_ns = now_ns;
-                if (d->stall_logged && dfm_state(d->core) == RUN_RUNNING)
-                        log_id(LOG_LEVEL_INFO, LOG_ID_RESUMED, "triggers resume");
-                d->stall_logged = false;
-                return;
-        }
-        if (d->stall_logged || now_ns - d->stall_since_ns < STALL_LOG_NS)
-                return;
-        stall_describe(d->core, n->scenario, text, sizeof text);
-        log_id(LOG_LEVEL_WARNING, LOG_ID_HELD_BACK, "triggers have been held back for 5 s: %s", text);
-        d->stall_logged = true;
 }
 
 /* The times of events follow the monotonic clock from the beginning of the run. */
@@ -407,7 +374,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         roster_log(n, d->core);
         remember_run(d);
         log_wait(n, d, now_ns);
-        log_stall(n, d, now_ns);
+        dfm_end_turn(n, d->core, &d->end, now_ns);
         return 0;
 }
 
@@ -479,10 +446,31 @@ static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct dfm_role *d = n->state;
 
+        dfm_end_reasons(&d->end, to);
         dfm_reasons(d->core, n->scenario, &d->idle, to);
         trigger_input_reasons(d->core, n->stats, to);
-        if (d->stalled_end[0])
-                reasons_add(to, "%s", d->stalled_end);
+}
+
+static struct work work_now(const struct node *n, uint64_t now_ns)
+{
+        const struct dfm_role *d = n->state;
+
+        (void)now_ns;
+        return (struct work){
+                .progress = dfm_progress(d->core),
+                .waits = dfm_has_work(d->core),
+                .before_run = dfm_state(d->core) == RUN_STARTING,
+        };
+}
+
+static void explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
+{
+        const struct dfm_role *d = n->state;
+
+        if (dfm_state(d->core) == RUN_STARTING)
+                describe_wait(n, ret->text, sizeof ret->text);
+        else
+                dfm_explain(d->core, n->scenario, now_ns, ret);
 }
 
 const struct node_kind node_dfm = {
@@ -494,7 +482,8 @@ const struct node_kind node_dfm = {
         .is_done = is_done,
         .account = publish_counters,
         .state = state_of_run,
-        .waits_for = describe_wait,
+        .work = work_now,
+        .explain = explain,
         .close = close_role,
         .reasons = add_reasons,
 };

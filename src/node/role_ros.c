@@ -12,6 +12,7 @@
 #include "evb/data/region_server.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
+#include "progress/member_obstacle.h"
 #include "node_internal.h"
 #include "shaping.h"
 
@@ -263,6 +264,7 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
 static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         const struct scenario *s = n->scenario;
+        struct node_obstacle o = ros_obstacle(r->core);
         uint64_t down_since_ns, hungry_ns;
 
         front_end_turn(r->front_end, now_ns);
@@ -272,14 +274,16 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         hungry_ns = ros_hungry_since_ns(r->core);
         /* A board that breaks each connection is as silent as one without any. */
         if (down_since_ns > 0)
-                ros_set_reason(r->core, REASON_NO_FRONT_END,
-                               hungry_ns > 0 ? MIN(down_since_ns, hungry_ns) : down_since_ns);
+                o = (struct node_obstacle){.reason = REASON_NO_FRONT_END,
+                                           .since_ns = hungry_ns > 0 ? MIN(down_since_ns, hungry_ns)
+                                                                     : down_since_ns};
         else if (r->out_of_step_ns > 0)
-                ros_set_reason(r->core, REASON_OUT_OF_STEP, r->out_of_step_ns);
+                o = (struct node_obstacle){.reason = REASON_OUT_OF_STEP, .since_ns = r->out_of_step_ns};
         else if (hungry_ns > 0 && now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
-                ros_set_reason(r->core, REASON_SILENT, hungry_ns);
-        else
-                ros_set_reason(r->core, REASON_NONE, 0);
+                o = (struct node_obstacle){.reason = REASON_SILENT, .since_ns = hungry_ns};
+        else if (ros_blames_front_end(o.reason))
+                o = (struct node_obstacle){};
+        ros_set_obstacle(r->core, &o);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
         if (front_end_is_unreliable(r->front_end))
                 ros_set_unreliable(r->core);
@@ -355,9 +359,11 @@ static enum run_state state_of_run(const struct node *n)
 
 static void publish_counters(struct node *n)
 {
-        const struct ros_counts *c = ros_counts(((struct ros_node *)n->state)->core);
+        struct ros_node *r = n->state;
+        const struct ros_counts *c = ros_counts(r->core);
         struct node_stats *s = n->stats;
 
+        ros_note_obstacle(r->core, &r->sender, clock_now_ns());
         stats_set(&s->fragments_sent, c->fragments_sent);
         stats_set(&s->fragments_unknown, c->unknown);
         stats_set(&s->fragments_source_lost, c->source_lost);
@@ -374,10 +380,10 @@ static void publish_counters(struct node *n)
         stats_set(&s->front_end_left_over, c->left_over);
         stats_set(&s->front_end_restarts, c->restarts);
         stats_set(&s->fragments_absent, c->absent);
-        region_server_account(((struct ros_node *)n->state)->regions);
+        region_server_account(r->regions);
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
-                shaping_settle(((struct ros_node *)n->state)->shaping);
+                shaping_settle(r->shaping);
 }
 
 struct shaping *node_shaping(const struct node *n)
@@ -424,6 +430,16 @@ static void add_reasons(const struct node *n, struct reasons *to)
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
 }
 
+static struct work work_now(const struct node *n, uint64_t now_ns)
+{
+        return ros_work(n, ((struct ros_node *)n->state)->core, now_ns);
+}
+
+static void explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
+{
+        ros_explain(n, ((struct ros_node *)n->state)->core, now_ns, ret);
+}
+
 const struct node_kind node_ros = {
         .open = open_role,
         .receive = receive_message,
@@ -434,7 +450,8 @@ const struct node_kind node_ros = {
         .account = publish_counters,
         .state = state_of_run,
         .member = own_member,
-        .waits_for = membership_describe,
+        .work = work_now,
+        .explain = explain,
         .close = close_role,
         .reasons = add_reasons,
 };

@@ -11,6 +11,7 @@
 #include "evb/data/network.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
+#include "progress/member_obstacle.h"
 #include "node_internal.h"
 
 /* Slots for incomplete events, if they may wait for silent ROSs: up to what the DFM can assign to one SFI. */
@@ -180,6 +181,13 @@ static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
                sfi_run_state(s->core) == RUN_RUNNING && s->waiting >= DIV_ROUND_UP(sfi_credits(s->core), 2);
 }
 
+static void fail(struct sfi_node *s, uint64_t now_ns, int error)
+{
+        if (!s->failed)
+                sfi_note_failure(s->core, now_ns, error);
+        s->failed = true;
+}
+
 /* Returns finished slots to the core. */
 static void collect(struct sfi_node *s, uint64_t now_ns)
 {
@@ -190,10 +198,8 @@ static void collect(struct sfi_node *s, uint64_t now_ns)
                 s->waiting -= (uint32_t)k;
                 for (size_t i = 0; i < k; i++) {
                         sfi_written(s->core, now_ns, done[i].slot, done[i].failed);
-                        if (done[i].failed && !s->failed) {
-                                s->failed = true;
-                                sfi_set_failed(s->core, now_ns);
-                        }
+                        if (done[i].failed)
+                                fail(s, now_ns, builder_error(s->builder));
                 }
         }
 }
@@ -262,9 +268,8 @@ static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
         }
         if (!builder_is_sealed(s->builder, &r))
                 return false;
-        if (r < 0 && !s->failed)
-                sfi_set_failed(s->core, now_ns);
-        s->failed |= r < 0;
+        if (r < 0)
+                fail(s, now_ns, r);
         n->is_sealing = false;
         return true;
 }
@@ -465,6 +470,16 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)unacknowledged);
 }
 
+static struct work work_now(const struct node *n, uint64_t now_ns)
+{
+        return sfi_work(n, ((struct sfi_node *)n->state)->core, now_ns);
+}
+
+static void explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
+{
+        sfi_explain(n, ((struct sfi_node *)n->state)->core, now_ns, ret);
+}
+
 const struct node_kind node_sfi = {
         .open = open_role,
         .receive = receive_message,
@@ -475,7 +490,8 @@ const struct node_kind node_sfi = {
         .account = publish_counters,
         .state = state_of_run,
         .member = own_member,
-        .waits_for = membership_describe,
+        .work = work_now,
+        .explain = explain,
         .close = close_role,
         .reasons = add_reasons,
 };

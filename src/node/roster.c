@@ -5,6 +5,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
+#include "progress/reason_text.h"
 
 static const char *name_of(const struct node *n, enum node_role role, unsigned index)
 {
@@ -196,19 +197,6 @@ void roster_describe_missing(const struct node *n, const struct dfm *core, char 
                 strbuf_add(&b, "all nodes are present");
 }
 
-static const char *reason_text(enum node_reason reason)
-{
-        static const char *const texts[NODE_REASONS] = {
-                [REASON_NO_FRONT_END] = "no front-end",
-                [REASON_BUFFER_FULL] = "buffer full",
-                [REASON_SLOW_OUTPUT] = "slow disk",
-                [REASON_OUT_OF_STEP] = "front-end out of step with the triggers",
-                [REASON_SILENT] = "silent front-end",
-        };
-
-        return texts[reason];
-}
-
 void roster_describe_reasons(const struct scenario *s, const struct dfm *core, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);
@@ -217,14 +205,15 @@ void roster_describe_reasons(const struct scenario *s, const struct dfm *core, c
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *o = &s->nodes[i];
                 struct dfm_node_view v;
+                char what[128];
 
                 if (o->role == ROLE_DFM)
                         continue;
                 v = dfm_view(core, o->role, (uint16_t)o->index);
                 if (!v.live || v.reason == REASON_NONE)
                         continue;
-                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name, reason_text(v.reason),
-                           v.reason_ms / 1e3);
+                strbuf_add(&b, "%s%s: %s for %.1f s", first ? "" : "; ", o->name,
+                           reason_text(s, v.reason, v.reason_node, what, sizeof what), v.reason_ms / 1e3);
                 first = false;
         }
 }

@@ -35,6 +35,9 @@ bool member_accepts(struct member *m, uint64_t now_ns, const struct message *mes
             (!of_dfm || message->dfm == m->dfm)) {
                 if (of_dfm)
                         m->heard_ns = now_ns;
+                if (of_dfm && message->header.type == MESSAGE_KEEP_ALIVE &&
+                    message->keep_alive.flags & KEEP_ALIVE_STALLED)
+                        m->run_stalled = true;
                 return true;
         }
         if (member_is_joined(m))
@@ -128,4 +131,13 @@ bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct mes
         ret->n = m->config.keys.n;
         memcpy(ret->join.keys, m->config.keys.values, ret->n * sizeof *ret->join.keys);
         return true;
+}
+
+void member_report(struct message *ret, uint64_t now_ns, const struct node_obstacle *o)
+{
+        uint64_t age_ms = o->reason == REASON_NONE ? 0 : (now_ns - o->since_ns) / NS_PER_MS;
+
+        ret->alive.reason = (uint16_t)o->reason;
+        ret->alive.reason_node = o->node;
+        ret->alive.reason_ms = (uint32_t)MIN(age_ms, (uint64_t)UINT32_MAX);
 }

@@ -222,9 +222,9 @@ static bool body_alive(struct codec *c, struct message *m)
         field_u16(c, &m->alive.reason);
         field_u32(c, &m->alive.resets);
         field_u32(c, &m->alive.room);
-        reserved(c, 4);
-        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED &&
-               m->alive.reason < NODE_REASONS;
+        field_u16(c, &m->alive.reason_node);
+        reserved(c, 2);
+        return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED;
 }
 
 static bool body_update_ack(struct codec *c, struct message *m)

@@ -351,7 +351,8 @@ static void note_silence(struct sim *s, struct sim_node *n)
         uint64_t hungry_ns = ros_hungry_since_ns(n->ros);
         bool silent = hungry_ns > 0 && s->now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * KEEP_ALIVE_NS;
 
-        ros_set_reason(n->ros, silent ? REASON_SILENT : REASON_NONE, silent ? hungry_ns : 0);
+        ros_set_obstacle(n->ros, &(struct node_obstacle){.reason = silent ? REASON_SILENT : REASON_NONE,
+                                                         .since_ns = hungry_ns});
 }
 
 static void turn_ros(struct sim *s, struct sim_node *n)

@@ -98,7 +98,7 @@ class Readout:
         while len(self.bytes) < 20:
             self.more()
         magic, version, sender, cookie, transaction, queued, _ = struct.unpack_from("<BBHIIII", self.bytes)
-        assert (magic, version, sender, cookie) == (FRAGMENTS_MAGIC, 4, 2 << 12 | self.index, self.cookie % 2 ** 32), self.bytes[:20]
+        assert (magic, version, sender, cookie) == (FRAGMENTS_MAGIC, 5, 2 << 12 | self.index, self.cookie % 2 ** 32), self.bytes[:20]
         assert (transaction, queued) == (self.transaction, 0)
         self.transaction += 1
         self.at, stride, flags, chunks = 20, 1, 0, []

@@ -136,6 +136,7 @@ static void small_ones(void)
         SET(m.alive, reason, REASON_SLOW_OUTPUT);
         SET(m.alive, resets, 0x51525354);
         SET(m.alive, room, 0x61626364);
+        SET(m.alive, reason_node, 0x7172);
         end_message(&m);
 
         begin_dfm("UpdateAck", MESSAGE_UPDATE_ACK, 0);

@@ -17,7 +17,7 @@
 #define LOG_ID_EVENT_PARTIAL "539df8b2d7c649dfb82ccbcf5b9c4141"   /* the first partial event */
 #define LOG_ID_EVENT_CORRUPT "d7867d60218c4e98a96903c90b0ce273"   /* the first corrupt fragment */
 #define LOG_ID_BUFFER_SMALL "62ac71652fc74b69980a1c87042f5328"    /* a socket got less than requested */
-#define LOG_ID_HELD_BACK "a20fe742004e4d6aa6382ae22d784d55"       /* triggers are held back */
-#define LOG_ID_RESUMED "adad2b64f52241d7951aa273392c4cb8"         /* triggers are accepted again */
+#define LOG_ID_HELD_BACK "a20fe742004e4d6aa6382ae22d784d55"       /* no progress */
+#define LOG_ID_RESUMED "adad2b64f52241d7951aa273392c4cb8"         /* progress again */
 #define LOG_ID_OUTPUT_UNUSABLE "4da48d0be4c54f72a6466d00f7a10cf4" /* sfi.directory cannot be written */
 #define LOG_ID_OUTPUT_FAILED "97b29ed699c444d0ada36dae7ac6d84e"   /* events cannot be written */

@@ -140,7 +140,7 @@ struct scenario {
                 uint64_t idle_timeout_ns;
         } standby;
         struct {
-                uint64_t number, seed, stop_timeout_ns;
+                uint64_t number, seed, stop_timeout_ns, stall_timeout_ns;
         } run;
         struct {
                 uint64_t level; /* enum log_level */

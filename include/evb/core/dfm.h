@@ -118,12 +118,15 @@ struct dfm_notice {
 
 /* State of a node as the DFM sees it. */
 struct dfm_node_view {
-        bool live, heard; /* present now; present at any time */
-        bool holds_back;  /* a ROS: XOFF */
-        bool left_out;    /* a ROS: events do not wait for it */
-        bool lacks_frame; /* a ROS that counts frames: the next trigger waits for one of its front-end */
-        bool behind;      /* a ROS: it has not heard of the last reset, so triggers wait for it */
-        enum node_reason reason;
+        bool live, heard;  /* present now; present at any time */
+        bool holds_back;   /* a ROS: XOFF */
+        bool left_out;     /* a ROS: events do not wait for it */
+        bool lacks_frame;  /* a ROS that counts frames: the next trigger waits for one of its front-end */
+        bool behind;       /* a ROS: it has not heard of the last reset, so triggers wait for it */
+        uint64_t heard_ns; /* time of its last message */
+        uint32_t credits, held; /* an SFI: free credits, and open events */
+        uint16_t reason;        /* enum node_reason, or one of a later version */
+        uint16_t reason_node;
         uint32_t reason_ms;
         uint64_t frames;
         bool unreliable;
@@ -233,6 +236,16 @@ struct dfm_settings {
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
 /* Accepts no further triggers, finishes the open events and ends the run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
+/* The same, because the run made no progress: the nodes exit with status 1. */
+void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
+/* Ends all open events of a run that drains as lost, and returns their number: nothing else will end them. An
+ * SFI may build some of them nevertheless. */
+uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
+/* Whether something should proceed: an event is open, or a trigger is held back. A run whose next trigger did
+ * not come, or of whose next trigger no front-end has sent a frame, has no work. */
+bool dfm_has_work(const struct dfm *d);
+/* Changes whenever an event ends, or is accepted by level 2. */
+uint64_t dfm_progress(const struct dfm *d);
 enum run_state dfm_state(const struct dfm *d);
 /* The run is over, and every live node knows it or had the time to learn it. */
 bool dfm_is_done(const struct dfm *d);

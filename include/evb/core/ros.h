@@ -162,13 +162,14 @@ enum run_state ros_run_state(const struct ros *r);
 /* Cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
 const struct member *ros_member(const struct ros *r);
 /* Sets what Alive reports: frames may belong to other triggers (permanent); the front-end is silent; why
- * the ROS makes no progress, and since when (0: REASON_NONE). */
+ * the ROS makes no progress. */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
 /* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. Without
  * a frame this goes on, although events wait no longer. As of the last ros_expire(). */
 uint64_t ros_hungry_since_ns(const struct ros *r);
-void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns);
+void ros_set_obstacle(struct ros *r, const struct node_obstacle *o);
+struct node_obstacle ros_obstacle(const struct ros *r);
 /* The SFIs that the DFM sees: bit i % 64 of word i / 64. Before the run: all. */
 const uint64_t *ros_sfi_live(const struct ros *r);
 /* What the shaping of this ROS depends on. The number changes with any of it. */
@@ -182,3 +183,7 @@ void ros_set_dropped(struct ros *r, uint32_t sfi, uint64_t packets);
 
 const struct ros_counts *ros_counts(const struct ros *r);
 uint32_t ros_held(const struct ros *r);
+/* Of these, fragments of open events. */
+uint32_t ros_triggered(const struct ros *r);
+/* XOFF applies: the DFM shall hold triggers back. */
+bool ros_is_off(const struct ros *r);

@@ -178,6 +178,10 @@ bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
 void sfi_set_failed(struct sfi *s, uint64_t now_ns);
+void sfi_set_disk_full(struct sfi *s, uint64_t now_ns);
+/* What the SFI waits for, as it reports to the DFM: with REASON_WAITS_FOR, the ROSs whose fragments its
+ * oldest event lacks. */
+struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);
 /* The DFM's last reported state; RUN_STARTING before. */
 enum run_state sfi_run_state(const struct sfi *s);
 /* Cookie, run number, time of the DFM's last message, and any refusal by the DFM. */

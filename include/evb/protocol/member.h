@@ -50,6 +50,7 @@ struct member {
         uint16_t refused_key;
         uint32_t refused_run;                        /* the DFM's */
         uint64_t foreign;                            /* messages of another run or DFM */
+        bool run_stalled;                            /* the DFM ends the run because it made no progress */
         struct member_dfm former[MEMBER_FORMER_MAX]; /* a ring; no former DFM is followed again */
         uint32_t n_former;
 };
@@ -80,3 +81,5 @@ bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct mes
 
 /* The header of this node's messages. */
 void member_address(const struct member *m, struct message *ret, uint32_t type);
+/* The part of Alive about what the node waits for. */
+void member_report(struct message *ret, uint64_t now_ns, const struct node_obstacle *o);

@@ -13,7 +13,7 @@
 #include "evb/protocol/event.h"
 
 #define MESSAGE_MAGIC UINT32_C(0x31425645) /* "EVB1" */
-#define MESSAGE_VERSION 4
+#define MESSAGE_VERSION 5
 #define MESSAGE_HEADER_BYTES 32
 
 /* X(constant, number, name, direction) */
@@ -129,8 +129,9 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u
+#define KEEP_ALIVE_STALLED 2u /* the DFM ends the run, because it made no progress */
 
-/* Why a node makes no progress, as it reports itself. */
+/* Why a node makes no progress, as it reports itself. Later versions may report further reasons. */
 enum node_reason {
         REASON_NONE,
         REASON_NO_FRONT_END, /* a ROS: no connection to it */
@@ -138,7 +139,18 @@ enum node_reason {
         REASON_SLOW_OUTPUT,
         REASON_OUT_OF_STEP, /* the numbers of its front-end do not follow the triggers */
         REASON_SILENT,      /* a ROS: its front-end sends nothing although events wait */
+        REASON_DISK_FULL,
+        REASON_WAITS_FOR,  /* an SFI: for fragments of the ROS `reason_node` */
+        REASON_QUEUE_FULL, /* a ROS: the send queue to the SFI `reason_node` */
         NODE_REASONS,
+};
+
+/* What a node waits for. */
+struct node_obstacle {
+        enum node_reason reason;
+        uint16_t node;    /* reason_node */
+        uint32_t n_nodes; /* nodes like `node`, itself included */
+        uint64_t since_ns;
 };
 
 /* The node counts frames of its front-end, so it must start at the beginning of a run. */
@@ -257,9 +269,10 @@ struct message {
                         uint32_t state;  /* enum run_state */
                         uint32_t reason_ms; /* duration of `reason` */
                         uint16_t flags;     /* ALIVE_* */
-                        uint16_t reason;    /* enum node_reason */
+                        uint16_t reason;    /* enum node_reason, or a later one */
                         uint32_t resets;    /* ROS: of KeepAlive, the last one that it knows of */
                         uint32_t room; /* ROS: events whose frames half of its buffer holds; 0: not known */
+                        uint16_t reason_node; /* index of the node that `reason` is about, if any */
                 } alive;
                 struct {
                         uint64_t incarnation;

@@ -21,7 +21,7 @@ static bool output_is_slow(const struct dfm *d)
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
 
-                if (n->live && n->reason == REASON_SLOW_OUTPUT)
+                if (n->live && (n->reason == REASON_SLOW_OUTPUT || n->reason == REASON_DISK_FULL))
                         return true;
         }
         return false;

@@ -109,9 +109,9 @@ struct dfm_node {
         uint64_t answer_to;
         uint64_t heard_ns;
         enum run_state state;
-        struct sequence alives; /* Alive, XON and XOFF */
-        uint32_t resets;        /* of the triggers' counters, that a ROS knows of */
-        uint16_t flags, reason; /* of the last Alive */
+        struct sequence alives;              /* Alive, XON and XOFF */
+        uint32_t resets;                     /* of the triggers' counters, that a ROS knows of */
+        uint16_t flags, reason, reason_node; /* of the last Alive */
         uint32_t reason_ms;
         uint64_t frames;
         /* For a resumed run: the SFI's work before. */
@@ -287,6 +287,7 @@ struct dfm {
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
         bool stopped; /* by dfm_stop(), while triggers came */
+        bool stalled; /* by dfm_stop_stalled() */
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */

@@ -95,6 +95,7 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->state = (enum run_state)m->alive.state;
         n->flags = m->alive.flags | (n->flags & (ALIVE_UNRELIABLE | ALIVE_FAILED));
         n->reason = m->alive.reason;
+        n->reason_node = m->alive.reason_node;
         n->reason_ms = m->alive.reason_ms;
         n->frames = m->alive.frames;
         d->frames_known = false;
@@ -212,7 +213,11 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .left_out = role == ROLE_ROS && d->ross[index].left_out,
                 .lacks_frame = role == ROLE_ROS && d->awaits_frames && dfm_lacks_frame(d, index),
                 .behind = role == ROLE_ROS && dfm_waits_for_reset(d) && dfm_is_behind(d, index),
-                .reason = (enum node_reason)n->reason,
+                .heard_ns = n->heard_ns,
+                .credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
+                .held = role == ROLE_SFI ? d->sfis[index].held : 0,
+                .reason = n->reason,
+                .reason_node = n->reason_node,
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,

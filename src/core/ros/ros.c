@@ -291,10 +291,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.frames = r->reported = r->arrived;
         m->alive.resets = r->resets;
         m->alive.room = r->room_sent = ros_room(r);
-        m->alive.reason = (uint16_t)r->reason;
-        m->alive.reason_ms = r->reason == REASON_NONE
-                                     ? 0
-                                     : (uint32_t)MIN((now_ns - r->reason_since_ns) / NS_PER_MS, UINT32_MAX);
+        member_report(m, now_ns, &r->obstacle);
         r->xoff_sent = r->xoff;
         r->report_ns = now_ns;
 }
@@ -467,10 +464,14 @@ void ros_set_quiet(struct ros *r, bool quiet)
         r->quiet = quiet;
 }
 
-void ros_set_reason(struct ros *r, enum node_reason reason, uint64_t since_ns)
+void ros_set_obstacle(struct ros *r, const struct node_obstacle *o)
 {
-        r->reason = reason;
-        r->reason_since_ns = since_ns;
+        r->obstacle = *o;
+}
+
+struct node_obstacle ros_obstacle(const struct ros *r)
+{
+        return r->obstacle;
 }
 
 const struct ros_counts *ros_counts(const struct ros *r)
@@ -486,4 +487,14 @@ const struct ros_counts *ros_counts(const struct ros *r)
 uint32_t ros_held(const struct ros *r)
 {
         return r->n_held;
+}
+
+uint32_t ros_triggered(const struct ros *r)
+{
+        return r->n_triggered;
+}
+
+bool ros_is_off(const struct ros *r)
+{
+        return r->xoff;
 }

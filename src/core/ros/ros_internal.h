@@ -97,8 +97,7 @@ struct ros {
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
         struct budget budget;                /* of what this ROS sends to the port of the DFM */
         bool unreliable, quiet;
-        enum node_reason reason;
-        uint64_t reason_since_ns;
+        struct node_obstacle obstacle;
 
         struct ros_entry *entries;
         uint32_t *order;    /* all entries: the free ones, then the `n_held` ones */

@@ -49,7 +49,7 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        s->rate_due_ns = NEVER_NS;
+        s->rate_due_ns = s->disk_full_ns = NEVER_NS;
         s->rate_sent = PORT_RATE_FULL;
         port_rate_init(&s->rate, now_ns);
         r = init_parts(s);
@@ -272,17 +272,15 @@ bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m)
 
 static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
 {
+        const struct node_obstacle obstacle = sfi_obstacle(s, now_ns);
+
         member_address(&s->member, m, MESSAGE_ALIVE);
         m->header.transaction = s->alive_sequence++;
         m->alive.incarnation = s->config.member.incarnation;
         m->alive.frames = m->alive.resets = 0;
         m->alive.state = s->state;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
-        m->alive.reason = s->slots.slow_since_ns == NEVER_NS ? REASON_NONE : REASON_SLOW_OUTPUT;
-        m->alive.reason_ms =
-                s->slots.slow_since_ns == NEVER_NS
-                        ? 0
-                        : (uint32_t)MIN((now_ns - s->slots.slow_since_ns) / NS_PER_MS, UINT32_MAX);
+        member_report(m, now_ns, &obstacle);
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
         /* Repeats the credits, in case the last Update was lost. */
         sfi_updates_plan_now(&s->updates, now_ns);

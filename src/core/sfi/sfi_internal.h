@@ -22,6 +22,7 @@ struct sfi {
         enum run_state run_state; /* the DFM's */
         enum run_state state;     /* our own */
         bool failed;
+        uint64_t disk_full_ns; /* since when; NEVER_NS: it is not */
         struct member member;
         uint64_t keep_alive_due_ns;
         struct jump oldest_jump;

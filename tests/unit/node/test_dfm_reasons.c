@@ -18,6 +18,15 @@ static void name_nodes(const struct dfm_config *c)
         }
 }
 
+/* What the DFM waits for now. */
+static void explain(const struct dfm_driver *t, char *text)
+{
+        struct obstacle o = {};
+
+        dfm_explain(t->dfm, &scenario, t->now_ns, &o);
+        memcpy(text, o.text, sizeof o.text);
+}
+
 /* Stops the DFM; returns the only reason. */
 static const char *why(struct dfm_driver *t, const struct idle *last)
 {
@@ -113,7 +122,7 @@ static void a_slow_front_end_is_a_reason(void **state)
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
-        char text[256];
+        char text[OBSTACLE_TEXT_MAX];
 
         (void)state;
         name_nodes(&config);
@@ -121,7 +130,7 @@ static void a_slow_front_end_is_a_reason(void **state)
         ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
         sfi_grants(&t, 0, 3);
         assert_dfm_says(&t, "");
-        stall_describe(t.dfm, &scenario, text, sizeof text);
+        explain(&t, text);
         assert_string_equal(text, "ros2 waits for frames of its front-end");
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(why(&t, &idle),
@@ -143,7 +152,7 @@ static void a_reset_is_a_reason(void **state)
         config.trigger_queue = 8;
         dfm_driver_start(&t, &config);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        stall_describe(t.dfm, &scenario, text, sizeof text);
+        explain(&t, text);
         assert_string_equal(text, "ros1, ros2 did not confirm the beginning of the run");
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(idle.why, text);
@@ -151,19 +160,19 @@ static void a_reset_is_a_reason(void **state)
         for (uint16_t i = 0; i < config.n_ros; i++)
                 ros_says_alive(&t, i, RUN_RUNNING, 0);
         assert_dfm_says(&t, "");
-        stall_describe(t.dfm, &scenario, text, sizeof text);
-        assert_string_equal(text, "no SFI has a free credit");
+        explain(&t, text);
+        assert_string_equal(text, "no trigger");
         sfi_grants(&t, 0, 1);
         dfm_offer(t.dfm, t.now_ns, &(struct trigger_entry){.number = 5});
         dfm_says_with(&t, false);
         dfm_offer(t.dfm, t.now_ns, &reset);
         dfm_says_with(&t, false);
-        stall_describe(t.dfm, &scenario, text, sizeof text);
+        explain(&t, text);
         assert_string_equal(text, "the counters were reset, and 1 event from before has not ended");
         sfi_acks(&t, 0, 1);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         dfm_says_with(&t, false);
-        stall_describe(t.dfm, &scenario, text, sizeof text);
+        explain(&t, text);
         assert_string_equal(text, "ros1, ros2 did not confirm the last reset of the counters");
         dfm_driver_fini(&t);
 }

@@ -33,7 +33,8 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.alive.state = RUN_DRAINING;
                 sent.alive.incarnation = random_next(r);
                 sent.alive.frames = random_next(r);
-                sent.alive.reason = REASON_BUFFER_FULL;
+                sent.alive.reason = (uint16_t)random_next(r); /* perhaps one of a later version */
+                sent.alive.reason_node = (uint16_t)random_next(r);
                 sent.alive.resets = (uint32_t)random_next(r);
                 sent.alive.room = (uint32_t)random_next(r);
                 break;

@@ -1,0 +1,50 @@
+/* Whether the run moves, and its end if it does not. The caller decides how long it may stand still. */
+#include "dfm_internal.h"
+
+bool dfm_has_work(const struct dfm *d)
+{
+        bool held_back = d->busy_since_ns != NEVER_NS;
+
+        if (d->state != RUN_RUNNING)
+                return d->state == RUN_DRAINING;
+        return d->table.used > 0 || dfm_waits_for_reset(d) ||
+               (held_back && (!d->awaits_frames || dfm_expects_frames(d)));
+}
+
+/* Accepted triggers are no progress: an SFI with many credits would hide for long that its events do not end.
+ */
+uint64_t dfm_progress(const struct dfm *d)
+{
+        const struct dfm_counts *c = &d->counts;
+
+        return c->complete + c->partial + c->lost + c->rejected + d->level2.counts.accepted;
+}
+
+void dfm_stop_stalled(struct dfm *d, uint64_t now_ns)
+{
+        d->stalled = true;
+        d->keep_alive_due_ns = now_ns;
+        dfm_stop(d, now_ns);
+}
+
+static uint32_t abandon_list(struct dfm *d, uint64_t now_ns, const struct dfm_list *list)
+{
+        uint32_t n = 0;
+
+        for (; list->first != SLOT_NONE; n++)
+                dfm_end_event(d, now_ns, list->first, EVENT_LOST, 0, 0);
+        return n;
+}
+
+uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns)
+{
+        const struct dfm_list *lists[] = {&d->table.assigned, &d->table.writing, &d->table.orphans,
+                                          &d->table.undecided, &d->table.accepted};
+        uint32_t n = 0;
+
+        if (d->state != RUN_DRAINING)
+                return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+                n += abandon_list(d, now_ns, lists[i]);
+        return n;
+}

@@ -1,0 +1,19 @@
+/* Ends a run that makes no progress (run.stall-timeout), and notes which ROSs held triggers back until the
+ * end. */
+#pragma once
+
+#include "evb/core/dfm.h"
+#include "evb/data/reasons.h"
+#include "../node_internal.h"
+
+struct dfm_end {
+        char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": it did not */
+        uint64_t abandon_ns;          /* when it ends events that are still open as lost */
+        uint32_t abandoned;
+        bool noted;
+        char held[256]; /* the ROSs that held triggers back until the end; "": none */
+};
+
+void dfm_end_turn(struct node *n, struct dfm *core, struct dfm_end *e, uint64_t now_ns);
+/* Adds why the DFM ended the run, as the first reason. */
+void dfm_end_reasons(const struct dfm_end *e, struct reasons *to);

@@ -1,0 +1,13 @@
+/* Names the reasons that nodes report for making no progress. */
+#pragma once
+
+#include "evb/conf/scenario.h"
+#include "evb/protocol/message.h"
+
+/* "disk full", "waits for fragments of ros4", "reason 17". `node`: the index of the ROS or SFI that the
+ * reason is about. Both may come from the wire. */
+const char *reason_text(const struct scenario *s, unsigned reason, unsigned node, char *text,
+                        size_t size_bytes);
+/* The same with the node that reports it: "disk full on sfi1", "sfi1 waits for fragments of ros4". */
+const char *reason_text_of(const struct scenario *s, const char *name, unsigned reason, unsigned node,
+                           char *text, size_t size_bytes);

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""A run never stalls silently: each node names what it waits for, and a run that stays stalled ends.
+
+    test_stall.py EVB CASE SLOW_DISK
+"""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+from harness import LIMIT_S, Running, Skip, balance, folder, main, run, scenario, settings
+from test_join import ROLES, bed
+
+SLOW_DISK = sys.argv[3]
+# No node counts as gone, and no event times out, while a case lasts.
+PATIENT = {"dfm.node-timeout": "100s", "dfm.start-timeout": "60s", "dfm.event-timeout": "300s", "sfi.timeout": "200s",
+           "dfm.lost-after": 0, "trigger.events": 0}
+
+
+class Log:
+    """Collects what a run writes to standard error while it goes on."""
+
+    def __init__(self, where):
+        self.path = pathlib.Path(where) / "stderr"
+        self.file = self.path.open("w")
+
+    def text(self):
+        return self.path.read_text()
+
+
+@contextlib.contextmanager
+def running_with_log(evb, where, keys, env=None):
+    log = Log(where)
+    process = subprocess.Popen([evb, "run", scenario(where), "--json", *settings(keys)], stdout=subprocess.PIPE, stderr=log.file,
+                               text=True, env={**(env or os.environ), "EVB_LOG": "info"})
+    with Running.of(process) as running:
+        yield running, log
+
+
+def finish(running, log, expect):
+    out, _ = running.process.communicate(timeout=LIMIT_S)
+    assert running.process.returncode == expect, f"exit {running.process.returncode}: {log.text()}\n{out}"
+    report = json.loads(out)
+    balance(report)
+    return report
+
+
+def node(report, name):
+    (found,) = (each for each in report["nodes"] if each["name"] == name)
+    return found
+
+
+def suspended(evb, name, expected):
+    """A node that does not run is named by the others, once, and the run goes on after it."""
+    with folder() as where:
+        keys = {**PATIENT, "trigger.rate": "200Hz", "sfi.count": 1, "sfi.credits": 50, "ros.count": 3}
+        with running_with_log(evb, where, keys) as (running, log):
+            running.wait_running()
+            os.kill(running.nodes()[name], signal.SIGSTOP)
+            running.wait_for("reason", lambda: re.search(expected, log.text()))
+            os.kill(running.nodes()[name], signal.SIGCONT)
+            before = running.counter("dfm", "events_complete")
+            running.wait_for("events", lambda: running.counter("dfm", "events_complete") > before + 100)
+            running.wait_for("end of the stall", lambda: "progress again after" in log.text())
+            running.signal()
+            report = finish(running, log, 0)
+        watcher = "sfi1" if name == "dfm" else "dfm"
+        assert node(report, watcher)["stalls"] >= 1 and node(report, watcher)["stalled_seconds"] >= 5, report
+        assert node(report, watcher)["stall_reason"], report
+        assert not any(each["ended_by_stall"] for each in report["nodes"]), report
+        if name == "dfm":
+            assert report["stalls"] == 0 and report["stall_reason"] is None, report
+        else:
+            assert report["stalls"] >= 1 and report["stalled_seconds"] >= 5, report
+
+
+def disk_of(where):
+    """A disk that can be held up; see slow_disk.c."""
+    disk = pathlib.Path(where) / "disk"
+    disk.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": SLOW_DISK, "EVB_TEST_DISK": str(disk),
+                   "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    (disk / "shut").touch()
+    return disk / "shut", environment
+
+
+def to_disk(where):
+    # A fixed number, as the DFM would sync another one; each file is synced when it is closed.
+    return {**PATIENT, "sfi.count": 1, "sfi.output": "file", "sfi.directory": where, "run.number": 7, "sfi.file-events": 100,
+            "sfi.credits": 40, "trigger.rate": "2kHz"}
+
+
+def slow_disk(evb):
+    """A disk that takes nothing is named by the SFI with its directory, and by the DFM."""
+    with folder() as where:
+        shut, environment = disk_of(where)
+        with running_with_log(evb, where, to_disk(where), env=environment) as (running, log):
+            running.wait_for("reason of the SFI", lambda: re.search(f"sfi1: (still )?no progress for [0-9]+ s: slow disk: {where} for",
+                                                                    log.text()))
+            running.wait_for("reason of the DFM", lambda: re.search("dfm: (still )?no progress for [0-9]+ s: no credit from sfi1: "
+                                                                    "slow disk on sfi1\n", log.text()))
+            shut.unlink()
+            running.wait_for("events", lambda: running.counter("dfm", "events_complete") > 500)
+            running.signal()
+            report = finish(running, log, 0)
+        assert report["stall_reason"] == "no credit from sfi1: slow disk on sfi1", report
+        assert node(report, "sfi1")["stall_reason"] == f"slow disk: {where}", report
+
+
+def full_disk(evb):
+    """A full disk ends the run as ever: SFI and DFM name it, the directory, and what to do."""
+    if os.geteuid() != 0:
+        raise Skip("mounting a disk needs root")
+    if "EVB_TEST_MOUNTS" not in os.environ:
+        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
+    with folder() as where:
+        disk = where / "small"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", disk], check=True)
+        try:
+            report = run(evb, scenario(where), {**to_disk(disk), "sfi.file-events": 100_000}, expect=1)
+        finally:
+            subprocess.run(["umount", disk], check=True)
+    why = f"its output failed: No space left on device in {disk}; free space there, or set sfi.directory"
+    assert why in node(report, "sfi1")["reasons"], report
+    assert "the output of sfi1 failed (disk full): events that are complete may be in no file" in node(report, "dfm")["reasons"], report
+
+
+def timeout(evb):
+    """A run that stays stalled ends: its reason is on standard error and in the report, and all nodes exit with status 1."""
+    with folder() as where:
+        # No client decides events.
+        keys = {**PATIENT, "level2.listen": f"tcp:{free_port()}", "level2.timeout": "1h", "level2.window": 20, "run.stall-timeout": "2s",
+                "run.stop-timeout": "1s", "ros.count": 2}
+        with running_with_log(evb, where, keys) as (running, log):
+            report = finish(running, log, 1)
+        why = report["reasons"][0]
+        assert re.fullmatch(r"the run made no progress for \d+ s: level 2 has not decided 20 events", why), report["reasons"]
+        assert log.text().count(why) == 2 and f"dfm: {why}; ending it (run.stall-timeout)" in log.text(), log.text()
+        assert report["triggers"] == report["events_lost"] == 20, report
+        assert report["stalls"] >= 1 and report["stalled_seconds"] >= 2, report
+        for each in report["nodes"]:
+            assert each["exit"] == 1 and each["ended_by_stall"], each
+            assert each["name"] == "dfm" or each["reasons"] == ["the DFM dfm ended the run because it made no progress"], each
+
+
+def timeout_disk(evb):
+    """Events that an SFI cannot write are given up, and the run ends although the SFI still waits for its disk."""
+    with folder() as where:
+        shut, environment = disk_of(where)
+        keys = {**to_disk(where), "run.stall-timeout": "3s", "run.stop-timeout": "1s"}
+        with running_with_log(evb, where, keys, env=environment) as (running, log):
+            running.wait_nodes(8)
+            running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
+            shut.unlink()
+            out, _ = running.process.communicate(timeout=LIMIT_S)
+            report = json.loads(out)
+        assert running.process.returncode == 1, log.text()
+        assert re.match(r"the run made no progress for [0-9]+ s: no credit from sfi1: slow disk on sfi1", report["reasons"][0]), report
+        dfm = node(report, "dfm")
+        assert dfm["events_lost"] > 0 and dfm["triggers"] == dfm["events_complete"] + dfm["events_lost"], dfm
+        assert any(reason.startswith(f"it gave up {dfm['events_lost']} events") for reason in dfm["reasons"]), dfm
+        assert node(report, "sfi1")["ended_by_stall"], report
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def rare_triggers(evb):
+    """Pauses between triggers are no stall, even if they are longer than run.stall-timeout."""
+    with folder() as where:
+        keys = {**PATIENT, "trigger.rate": "0.3Hz", "trigger.events": 4, "run.stall-timeout": "1s", "ros.count": 2}
+        with running_with_log(evb, where, keys) as (running, log):
+            report = finish(running, log, 0)
+        assert report["events_complete"] == 4 and report["stalls"] == 0 and report["stall_reason"] is None, report
+        assert "progress" not in log.text(), log.text()
+
+
+class Manager:
+    """Stands in for systemd: collects the states that nodes send to $NOTIFY_SOCKET."""
+
+    def __init__(self, where):
+        self.path = str(pathlib.Path(where) / "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.setblocking(False)
+        self.states = []
+
+    def has(self, pattern):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.states += [line for line in self.socket.recv(4096).decode().splitlines() if line.startswith("STATUS=")]
+        return any(re.search(pattern, state) for state in self.states)
+
+
+def status(evb):
+    """The status that systemd shows has the reason, from the wait for nodes to the stall and its end."""
+    with bed(evb, {**PATIENT, "trigger.rate": "500Hz", "sfi.credits": 20}) as b:
+        dfm = Manager(b.folder)
+        os.environ["NOTIFY_SOCKET"] = dfm.path
+        b.start("dfm")
+        del os.environ["NOTIFY_SOCKET"]
+        b.wait("wait for nodes", lambda: dfm.has("STATUS=waiting for ros1, ros2, ros3, sfi1, sfi2"))
+        b.start_all(*(name for name in ROLES if name != "dfm"))
+        b.wait_in_run("sfi1")
+        b.wait("running", lambda: dfm.has(r"STATUS=run \d+ running: [1-9]\d* events complete"))
+        b.processes["ros1"].send_signal(signal.SIGSTOP)
+        b.wait("stall", lambda: dfm.has(r"events complete, 0 fragments sent; stalled: ros1 silent for \d+\.\d s$"))
+        b.processes["ros1"].send_signal(signal.SIGCONT)
+        b.wait_log("dfm", "progress again after")
+        seen = len(dfm.states)
+        b.wait("end of the stall", lambda: dfm.has("STATUS=") and any(
+            state.endswith("fragments sent") for state in dfm.states[seen:]))
+        b.processes["dfm"].send_signal(signal.SIGTERM)
+        report = b.end("dfm")
+        assert report["stalls"] >= 1 and report["stall_reason"] == "ros1 silent", report
+
+
+if __name__ == "__main__":
+    main({
+        "suspended-sfi": lambda evb: suspended(evb, "sfi1", r"dfm: (still )?no progress for \d+ s: sfi1 silent for"),
+        "suspended-ros": lambda evb: suspended(evb, "ros2", r"dfm: (still )?no progress for \d+ s: ros2 silent for"),
+        "suspended-dfm": lambda evb: suspended(evb, "dfm", r"sfi1: (still )?no progress for \d+ s: dfm silent for"),
+        "slow-disk": slow_disk,
+        "full-disk": full_disk,
+        "timeout": timeout,
+        "timeout-disk": timeout_disk,
+        "rare-triggers": rare_triggers,
+        "status": status,
+    })

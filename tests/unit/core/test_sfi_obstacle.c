@@ -1,0 +1,89 @@
+/* What an SFI reports that it waits for. */
+#include "sfi_driver.h"
+
+static void assert_obstacle(const struct sfi_driver *t, enum node_reason reason, unsigned node,
+                            uint64_t since_ns)
+{
+        struct node_obstacle o = sfi_obstacle(t->sfi, t->now_ns);
+
+        assert_int_equal(o.reason, reason);
+        assert_int_equal(o.node, node);
+        assert_int_equal(o.since_ns, since_ns);
+}
+
+static void a_missing_fragment_names_its_ros(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        uint64_t since_ns;
+
+        (void)state;
+        c.timeout_ns = 60 * NS_PER_S;
+        sfi_driver_start(&t, &c, 1);
+        since_ns = t.now_ns;
+        sfi_gets_fragment(&t, 0, 0);
+        assert_obstacle(&t, REASON_NONE, 0, 0);
+        t.now_ns += NS_PER_S;
+        assert_obstacle(&t, REASON_WAITS_FOR, 1, since_ns);
+        assert_int_equal(sfi_obstacle(t.sfi, t.now_ns).n_nodes, 1);
+        sfi_gets_fragment(&t, 1, 0);
+        assert_obstacle(&t, REASON_NONE, 0, 0);
+        sfi_driver_fini(&t);
+}
+
+/* The DFM hears of it, with the time since when. */
+static void alive_carries_the_reason(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        struct message_to to;
+        bool said = false;
+
+        (void)state;
+        c.timeout_ns = 60 * NS_PER_S;
+        c.keep_alive_ns = 1500 * NS_PER_MS;
+        c.retries_max = 0;
+        sfi_driver_start(&t, &c, 1);
+        sfi_gets_fragment(&t, 0, 0);
+        t.now_ns += c.keep_alive_ns;
+        while (sfi_step(t.sfi, t.now_ns, &to, &t.message)) {
+                if (t.message.header.type != MESSAGE_ALIVE)
+                        continue;
+                said = true;
+                assert_int_equal(t.message.alive.reason, REASON_WAITS_FOR);
+                assert_int_equal(t.message.alive.reason_node, 1);
+                assert_int_equal(t.message.alive.reason_ms, 1500);
+        }
+        assert_true(said);
+        sfi_driver_fini(&t);
+}
+
+/* A full disk is the first cause, whatever else the SFI waits for. */
+static void a_full_disk_comes_first(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+        uint64_t since_ns;
+
+        (void)state;
+        c.timeout_ns = 60 * NS_PER_S;
+        sfi_driver_start(&t, &c, 1);
+        t.now_ns += 2 * NS_PER_S;
+        since_ns = t.now_ns;
+        sfi_set_disk_full(t.sfi, t.now_ns);
+        t.now_ns += NS_PER_S;
+        sfi_set_disk_full(t.sfi, t.now_ns);
+        assert_obstacle(&t, REASON_DISK_FULL, 0, since_ns);
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_missing_fragment_names_its_ros),
+                cmocka_unit_test(alive_carries_the_reason),
+                cmocka_unit_test(a_full_disk_comes_first),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
