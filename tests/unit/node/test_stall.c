@@ -1,6 +1,9 @@
 /* When a node counts as stalled, and what the log hears of it; under a clock of the test. */
 #include "../test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "evb/base/util.h"
 #include "progress/reason_text.h"
 #include "progress/stall.h"
@@ -233,6 +236,38 @@ static void an_obstacle_is_published_whole(void **state)
         assert_true(obstacle_read(&board, &read));
 }
 
+#define PUBLICATIONS 20000u
+
+static void *publish(void *ctx)
+{
+        struct obstacle o = {.kind = OBSTACLE_STALL};
+
+        for (unsigned i = 0; i < PUBLICATIONS; i++) {
+                o.since_ns = 'a' + i % 26;
+                memset(o.text, (int)o.since_ns, sizeof o.text - 1);
+                obstacle_publish(ctx, &o);
+        }
+        return NULL;
+}
+
+/* A reader gets the text of one moment, or knows that it does not. */
+static void a_reader_gets_one_obstacle(void **state)
+{
+        static struct obstacle_board board;
+        struct obstacle o;
+        pthread_t writer;
+
+        (void)state;
+        assert_int_equal(pthread_create(&writer, NULL, publish, &board), 0);
+        do {
+                if (!obstacle_read(&board, &o) || o.kind == OBSTACLE_NONE)
+                        continue;
+                for (size_t i = 0; i < sizeof o.text - 1; i++)
+                        assert_int_equal(o.text[i], o.since_ns);
+        } while (atomic_load(&board.sequence) < 2 * PUBLICATIONS);
+        assert_int_equal(pthread_join(writer, NULL), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -245,6 +280,7 @@ int main(void)
                 cmocka_unit_test(a_suspension_is_no_stall),
                 cmocka_unit_test(reasons_have_names),
                 cmocka_unit_test(an_obstacle_is_published_whole),
+                cmocka_unit_test(a_reader_gets_one_obstacle),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
