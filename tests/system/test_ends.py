@@ -111,8 +111,9 @@ def stopped_before_begin(evb):
         running.signal()
         out, err = running.process.communicate(timeout=LIMIT_S)
         assert running.process.returncode == 1, (out, err)
-        lines = err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("evb: no trigger was accepted: "), err
+        stopped, reason = err.splitlines()
+        assert stopped.startswith(f"evb: stopped by SIGTERM from process {os.getpid()} "), err
+        assert reason.startswith("evb: no trigger was accepted: "), err
         assert [node["signal"] for node in json.loads(out)["nodes"]] == [None] * 9, out
 
 
