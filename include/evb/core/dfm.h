@@ -129,6 +129,7 @@ struct dfm_node_view {
         uint16_t reason_node;
         uint32_t reason_ms;
         uint64_t frames;
+        uint32_t free_credits; /* of an SFI */
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
         bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */

@@ -122,6 +122,12 @@ struct ros_queued {
 };
 
 struct ros_queued ros_queued(const struct ros *r, uint32_t sfi);
+/* What was sent to an SFI so far, what was sent again included. */
+struct ros_sent_to {
+        uint64_t fragments, bytes; /* bytes of payload */
+};
+
+struct ros_sent_to ros_sent_to(const struct ros *r, uint32_t sfi);
 /* The number of the next data datagram to an SFI, of which the caller sent `n`. */
 uint32_t ros_transaction(const struct ros *r, uint32_t sfi);
 void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n);
@@ -187,3 +193,4 @@ uint32_t ros_held(const struct ros *r);
 uint32_t ros_triggered(const struct ros *r);
 /* XOFF applies: the DFM shall hold triggers back. */
 bool ros_is_off(const struct ros *r);
+uint64_t ros_buffer_used_bytes(const struct ros *r);

@@ -115,6 +115,12 @@ struct sfi_counts {
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
 
+/* The same of one ROS. The sums over all ROSs are those of struct sfi_counts. */
+struct sfi_source_counts {
+        uint64_t fragments_received, fragments_lost, fragments_absent;
+        uint64_t datagrams_received, datagrams_lost;
+};
+
 struct sfi;
 
 int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns); /* -EINVAL, -ENOMEM */
@@ -188,6 +194,7 @@ enum run_state sfi_run_state(const struct sfi *s);
 const struct member *sfi_member(const struct sfi *s);
 
 const struct sfi_counts *sfi_counts(const struct sfi *s);
+struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros);
 /* Number of events that the SFI can take at a time; 0 unless the run is running. */
 uint32_t sfi_credits(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);

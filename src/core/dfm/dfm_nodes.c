@@ -220,6 +220,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .reason_node = n->reason_node,
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
+                .free_credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
                 .failed = n->flags & ALIVE_FAILED,
                 .vanished = n->vanished,

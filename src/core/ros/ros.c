@@ -498,3 +498,8 @@ bool ros_is_off(const struct ros *r)
 {
         return r->xoff;
 }
+
+uint64_t ros_buffer_used_bytes(const struct ros *r)
+{
+        return arena_used_bytes(r->arena);
+}

@@ -61,7 +61,7 @@ struct ros_queue {
         uint32_t first, last, n_items;
         uint64_t bytes; /* payload of all items */
         uint32_t transaction;
-        uint64_t fragments;
+        uint64_t fragments, sent_bytes;
         uint64_t dropped; /* packets, by this ROS's own shaping */
         bool totals_due;
 };

@@ -169,6 +169,7 @@ void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
 
         for (; done > 0; done--) {
                 assert(q->first != NO_ITEM);
+                q->sent_bytes += r->items[q->first].bytes;
                 remove_item(r, q, NO_ITEM);
                 r->counts.fragments_sent++;
                 q->fragments++;
@@ -181,6 +182,12 @@ void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
         rest->from_bytes = next_offset;
         rest->bytes -= part;
         q->bytes -= part;
+        q->sent_bytes += part;
+}
+
+struct ros_sent_to ros_sent_to(const struct ros *r, uint32_t sfi)
+{
+        return (struct ros_sent_to){r->queues[sfi].fragments, r->queues[sfi].sent_bytes};
 }
 
 void ros_rewind(struct ros *r, uint32_t sfi)

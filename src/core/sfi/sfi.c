@@ -400,6 +400,21 @@ static bool is_unanswered(const struct sfi *s, uint32_t slot)
         return any;
 }
 
+/* An event that is lost has lost the fragments of all ROSs. */
+static void count_sources(struct sfi *s, uint32_t slot, bool is_lost)
+{
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                struct sfi_sequence *q = &s->sequences[i];
+
+                if (!is_lost && sfi_fragment_is_present(sfi_fragment(&s->slots, slot, i)))
+                        q->received++;
+                else if (!is_lost && s->slots.rules[i].optional)
+                        q->absent++;
+                else
+                        q->lost++;
+        }
+}
+
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
 {
         struct sfi_slot *e = &s->slots.items[slot];
@@ -428,6 +443,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         s->counts.fragments_received += s->config.n_ros - entry.missing - entry.absent;
         s->counts.fragments_lost += entry.missing;
         s->counts.fragments_absent += entry.absent;
+        count_sources(s, slot, entry.end == EVENT_LOST);
         sfi_updates_report(&s->updates, &entry);
         /* Only after the actual end: the DFM trusts the first report. */
         for (; e->doubles > 0; e->doubles--)

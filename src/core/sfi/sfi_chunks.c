@@ -327,6 +327,19 @@ const struct sfi_counts *sfi_counts(const struct sfi *s)
         return counts;
 }
 
+struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros)
+{
+        const struct sfi_sequence *q = &s->sequences[ros];
+
+        return (struct sfi_source_counts){
+                .fragments_received = q->received,
+                .fragments_lost = q->lost,
+                .fragments_absent = q->absent,
+                .datagrams_received = q->numbers.received,
+                .datagrams_lost = sequence_lost(&q->numbers),
+        };
+}
+
 uint32_t sfi_open_events(const struct sfi *s)
 {
         return s->config.slots - s->slots.n_free;

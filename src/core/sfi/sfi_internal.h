@@ -10,11 +10,12 @@
 #include "sfi_slots.h"
 #include "sfi_update.h"
 
-/* Data datagrams of one ROS by their sequence numbers. */
+/* Data datagrams of one ROS by their sequence numbers, and its fragments in ended events. */
 struct sfi_sequence {
         struct sequence numbers;
-        bool final;            /* its totals arrived after the end of the run */
-        uint32_t source_drops; /* in the ROS's own queue, by its last totals */
+        uint64_t received, lost, absent; /* fragments */
+        bool final;                      /* its totals arrived after the end of the run */
+        uint32_t source_drops;           /* in the ROS's own queue, by its last totals */
 };
 
 struct sfi {

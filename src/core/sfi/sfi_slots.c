@@ -283,20 +283,13 @@ void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns)
         heap_put(&t->due, slot, MIN(retry_ns, e->expire_ns), e->event);
 }
 
-/* FRAGMENT_NONE is all that this ROS has for the event, so it counts as present. */
-static bool is_present(const struct sfi_fragment *f)
-{
-        return f->whole &&
-               (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
-}
-
 /* Returns the number of present fragments, and counts those that required and optional ROSs owe. */
 static uint32_t count_ends(const struct sfi_slots *t, uint32_t slot, uint32_t *ret_missing,
                            uint32_t *ret_absent)
 {
         *ret_missing = *ret_absent = 0;
         for (uint32_t i = 0; i < t->n_ros; i++) {
-                if (!is_present(sfi_fragment(t, slot, i)))
+                if (!sfi_fragment_is_present(sfi_fragment(t, slot, i)))
                         ++*(t->rules[i].optional ? ret_absent : ret_missing);
         }
         return t->n_ros - *ret_missing - *ret_absent;

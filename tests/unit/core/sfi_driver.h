@@ -82,6 +82,25 @@ static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config
         assert_sfi_says(t, begin);
 }
 
+/* What each ROS's fragments became adds up to the sums. */
+static inline void sfi_driver_check_sources(const struct sfi_driver *t, const struct sfi_counts *c)
+{
+        struct sfi_source_counts sum = {};
+
+        for (uint32_t i = 0; i < t->config.n_ros; i++) {
+                struct sfi_source_counts one = sfi_source_counts(t->sfi, i);
+
+                sum.fragments_received += one.fragments_received;
+                sum.fragments_lost += one.fragments_lost;
+                sum.fragments_absent += one.fragments_absent;
+                sum.datagrams_lost += one.datagrams_lost;
+        }
+        assert_int_equal(sum.fragments_received, c->fragments_received);
+        assert_int_equal(sum.fragments_lost, c->fragments_lost);
+        assert_int_equal(sum.fragments_absent, c->fragments_absent);
+        assert_int_equal(sum.datagrams_lost, c->datagrams_lost);
+}
+
 /* Each assignment is open, void or ended once. Ended events hold no memory. */
 static inline void sfi_driver_fini(struct sfi_driver *t)
 {
@@ -90,6 +109,7 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
 
         assert_int_equal(c->fragments_received + c->fragments_lost + c->fragments_absent,
                          ended * t->config.n_ros);
+        sfi_driver_check_sources(t, c);
         assert_true(c->assigned >= ended + t->voids);
         assert_true(c->assigned <= ended + t->voids + sfi_open_events(t->sfi));
         if (sfi_open_events(t->sfi) == 0)

@@ -15,6 +15,7 @@ static void holds_and_sends_a_fragment_once(void **state)
         assert_ros_sends(&t, 2, "");
         assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
         assert_int_equal(ros_held(t.ros), 1);
+        assert_true(ros_buffer_used_bytes(t.ros) >= 1000);
         assert_int_equal(ros_counts(t.ros)->fragments_sent, 1);
         ros_free(t.ros);
 }
@@ -363,7 +364,11 @@ static void a_partly_sent_fragment_continues(void **state)
         assert_int_equal(ros_jobs(t.ros, 0, jobs, 2), 2);
         ros_sent(t.ros, 0, 1, 512);
         assert_int_equal(ros_counts(t.ros)->fragments_sent, 1);
+        assert_int_equal(ros_sent_to(t.ros, 0).bytes, 1512);
         assert_ros_sends(&t, 0, "e1[512,1000) | e2[0,1000) fill");
+        assert_int_equal(ros_sent_to(t.ros, 0).bytes, 3000);
+        assert_int_equal(ros_sent_to(t.ros, 0).fragments, 3);
+        assert_int_equal(ros_sent_to(t.ros, 1).bytes, 0);
         ros_free(t.ros);
 }
 
