@@ -1,0 +1,295 @@
+/* Serves HTTP with libmicrohttpd, which parses requests and writes replies. This file accepts connections,
+ * ends those that take too long, and never lets a client keep others out. */
+#include "evb/net/http_server.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "evb/base/util.h"
+#include "evb/net/address.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/thread.h"
+
+#define CONNECTIONS_MAX 32
+/* For the headers of a request and of its reply. Longer ones are answered with 431 or 414. */
+#define CONNECTION_MEMORY_BYTES (32u << 10)
+/* Of a request with a body, whose method is refused anyway. */
+#define UPLOAD_MAX_BYTES (64u << 10)
+/* Silence after which a connection ends, and its longest duration. */
+#define IDLE_S 10u
+#define LIFETIME_NS (30 * NS_PER_S)
+/* Pause after accept(2) failed for lack of descriptors or memory. */
+#define PAUSE_NS (100 * NS_PER_MS)
+#define NICE_STEP 10
+#define NICE_MOST 19
+
+struct http_connection {
+        struct MHD_Connection *handle; /* NULL: free */
+        int fd;
+        uint64_t since_ns;
+};
+
+struct http_server {
+        struct http_config config;
+        struct MHD_Daemon *daemon;
+        int epoll_fd;
+        int stop_fd; /* eventfd: readable at the end */
+        bool running;
+        pthread_t thread;
+        uint64_t pause_ns; /* do not accept before */
+        struct http_connection connections[CONNECTIONS_MAX];
+};
+
+/* What a request has sent beyond its headers. */
+struct upload {
+        size_t bytes;
+};
+
+static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *reply, bool refused)
+{
+        static const char empty[] = "";
+        struct MHD_Response *r;
+        enum MHD_Result sent;
+
+        if (reply->text)
+                r = MHD_create_response_from_buffer(reply->text_bytes, reply->text, MHD_RESPMEM_MUST_FREE);
+        else
+                r = MHD_create_response_from_buffer(0, (void *)(uintptr_t)empty, MHD_RESPMEM_PERSISTENT);
+        if (!r) {
+                free(reply->text);
+                return MHD_NO;
+        }
+        if (reply->content_type)
+                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
+        if (refused)
+                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+        (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+        sent = MHD_queue_response(c, reply->text ? reply->status : MHD_HTTP_SERVICE_UNAVAILABLE, r);
+        MHD_destroy_response(r);
+        return sent;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *c)
+{
+        struct http_reply reply = {
+                .status = MHD_HTTP_METHOD_NOT_ALLOWED,
+                .content_type = "text/plain; charset=utf-8",
+                .text = strdup("only GET and HEAD are served here\n"),
+        };
+
+        reply.text_bytes = reply.text ? strlen(reply.text) : 0;
+        return send_reply(c, &reply, true);
+}
+
+/* libmicrohttpd calls this with the headers, with each part of the body, and at its end. */
+static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *url, const char *method,
+                              const char *version, const char *upload, size_t *upload_bytes, void **state)
+{
+        struct http_server *s = ctx;
+        const char *accept = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+        struct http_request request = {.path = url, .accept = accept ?: ""};
+        struct http_reply reply = {.status = MHD_HTTP_OK};
+        struct upload *u = *state;
+
+        if (!u) {
+                *state = u = calloc(1, sizeof *u);
+                return u ? MHD_YES : MHD_NO;
+        }
+        u->bytes += *upload_bytes;
+        if (u->bytes > UPLOAD_MAX_BYTES)
+                return MHD_NO;
+        if (*upload_bytes > 0) {
+                *upload_bytes = 0;
+                return MHD_YES;
+        }
+        if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+                return refuse(c);
+        s->config.answer(s->config.ctx, &request, &reply);
+        return send_reply(c, &reply, false);
+}
+
+static void completed(void *ctx, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode code)
+{
+        free(*state);
+        *state = NULL;
+}
+
+static void notify(void *ctx, struct MHD_Connection *c, void **state,
+                   enum MHD_ConnectionNotificationCode code)
+{
+        struct http_server *s = ctx;
+        struct http_connection *free_one = NULL, *own = *state;
+
+        if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+                if (own)
+                        own->handle = NULL;
+                return;
+        }
+        for (size_t i = 0; i < CONNECTIONS_MAX && !free_one; i++) {
+                if (!s->connections[i].handle)
+                        free_one = &s->connections[i];
+        }
+        if (!free_one)
+                return;
+        *free_one = (struct http_connection){
+                .handle = c,
+                .fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+                .since_ns = clock_now_ns(),
+        };
+        *state = free_one;
+}
+
+static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
+{
+        struct http_connection *found = NULL;
+
+        *ret_n = 0;
+        for (struct http_connection *c = s->connections; c < s->connections + CONNECTIONS_MAX; c++) {
+                if (!c->handle)
+                        continue;
+                ++*ret_n;
+                if (!found || c->since_ns < found->since_ns)
+                        found = c;
+        }
+        return found;
+}
+
+/* Ends what took too long. The next run of the daemon closes it. */
+static void end_old(struct http_server *s, uint64_t now_ns)
+{
+        for (struct http_connection *c = s->connections; c < s->connections + CONNECTIONS_MAX; c++) {
+                if (c->handle && now_ns > c->since_ns + LIFETIME_NS)
+                        shutdown(c->fd, SHUT_RDWR);
+        }
+}
+
+/* If all connections are in use, the oldest one gives way: clients that only connect keep nobody out. */
+static void accept_one(struct http_server *s, uint64_t now_ns)
+{
+        struct net_address from = {.size_bytes = sizeof from.v6};
+        struct http_connection *old;
+        size_t n;
+        int fd;
+
+        old = oldest(s, &n);
+        if (n == CONNECTIONS_MAX) {
+                shutdown(old->fd, SHUT_RDWR);
+                return;
+        }
+        fd = accept4(s->config.listener, &from.any, &from.size_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+                if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                        s->pause_ns = now_ns + PAUSE_NS;
+                return;
+        }
+        from.size_bytes = MIN(from.size_bytes, (socklen_t)sizeof from.v6);
+        /* On failure it closes the descriptor. */
+        (void)MHD_add_connection(s->daemon, fd, &from.any, from.size_bytes);
+}
+
+/* Also wakes for connections that take too long. */
+static int wait_ms(struct http_server *s)
+{
+        MHD_UNSIGNED_LONG_LONG ms;
+        size_t n;
+
+        (void)oldest(s, &n);
+        if (MHD_get_timeout(s->daemon, &ms) == MHD_YES)
+                return (int)MIN(ms, 1000ULL);
+        return n > 0 || s->pause_ns > 0 ? 100 : -1;
+}
+
+static void *serve(void *ctx)
+{
+        struct http_server *s = ctx;
+
+        (void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + NICE_STEP, NICE_MOST));
+        for (;;) {
+                struct pollfd p[] = {
+                        {.fd = s->stop_fd, .events = POLLIN},
+                        {.fd = s->epoll_fd, .events = POLLIN},
+                        {.fd = s->pause_ns == 0 ? s->config.listener : -1, .events = POLLIN},
+                };
+                uint64_t now_ns;
+
+                (void)poll(p, ARRAY_SIZE(p), wait_ms(s));
+                if (p[0].revents)
+                        return NULL;
+                now_ns = clock_now_ns();
+                if (s->pause_ns > 0 && now_ns >= s->pause_ns)
+                        s->pause_ns = 0;
+                if (p[2].revents)
+                        accept_one(s, now_ns);
+                end_old(s, now_ns);
+                (void)MHD_run(s->daemon);
+        }
+}
+
+/* Signals are for the event loop. */
+static int start_thread(struct http_server *s)
+{
+        sigset_t all, before;
+        int r;
+
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = thread_start(&s->thread, "evb-http", s->config.cpus, s->config.n_cpus, serve, s);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        s->running = r >= 0;
+        return r;
+}
+
+int http_server_new(struct http_server **ret, const struct http_config *config, struct error *e)
+{
+        struct http_server *s = calloc(1, sizeof *s);
+        int r;
+
+        if (!s)
+                return error_set(e, -ENOMEM, "cannot start the HTTP server: %m");
+        s->config = *config;
+        s->stop_fd = eventfd(0, EFD_CLOEXEC);
+        r = s->stop_fd < 0 ? -errno : 0;
+        if (r >= 0) {
+                s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer,
+                                             s, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                                             MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                             (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+                                             IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notify, s,
+                                             MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
+                r = s->daemon ? 0 : -EIO;
+        }
+        if (r >= 0) {
+                s->epoll_fd = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+                r = start_thread(s);
+        }
+        if (r < 0) {
+                http_server_free(s);
+                return error_set(e, r, "cannot start the HTTP server: %m");
+        }
+        *ret = s;
+        return 0;
+}
+
+struct http_server *http_server_free(struct http_server *s)
+{
+        if (!s)
+                return NULL;
+        if (s->running) {
+                (void)eventfd_write(s->stop_fd, 1);
+                pthread_join(s->thread, NULL);
+        }
+        if (s->daemon)
+                MHD_stop_daemon(s->daemon);
+        if (s->stop_fd >= 0)
+                close(s->stop_fd);
+        free(s);
+        return NULL;
+}

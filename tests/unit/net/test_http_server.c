@@ -1,0 +1,288 @@
+/* Tests the HTTP server against clients that are slow, greedy, hostile or many. */
+#include "../test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/net/http_server.h"
+#include "evb/net/tcp.h"
+
+#define LARGE_BYTES (8u << 20)
+#define LIMIT_MS 60000
+
+static struct {
+        int listener;
+        struct net_address address;
+        struct http_server *server;
+        _Atomic unsigned answered;
+        char accept[256];
+} t;
+
+static void answer(void *ctx, const struct http_request *request, struct http_reply *ret)
+{
+        (void)ctx;
+        t.answered++;
+        snprintf(t.accept, sizeof t.accept, "%s", request->accept);
+        ret->content_type = "text/plain";
+        if (strcmp(request->path, "/none") == 0)
+                return;
+        if (strcmp(request->path, "/large") == 0) {
+                ret->text = malloc(LARGE_BYTES);
+                memset(ret->text, 'x', LARGE_BYTES);
+                ret->text_bytes = LARGE_BYTES;
+                return;
+        }
+        ret->status = strcmp(request->path, "/") == 0 ? 200 : 404;
+        ret->text = strdup("hello\n");
+        ret->text_bytes = strlen(ret->text);
+}
+
+static int set_up(void **state)
+{
+        struct http_config config = {.answer = answer};
+        struct error e = {};
+
+        (void)state;
+        memset(&t, 0, sizeof t);
+        assert_int_equal(net_address_parse(&t.address, "127.0.0.1", 0), 0);
+        t.listener = tcp_listen(&t.address, 0);
+        assert_true(t.listener >= 0);
+        assert_int_equal(getsockname(t.listener, &t.address.any, &t.address.size_bytes), 0);
+        config.listener = t.listener;
+        return http_server_new(&t.server, &config, &e);
+}
+
+static int tear_down(void **state)
+{
+        (void)state;
+        http_server_free(t.server);
+        close(t.listener);
+        return 0;
+}
+
+static int open_client(void)
+{
+        struct timeval limit = {.tv_sec = LIMIT_MS / 1000};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_true(fd >= 0);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        assert_int_equal(connect(fd, &t.address.any, t.address.size_bytes), 0);
+        return fd;
+}
+
+static void send_text(int fd, const char *text)
+{
+        size_t n = strlen(text);
+
+        assert_int_equal(send(fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+/* Reads until the server closes: the number of bytes; the first of them go to `text`. */
+static size_t read_all(int fd, char *text, size_t size)
+{
+        static char more[65536];
+        size_t all = 0;
+        ssize_t n;
+
+        while ((n = read(fd, more, sizeof more)) > 0) {
+                for (ssize_t i = 0; i < n && all + (size_t)i + 1 < size; i++)
+                        text[all + (size_t)i] = more[i];
+                all += (size_t)n;
+        }
+        text[MIN(all, size - 1)] = '\0';
+        return all;
+}
+
+static void assert_reply(const char *request, const char *status, const char *contains)
+{
+        char text[4096];
+        int fd = open_client();
+
+        send_text(fd, request);
+        read_all(fd, text, sizeof text);
+        close(fd);
+        if (strncmp(text, status, strlen(status)) != 0 || !strstr(text, contains))
+                fail_msg("%s: got %s, expected %s and %s", request, text, status, contains);
+}
+
+static void answers_get_and_head(void **state)
+{
+        char text[4096];
+        int fd;
+
+        (void)state;
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\nAccept: b/c\r\n\r\n", "HTTP/1.1 200", "\r\n\r\nhello\n");
+        assert_string_equal(t.accept, "b/c");
+        assert_reply("GET / HTTP/1.0\r\n\r\n", "HTTP/1.", "\r\n\r\nhello\n");
+        assert_reply("GET /?a=b HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        assert_reply("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404", "hello");
+        assert_reply("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 503", "");
+        fd = open_client();
+        send_text(fd, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        read_all(fd, text, sizeof text);
+        close(fd);
+        assert_non_null(strstr(text, "Content-Length: 6\r\n"));
+        assert_null(strstr(text, "hello"));
+}
+
+static void refuses_other_methods(void **state)
+{
+        (void)state;
+        assert_reply("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405",
+                     "Allow: GET, HEAD\r\n");
+        assert_reply("DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405", "only GET and HEAD");
+        assert_int_equal(t.answered, 0);
+}
+
+/* However a request is wrong, the server drops it and serves the next. */
+static void bears_nonsense(void **state)
+{
+        static char header[200000] = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+        static const char *const wrong[] = {"\r\n\r\n", "GET\r\n\r\n", "\x16\x03\x01\x02",
+                                            "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\n\r\n"};
+        char text[4096];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                int fd = open_client();
+
+                send_text(fd, wrong[i]);
+                shutdown(fd, SHUT_WR);
+                read_all(fd, text, sizeof text);
+                close(fd);
+        }
+        memset(header + strlen(header), 'y', sizeof header - strlen(header) - 1);
+        for (int i = 0; i < 3; i++) {
+                int fd = open_client();
+
+                (void)send(fd, header, sizeof header - 1, MSG_NOSIGNAL);
+                read_all(fd, text, sizeof text);
+                close(fd);
+        }
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+}
+
+/* Far more than the server keeps open. */
+static void idle_clients_keep_nobody_out(void **state)
+{
+        int idle[300];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(idle); i++) {
+                idle[i] = open_client();
+                if (i % 2 == 0)
+                        (void)send(idle[i], "GET / HT", 8, MSG_NOSIGNAL);
+        }
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        for (size_t i = 0; i < ARRAY_SIZE(idle); i++)
+                close(idle[i]);
+}
+
+static void a_slow_reader_delays_nobody_and_gets_all(void **state)
+{
+        char text[4096];
+        int slow = open_client();
+
+        (void)state;
+        send_text(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        for (int i = 0; i < 20; i++)
+                assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        assert_true(read_all(slow, text, sizeof text) > LARGE_BYTES);
+        close(slow);
+}
+
+static void clients_that_vanish_leave_nothing(void **state)
+{
+        struct linger reset = {.l_onoff = 1};
+
+        (void)state;
+        for (int i = 0; i < 200; i++) {
+                int fd = open_client();
+
+                send_text(fd, i % 2 ? "GET /large HTTP/1.1\r\nHost: a\r\n\r\n" : "GET /large HTTP");
+                setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+                close(fd);
+        }
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+}
+
+static void *ask_often(void *ctx)
+{
+        for (int i = 0; i < 50; i++)
+                assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        return ctx;
+}
+
+static void many_clients_at_once(void **state)
+{
+        pthread_t clients[8];
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
+                assert_int_equal(pthread_create(&clients[i], NULL, ask_often, NULL), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
+                assert_int_equal(pthread_join(clients[i], NULL), 0);
+        assert_int_equal(t.answered, 50 * ARRAY_SIZE(clients));
+}
+
+/* The server's thread must not take a signal that the event loop waits for. */
+static void signals_do_not_reach_its_thread(void **state)
+{
+        sigset_t one, before, pending;
+
+        (void)state;
+        sigemptyset(&one);
+        sigaddset(&one, SIGUSR1);
+        assert_int_equal(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+        assert_int_equal(kill(getpid(), SIGUSR1), 0);
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        assert_int_equal(sigpending(&pending), 0);
+        assert_true(sigismember(&pending, SIGUSR1));
+        assert_int_equal(sigwaitinfo(&one, NULL), SIGUSR1);
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+}
+
+static void it_ends_while_clients_are_connected(void **state)
+{
+        char text[4096];
+        int idle = open_client(), slow = open_client();
+        struct error e = {};
+        struct http_config config = {.answer = answer, .listener = t.listener};
+
+        (void)state;
+        send_text(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        t.server = http_server_free(t.server);
+        read_all(idle, text, sizeof text);
+        assert_string_equal(text, "");
+        close(idle);
+        close(slow);
+        assert_int_equal(http_server_new(&t.server, &config, &e), 0);
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(answers_get_and_head),
+                TEST(refuses_other_methods),
+                TEST(bears_nonsense),
+                TEST(idle_clients_keep_nobody_out),
+                TEST(a_slow_reader_delays_nobody_and_gets_all),
+                TEST(clients_that_vanish_leave_nothing),
+                TEST(many_clients_at_once),
+                TEST(signals_do_not_reach_its_thread),
+                TEST(it_ends_while_clients_are_connected),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
