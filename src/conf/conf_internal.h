@@ -94,6 +94,10 @@ void conf_check_level2(struct loading *l);
 void conf_resolve_trigger(struct loading *l);
 void conf_check_trigger(struct loading *l);
 
+/* metrics_keys.c: the text value of [metrics], then the fit of its keys. */
+void conf_resolve_metrics(struct loading *l);
+void conf_check_metrics(struct loading *l);
+
 /* keys.c: a number without its bounds; negative errno: not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */

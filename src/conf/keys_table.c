@@ -362,6 +362,13 @@ const struct scenario_key scenario_keys[] = {
                   SCENARIO_UNCHANGED, 0, FRAMES_MAX,
                   "Maximum number of sent packets per interrupt (interrupt coalescing).", ONLY(ROS)),
 
+        TEXT("metrics", "listen", metrics.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
+             "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics: a TCP port of its own "
+             "address (:PORT) or of another numeric address of its machine (0.0.0.0 or [::]: all), or a Unix "
+             "socket, whose path contains the name of the node as %n. With evb run, where all nodes share a "
+             "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md.",
+             LOCAL),
+
         TEXT("standby", "allow", standby.allow, "none",
              "none, or a list of qos, tuning, link-rate and output, separated by commas",
              "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, "

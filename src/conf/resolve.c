@@ -133,6 +133,7 @@ void conf_resolve_texts(struct loading *l)
         resolve_number(l);
         resolve_sizes(l);
         conf_resolve_level2(l);
+        conf_resolve_metrics(l);
         resolve_directory(l);
         check_group(l);
         conf_check_standby(l);
@@ -182,6 +183,7 @@ void conf_check_fit(struct loading *l)
         if (s->ros.wait_ns >= s->sfi.timeout_ns)
                 conf_key_error(l, "ros", "wait", "too long; expected shorter than sfi.timeout");
         conf_check_level2(l);
+        conf_check_metrics(l);
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);

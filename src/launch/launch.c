@@ -131,6 +131,20 @@ static void child_ended(void *ctx, struct child *c)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));
 }
 
+/* A node among others on this machine has a place of its own for its metrics. */
+static int place_metrics(const struct scenario *s, const struct scenario_node *n, char *setting, size_t size)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        if (!scenario_metrics_beside(s, n, text))
+                return log_error_errno(EINVAL,
+                                       "metrics.listen: there is no port or path for node %s beside \"%s\"; "
+                                       "expected a lower port or a shorter path",
+                                       n->name, s->metrics.listen);
+        snprintf(setting, size, "metrics.listen=%s", text);
+        return 0;
+}
+
 static int start_children(struct launcher *l, struct testbed *testbed)
 {
         const struct scenario *s = l->run.scenario;
@@ -141,7 +155,11 @@ static int start_children(struct launcher *l, struct testbed *testbed)
                 return log_error_errno(ENOMEM, "cannot start nodes: %m");
         for (size_t i = 0; r >= 0 && i < s->n_nodes; i++) {
                 struct child *c = &l->run.children[l->run.n_children++];
+                char setting[SCENARIO_TEXT_MAX + 16];
+                const char *const settings[] = {setting};
                 struct child_command command = {
+                        .settings = settings,
+                        .n_settings = s->metrics.kind != METRICS_NONE,
                         .program = l->run.options->program,
                         .config = l->config,
                         .namespace = testbed ? testbed_node_namespace(testbed, s->nodes[i].name) : -1,
@@ -149,7 +167,9 @@ static int start_children(struct launcher *l, struct testbed *testbed)
                 };
 
                 *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
-                r = child_start(c, &command);
+                r = place_metrics(s, c->node, setting, sizeof setting);
+                if (r >= 0)
+                        r = child_start(c, &command);
                 l->n_running += c->running;
                 if (!c->running)
                         continue;

@@ -89,6 +89,9 @@ static int node_open(struct node *n)
         if (r < 0)
                 return log_error_errno(r, "event loop: %m");
         r = control_open(&n->control, n->scenario, n->self, n->member.incarnation, n->stats, n->loop);
+        /* Before the role, which may change the priority of this thread. */
+        if (r >= 0)
+                r = metrics_open(&n->metrics, n->scenario, n->self, n->stats, n->check_only);
         return r < 0 ? r : n->kind->open(n);
 }
 
@@ -96,6 +99,7 @@ static void node_close(struct node *n)
 {
         if (n->kind && n->state)
                 n->kind->close(n);
+        metrics_close(n->metrics);
         control_close(&n->control);
         loop_free(n->loop);
         free(n->files);

@@ -12,6 +12,7 @@
 #include "evb/sys/loop.h"
 #include "control.h"
 #include "membership.h"
+#include "metrics/metrics.h"
 #include "progress/stall.h"
 
 /* Number and interval of a ROS's or SFI's final messages, some of which may be lost. */
@@ -49,6 +50,7 @@ struct node {
         struct node_stats *stats;
         struct loop *loop;
         struct control control;
+        struct metrics *metrics;     /* NULL: not served */
         struct member_config member; /* for Join; the DFM only uses the incarnation */
         uint32_t run;                /* 0: unknown yet */
         struct membership membership;

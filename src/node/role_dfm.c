@@ -381,7 +381,6 @@ static int take_turn(struct node *n, uint64_t now_ns)
 static uint64_t next_deadline_ns(struct node *n)
 {
         const struct dfm_role *d = n->state;
-
         uint64_t outside_ns = MIN(trigger_input_deadline_ns(d->input), busy_output_deadline_ns(d->busy));
 
         outside_ns = MIN(outside_ns, level2_server_deadline_ns(d->level2));
@@ -440,6 +439,7 @@ static void publish_counters(struct node *n)
                 s->latency_ns = *dfm_latency_ns(d->core);
                 d->latency_copied_ns = now_ns;
         }
+        metrics_note_dfm(n->metrics, d->core);
 }
 
 static void add_reasons(const struct node *n, struct reasons *to)

@@ -381,6 +381,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->front_end_restarts, c->restarts);
         stats_set(&s->fragments_absent, c->absent);
         region_server_account(r->regions);
+        metrics_note_ros(n->metrics, r->core, n->run);
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(r->shaping);

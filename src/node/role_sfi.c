@@ -440,6 +440,7 @@ static void publish_counters(struct node *n)
                 stats_set(&to->packets_lost, c->datagrams_lost);
                 stats_set(&to->sequence_suspects, c->datagrams_suspect);
         }
+        metrics_note_sfi(n->metrics, s->core, n->run, s->waiting);
 }
 
 static const struct member *own_member(const struct node *n)

@@ -145,6 +145,7 @@ int shaping_new(struct shaping **ret, struct node *n)
         s->tree = (struct shaping_tree){.scenario = malloc(sizeof *sc),
                                         .self = n->self,
                                         .stats = n->stats,
+                                        .metrics = n->metrics,
                                         .check_only = n->check_only};
         s->waker.fd = -1;
         if (!s->tree.scenario) {

@@ -297,6 +297,7 @@ static void account_unshaped(struct shaping_tree *t, uint64_t now_ns)
 
         stats_set(&t->stats->unshaped_ns, t->unshaped_ns + going_on_ns);
         atomic_store_explicit(&t->unshaped, t->unshaped_since_ns != NEVER_NS, memory_order_relaxed);
+        metrics_note_shaped(t->metrics, t->unshaped_since_ns == NEVER_NS);
 }
 
 static void begin_unshaped(struct shaping_tree *t, const char *what)
@@ -394,6 +395,7 @@ static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool
         if (tc_status_make(&status, have, NULL, 0) >= 0) {
                 stats_set(&t->stats->qos_backend, status.backend);
                 shaping_tree_count_drops(t, &status, repaired);
+                metrics_note_shaping(t->metrics, &status);
         }
         tc_status_fini(&status);
 }

@@ -7,6 +7,7 @@
 #include "evb/tc-model/status.h"
 #include "evb/tc/shaper.h"
 #include "evb/tc/watch.h"
+#include "metrics/metrics.h"
 
 /* The keys of [qos] that may change at run time. */
 struct shaping_rates {
@@ -25,7 +26,8 @@ struct shaping_tree {
         struct scenario *scenario; /* a copy of its own: that of the node changes in another thread */
         const struct scenario_node *self;
         struct node_stats *stats;
-        bool check_only; /* opening only checks, and changes nothing */
+        struct metrics *metrics; /* NULL: none */
+        bool check_only;         /* opening only checks, and changes nothing */
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;

@@ -43,6 +43,7 @@ enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
 enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
+enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -136,6 +137,12 @@ struct scenario {
                 uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
         } tuning;
         struct {
+                char listen[SCENARIO_TEXT_MAX];
+                /* Parsed from it: */
+                enum scenario_metrics kind;
+                uint16_t port;
+        } metrics;
+        struct {
                 char allow[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
                 uint64_t idle_timeout_ns;
         } standby;
@@ -201,5 +208,13 @@ bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
 const char *scenario_common_file(const struct scenario *s);
 /* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */
 unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *n);
+/* Where a node serves its metrics: "HOST:PORT" or "unix:PATH". False: nowhere. */
+bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX]);
+/* The value of metrics.listen for a node if all nodes share one machine: a host and port, or a path without
+ * the name of the node, is for the DFM; the others get the next ports, or their names as an extension. False:
+ * there is no such port, or the path is too long. */
+bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
+                             char text[static SCENARIO_TEXT_MAX]);
 /* The source as a file holds it; returns `text`. */
 char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);

@@ -1,0 +1,174 @@
+/* Parses metrics.listen, and gives each node the place at which it serves its metrics. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "conf_internal.h"
+
+#define UNIX_PREFIX "unix:"
+#define EXPECTED                                                                                             \
+        "expected none, :PORT (each node's own address), HOST:PORT with a numeric IPv4 or [IPv6] address, "  \
+        "or unix:PATH"
+
+/* In a path, %n is the name of the node and %% is a percent sign. False: another letter follows a %. */
+static bool expand(const char *path, const char *name, struct strbuf *to)
+{
+        for (; *path; path++) {
+                if (*path != '%')
+                        strbuf_add(to, "%c", *path);
+                else if (*++path == 'n')
+                        strbuf_add(to, "%s", name);
+                else if (*path == '%')
+                        strbuf_add(to, "%%");
+                else
+                        return false;
+        }
+        return true;
+}
+
+static bool names_node(const char *path)
+{
+        for (; *path; path++) {
+                if (*path == '%' && *++path == 'n')
+                        return true;
+        }
+        return false;
+}
+
+static void resolve_path(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        size_t i = (size_t)(scenario_key_find("metrics", "listen") - scenario_keys);
+        const char *path = s->metrics.listen + strlen(UNIX_PREFIX);
+        char whole[SCENARIO_TEXT_MAX - sizeof UNIX_PREFIX], why[300], text[SCENARIO_TEXT_MAX];
+        struct strbuf expanded = strbuf_init(text, sizeof text);
+
+        if (!*path || !expand(path, "", &expanded)) {
+                conf_key_error(l, "metrics", "listen",
+                               "invalid path \"%.100s\"; expected a path in which %%n is the name of the "
+                               "node, e.g. unix:/run/evb/%%n.sock",
+                               path);
+                return;
+        }
+        if (!conf_absolute_path(l, l->lines[i] > 0 && !l->from_setting[i], path, whole, sizeof whole, why,
+                                sizeof why)) {
+                conf_key_error(l, "metrics", "listen", "%s", why);
+                return;
+        }
+        s->metrics.kind = METRICS_UNIX;
+        snprintf(s->metrics.listen, sizeof s->metrics.listen, UNIX_PREFIX "%s", whole);
+}
+
+void conf_resolve_metrics(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        const char *text = s->metrics.listen;
+        struct conf_address host;
+
+        s->metrics.kind = METRICS_NONE;
+        if (strcmp(text, "none") == 0)
+                return;
+        if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
+                resolve_path(l);
+                return;
+        }
+        if ((text[0] == ':' && conf_port_parse(&s->metrics.port, text + 1)) ||
+            (conf_endpoint_parse(&host, &s->metrics.port, text) && !conf_address_is_multicast(&host)))
+                s->metrics.kind = METRICS_TCP;
+        else
+                conf_key_error(l, "metrics", "listen", "invalid address \"%.100s\"; " EXPECTED, text);
+}
+
+static void check_port(struct loading *l, uint16_t port, const char *key)
+{
+        if (port > 0 && port == l->scenario->metrics.port)
+                conf_key_error(l, "metrics", "listen", "port %u is %s; expected another port", port, key);
+}
+
+/* A socket's path is shorter than other paths (unix(7)). */
+static void check_path(struct loading *l, const struct scenario_node *n)
+{
+        const size_t most = sizeof((struct sockaddr_un){}).sun_path - 1;
+        char text[SCENARIO_TEXT_MAX];
+
+        if (scenario_metrics_place(l->scenario, n, text) && strlen(text) <= strlen(UNIX_PREFIX) + most)
+                return;
+        conf_key_error(l, "metrics", "listen",
+                       "path is too long for the socket of node %.31s; expected at most %zu bytes", n->name,
+                       most);
+}
+
+/* Nodes without an address share one machine. */
+static void check_last(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        const struct scenario_node *last = &s->nodes[s->n_nodes - 1];
+        char text[SCENARIO_TEXT_MAX];
+
+        if (!last->address[0] && !scenario_metrics_beside(s, last, text))
+                conf_key_error(l, "metrics", "listen",
+                               "port %u leaves no port for node %s, as the nodes have consecutive ports; "
+                               "expected a lower port",
+                               s->metrics.port, last->name);
+}
+
+void conf_check_metrics(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        size_t before = l->errors->n;
+
+        for (size_t i = 0; s->metrics.kind == METRICS_UNIX && i < s->n_nodes && l->errors->n == before; i++)
+                check_path(l, &s->nodes[i]);
+        if (s->metrics.kind != METRICS_TCP)
+                return;
+        if (s->n_nodes > 0)
+                check_last(l);
+        check_port(l, (uint16_t)s->network.order_port, "network.order-port");
+        check_port(l, s->level2.port, "that of level2.listen");
+        check_port(l, s->level2.regions_port, "that of level2.regions");
+        if (s->scenario.transport == TRANSPORT_TCP)
+                check_port(l, (uint16_t)s->network.data_port, "network.data-port, which SFIs use for tcp");
+}
+
+bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX])
+{
+        struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
+
+        if (s->metrics.kind == METRICS_UNIX) {
+                strbuf_add(&b, UNIX_PREFIX);
+                expand(s->metrics.listen + strlen(UNIX_PREFIX), n->name, &b);
+        } else if (s->metrics.kind == METRICS_TCP && s->metrics.listen[0] == ':')
+                strbuf_add(&b, strchr(n->address, ':') ? "[%s]:%u" : "%s:%u", n->address, s->metrics.port);
+        else
+                strbuf_add(&b, "%s", s->metrics.listen);
+        return s->metrics.kind != METRICS_NONE && !b.cut;
+}
+
+/* The DFM is number 0; the others follow in the order of the scenario. */
+static size_t number_of(const struct scenario *s, const struct scenario_node *n)
+{
+        const struct scenario_node *dfm = scenario_node_of(s, ROLE_DFM, 0);
+
+        return n == dfm ? 0 : (size_t)(n - s->nodes) + (n < dfm);
+}
+
+bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
+                             char text[static SCENARIO_TEXT_MAX])
+{
+        struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
+        const char *listen = s->metrics.listen;
+        size_t number = number_of(s, n);
+
+        if (number == 0 || s->metrics.kind == METRICS_NONE || listen[0] == ':' ||
+            (s->metrics.kind == METRICS_UNIX && names_node(listen)))
+                strbuf_add(&b, "%s", listen);
+        else if (s->metrics.kind == METRICS_UNIX)
+                strbuf_add(&b, "%s.%s", listen, n->name);
+        else
+                strbuf_add(&b, "%.*s:%zu", (int)(strrchr(listen, ':') - listen), listen,
+                           s->metrics.port + number);
+        return !b.cut && (s->metrics.kind != METRICS_TCP || s->metrics.port + number <= UINT16_MAX);
+}

@@ -1,0 +1,319 @@
+/* Serves the metrics of a node. The thread of the HTTP server reads the node's counters, which are atomic,
+ * and copies the rest from the shared state. */
+#include "metrics.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/data/socket_open.h"
+#include "evb/net/http_server.h"
+#include "evb/net/local_listener.h"
+#include "evb/sys/loop.h"
+#include "accept.h"
+#include "page.h"
+#include "process.h"
+
+#define UNIX_PREFIX "unix:"
+#define PURPOSE "metrics (metrics.listen)"
+#define TYPE_TEXT "text/plain; charset=utf-8"
+#define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
+#define TYPE_OPEN_METRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+struct metrics {
+        const struct scenario *scenario;
+        const struct scenario_node *self;
+        struct node_stats *stats;
+        struct metrics_shared shared;
+        /* Of the server's thread. */
+        struct metrics_state copy;
+        struct metrics_view view;
+        double start_seconds;
+        int listener;                /* TCP; -1: none */
+        struct local_listener local; /* fd -1: none */
+        struct http_server *server;
+};
+
+/* NULL: there are no metrics, or the server's thread copies right now: the next turn publishes. */
+static struct metrics_state *begin(struct metrics *m)
+{
+        if (!m || pthread_mutex_trylock(&m->shared.lock) != 0)
+                return NULL;
+        return &m->shared.state;
+}
+
+static void end(struct metrics *m)
+{
+        pthread_mutex_unlock(&m->shared.lock);
+}
+
+void metrics_note_dfm(struct metrics *m, const struct dfm *core)
+{
+        struct metrics_state *s = begin(m);
+
+        if (!s)
+                return;
+        s->run = dfm_run(core);
+        s->open_events = dfm_open_events(core);
+        s->busy = dfm_is_busy(core);
+        s->waiting_triggers = dfm_waiting(core);
+        metrics_fold(&s->event_latency, dfm_latency_ns(core));
+        metrics_fold(&s->level2_latency, dfm_level2_latency_ns(core));
+        for (size_t i = 0; i < s->n_peers; i++) {
+                const struct scenario_node *n = &m->scenario->nodes[i];
+                struct dfm_node_view v;
+
+                if (n->role == ROLE_DFM)
+                        continue;
+                v = dfm_view(core, n->role, (uint16_t)n->index);
+                s->peers[i].live = v.live;
+                s->peers[i].free_credits = v.free_credits;
+        }
+        end(m);
+}
+
+void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run)
+{
+        struct metrics_state *s = begin(m);
+
+        if (!s)
+                return;
+        s->run = run;
+        s->held_fragments = ros_held(core);
+        s->buffer_used_bytes = ros_buffer_used_bytes(core);
+        for (size_t i = 0; i < s->n_peers; i++) {
+                const struct scenario_node *n = &m->scenario->nodes[i];
+                struct ros_sent_to sent;
+
+                if (n->role != ROLE_SFI)
+                        continue;
+                sent = ros_sent_to(core, n->index);
+                s->peers[i].fragments = sent.fragments;
+                s->peers[i].bytes = sent.bytes;
+                s->peers[i].queued_bytes = ros_queued(core, n->index).bytes;
+        }
+        end(m);
+}
+
+void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten)
+{
+        struct metrics_state *s = begin(m);
+
+        if (!s)
+                return;
+        s->run = run;
+        s->open_events = sfi_open_events(core);
+        s->credits = sfi_credits(core);
+        s->buffer_used_bytes = sfi_buffer_used_bytes(core);
+        s->unwritten_events = unwritten;
+        for (size_t i = 0; i < s->n_peers; i++) {
+                const struct scenario_node *n = &m->scenario->nodes[i];
+                struct sfi_source_counts c;
+
+                if (n->role != ROLE_ROS)
+                        continue;
+                c = sfi_source_counts(core, n->index);
+                s->peers[i].fragments = c.fragments_received;
+                s->peers[i].fragments_lost = c.fragments_lost;
+                s->peers[i].fragments_absent = c.fragments_absent;
+                s->peers[i].packets = c.datagrams_received;
+                /* A packet that was only late is no longer lost; a counter never goes back. */
+                s->peers[i].packets_lost = MAX(s->peers[i].packets_lost, c.datagrams_lost);
+        }
+        end(m);
+}
+
+/* The shaping thread may wait for a copy. */
+void metrics_note_shaping(struct metrics *m, const struct tc_status *status)
+{
+        if (!m)
+                return;
+        pthread_mutex_lock(&m->shared.lock);
+        metrics_take_shaping(&m->shared.state, m->scenario, status);
+        pthread_mutex_unlock(&m->shared.lock);
+}
+
+void metrics_note_shaped(struct metrics *m, bool shaped)
+{
+        if (!m)
+                return;
+        pthread_mutex_lock(&m->shared.lock);
+        m->shared.state.shaped = shaped;
+        pthread_mutex_unlock(&m->shared.lock);
+}
+
+static void read_counters(struct metrics *m)
+{
+        struct metrics_view *v = &m->view;
+        size_t i = 0;
+
+        /* Packets that were only late are no longer lost, so the maximum counts. */
+#define X(name, help)                                                                                        \
+        v->counters[i] = MAX(v->counters[i], stats_get(&m->stats->name));                                    \
+        i++;
+        STATS_COUNTERS(X)
+#undef X
+}
+
+static void read_times(struct metrics *m)
+{
+        uint64_t last_ns = stats_get(&m->stats->last_complete_ns), now_ns = clock_now_ns();
+
+        m->view.last_complete_seconds =
+                last_ns == 0 ? 0 : (double)(clock_utc_ns() - (now_ns - MIN(last_ns, now_ns))) / NS_PER_S;
+}
+
+static void look(struct metrics *m)
+{
+        struct metrics_view *v = &m->view;
+        const struct scenario *s = m->scenario;
+
+        pthread_mutex_lock(&m->shared.lock);
+        metrics_state_copy(&m->copy, &m->shared.state);
+        pthread_mutex_unlock(&m->shared.lock);
+        read_counters(m);
+        read_times(m);
+        v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);
+        v->receive_buffer_bytes = stats_get(&m->stats->granted_receive_buffer_bytes);
+        v->send_buffer_bytes = stats_get(&m->stats->granted_send_buffer_bytes);
+        metrics_read_process(&v->process);
+        /* The clock may have been set since. */
+        v->process.start_seconds = m->start_seconds;
+        if (m->self->role == ROLE_SFI && s->sfi.output == OUTPUT_FILE)
+                metrics_read_disk(&v->disk, s->sfi.directory);
+}
+
+static void write_root(const struct metrics *m, FILE *to)
+{
+        fprintf(to, "evb %s: %s %s of %s, %s\nThe metrics are at /metrics.\n", EVB_VERSION,
+                scenario_role_name(m->self->role), m->self->name, m->scenario->scenario.name,
+                metrics_state_name(m->view.state));
+}
+
+/* Runs in the server's thread. */
+static void answer(void *ctx, const struct http_request *request, struct http_reply *ret)
+{
+        struct metrics *m = ctx;
+        bool open_metrics = metrics_wants_open_metrics(request->accept);
+        FILE *to = open_memstream(&ret->text, &ret->text_bytes);
+
+        if (!to)
+                return;
+        ret->content_type = TYPE_TEXT;
+        look(m);
+        if (strcmp(request->path, "/metrics") == 0) {
+                ret->content_type = open_metrics ? TYPE_OPEN_METRICS : TYPE_METRICS;
+                metrics_page_write(&m->view, to, open_metrics);
+        } else if (strcmp(request->path, "/") == 0) {
+                write_root(m, to);
+        } else {
+                ret->status = 404;
+                fputs("nothing is here; see /metrics\n", to);
+        }
+        if (fclose(to) != 0) {
+                free(ret->text);
+                ret->text = NULL;
+        }
+}
+
+static int open_local(struct metrics *m, const char *path, bool check_only)
+{
+        struct error e = {};
+        int r = check_only ? local_listener_check(path, &e) : local_listener_open(&m->local, path, &e);
+
+        if (r >= 0)
+                return 0;
+        log_error_errno(r, "metrics.listen: " UNIX_PREFIX "%s: %s", path, e.message);
+        /* A path of the scenario is wrong for this user. */
+        return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
+}
+
+static int open_listener(struct metrics *m, bool check_only)
+{
+        char place[SCENARIO_TEXT_MAX];
+        struct net_address local;
+
+        if (!scenario_metrics_place(m->scenario, m->self, place))
+                return log_error_errno(EINVAL, "metrics.listen: node %s has no place for its metrics",
+                                       m->self->name);
+        if (strncmp(place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+                return open_local(m, place + strlen(UNIX_PREFIX), check_only);
+        if (net_address_parse_with_port(&local, place) < 0)
+                return log_error_errno(EINVAL, "metrics.listen: \"%s\" is not an address of this machine",
+                                       place);
+        m->listener = socket_open_listener(&local, 0, PURPOSE);
+        return m->listener;
+}
+
+static int start(struct metrics *m)
+{
+        const struct scenario_node *self = m->self;
+        struct http_config config = {
+                .listener = m->listener >= 0 ? m->listener : m->local.fd,
+                .answer = answer,
+                .ctx = m,
+                .cpus = self->cpus + 1,
+                .n_cpus = self->n_cpus > 1 ? self->n_cpus - 1 : 0,
+        };
+        struct error e = {};
+        int r = http_server_new(&m->server, &config, &e);
+
+        return r < 0 ? log_error_errno(r, "metrics.listen: %s", e.message) : 0;
+}
+
+int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
+                 struct node_stats *stats, bool check_only)
+{
+        struct metrics *m;
+        struct metrics_process process;
+        int r;
+
+        *ret = NULL;
+        if (s->metrics.kind == METRICS_NONE)
+                return 0;
+        m = calloc(1, sizeof *m);
+        if (!m)
+                return log_error_errno(ENOMEM, "metrics: %m");
+        m->scenario = s;
+        m->self = self;
+        m->stats = stats;
+        m->listener = m->local.fd = -1;
+        pthread_mutex_init(&m->shared.lock, NULL);
+        metrics_read_process(&process);
+        m->start_seconds = process.start_seconds;
+        m->view = (struct metrics_view){
+                .version = EVB_VERSION, .scenario = s, .self = self, .shared = &m->copy};
+        r = metrics_state_init(&m->shared.state, s->n_nodes);
+        if (r >= 0)
+                r = metrics_state_init(&m->copy, s->n_nodes);
+        if (r < 0)
+                log_error_errno(r, "metrics: %m");
+        else
+                r = open_listener(m, check_only);
+        if (r >= 0 && !check_only)
+                r = start(m);
+        if (r < 0 || check_only) {
+                metrics_close(m);
+                return MIN(r, 0);
+        }
+        *ret = m;
+        return 0;
+}
+
+struct metrics *metrics_close(struct metrics *m)
+{
+        if (!m)
+                return NULL;
+        http_server_free(m->server);
+        if (m->listener >= 0)
+                close(m->listener);
+        local_listener_close(&m->local);
+        metrics_state_fini(&m->shared.state);
+        metrics_state_fini(&m->copy);
+        pthread_mutex_destroy(&m->shared.lock);
+        free(m);
+        return NULL;
+}

@@ -1,0 +1,28 @@
+/* A node's metrics: serves them by HTTP at metrics.listen, in a thread of its own. The event loop and the
+ * shaping thread publish what they know, and never wait for that thread. NULL: the node has no metrics. */
+#pragma once
+
+#include "evb/conf/scenario.h"
+#include "evb/core/dfm.h"
+#include "evb/core/ros.h"
+#include "evb/core/sfi.h"
+#include "evb/data/stats.h"
+#include "evb/tc-model/status.h"
+
+struct metrics;
+
+/* *ret is NULL if metrics.listen = none. `check_only`: finds out whether it would succeed, and serves
+ * nothing. Errors are logged; -ECANCELED as of data/socket_open.h. */
+int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
+                 struct node_stats *stats, bool check_only);
+struct metrics *metrics_close(struct metrics *m);
+
+/* The event loop calls one of these whenever it publishes the counters. `unwritten`: built events that the
+ * SFI has not written. */
+void metrics_note_dfm(struct metrics *m, const struct dfm *core);
+void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run);
+void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten);
+/* The shaping thread calls these with each look at the kernel: what the kernel has, and whether that is the
+ * planned tree. */
+void metrics_note_shaping(struct metrics *m, const struct tc_status *status);
+void metrics_note_shaped(struct metrics *m, bool shaped);

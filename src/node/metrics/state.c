@@ -1,0 +1,90 @@
+/* Memory and arithmetic of the shared part of a node's metrics. */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+
+int metrics_state_init(struct metrics_state *s, size_t n_peers)
+{
+        *s = (struct metrics_state){.n_peers = n_peers};
+        s->peers = calloc(n_peers, sizeof *s->peers);
+        s->shapings = calloc(n_peers, sizeof *s->shapings);
+        return s->peers && s->shapings ? 0 : -ENOMEM;
+}
+
+void metrics_state_fini(struct metrics_state *s)
+{
+        free(s->peers);
+        free(s->shapings);
+        *s = (struct metrics_state){};
+}
+
+void metrics_state_copy(struct metrics_state *to, const struct metrics_state *from)
+{
+        struct metrics_peer *peers = to->peers;
+        struct metrics_shaped *shapings = to->shapings;
+
+        *to = *from;
+        to->peers = peers;
+        to->shapings = shapings;
+        memcpy(peers, from->peers, from->n_peers * sizeof *peers);
+        memcpy(shapings, from->shapings, from->n_peers * sizeof *shapings);
+}
+
+void metrics_fold(struct metrics_histogram *to, const struct histogram *from)
+{
+        uint64_t seen = 0;
+        unsigned i = 0;
+
+        for (size_t k = 0; k < METRICS_BOUNDS; k++) {
+                while (i < HISTOGRAM_BUCKETS && histogram_upper_edge(i) <= metrics_bounds_ns[k])
+                        seen += from->buckets[i++];
+                to->below[k] = seen;
+        }
+        to->count = from->count;
+        to->sum_ns = from->sum;
+}
+
+/* Fewer than before are those of a new class. */
+static void count(uint64_t *total, uint64_t *last, uint64_t now)
+{
+        *total += now < *last ? now : now - *last;
+        *last = now;
+}
+
+static void take_row(struct metrics_shaped *to, const struct tc_row *row)
+{
+        to->rate_bps = row->rate_bps;
+        to->limit_bytes = row->limit_bytes;
+        if (!row->counters.known)
+                return;
+        to->known = true;
+        to->backlog_bytes = row->counters.backlog_bytes;
+        count(&to->bytes, &to->last_bytes, row->counters.bytes);
+        count(&to->packets, &to->last_packets, row->counters.packets);
+        count(&to->drops, &to->last_drops, row->counters.drops);
+        count(&to->overlimits, &to->last_overlimits, row->counters.overlimits);
+}
+
+void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status)
+{
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                struct tc_address address = {};
+                bool found = false;
+
+                if (s->nodes[i].role != ROLE_SFI || !tc_address_parse(&address, s->nodes[i].address))
+                        continue;
+                for (size_t k = 0; k < status->n && !found; k++) {
+                        found = tc_address_equal(&status->rows[k].address, &address);
+                        if (found)
+                                take_row(&to->shapings[i], &status->rows[k]);
+                }
+                if (!found) {
+                        to->shapings[i].rate_bps = to->shapings[i].backlog_bytes = 0;
+                        to->shapings[i].limit_bytes = 0;
+                }
+        }
+}

@@ -1,0 +1,60 @@
+/* What a node's metrics contain besides its counters. The event loop and the shaping thread write it, and the
+ * thread of the HTTP server copies it, under a lock that nobody holds for longer than a copy takes. */
+#pragma once
+
+#include <pthread.h>
+
+#include "evb/base/histogram.h"
+#include "evb/conf/scenario.h"
+#include "evb/tc-model/status.h"
+#include "writer.h"
+
+/* Counters of one other node, by its position in the scenario. Those that do not fit the roles stay 0. */
+struct metrics_peer {
+        bool live;             /* the DFM sees it */
+        uint64_t free_credits; /* the DFM, of an SFI */
+        uint64_t fragments;    /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
+        uint64_t fragments_lost, fragments_absent;
+        uint64_t packets, packets_lost;
+        uint64_t bytes, queued_bytes; /* a ROS, of payload for this SFI */
+};
+
+/* A destination of a ROS's shaping, as the kernel reported it last. The kernel counts from zero in a new
+ * class, and the totals continue. */
+struct metrics_shaped {
+        bool known;
+        uint64_t rate_bps, backlog_bytes, limit_bytes;
+        uint64_t bytes, packets, drops, overlimits;                     /* totals */
+        uint64_t last_bytes, last_packets, last_drops, last_overlimits; /* of the kernel */
+};
+
+struct metrics_state {
+        uint32_t run; /* 0: not known yet */
+        uint64_t open_events;
+        bool busy;                              /* DFM */
+        uint64_t waiting_triggers;              /* DFM */
+        uint64_t credits, unwritten_events;     /* SFI */
+        uint64_t held_fragments;                /* ROS */
+        uint64_t buffer_used_bytes;             /* ROS and SFI */
+        struct metrics_histogram event_latency; /* DFM */
+        struct metrics_histogram level2_latency;
+        bool shaped; /* the tree of a ROS is installed as planned */
+        size_t n_peers;
+        struct metrics_peer *peers;
+        struct metrics_shaped *shapings; /* of the same nodes */
+};
+
+struct metrics_shared {
+        pthread_mutex_t lock; /* protects `state` */
+        struct metrics_state state;
+};
+
+int metrics_state_init(struct metrics_state *s, size_t n_peers); /* -ENOMEM */
+void metrics_state_fini(struct metrics_state *s);
+/* Both have the same number of peers. */
+void metrics_state_copy(struct metrics_state *to, const struct metrics_state *from);
+
+/* Counts the values of a histogram up to each bound; one of its buckets on both sides of a bound is above. */
+void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
+/* Takes over what the kernel reports about the classes of a ROS's destinations. */
+void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status);

@@ -1,0 +1,148 @@
+/* metrics.listen: its values, and the place that each node gets. */
+#include "conf_sample.h"
+
+#define MACHINES                                                                                             \
+        "[node a]\nrole = ros\naddress = 10.0.0.2\n[node d]\nrole = dfm\naddress = 10.0.0.1\n"               \
+        "[node s]\nrole = sfi\naddress = 10.0.0.3\n"
+
+static void assert_place(const char *node, const char *expected)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        assert_true(scenario_metrics_place(&sample, scenario_find(&sample, node), text));
+        assert_string_equal(text, expected);
+}
+
+static void assert_beside(const char *node, const char *expected)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        assert_true(scenario_metrics_beside(&sample, scenario_find(&sample, node), text));
+        assert_string_equal(text, expected);
+}
+
+static void by_default_there_are_none(void **state)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_int_equal(sample.metrics.kind, METRICS_NONE);
+        assert_false(scenario_metrics_place(&sample, &sample.nodes[0], text));
+}
+
+static void a_port_alone_is_of_the_nodes_own_address(void **state)
+{
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = :9464\n"), 0);
+        assert_place("a", "10.0.0.2:9464");
+        assert_place("d", "10.0.0.1:9464");
+        assert_beside("a", ":9464");
+        assert_int_equal(
+                sample_load("[node a]\nrole = ros\naddress = fd00::2\n[node d]\nrole = dfm\naddress = "
+                            "fd00::1\n[node s]\nrole = sfi\naddress = fd00::3\n[network]\n"
+                            "control-group = none\n[metrics]\nlisten = :9464\n"),
+                0);
+        assert_place("s", "[fd00::3]:9464");
+}
+
+static void a_host_is_for_each_machine(void **state)
+{
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n"), 0);
+        assert_place("a", "0.0.0.0:9464");
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = [::]:9464\n"), 0);
+        assert_place("s", "[::]:9464");
+}
+
+static void nodes_of_one_machine_have_consecutive_ports(void **state)
+{
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n"), 0);
+        assert_beside("d", "127.0.0.1:9464");
+        assert_beside("a", "127.0.0.1:9465");
+        assert_beside("s", "127.0.0.1:9466");
+        assert_int_equal(sample_set("metrics.listen=[::1]:9464"), 0);
+        assert_beside("dfm", "[::1]:9464");
+        assert_beside("ros2", "[::1]:9466");
+        assert_int_equal(sample_set("metrics.listen=127.0.0.1:65532"), 0);
+        assert_beside("sfi1", "127.0.0.1:65535");
+        assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = 127.0.0.1:65533\n"), -EINVAL);
+        assert_one_error(":6: metrics.listen:", "leaves no port for node sfi1");
+}
+
+static void a_path_names_the_node(void **state)
+{
+        assert_int_equal(sample_set("metrics.listen=unix:/run/evb/%n.sock"), 0);
+        assert_place("ros2", "unix:/run/evb/ros2.sock");
+        assert_beside("ros2", "unix:/run/evb/%n.sock");
+        assert_int_equal(sample_set("metrics.listen=unix:/run/a%%n/metrics"), 0);
+        assert_place("dfm", "unix:/run/a%n/metrics");
+        assert_beside("dfm", "unix:/run/a%%n/metrics");
+        assert_beside("ros1", "unix:/run/a%%n/metrics.ros1");
+}
+
+static void a_relative_path_begins_at_the_file(void **state)
+{
+        assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = unix:%n.sock\n"), 0);
+        assert_place("dfm", "unix:/tmp/dfm.sock");
+}
+
+static void a_long_path_is_an_error(void **state)
+{
+        char text[200] = "metrics.listen=unix:/";
+
+        /* With the 4 bytes of "sfi1", 108 bytes: one too many. */
+        memset(text + strlen(text), 'x', 103);
+        strcat(text, "%n");
+        assert_int_equal(sample_set(text), -EINVAL);
+        assert_one_error("--set metrics.listen=",
+                         "too long for the socket of node ros1; expected at most 107");
+        memmove(text + 22, text + 23, strlen(text + 23) + 1);
+        assert_int_equal(sample_set(text), 0);
+}
+
+static void wrong_values(void **state)
+{
+        static const char *const wrong[] = {
+                "metrics.listen=",          "metrics.listen=9464",          "metrics.listen=*:9464",
+                "metrics.listen=:0",        "metrics.listen=:65536",        "metrics.listen=localhost:9464",
+                "metrics.listen=::1:9464",  "metrics.listen=:9464 ",        "metrics.listen=224.0.0.1:9464",
+                "metrics.listen=127.0.0.1", "metrics.listen=http://a:9464",
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                assert_int_equal(sample_set(wrong[i]), -EINVAL);
+                assert_one_error("--set metrics.listen=", "expected none, :PORT");
+        }
+        assert_int_equal(sample_set("metrics.listen=unix:"), -EINVAL);
+        assert_one_error("--set metrics.listen=", "expected a path in which %n is");
+        assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = unix:/run/%h.sock\n"), -EINVAL);
+        assert_one_error(":6: metrics.listen:", "expected a path in which %n is");
+}
+
+static void the_ports_of_others_are_errors(void **state)
+{
+        assert_int_equal(sample_set("metrics.listen=:26802"), -EINVAL);
+        assert_one_error("--set metrics.listen=", "network.order-port");
+        assert_int_equal(sample_set("metrics.listen=:26801"), 0);
+        assert_int_equal(sample_load(COUNTS "[scenario]\ntransport = tcp\n[metrics]\nlisten = :26801\n"),
+                         -EINVAL);
+        assert_one_error(":8: metrics.listen:", "network.data-port");
+        assert_int_equal(sample_load(COUNTS "[level2]\nlisten = tcp:9000\n[metrics]\nlisten = :9000\n"),
+                         -EINVAL);
+        assert_one_error(":8: metrics.listen:", "level2.listen");
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(by_default_there_are_none),
+                cmocka_unit_test(a_port_alone_is_of_the_nodes_own_address),
+                cmocka_unit_test(a_host_is_for_each_machine),
+                cmocka_unit_test(nodes_of_one_machine_have_consecutive_ports),
+                cmocka_unit_test(a_path_names_the_node),
+                cmocka_unit_test(a_relative_path_begins_at_the_file),
+                cmocka_unit_test(a_long_path_is_an_error),
+                cmocka_unit_test(wrong_values),
+                cmocka_unit_test(the_ports_of_others_are_errors),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

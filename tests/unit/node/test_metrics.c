@@ -1,0 +1,299 @@
+/* Tests the text of metrics: both formats, the names that follow from the table of counters, histograms, and
+ * what each role has. */
+#include "../test.h"
+
+#include "node_sample.h"
+
+#include "metrics/accept.h"
+#include "metrics/counters.h"
+#include "metrics/page.h"
+
+static char *text;
+static size_t text_bytes;
+
+static void write_view(const struct metrics_view *v, bool open_metrics)
+{
+        FILE *f;
+
+        free(text);
+        f = open_memstream(&text, &text_bytes);
+        assert_non_null(f);
+        metrics_page_write(v, f, open_metrics);
+        assert_int_equal(fclose(f), 0);
+}
+
+static void assert_line(const char *line)
+{
+        const char *at = strstr(text, line);
+
+        while (at && !((at == text || at[-1] == '\n') && at[strlen(line)] == '\n'))
+                at = strstr(at + 1, line);
+        if (!at)
+                fail_msg("missing \"%s\" in\n%s", line, text);
+}
+
+static struct metrics_view sample_view(const char *node, struct metrics_state *shared)
+{
+        struct scenario *s = sample_scenario("udp");
+
+        assert_int_equal(metrics_state_init(shared, s->n_nodes), 0);
+        return (struct metrics_view){
+                .version = "1.2.3",
+                .scenario = s,
+                .self = scenario_find(s, node),
+                .state = NODE_RUNNING,
+                .shared = shared,
+                .process = {.cpu_seconds = 1.5, .start_seconds = 1e9, -1, -1, 7, 1024},
+        };
+}
+
+static void free_view(struct metrics_view *v, struct metrics_state *shared)
+{
+        metrics_state_fini(shared);
+        free((void *)v->scenario);
+        free(text);
+        text = NULL;
+}
+
+static void counters_have_names_by_rule(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+
+        (void)state;
+        v.counters[METRICS_COUNTER_events_complete] = UINT64_MAX;
+        v.counters[METRICS_COUNTER_payload_bytes] = 3;
+        v.counters[METRICS_COUNTER_busy_ns] = 12000000034;
+        v.counters[METRICS_COUNTER_bytes_sent] = 4;
+        v.counters[METRICS_COUNTER_packets_malformed] = 5;
+        shared.run = 7;
+        write_view(&v, true);
+        assert_line("# TYPE evb_events_complete counter");
+        assert_line("# HELP evb_events_complete Events built with all fragments.");
+        assert_line("evb_events_complete_total{node=\"dfm\",role=\"dfm\"} 18446744073709551615");
+        assert_line("# UNIT evb_payload_bytes bytes");
+        assert_line("evb_payload_bytes_total{node=\"dfm\",role=\"dfm\"} 3");
+        assert_line("# UNIT evb_busy_seconds seconds");
+        assert_line("evb_busy_seconds_total{node=\"dfm\",role=\"dfm\"} 12.000000034");
+        assert_line("evb_sent_bytes_total{node=\"dfm\",role=\"dfm\"} 4");
+        assert_line("evb_packets_discarded_total{node=\"dfm\",role=\"dfm\",reason=\"malformed\"} 5");
+        assert_line("evb_packets_discarded_total{node=\"dfm\",role=\"dfm\",reason=\"foreign\"} 0");
+        assert_line("evb_node_info{node=\"dfm\",role=\"dfm\",run=\"7\",mode=\"push\",transport=\"udp\"} 1");
+        assert_line("evb_build_info{node=\"dfm\",role=\"dfm\",version=\"1.2.3\"} 1");
+        assert_line("evb_node_state{node=\"dfm\",role=\"dfm\",state=\"running\"} 1");
+        assert_line("evb_node_state{node=\"dfm\",role=\"dfm\",state=\"ended\"} 0");
+        assert_line("process_open_fds{node=\"dfm\",role=\"dfm\"} 7");
+        assert_null(strstr(text, "process_resident_memory_bytes"));
+        assert_string_equal(text + text_bytes - 6, "# EOF\n");
+        free_view(&v, &shared);
+}
+
+static void the_older_format_differs_in_names_of_families(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+
+        (void)state;
+        write_view(&v, false);
+        assert_line("# TYPE evb_events_complete_total counter");
+        assert_line("# HELP evb_events_complete_total Events built with all fragments.");
+        assert_line("# TYPE evb_build_info gauge");
+        assert_null(strstr(text, "# UNIT"));
+        assert_null(strstr(text, "# EOF"));
+        free_view(&v, &shared);
+}
+
+/* Each value appears once: a table whose rows miss or repeat a counter is wrong. */
+static void every_counter_appears_once(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("ros1", &shared);
+        char value[32];
+
+        (void)state;
+        for (unsigned i = 0; i < METRICS_COUNTERS; i++)
+                v.counters[i] = 1000000000 * UINT64_C(770001) + i * UINT64_C(1000000000);
+        write_view(&v, true);
+        for (unsigned i = 0; i < METRICS_COUNTERS; i++) {
+                const char *whole, *time;
+
+                snprintf(value, sizeof value, " %u000000000\n", 770001 + i);
+                whole = strstr(text, value);
+                if (whole)
+                        assert_null(strstr(whole + 1, value));
+                snprintf(value, sizeof value, " %u.000000000\n", 770001 + i);
+                time = strstr(text, value);
+                if (!whole == !time)
+                        fail_msg("counter %u is not written once:\n%s", i, text);
+        }
+        free_view(&v, &shared);
+}
+
+static void each_family_has_one_head_and_adjacent_samples(void **state)
+{
+        static const char *const nodes[] = {"dfm", "ros1", "sfi1"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+                struct metrics_state shared;
+                struct metrics_view v = sample_view(nodes[i], &shared);
+
+                v.disk = (struct metrics_disk){true, 5, 10};
+                for (size_t k = 0; k < shared.n_peers; k++)
+                        shared.shapings[k].known = v.scenario->nodes[k].role == ROLE_SFI;
+                write_view(&v, true);
+                for (const char *at = text; (at = strstr(at, "# TYPE ")); at++) {
+                        char name[128];
+                        int n = (int)strcspn(at + 7, " ");
+
+                        snprintf(name, sizeof name, "# TYPE %.*s ", n, at + 7);
+                        assert_null(strstr(at + 1, name));
+                        /* Head and samples up to the next head have this name. */
+                        for (const char *line = strchr(at, '\n') + 1; *line; line = strchr(line, '\n') + 1) {
+                                if (strncmp(line, "# TYPE ", 7) == 0 || strncmp(line, "# EOF", 5) == 0)
+                                        break;
+                                assert_int_equal(strncmp(*line == '#' ? line + 7 : line, at + 7, (size_t)n),
+                                                 0);
+                        }
+                }
+                free_view(&v, &shared);
+        }
+}
+
+static void histograms_are_cumulative(void **state)
+{
+        struct metrics_histogram folded;
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+        struct histogram h;
+
+        (void)state;
+        histogram_init(&h);
+        histogram_add(&h, 10 * NS_PER_US, 2);
+        histogram_add(&h, 3 * NS_PER_MS, 5);
+        histogram_add(&h, 100 * NS_PER_S, 1);
+        metrics_fold(&folded, &h);
+        shared.event_latency = folded;
+        write_view(&v, true);
+#define COMMON "{node=\"dfm\",role=\"dfm\""
+        assert_line("# TYPE evb_event_latency_seconds histogram");
+        assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"0.00005\"} 2");
+        assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"0.0025\"} 2");
+        assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"0.005\"} 7");
+        assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"60.0\"} 7");
+        assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"+Inf\"} 8");
+        assert_line("evb_event_latency_seconds_count" COMMON "} 8");
+        assert_line("evb_event_latency_seconds_sum" COMMON "} 100.015020000");
+        free_view(&v, &shared);
+}
+
+static void names_are_escaped(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+
+        (void)state;
+        v.version = "a\"b\\c\nd";
+        write_view(&v, true);
+        assert_line("evb_build_info{node=\"dfm\",role=\"dfm\",version=\"a\\\"b\\\\c\\nd\"} 1");
+        free_view(&v, &shared);
+}
+
+static void roles_have_metrics_of_their_peers(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("ros1", &shared);
+
+        (void)state;
+        for (size_t i = 0; i < shared.n_peers; i++) {
+                if (v.scenario->nodes[i].role != ROLE_SFI)
+                        continue;
+                shared.peers[i].bytes = 11;
+                shared.shapings[i] = (struct metrics_shaped){.known = true, .rate_bps = 20000004, .drops = 2};
+        }
+        write_view(&v, true);
+        assert_line("evb_pair_sent_bytes_total{node=\"ros1\",role=\"ros\",sfi=\"sfi1\"} 11");
+        assert_line("evb_shaping_packets_dropped_total{node=\"ros1\",role=\"ros\",sfi=\"sfi1\"} 2");
+        assert_line("evb_shaping_rate_bytes_per_second{node=\"ros1\",role=\"ros\",sfi=\"sfi1\"} 2500000.5");
+        assert_line("evb_shaping_installed{node=\"ros1\",role=\"ros\"} 0");
+        assert_null(strstr(text, "evb_output_free_bytes"));
+        assert_null(strstr(text, "evb_event_latency"));
+        free_view(&v, &shared);
+}
+
+/* After a repair, the kernel counts from zero. */
+static void shaping_counters_never_go_back(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("ros1", &shared);
+        const struct scenario_node *sfi = scenario_node_of(v.scenario, ROLE_SFI, 0);
+        struct metrics_shaped *to = &shared.shapings[sfi - v.scenario->nodes];
+        struct tc_row row = {.counters = {.known = true, .bytes = 100, .drops = 3, .backlog_bytes = 9}};
+        struct tc_status status = {.rows = &row, .n = 1};
+
+        (void)state;
+        assert_true(tc_address_parse(&row.address, sfi->address));
+        metrics_take_shaping(&shared, v.scenario, &status);
+        assert_true(to->known);
+        assert_int_equal(to->bytes, 100);
+        row.counters.bytes = 40;
+        row.counters.drops = 4;
+        metrics_take_shaping(&shared, v.scenario, &status);
+        assert_int_equal(to->bytes, 140);
+        assert_int_equal(to->drops, 4);
+        assert_int_equal(to->backlog_bytes, 9);
+        status.n = 0;
+        metrics_take_shaping(&shared, v.scenario, &status);
+        assert_int_equal(to->bytes, 140);
+        assert_int_equal(to->backlog_bytes, 0);
+        free_view(&v, &shared);
+}
+
+static void clients_choose_the_format(void **state)
+{
+        static const struct {
+                const char *accept;
+                bool open_metrics;
+        } cases[] = {
+                {"", false},
+                {"*/*", false},
+                {"text/plain", false},
+                {"text/html,*/*;q=0.8", false},
+                {"application/openmetrics-text", true},
+                {"application/openmetrics-text; version=1.0.0; charset=utf-8", true},
+                {"Application/OpenMetrics-Text;Version=1.0.0", true},
+                {"application/openmetrics-text;version=0.0.1", false},
+                {"application/openmetrics-text;q=0", false},
+                {"application/openmetrics-text;q=0.2,text/plain", false},
+                {"application/openmetrics-text-more", false},
+                {"application/openmetrics-text;version=1.0.0,application/"
+                 "openmetrics-text;version=0.0.1;q=0.75,"
+                 "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                 true},
+                {",,;;q=,", false},
+                {"application/openmetrics-text;q=nan", false},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                if (metrics_wants_open_metrics(cases[i].accept) != cases[i].open_metrics)
+                        fail_msg("Accept: %s", cases[i].accept);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(counters_have_names_by_rule),
+                cmocka_unit_test(the_older_format_differs_in_names_of_families),
+                cmocka_unit_test(every_counter_appears_once),
+                cmocka_unit_test(each_family_has_one_head_and_adjacent_samples),
+                cmocka_unit_test(histograms_are_cumulative),
+                cmocka_unit_test(names_are_escaped),
+                cmocka_unit_test(roles_have_metrics_of_their_peers),
+                cmocka_unit_test(shaping_counters_never_go_back),
+                cmocka_unit_test(clients_choose_the_format),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
