@@ -25,6 +25,8 @@
 /* Silence after which a connection ends, and its longest duration. */
 #define IDLE_S 10u
 #define LIFETIME_NS (30 * NS_PER_S)
+/* Time that a client has for its request if others wait for its place. */
+#define GRACE_NS (250 * NS_PER_MS)
 /* Pause after accept(2) failed for lack of descriptors or memory. */
 #define PAUSE_NS (100 * NS_PER_MS)
 #define NICE_STEP 10
@@ -181,7 +183,10 @@ static void accept_one(struct http_server *s, uint64_t now_ns)
 
         old = oldest(s, &n);
         if (n == CONNECTIONS_MAX) {
-                shutdown(old->fd, SHUT_RDWR);
+                if (now_ns < old->since_ns + GRACE_NS)
+                        s->pause_ns = old->since_ns + GRACE_NS;
+                else
+                        shutdown(old->fd, SHUT_RDWR);
                 return;
         }
         fd = accept4(s->config.listener, &from.any, &from.size_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -195,16 +200,22 @@ static void accept_one(struct http_server *s, uint64_t now_ns)
         (void)MHD_add_connection(s->daemon, fd, &from.any, from.size_bytes);
 }
 
-/* Also wakes for connections that take too long. */
+/* Also wakes for connections that take too long. -1: for none. */
 static int wait_ms(struct http_server *s)
 {
-        MHD_UNSIGNED_LONG_LONG ms;
+        uint64_t now_ns = clock_now_ns();
+        MHD_UNSIGNED_LONG_LONG ms = 1000, asked_ms;
+        bool timed = s->pause_ns > 0;
         size_t n;
 
         (void)oldest(s, &n);
-        if (MHD_get_timeout(s->daemon, &ms) == MHD_YES)
-                return (int)MIN(ms, 1000ULL);
-        return n > 0 || s->pause_ns > 0 ? 100 : -1;
+        if (timed)
+                ms = MIN(ms, DIV_ROUND_UP(MAX(s->pause_ns, now_ns) - now_ns, NS_PER_MS));
+        if (MHD_get_timeout(s->daemon, &asked_ms) == MHD_YES) {
+                ms = MIN(ms, asked_ms);
+                timed = true;
+        }
+        return timed || n > 0 ? (int)ms : -1;
 }
 
 static void *serve(void *ctx)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "evb/base/util.h"
+#include "evb/net/http_get.h"
 #include "evb/net/http_server.h"
 #include "evb/net/tcp.h"
 
@@ -87,7 +88,7 @@ static void send_text(int fd, const char *text)
 /* Reads until the server closes: the number of bytes; the first of them go to `text`. */
 static size_t read_all(int fd, char *text, size_t size)
 {
-        static char more[65536];
+        char more[16384];
         size_t all = 0;
         ssize_t n;
 
@@ -232,6 +233,47 @@ static void many_clients_at_once(void **state)
         assert_int_equal(t.answered, 50 * ARRAY_SIZE(clients));
 }
 
+static void one_client_asks_many_servers(void **state)
+{
+        struct http_get gets[30] = {};
+        char place[NET_ADDRESS_TEXT_MAX], nobody[NET_ADDRESS_TEXT_MAX], silent_place[NET_ADDRESS_TEXT_MAX];
+        struct net_address silent;
+        int fd, closed;
+
+        (void)state;
+        net_address_format(&t.address, place);
+        /* One port that nobody has, and one that accepts and never answers. */
+        assert_int_equal(net_address_parse(&silent, "127.0.0.1", 0), 0);
+        closed = tcp_listen(&silent, 0);
+        assert_int_equal(getsockname(closed, &silent.any, &silent.size_bytes), 0);
+        net_address_format(&silent, nobody);
+        close(closed);
+        assert_int_equal(net_address_parse(&silent, "127.0.0.1", 0), 0);
+        fd = tcp_listen(&silent, 0);
+        assert_int_equal(getsockname(fd, &silent.any, &silent.size_bytes), 0);
+        net_address_format(&silent, silent_place);
+        for (size_t i = 0; i < ARRAY_SIZE(gets); i++)
+                gets[i] = (struct http_get){.place = place, .path = i % 3 ? "/" : "/nothing"};
+        gets[7].place = nobody;
+        gets[8].place = "unix:/tmp/evb-no-such-socket";
+        http_get_all(gets, ARRAY_SIZE(gets), 600 * NS_PER_S);
+        for (size_t i = 0; i < ARRAY_SIZE(gets); i++) {
+                if (i == 7 || i == 8) {
+                        assert_int_equal(gets[i].error, i == 7 ? -ECONNREFUSED : -ENOENT);
+                        assert_null(gets[i].body);
+                        continue;
+                }
+                assert_int_equal(gets[i].error, 0);
+                assert_int_equal(gets[i].status, i % 3 ? 200 : 404);
+                assert_string_equal(gets[i].body, "hello\n");
+                free(gets[i].body);
+        }
+        gets[0] = (struct http_get){.place = silent_place, .path = "/"};
+        http_get_all(gets, 1, NS_PER_S / 10);
+        assert_int_equal(gets[0].error, -ETIMEDOUT);
+        close(fd);
+}
+
 /* The server's thread must not take a signal that the event loop waits for. */
 static void signals_do_not_reach_its_thread(void **state)
 {
@@ -280,6 +322,7 @@ int main(void)
                 TEST(a_slow_reader_delays_nobody_and_gets_all),
                 TEST(clients_that_vanish_leave_nothing),
                 TEST(many_clients_at_once),
+                TEST(one_client_asks_many_servers),
                 TEST(signals_do_not_reach_its_thread),
                 TEST(it_ends_while_clients_are_connected),
         };

@@ -1,0 +1,157 @@
+/* A client of HTTP/1.0: the server closes the connection at the end of its reply. */
+#include "evb/net/http_get.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/net/address.h"
+#include "evb/net/tcp.h"
+#include "evb/sys/loop.h"
+
+#define UNIX_PREFIX "unix:"
+/* Connections at a time; a process may have 1024 descriptors. */
+#define BATCH 256
+#define CHUNK_BYTES 16384u
+
+static int connect_local(const char *path)
+{
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        if (fd < 0)
+                return -errno;
+        if (strlen(path) >= sizeof a.sun_path)
+                return -ENAMETOOLONG;
+        strcpy(a.sun_path, path);
+        return connect(fd, (const struct sockaddr *)&a, sizeof a) < 0 ? -errno : take_fd(&fd);
+}
+
+static int open_connection(const char *place)
+{
+        struct net_address to;
+
+        if (strncmp(place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+                return connect_local(place + strlen(UNIX_PREFIX));
+        if (net_address_parse_with_port(&to, place) < 0)
+                return -EINVAL;
+        return tcp_connect(NULL, &to, 0);
+}
+
+static void finish(struct http_get *g, int error)
+{
+        g->error = error;
+        if (g->fd >= 0)
+                close(take_fd(&g->fd));
+}
+
+/* "HTTP/1.1 200 OK", headers, an empty line, the body. */
+static void parse_reply(struct http_get *g)
+{
+        char *end = g->reply ? strstr(g->reply, "\r\n\r\n") : NULL;
+
+        if (!end || sscanf(g->reply, "HTTP/1.%*1[01] %3u", &g->status) != 1) {
+                finish(g, -EBADMSG);
+                return;
+        }
+        g->body = strdup(end + 4);
+        finish(g, g->body ? 0 : -ENOMEM);
+}
+
+static void send_some(struct http_get *g)
+{
+        char request[300];
+        int n = snprintf(request, sizeof request, "GET %.200s HTTP/1.0\r\nHost: evb\r\n\r\n", g->path);
+        ssize_t k = send(g->fd, request + g->sent, (size_t)n - g->sent, MSG_NOSIGNAL);
+
+        if (k < 0 && errno != EAGAIN)
+                finish(g, -errno);
+        else if (k > 0)
+                g->sent += (size_t)k;
+        if (g->fd >= 0 && g->sent == (size_t)n)
+                g->sent = SIZE_MAX;
+}
+
+static void receive_some(struct http_get *g)
+{
+        char *grown = realloc(g->reply, g->received + CHUNK_BYTES + 1);
+        ssize_t n;
+
+        if (!grown || g->received > HTTP_GET_MAX_BYTES) {
+                finish(g, grown ? -EMSGSIZE : -ENOMEM);
+                g->reply = grown ?: g->reply;
+                return;
+        }
+        g->reply = grown;
+        n = recv(g->fd, g->reply + g->received, CHUNK_BYTES, 0);
+        g->received += (size_t)MAX(n, (ssize_t)0);
+        g->reply[g->received] = '\0';
+        if (n == 0)
+                parse_reply(g);
+        else if (n < 0 && errno != EAGAIN)
+                finish(g, -errno);
+}
+
+static void serve(struct http_get *g, short events)
+{
+        int error = 0;
+        socklen_t size = sizeof error;
+
+        if (g->sent == 0 && getsockopt(g->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0)
+                finish(g, -error);
+        else if (g->sent == SIZE_MAX)
+                receive_some(g);
+        else if (events & (POLLOUT | POLLERR | POLLHUP))
+                send_some(g);
+}
+
+static void get_batch(struct http_get *gets, size_t n, uint64_t until_ns)
+{
+        struct pollfd p[BATCH];
+        uint64_t now_ns = clock_now_ns();
+        size_t open = n;
+
+        for (size_t i = 0; i < n; i++) {
+                gets[i].fd = open_connection(gets[i].place);
+                if (gets[i].fd < 0)
+                        gets[i].error = gets[i].fd;
+        }
+        while (open > 0 && now_ns < until_ns) {
+                open = 0;
+                for (size_t i = 0; i < n; i++) {
+                        p[i] = (struct pollfd){.fd = gets[i].fd,
+                                               .events = gets[i].sent == SIZE_MAX ? POLLIN : POLLOUT};
+                        open += gets[i].fd >= 0;
+                }
+                if (open > 0)
+                        (void)poll(p, n, (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
+                for (size_t i = 0; i < n; i++) {
+                        if (gets[i].fd >= 0 && p[i].revents)
+                                serve(&gets[i], p[i].revents);
+                }
+                now_ns = clock_now_ns();
+        }
+        for (size_t i = 0; i < n; i++) {
+                if (gets[i].fd >= 0)
+                        finish(&gets[i], -ETIMEDOUT);
+                free(take_ptr(gets[i].reply));
+        }
+}
+
+void http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
+{
+        for (size_t i = 0; i < n; i++) {
+                gets[i].error = -EINPROGRESS;
+                gets[i].status = 0;
+                gets[i].body = gets[i].reply = NULL;
+                gets[i].sent = gets[i].received = 0;
+        }
+        for (size_t i = 0; i < n; i += BATCH)
+                get_batch(gets + i, MIN(n - i, (size_t)BATCH), clock_now_ns() + timeout_ns);
+}
