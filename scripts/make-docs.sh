@@ -5,7 +5,7 @@
 #
 # A template is mdoc. A line "@name arguments" in it is replaced by text from the program's help:
 #   @head COMMAND     NAME and SYNOPSIS of a subcommand
-#   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys
+#   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics
 set -euo pipefail
 check=0
 [[ ${1:-} == --check ]] && check=1 && shift
@@ -81,6 +81,7 @@ page() { # TEMPLATE
       @verbs) verbs "${words[1]}" | list Cm ;;
       @options) options "${words[@]:1}" ;;
       @keys) "$evb" check --keys --man ;;
+      @metrics) "$evb" check --metrics --man ;;
       @*) echo "$1: unknown directive: $line" >&2; return 1 ;;
       *) printf '%s\n' "$line" ;;
     esac

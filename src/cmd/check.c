@@ -15,6 +15,7 @@
 #include "evb/data/network.h"
 #include "evb/data/source.h"
 #include "evb/net/address.h"
+#include "evb/node/metrics_list.h"
 #include "evb/node/node.h"
 
 /* Null: without network.link-rate there is no bound. */
@@ -211,16 +212,29 @@ static int check_node(const struct scenario *s, const char *name)
         return node_check(&options);
 }
 
+/* Prints a list instead of a check. */
+static int print_list(const char *metrics, const char *man)
+{
+        int r = 0;
+
+        if (metrics)
+                r = (man ? metrics_list_print_man : metrics_list_print)(stdout);
+        else
+                (man ? scenario_keys_print_man : scenario_keys_print)(stdout);
+        return r < 0 ? 1 : 0;
+}
+
 int cmd_check(int argc, char **argv)
 {
         static const struct command command = {"check", cmd_check, "FILE",
                                                "Check a scenario and print its effective values."};
-        const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL;
+        const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL, *metrics = NULL;
         const struct option_entry own[] = {
                 {"node", "NAME", "also check whether this node could start on this machine", &node},
                 {"net", "loopback|lab", "also check whether evb run --net could start on this machine", &net},
                 {"keys", NULL, "list all keys of a scenario, and exit", &keys},
-                {"man", NULL, "with --keys: print the source of a manual page", &man},
+                {"metrics", NULL, "list all metrics of nodes, and exit", &metrics},
+                {"man", NULL, "with --keys or --metrics: print the source of a manual page", &man},
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct options o;
@@ -228,15 +242,13 @@ int cmd_check(int argc, char **argv)
         int r;
 
         for (int i = 1; i < argc; i++)
-                list |= strcmp(argv[i], "--keys") == 0;
+                list |= strcmp(argv[i], "--keys") == 0 || strcmp(argv[i], "--metrics") == 0;
         r = options_parse(&o, &command, own, ARRAY_SIZE(own), list ? 0 : 1, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (list) {
-                (man ? scenario_keys_print_man : scenario_keys_print)(stdout);
-                return 0;
-        }
+        if (list)
+                return print_list(metrics, man);
         s = command_load_and_warn(o.words[0], &o);
         /* With --node or --net, the checks of the start include this one. */
         if (!s || (!node && !net && !directory_exists(s)))

@@ -1,6 +1,7 @@
 /* Parses metrics.listen, and gives each node the place at which it serves its metrics. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "evb/base/strbuf.h"
@@ -132,19 +133,26 @@ void conf_check_metrics(struct loading *l)
                 check_port(l, (uint16_t)s->network.data_port, "network.data-port, which SFIs use for tcp");
 }
 
-bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
-                            char text[static SCENARIO_TEXT_MAX])
+/* The place of a node if `listen` is its value of metrics.listen. */
+static bool make_place(const struct scenario *s, const char *listen, const struct scenario_node *n,
+                       char text[static SCENARIO_TEXT_MAX])
 {
         struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
 
         if (s->metrics.kind == METRICS_UNIX) {
                 strbuf_add(&b, UNIX_PREFIX);
-                expand(s->metrics.listen + strlen(UNIX_PREFIX), n->name, &b);
-        } else if (s->metrics.kind == METRICS_TCP && s->metrics.listen[0] == ':')
+                expand(listen + strlen(UNIX_PREFIX), n->name, &b);
+        } else if (s->metrics.kind == METRICS_TCP && listen[0] == ':')
                 strbuf_add(&b, strchr(n->address, ':') ? "[%s]:%u" : "%s:%u", n->address, s->metrics.port);
         else
-                strbuf_add(&b, "%s", s->metrics.listen);
+                strbuf_add(&b, "%s", listen);
         return s->metrics.kind != METRICS_NONE && !b.cut;
+}
+
+bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX])
+{
+        return make_place(s, s->metrics.listen, n, text);
 }
 
 /* The DFM is number 0; the others follow in the order of the scenario. */
@@ -171,4 +179,26 @@ bool scenario_metrics_beside(const struct scenario *s, const struct scenario_nod
                 strbuf_add(&b, "%.*s:%zu", (int)(strrchr(listen, ':') - listen), listen,
                            s->metrics.port + number);
         return !b.cut && (s->metrics.kind != METRICS_TCP || s->metrics.port + number <= UINT16_MAX);
+}
+
+bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX])
+{
+        struct conf_address host = {};
+        char listen[SCENARIO_TEXT_MAX];
+        uint16_t port;
+        bool any = conf_endpoint_parse(&host, &port, s->metrics.listen) && conf_address_is_unset(&host);
+
+        if (s->metrics.kind == METRICS_NONE || !scenario_metrics_beside(s, n, listen))
+                return false;
+        if (!any)
+                return (listen[0] != ':' || n->address[0]) && make_place(s, listen, n, text);
+        /* All addresses of a machine: that of the node, or loopback for nodes of evb run. */
+        if (n->address[0]) {
+                snprintf(listen, sizeof listen, ":%u", s->metrics.port);
+                return make_place(s, listen, n, text);
+        }
+        snprintf(text, SCENARIO_TEXT_MAX, "%s%s", host.family == AF_INET6 ? "[::1]" : "127.0.0.1",
+                 strrchr(listen, ':'));
+        return true;
 }

@@ -216,5 +216,9 @@ bool scenario_metrics_place(const struct scenario *s, const struct scenario_node
  * there is no such port, or the path is too long. */
 bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
                              char text[static SCENARIO_TEXT_MAX]);
+/* Where to reach a node's metrics: as above, or, for addresses that only nodes of one machine can share, as
+ * scenario_metrics_beside() has it. False: there are none, or only evb run knows the address. */
+bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX]);
 /* The source as a file holds it; returns `text`. */
 char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);

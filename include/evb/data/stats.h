@@ -86,7 +86,7 @@
         X(front_end_left_over, "frames held at the end, or whose trigger never came")                        \
         X(front_end_restarts, "times that the frames fell out of step with the triggers")                    \
         X(slice_frames, "frames with a time that the ROS read for slices of time")                           \
-        X(slice_frames_used, "of these, frames in a closed slice")                                           \
+        X(slice_frames_used, "frames with a time in a closed slice")                                         \
         X(slice_frames_copied, "frames copied into the slice after theirs, as overlap")                      \
         X(slice_frames_late, "frames that came after their slice was closed")                                \
         X(slice_frames_dropped, "frames without a time, broken off, or without room in their slice")         \

@@ -16,9 +16,11 @@
 #include "accept.h"
 #include "page.h"
 #include "process.h"
+#include "status.h"
 
 #define UNIX_PREFIX "unix:"
 #define PURPOSE "metrics (metrics.listen)"
+#define TYPE_JSON "application/json"
 #define TYPE_TEXT "text/plain; charset=utf-8"
 #define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
 #define TYPE_OPEN_METRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -28,6 +30,9 @@ struct metrics {
         const struct scenario_node *self;
         struct node_stats *stats;
         struct metrics_shared shared;
+        /* Of the event loop: the last look for rates, and the last change of what a DFM counts. */
+        struct metrics_sample last;
+        uint64_t progress, progress_ns;
         /* Of the server's thread. */
         struct metrics_state copy;
         struct metrics_view view;
@@ -37,12 +42,46 @@ struct metrics {
         struct http_server *server;
 };
 
+/* The DFM logs the reason after the same time. */
+#define STALL_NS (5 * NS_PER_S)
+
+/* Events of a DFM or SFI, fragments of a ROS or SFI; bytes of payload, or those that a ROS sends. */
+static void note_rates(struct metrics *m, struct metrics_state *to)
+{
+        const struct node_stats *s = m->stats;
+        bool ros = m->self->role == ROLE_ROS;
+        const struct metrics_sample now = {
+                .now_ns = clock_now_ns(),
+                .events = stats_get(&s->events_complete) + stats_get(&s->events_partial),
+                .fragments = stats_get(ros ? &s->fragments_sent : &s->fragments_received),
+                .bytes = stats_get(ros ? &s->bytes_sent : &s->payload_bytes),
+        };
+
+        metrics_take_rates(&to->rates, &m->last, &now);
+}
+
 /* NULL: there are no metrics, or the server's thread copies right now: the next turn publishes. */
 static struct metrics_state *begin(struct metrics *m)
 {
         if (!m || pthread_mutex_trylock(&m->shared.lock) != 0)
                 return NULL;
+        note_rates(m, &m->shared.state);
         return &m->shared.state;
+}
+
+/* Triggers wait for credits, or events for their ends, but there is neither a trigger nor an end. */
+static void note_progress(struct metrics *m, struct metrics_state *to, const struct dfm *core)
+{
+        const struct dfm_counts *c = dfm_counts(core);
+        uint64_t progress = c->triggers + c->complete + c->partial + c->lost + c->rejected;
+        bool waits = dfm_state(core) == RUN_RUNNING && (to->busy || to->open_events > 0);
+        uint64_t now_ns = clock_now_ns();
+
+        if (progress != m->progress || !waits) {
+                m->progress = progress;
+                m->progress_ns = now_ns;
+        }
+        to->stalled_since_ns = now_ns - m->progress_ns >= STALL_NS ? m->progress_ns : 0;
 }
 
 static void end(struct metrics *m)
@@ -60,6 +99,7 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
         s->open_events = dfm_open_events(core);
         s->busy = dfm_is_busy(core);
         s->waiting_triggers = dfm_waiting(core);
+        note_progress(m, s, core);
         metrics_fold(&s->event_latency, dfm_latency_ns(core));
         metrics_fold(&s->level2_latency, dfm_level2_latency_ns(core));
         for (size_t i = 0; i < s->n_peers; i++) {
@@ -188,9 +228,16 @@ static void look(struct metrics *m)
 
 static void write_root(const struct metrics *m, FILE *to)
 {
-        fprintf(to, "evb %s: %s %s of %s, %s\nThe metrics are at /metrics.\n", EVB_VERSION,
-                scenario_role_name(m->self->role), m->self->name, m->scenario->scenario.name,
+        fprintf(to, "evb %s: %s %s of %s, %s\nThe metrics are at /metrics, its state at /status.\n",
+                EVB_VERSION, scenario_role_name(m->self->role), m->self->name, m->scenario->scenario.name,
                 metrics_state_name(m->view.state));
+}
+
+static void write_status(const struct metrics *m, FILE *to)
+{
+        _cleanup_free_ char *status = metrics_status_text(&m->view, clock_now_ns());
+
+        fprintf(to, "%s\n", status ?: "{}");
 }
 
 /* Runs in the server's thread. */
@@ -207,6 +254,9 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
         if (strcmp(request->path, "/metrics") == 0) {
                 ret->content_type = open_metrics ? TYPE_OPEN_METRICS : TYPE_METRICS;
                 metrics_page_write(&m->view, to, open_metrics);
+        } else if (strcmp(request->path, "/status") == 0) {
+                ret->content_type = TYPE_JSON;
+                write_status(m, to);
         } else if (strcmp(request->path, "/") == 0) {
                 write_root(m, to);
         } else {

@@ -48,6 +48,27 @@ void metrics_fold(struct metrics_histogram *to, const struct histogram *from)
         to->sum_ns = from->sum;
 }
 
+static double rate(uint64_t last, uint64_t now, double seconds)
+{
+        return now > last ? (double)(now - last) / seconds : 0;
+}
+
+void metrics_take_rates(struct metrics_rates *to, struct metrics_sample *last,
+                        const struct metrics_sample *now)
+{
+        double seconds = (double)(now->now_ns - last->now_ns) / NS_PER_S;
+
+        if (last->now_ns > 0 && seconds < 1)
+                return;
+        if (last->now_ns > 0)
+                *to = (struct metrics_rates){
+                        .events_hz = rate(last->events, now->events, seconds),
+                        .fragments_hz = rate(last->fragments, now->fragments, seconds),
+                        .bytes_per_second = rate(last->bytes, now->bytes, seconds),
+                };
+        *last = *now;
+}
+
 /* Fewer than before are those of a new class. */
 static void count(uint64_t *total, uint64_t *last, uint64_t now)
 {

@@ -28,8 +28,16 @@ struct metrics_shaped {
         uint64_t last_bytes, last_packets, last_drops, last_overlimits; /* of the kernel */
 };
 
+/* Over the last second or more. */
+struct metrics_rates {
+        double events_hz; /* complete and partial */
+        double fragments_hz, bytes_per_second;
+};
+
 struct metrics_state {
-        uint32_t run; /* 0: not known yet */
+        struct metrics_rates rates;
+        uint64_t stalled_since_ns; /* DFM: triggers or events wait, and nothing ends; 0: it is not so */
+        uint32_t run;              /* 0: not known yet */
         uint64_t open_events;
         bool busy;                              /* DFM */
         uint64_t waiting_triggers;              /* DFM */
@@ -44,6 +52,11 @@ struct metrics_state {
         struct metrics_shaped *shapings; /* of the same nodes */
 };
 
+/* What the rates of a node count, at one time. */
+struct metrics_sample {
+        uint64_t now_ns, events, fragments, bytes;
+};
+
 struct metrics_shared {
         pthread_mutex_t lock; /* protects `state` */
         struct metrics_state state;
@@ -56,5 +69,8 @@ void metrics_state_copy(struct metrics_state *to, const struct metrics_state *fr
 
 /* Counts the values of a histogram up to each bound; one of its buckets on both sides of a bound is above. */
 void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
+/* Changes the rates if a second has passed since `last`, which becomes `now`. */
+void metrics_take_rates(struct metrics_rates *to, struct metrics_sample *last,
+                        const struct metrics_sample *now);
 /* Takes over what the kernel reports about the classes of a ROS's destinations. */
 void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status);

@@ -67,6 +67,37 @@ static void nodes_of_one_machine_have_consecutive_ports(void **state)
         assert_one_error(":6: metrics.listen:", "leaves no port for node sfi1");
 }
 
+static void assert_reach(const char *node, const char *expected)
+{
+        char text[SCENARIO_TEXT_MAX] = "nowhere";
+
+        assert_int_equal(scenario_metrics_reach(&sample, scenario_find(&sample, node), text),
+                         expected != NULL);
+        if (expected)
+                assert_string_equal(text, expected);
+}
+
+static void clients_know_the_place_of_each_node(void **state)
+{
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = :9464\n"), 0);
+        assert_reach("a", "10.0.0.2:9464");
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n"), 0);
+        assert_reach("s", "10.0.0.3:9464");
+        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n"), 0);
+        assert_reach("s", "127.0.0.1:9466");
+        assert_int_equal(sample_set("metrics.listen=:9464"), 0);
+        assert_reach("ros1", NULL);
+        assert_int_equal(sample_set("metrics.listen=[::]:9464"), 0);
+        assert_reach("ros1", "[::1]:9465");
+        assert_int_equal(sample_set("metrics.listen=unix:/run/%n"), 0);
+        assert_reach("ros1", "unix:/run/ros1");
+        assert_int_equal(sample_set("metrics.listen=unix:/run/evb"), 0);
+        assert_reach("dfm", "unix:/run/evb");
+        assert_reach("ros1", "unix:/run/evb.ros1");
+        assert_int_equal(sample_load(COUNTS), 0);
+        assert_reach("dfm", NULL);
+}
+
 static void a_path_names_the_node(void **state)
 {
         assert_int_equal(sample_set("metrics.listen=unix:/run/evb/%n.sock"), 0);
@@ -137,6 +168,7 @@ int main(void)
                 cmocka_unit_test(a_port_alone_is_of_the_nodes_own_address),
                 cmocka_unit_test(a_host_is_for_each_machine),
                 cmocka_unit_test(nodes_of_one_machine_have_consecutive_ports),
+                cmocka_unit_test(clients_know_the_place_of_each_node),
                 cmocka_unit_test(a_path_names_the_node),
                 cmocka_unit_test(a_relative_path_begins_at_the_file),
                 cmocka_unit_test(a_long_path_is_an_error),

@@ -7,6 +7,7 @@
 #include "metrics/accept.h"
 #include "metrics/counters.h"
 #include "metrics/page.h"
+#include "metrics/status.h"
 
 static char *text;
 static size_t text_bytes;
@@ -249,6 +250,55 @@ static void shaping_counters_never_go_back(void **state)
         free_view(&v, &shared);
 }
 
+static void rates_are_of_a_second_or_more(void **state)
+{
+        struct metrics_sample last = {};
+        struct metrics_rates rates = {};
+
+        (void)state;
+        metrics_take_rates(&rates, &last, &(struct metrics_sample){.now_ns = NS_PER_S, .events = 1000});
+        assert_true(rates.events_hz == 0);
+        metrics_take_rates(&rates, &last,
+                           &(struct metrics_sample){.now_ns = 3 * NS_PER_S / 2, .events = 3000});
+        assert_true(rates.events_hz == 0);
+        metrics_take_rates(&rates, &last,
+                           &(struct metrics_sample){.now_ns = 3 * NS_PER_S, .events = 5000, .bytes = 100});
+        assert_true(rates.events_hz == 2000 && rates.bytes_per_second == 50 && rates.fragments_hz == 0);
+        metrics_take_rates(&rates, &last,
+                           &(struct metrics_sample){.now_ns = 5 * NS_PER_S, .events = 5000, .bytes = 100});
+        assert_true(rates.events_hz == 0 && rates.bytes_per_second == 0);
+}
+
+static void the_status_has_what_the_role_has(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+        char *status;
+
+        (void)state;
+        shared.run = 7;
+        shared.stalled_since_ns = 2 * NS_PER_S;
+        shared.rates.events_hz = 2.5;
+        v.counters[METRICS_COUNTER_events_complete] = 9;
+        status = metrics_status_text(&v, 5 * NS_PER_S);
+        assert_non_null(strstr(status, "\"run\":7,\"reason\":null,\"stalled_seconds\":3.0,"));
+        assert_non_null(strstr(status, "\"events_complete\":9,"));
+        assert_non_null(strstr(status, "\"fragments_sent\":null"));
+        assert_non_null(strstr(status, "\"events_hz\":2.5,\"fragments_hz\":null"));
+        assert_non_null(strstr(status, "\"buffer_used\":null"));
+        free(status);
+        free_view(&v, &shared);
+        v = sample_view("ros1", &shared);
+        shared.buffer_used_bytes = v.scenario->ros.buffer_size_bytes / 4;
+        status = metrics_status_text(&v, 5 * NS_PER_S);
+        assert_non_null(strstr(status, "\"run\":null,\"reason\":null,\"stalled_seconds\":null,"));
+        assert_non_null(strstr(status, "\"events_complete\":null,"));
+        assert_non_null(strstr(status, "\"buffer_used\":0.25,"));
+        assert_non_null(strstr(status, "\"shaped\":null"));
+        free(status);
+        free_view(&v, &shared);
+}
+
 static void clients_choose_the_format(void **state)
 {
         static const struct {
@@ -292,6 +342,8 @@ int main(void)
                 cmocka_unit_test(names_are_escaped),
                 cmocka_unit_test(roles_have_metrics_of_their_peers),
                 cmocka_unit_test(shaping_counters_never_go_back),
+                cmocka_unit_test(rates_are_of_a_second_or_more),
+                cmocka_unit_test(the_status_has_what_the_role_has),
                 cmocka_unit_test(clients_choose_the_format),
         };
 
