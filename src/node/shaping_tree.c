@@ -173,7 +173,7 @@ int shaping_tree_open(struct shaping_tree *t)
         char reason[TC_REASON_MAX] = "", rate[QUANTITY_TEXT_MAX], name[IF_NAMESIZE];
         struct tc_outcome o = {};
         struct error e = {};
-        int r;
+        int r = find_device(t->self, &t->device, name);
 
         t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
         memset(&t->demand, 0xff, sizeof t->demand);
@@ -181,7 +181,6 @@ int shaping_tree_open(struct shaping_tree *t)
         t->demand.sources = 0;
         for (size_t i = 0; i < EVB_SFI_MAX; i++)
                 t->demand.permille[i] = SHARE_FULL;
-        r = find_device(t->self, &t->device, name);
         if (r < 0)
                 return log_error_errno(
                         r, "shaping: node %s: this machine has no device \"%s\" with address %s: %m",
