@@ -148,7 +148,8 @@ def status(evb):
                 [evb, "status", "--scenario", str(path), *settings(sockets(where))], capture_output=True, text=True).stderr)
             done = ask_all("--json", expect=1)
             report = {node["node"]: node for node in json.loads(done.stdout)["nodes"]}
-            assert report["dfm"]["stalled_seconds"] >= 5 and report["dfm"]["problem"], report
+            assert report["dfm"]["stalled_seconds"] >= 5 and "sfi" in report["dfm"]["reason"], report
+            assert report["dfm"]["reason"] in report["dfm"]["problem"], report
             for sfi in ("sfi1", "sfi2"):
                 os.kill(running.nodes()[sfi], signal.SIGCONT)
             running.signal()

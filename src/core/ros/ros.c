@@ -483,23 +483,3 @@ const struct ros_counts *ros_counts(const struct ros *r)
         counts->left_over = r->left_behind + r->n_frames + r->n_suspects;
         return counts;
 }
-
-uint32_t ros_held(const struct ros *r)
-{
-        return r->n_held;
-}
-
-uint32_t ros_triggered(const struct ros *r)
-{
-        return r->n_triggered;
-}
-
-bool ros_is_off(const struct ros *r)
-{
-        return r->xoff;
-}
-
-uint64_t ros_buffer_used_bytes(const struct ros *r)
-{
-        return arena_used_bytes(r->arena);
-}

@@ -327,3 +327,23 @@ void ros_unpin(struct ros *r, uint32_t entry)
         if (--e->pins == 0 && e->cleared)
                 ros_release(r, entry);
 }
+
+uint32_t ros_held(const struct ros *r)
+{
+        return r->n_held;
+}
+
+uint32_t ros_triggered(const struct ros *r)
+{
+        return r->n_triggered;
+}
+
+bool ros_is_off(const struct ros *r)
+{
+        return r->xoff;
+}
+
+uint64_t ros_buffer_used_bytes(const struct ros *r)
+{
+        return arena_used_bytes(r->arena);
+}

@@ -30,9 +30,7 @@ struct metrics {
         const struct scenario_node *self;
         struct node_stats *stats;
         struct metrics_shared shared;
-        /* Of the event loop: the last look for rates, and the last change of what a DFM counts. */
-        struct metrics_sample last;
-        uint64_t progress, progress_ns;
+        struct metrics_sample last; /* of the event loop: its last look for rates */
         /* Of the server's thread. */
         struct metrics_state copy;
         struct metrics_view view;
@@ -41,9 +39,6 @@ struct metrics {
         struct local_listener local; /* fd -1: none */
         struct http_server *server;
 };
-
-/* The DFM logs the reason after the same time. */
-#define STALL_NS (5 * NS_PER_S)
 
 /* Events of a DFM or SFI, fragments of a ROS or SFI; bytes of payload, or those that a ROS sends. */
 static void note_rates(struct metrics *m, struct metrics_state *to)
@@ -69,21 +64,6 @@ static struct metrics_state *begin(struct metrics *m)
         return &m->shared.state;
 }
 
-/* Triggers wait for credits, or events for their ends, but there is neither a trigger nor an end. */
-static void note_progress(struct metrics *m, struct metrics_state *to, const struct dfm *core)
-{
-        const struct dfm_counts *c = dfm_counts(core);
-        uint64_t progress = c->triggers + c->complete + c->partial + c->lost + c->rejected;
-        bool waits = dfm_state(core) == RUN_RUNNING && (to->busy || to->open_events > 0);
-        uint64_t now_ns = clock_now_ns();
-
-        if (progress != m->progress || !waits) {
-                m->progress = progress;
-                m->progress_ns = now_ns;
-        }
-        to->stalled_since_ns = now_ns - m->progress_ns >= STALL_NS ? m->progress_ns : 0;
-}
-
 static void end(struct metrics *m)
 {
         pthread_mutex_unlock(&m->shared.lock);
@@ -99,7 +79,6 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
         s->open_events = dfm_open_events(core);
         s->busy = dfm_is_busy(core);
         s->waiting_triggers = dfm_waiting(core);
-        note_progress(m, s, core);
         metrics_fold(&s->event_latency, dfm_latency_ns(core));
         metrics_fold(&s->level2_latency, dfm_level2_latency_ns(core));
         for (size_t i = 0; i < s->n_peers; i++) {
@@ -216,6 +195,7 @@ static void look(struct metrics *m)
         pthread_mutex_unlock(&m->shared.lock);
         read_counters(m);
         read_times(m);
+        (void)obstacle_read(&m->stats->obstacle, &v->obstacle);
         v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);
         v->receive_buffer_bytes = stats_get(&m->stats->granted_receive_buffer_bytes);
         v->send_buffer_bytes = stats_get(&m->stats->granted_send_buffer_bytes);

@@ -36,8 +36,7 @@ struct metrics_rates {
 
 struct metrics_state {
         struct metrics_rates rates;
-        uint64_t stalled_since_ns; /* DFM: triggers or events wait, and nothing ends; 0: it is not so */
-        uint32_t run;              /* 0: not known yet */
+        uint32_t run; /* 0: not known yet */
         uint64_t open_events;
         bool busy;                              /* DFM */
         uint64_t waiting_triggers;              /* DFM */

@@ -51,22 +51,32 @@ static json_t *make_counts(const struct metrics_view *v)
                          count_of(v, METRICS_COUNTER_packets_lost));
 }
 
+/* What the node waits for, and for how long if work waits. */
+static void add_obstacle(json_t *o, const struct obstacle *b, uint64_t now_ns)
+{
+        char text[OBSTACLE_TEXT_MAX + 40];
+
+        obstacle_format(b, now_ns, text, sizeof text);
+        json_object_set_new(o, "reason", text[0] ? json_string(text) : json_null());
+        json_object_set_new(o, "stalled_seconds",
+                            b->kind == OBSTACLE_STALL
+                                    ? json_real((double)(now_ns - MIN(b->since_ns, now_ns)) / NS_PER_S)
+                                    : json_null());
+}
+
 char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
 {
         const struct metrics_state *s = v->shared;
         bool dfm = v->self->role == ROLE_DFM, ros = v->self->role == ROLE_ROS;
         json_t *o =
-                json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "node", v->self->name, "role",
+                json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "node", v->self->name, "role",
                           scenario_role_name(v->self->role), "state", metrics_state_name(v->state), "run",
-                          integer_if(s->run > 0, s->run), "reason", json_null(), "stalled_seconds",
-                          s->stalled_since_ns > 0
-                                  ? json_real((double)(now_ns - MIN(s->stalled_since_ns, now_ns)) / NS_PER_S)
-                                  : json_null(),
-                          "counts", make_counts(v), "rates", make_rates(v));
+                          integer_if(s->run > 0, s->run), "counts", make_counts(v), "rates", make_rates(v));
         char *text;
 
         if (!o)
                 return NULL;
+        add_obstacle(o, &v->obstacle, now_ns);
         json_object_set_new(o, "open_events", integer_if(!ros, s->open_events));
         json_object_set_new(o, "busy", boolean_if(dfm, s->busy));
         json_object_set_new(o, "buffer_used", dfm ? json_null() : json_real(buffer_used(v)));

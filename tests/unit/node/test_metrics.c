@@ -81,6 +81,7 @@ static void counters_have_names_by_rule(void **state)
         assert_line("evb_packets_discarded_total{node=\"dfm\",role=\"dfm\",reason=\"foreign\"} 0");
         assert_line("evb_node_info{node=\"dfm\",role=\"dfm\",run=\"7\",mode=\"push\",transport=\"udp\"} 1");
         assert_line("evb_build_info{node=\"dfm\",role=\"dfm\",version=\"1.2.3\"} 1");
+        assert_line("evb_stalled{node=\"dfm\",role=\"dfm\"} 0");
         assert_line("evb_node_state{node=\"dfm\",role=\"dfm\",state=\"running\"} 1");
         assert_line("evb_node_state{node=\"dfm\",role=\"dfm\",state=\"ended\"} 0");
         assert_line("process_open_fds{node=\"dfm\",role=\"dfm\"} 7");
@@ -277,11 +278,13 @@ static void the_status_has_what_the_role_has(void **state)
 
         (void)state;
         shared.run = 7;
-        shared.stalled_since_ns = 2 * NS_PER_S;
+        v.obstacle = (struct obstacle){
+                .kind = OBSTACLE_STALL, .since_ns = 2 * NS_PER_S, .text = "no credit from sfi2"};
         shared.rates.events_hz = 2.5;
         v.counters[METRICS_COUNTER_events_complete] = 9;
         status = metrics_status_text(&v, 5 * NS_PER_S);
-        assert_non_null(strstr(status, "\"run\":7,\"reason\":null,\"stalled_seconds\":3.0,"));
+        assert_non_null(strstr(status, "\"run\":7,"));
+        assert_non_null(strstr(status, "\"reason\":\"no credit from sfi2\",\"stalled_seconds\":3.0,"));
         assert_non_null(strstr(status, "\"events_complete\":9,"));
         assert_non_null(strstr(status, "\"fragments_sent\":null"));
         assert_non_null(strstr(status, "\"events_hz\":2.5,\"fragments_hz\":null"));
@@ -291,7 +294,8 @@ static void the_status_has_what_the_role_has(void **state)
         v = sample_view("ros1", &shared);
         shared.buffer_used_bytes = v.scenario->ros.buffer_size_bytes / 4;
         status = metrics_status_text(&v, 5 * NS_PER_S);
-        assert_non_null(strstr(status, "\"run\":null,\"reason\":null,\"stalled_seconds\":null,"));
+        assert_non_null(strstr(status, "\"run\":null,"));
+        assert_non_null(strstr(status, "\"reason\":null,\"stalled_seconds\":null,"));
         assert_non_null(strstr(status, "\"events_complete\":null,"));
         assert_non_null(strstr(status, "\"buffer_used\":0.25,"));
         assert_non_null(strstr(status, "\"shaped\":null"));
