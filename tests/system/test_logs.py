@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 from harness import LIMIT_S, OWN_NET, ROOT, Skip, drop_root, folder, main, need_root, scenario, settings
 from test_join import ROLES, bed
@@ -217,6 +218,8 @@ def strangers(evb):
         for i in range(1000):
             # ROSs that the scenario does not have, each another one.
             wire.send(alive.with_changes(sender=alive.sender + 100 + i % 500).encode(), f"{OWN_NET}.200", b.addresses["dfm"])
+            if i % 10 == 9:
+                time.sleep(0.03)  # the socket's buffer holds some hundred
         b.wait("strangers", lambda: re.search(r"more messages of this kind were not logged; the last one: ignored a message from ros", b.log("dfm")))
         stop(b)
         b.processes["dfm"].wait(timeout=LIMIT_S)
