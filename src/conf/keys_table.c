@@ -396,7 +396,7 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_TIME, "run", "stall-timeout", run.stall_timeout_ns, "10min", 0, 24 * HOUR,
                "Time without progress after which the DFM ends the run, so that all nodes exit with status 1 "
                "(0: never). Only time counts in which an event is open, or a trigger is held back: a pause "
-               "of the triggers, however long, ends no run.",
+               "of the triggers, however long, does not end a run.",
                ONLY(DFM)),
 
         CHOICE("log", "level", log.level, "info", "error|warning|info|debug",

@@ -35,14 +35,14 @@ enum {
 static const struct group groups[] = {
         [PACKETS] = {"evb_packets_discarded", "reason", "datagrams received and discarded"},
         [FRAGMENTS] = {"evb_fragments_discarded", "reason", "fragments received and discarded"},
-        [FRAMES] = {"evb_front_end_frames_discarded", "reason", "frames of a front-end that no event got"},
+        [FRAMES] = {"evb_front_end_frames_discarded", "reason", "frames of a front-end that fit no event"},
         [SLICE_FRAMES] = {"evb_slice_frames_discarded", "reason", "frames with a time that no slice got"},
         [TRIGGERS] = {"evb_triggers_discarded", "reason", "triggers offered that became no event"},
         [DATAGRAMS] = {"evb_trigger_datagrams_discarded", "reason",
                        "datagrams with triggers received and discarded"},
         [REGIONS] = {"evb_regions_failed", "reason",
                      "fragments that level-2 clients requested and did not get"},
-        [DECISIONS] = {"evb_level2_decisions", "decision", "events that level 2 decided, or did not"},
+        [DECISIONS] = {"evb_level2_decisions", "decision", "events by decision of level 2 (timed_out: none)"},
         [DECISIONS_DISCARDED] = {"evb_level2_decisions_discarded", "reason",
                                  "decisions of level 2 without an effect"},
 };

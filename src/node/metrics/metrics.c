@@ -241,7 +241,7 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
                 write_root(m, to);
         } else {
                 ret->status = 404;
-                fputs("nothing is here; see /metrics\n", to);
+                fputs("not found; see /metrics\n", to);
         }
         if (fclose(to) != 0) {
                 free(ret->text);
