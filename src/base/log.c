@@ -177,7 +177,9 @@ static void flush(bool all)
 
 void log_flush(void)
 {
-        lock();
+        /* Another thread is writing, perhaps to a terminal that has stopped: it is not worth waiting for. */
+        if (pthread_mutex_trylock(&mutex) != 0)
+                return;
         flush(false);
         unlock();
 }

@@ -31,15 +31,24 @@ static void end_run(struct node *n, struct dfm *core, struct dfm_end *e, uint64_
         dfm_stop_stalled(core, now_ns);
 }
 
+/* Whether the run is stalled for so long. The last look counts, as it knows of pauses of this process, unless
+ * something has moved since. A stopped run has run.stop-timeout. */
+static bool is_stalled(const struct node *n, const struct dfm *core, uint64_t limit_ns, uint64_t now_ns)
+{
+        return dfm_state(core) < RUN_ENDED && !n->is_stopped &&
+               stall_age_ns(&n->stall, n->stall.turn_ns) >= limit_ns &&
+               n->kind->work(n, now_ns).progress == n->stall.work.progress;
+}
+
 void dfm_end_turn(struct node *n, struct dfm *core, struct dfm_end *e, uint64_t now_ns)
 {
         uint64_t limit_ns = n->scenario->run.stall_timeout_ns;
 
-        if (limit_ns > 0 && !e->reason[0] && dfm_state(core) < RUN_ENDED &&
-            stall_age_ns(&n->stall, now_ns) >= limit_ns)
+        if (limit_ns > 0 && !e->reason[0] && is_stalled(n, core, limit_ns, now_ns))
                 end_run(n, core, e, now_ns);
         note_end(n, core, e, now_ns);
-        if (e->reason[0] && now_ns >= e->abandon_ns)
+        /* If events end again, those that are open may end as well. */
+        if (e->reason[0] && now_ns >= e->abandon_ns && stall_age_ns(&n->stall, now_ns) > 0)
                 e->abandoned += dfm_abandon(core, now_ns);
 }
 

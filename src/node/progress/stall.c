@@ -5,8 +5,8 @@
 
 #include "evb/base/util.h"
 
-/* A pause between two looks that shows that the process was suspended. */
-#define AWAY_NS NS_PER_S
+/* A pause between two looks that shows that the process was suspended. An idle one looks once a second. */
+#define AWAY_NS (3 * NS_PER_S)
 
 void stall_init(struct stall *s, const struct stall_settings *settings, uint64_t now_ns)
 {
