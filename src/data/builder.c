@@ -109,7 +109,7 @@ static void note_partial(struct builder *b, const struct sfi_built *built)
         for (uint32_t i = 0; i < b->n_ros; i++) {
                 const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, i);
 
-                if (built->fragments[i].whole || !source->required)
+                if (sfi_fragment_is_present(&built->fragments[i]) || !source->required)
                         continue;
                 if (missing++ < MISSING_NAMED)
                         strbuf_add(&text, "%s%s", missing > 1 ? ", " : "", source->name);

@@ -63,7 +63,7 @@ void front_end_explain_number(const struct number_field *field, const uint64_t *
                          "the last time is %" PRIu64 "; the clock of the board has jumped, or its time is "
                          "not at ros.event-time = %u:%u%s",
                          *counter, field->offset_bytes, field->bits, order);
-        else if (is_near(other, *expected, field->bits))
+        else if (other != *counter && is_near(other, *expected, field->bits))
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; in the other byte order it is %" PRIu64

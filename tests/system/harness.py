@@ -258,6 +258,7 @@ class Running:
     def end(self, expect):
         out, err = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode in expect, f"exit {self.process.returncode}: {err}\n{out}"
+        self.err = err
         report = json.loads(out)
         balance(report)
         return report

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -239,6 +240,7 @@ def dead_required(evb, mode, last=Board):
         report = running.end(expect=(1,))
         assert report["events_partial"] == report["triggers"] and report["fragments"]["absent"] == 0, report
         assert report["fragments"]["lost"] == report["triggers"], report["fragments"]
+        assert re.search(r"^sfi\d: event \d+ is partial: the fragments of b3 are missing; ", running.err, re.M), running.err
         assert report["latency_us"]["p50"] < 250_000, report["latency_us"]
         _, dumped = dump(evb, report["files"][0], "--verify")
         assert dumped["verify"]["partial_events"] == report["triggers"], dumped

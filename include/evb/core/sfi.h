@@ -92,6 +92,13 @@ struct sfi_fragment {
         bool unsent;  /* its request did not reach the ROS, or the answer was lost with a connection */
 };
 
+/* FRAGMENT_NONE is all that this ROS has for the event, so it counts as present. */
+static inline bool sfi_fragment_is_present(const struct sfi_fragment *f)
+{
+        return f->whole &&
+               (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
+}
+
 struct sfi_built {
         struct event_info info;
         uint64_t event;

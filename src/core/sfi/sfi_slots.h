@@ -128,13 +128,6 @@ static inline bool sfi_fragment_has_rest(const struct sfi_fragment *f)
         return f->known ? !f->whole && f->asked < f->bytes : f->skipped;
 }
 
-/* FRAGMENT_NONE is all that this ROS has for the event, so it counts as present. */
-static inline bool sfi_fragment_is_present(const struct sfi_fragment *f)
-{
-        return f->whole &&
-               (f->status == FRAGMENT_OK || f->status == FRAGMENT_NONE || f->status == FRAGMENT_TRUNCATED);
-}
-
 /* Adds a fragment to the accounts of its ROS, or (`sign` -1) takes it out. */
 static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f,
                                      int sign)

@@ -56,6 +56,10 @@ static void numbers(void **state)
         check_number((struct number_field){4, 24, false}, 0x010000, 0xfffff0,
                      "the last one is 65536, expected about 16777200; in the other byte order it is 1, so "
                      "ros.event-number should be 4:24:be instead of 4:24");
+        /* Equal in both orders, so the order is not the mistake. */
+        check_number((struct number_field){6, 16, true}, 0, 16,
+                     "the last one is 0, expected about 16; the board has restarted, or its number is not at "
+                     "ros.event-number = 6:16:be");
         check_number(
                 (struct number_field){0, 64, false}, UINT64_C(5) << 56, 9,
                 "the last one is 360287970189639680, expected about 9; in the other byte order it is 5, so "
