@@ -22,8 +22,9 @@ bool sfi_may_change_outstanding(const struct sfi *s, uint32_t outstanding)
 
 void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to)
 {
-        assert(to->credits <= sfi_credits_max(s));
-        assert(sfi_may_change_outstanding(s, to->outstanding));
+        bool keeps_way_of_pulling = sfi_may_change_outstanding(s, to->outstanding);
+
+        assert(keeps_way_of_pulling && to->credits <= sfi_credits_max(s));
         s->config.credits = to->credits;
         s->config.outstanding = to->outstanding;
         s->config.retries_max = to->retries_max;

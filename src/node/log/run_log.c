@@ -1,6 +1,6 @@
 /* Writes what an operator must find in the log of each node about each run. Only the role's counters are
  * read. */
-#include "log/run_log.h"
+#include "run_log.h"
 
 #include <inttypes.h>
 
