@@ -1,7 +1,7 @@
 /* Logs the stages of a run on a node: its begin, who or what ends it, and its accounts. */
 #pragma once
 
-#include "node_internal.h"
+#include "../node_internal.h"
 
 /* The node got its first or a further stop signal. */
 void run_log_signal(const struct node *n, bool first);
