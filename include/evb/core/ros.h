@@ -85,7 +85,7 @@ struct ros_counts {
         uint64_t xoff;
         /* The frames of a front-end, each in one class. */
         uint64_t used;      /* its event was triggered, and has ended */
-        uint64_t late;      /* its event had ended, or no longer waited for it */
+        uint64_t late;      /* its event had ended, or did not wait until it was sent */
         uint64_t duplicate; /* another frame had its number */
         uint64_t
                 impossible; /* its number is far from all triggers, or missing, or the board is out of step */

@@ -292,6 +292,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.resets = r->resets;
         m->alive.room = r->room_sent = ros_room(r);
         member_report(m, now_ns, &r->obstacle);
+        r->front_end_is_back = false;
         r->xoff_sent = r->xoff;
         r->report_ns = now_ns;
 }
@@ -305,13 +306,14 @@ static void keep_alive(struct ros *r, uint64_t now_ns)
 }
 
 /* Triggers wait for frames that are counted, so the DFM must hear of frames before it runs out of those that
- * it knows of: when they have at least doubled. With level 2, a ROS hears too late of triggers to tell. */
+ * it knows of: when they have at least doubled. With level 2, a ROS hears too late of triggers to tell.
+ * Events do without a front-end that is away, so the DFM must hear at once that it is back. */
 static bool has_news(const struct ros *r)
 {
         uint64_t unused = r->config.level2 ? 0 : r->reported - MIN(r->reported, r->newest);
 
-        return ros_counts_frames(r) && r->run_state == RUN_RUNNING && r->arrived > r->reported &&
-               r->arrived - r->reported >= unused;
+        return r->front_end_is_back || (ros_counts_frames(r) && r->run_state == RUN_RUNNING &&
+                                        r->arrived > r->reported && r->arrived - r->reported >= unused);
 }
 
 static uint64_t news_due_ns(const struct ros *r)
@@ -464,8 +466,15 @@ void ros_set_quiet(struct ros *r, bool quiet)
         r->quiet = quiet;
 }
 
+static bool is_away(const struct node_obstacle *o)
+{
+        return o->reason == REASON_NO_FRONT_END || o->reason == REASON_SILENT;
+}
+
 void ros_set_obstacle(struct ros *r, const struct node_obstacle *o)
 {
+        if (is_away(o) != is_away(&r->obstacle))
+                r->front_end_is_back = !is_away(o);
         r->obstacle = *o;
 }
 

@@ -240,10 +240,12 @@ static void account(struct ros *r, uint32_t i)
         if (e->event == ROS_NO_EVENT)
                 remove_early(r, i);
         r->n_frames--;
-        if (e->triggered)
-                r->counts.used++;
-        else
+        if (!e->triggered)
                 r->left_behind++;
+        else if (e->queued > 0 && !e->sent)
+                r->counts.late++; /* its SFI did not wait for it */
+        else
+                r->counts.used++;
 }
 
 void ros_drop(struct ros *r, uint32_t i)

@@ -35,6 +35,7 @@ struct ros_entry {
         uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
         uint16_t pins;
         bool arrived, filled, cleared;
+        bool sent;               /* its last byte, at least once */
         bool expected;           /* requested before its frame began to arrive */
         bool triggered;          /* requested at least once: it counts for XOFF */
         bool given_up;           /* its frame did not come in time: the answer is "pending" */
@@ -139,6 +140,7 @@ struct ros {
         uint32_t doubts;
         uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
         uint64_t out_of_step_ns; /* 0: not known yet */
+        bool front_end_is_back; /* and the DFM has not been told */
         bool xoff, xoff_sent;
 
         struct ros_item *items;

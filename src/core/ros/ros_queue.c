@@ -77,8 +77,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
                 note_queued(&r->entries[entry], (uint16_t)sfi, from, to);
 }
 
-/* Removes the item after `before` (NO_ITEM: the first one). */
-static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
+/* Removes the item after `before` (NO_ITEM: the first one). Returns its event's entry, or IDMAP_NONE. */
+static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
 {
         uint32_t i = before == NO_ITEM ? q->first : r->items[before].next;
         uint32_t next = r->items[i].next, entry = idmap_get(&r->by_event, r->items[i].event);
@@ -96,6 +96,7 @@ static void remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         r->free_item = i;
         r->n_items--;
         r->common += --q->n_items >= r->share;
+        return entry;
 }
 
 /* Makes the job of an item. False: nothing (more) to send for it. */
@@ -169,8 +170,12 @@ void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
 
         for (; done > 0; done--) {
                 assert(q->first != NO_ITEM);
+                uint32_t to = r->items[q->first].to_bytes, entry;
+
                 q->sent_bytes += r->items[q->first].bytes;
-                remove_item(r, q, NO_ITEM);
+                entry = remove_item(r, q, NO_ITEM);
+                if (entry != IDMAP_NONE && to >= r->entries[entry].fragment.bytes)
+                        r->entries[entry].sent = true;
                 r->counts.fragments_sent++;
                 q->fragments++;
         }

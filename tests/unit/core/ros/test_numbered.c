@@ -110,6 +110,7 @@ static void late_and_repeated_frames_are_counted_apart(void **state)
         frame_comes(&t, 0); /* held twice */
         frames_come(&t, 2, 2);
         assert_int_equal(ros_counts(t.ros)->duplicate, 1);
+        assert_ros_sends(&t, 0, "e0[0,1000) | e2[0,1000) | e3[0,1000)");
         ros_gets_clear(&t, 0);
         ros_gets_clear(&t, 1);
         frame_comes(&t, 0); /* used before */
@@ -255,6 +256,7 @@ static void rejected_events_use_their_frames(void **state)
         ros_driver_init(&t, &c);
         trigger(&t, 0, 50);
         frame_comes(&t, 50);
+        assert_ros_sends(&t, 0, "e0[0,1000)");
         frame_comes(&t, 53);
         t.message.n = 3;
         t.message.clear.with_l1_ids = true;
