@@ -102,10 +102,11 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
 {
         if (dfm_waits_for_reset(d))
                 add_reset(b, d, s);
+        else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP)
+                strbuf_add(b, "%sno trigger came to UDP port %u", b->length > 0 ? "; " : "", s->trigger.port);
         else
                 strbuf_add(b, "%s%s", b->length > 0 ? "; " : "",
-                           dfm_is_busy(d)                          ? "no SFI had a free credit"
-                           : s->trigger.source_kind == TRIGGER_UDP ? "no trigger came from outside"
+                           dfm_is_busy(d) ? "no SFI had a free credit"
                            : s->trigger.source_kind == TRIGGER_FRAMES
                                    ? "no ROS that makes the triggers got a frame with a number"
                                    : "the first trigger was not due yet");
@@ -283,11 +284,13 @@ static void add_idle_run(const struct look *l, struct obstacle *ret)
 
         if (dfm_state(l->d) != RUN_RUNNING)
                 return;
-        strbuf_add(l->b, "%s",
-                   dfm_waits_for_frames(l->d) ? "no frame from a front-end"
-                   : kind == TRIGGER_UDP      ? "no trigger from outside"
-                   : kind == TRIGGER_FRAMES   ? "no frame that makes a trigger"
-                                              : "no trigger");
+        if (!dfm_waits_for_frames(l->d) && kind == TRIGGER_UDP)
+                strbuf_add(l->b, "no trigger at UDP port %u", l->s->trigger.port);
+        else
+                strbuf_add(l->b, "%s",
+                           dfm_waits_for_frames(l->d) ? "no frame from a front-end"
+                           : kind == TRIGGER_FRAMES   ? "no frame that makes a trigger"
+                                                      : "no trigger");
         ret->timed = true;
 }
 

@@ -133,7 +133,7 @@ static void log_notice(struct node *n, const struct dfm *core, const struct dfm_
                                     : "events go on without its fragments");
                 break;
         case NOTICE_TAKEN_IN:
-                log_warning("%s gets frames from its front-end again; events wait for its fragments",
+                log_warning("the front-end of %s is back; events wait for its fragments again",
                             name_of(n, o->role, o->index));
                 break;
         case NOTICE_UNRELIABLE:

@@ -140,7 +140,7 @@ struct ros {
         uint32_t doubts;
         uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
         uint64_t out_of_step_ns; /* 0: not known yet */
-        bool front_end_is_back; /* and the DFM has not been told */
+        bool front_end_is_back;  /* and the DFM has not been told */
         bool xoff, xoff_sent;
 
         struct ros_item *items;

@@ -146,7 +146,8 @@ static void a_pause_of_triggers_is_named(void **state)
         dfm_says_with(&t, false);
         assert_string_equal(why(&t), "no trigger");
         scenario.trigger.source_kind = TRIGGER_UDP;
-        assert_string_equal(why(&t), "no trigger from outside");
+        scenario.trigger.port = 4000;
+        assert_string_equal(why(&t), "no trigger at UDP port 4000");
         dfm_driver_fini(&t);
 }
 
