@@ -29,6 +29,19 @@ reader() { # MODULE VARIABLE
 reader pybes3 EVB_PYBES3_PYTHON
 reader baseband EVB_BASEBAND_PYTHON
 
+# A program of a package whose installation would start a service.
+unpack() { # PACKAGE PROGRAM
+  local folder=build/packages/$1
+  if command -v "$2" >/dev/null; then return; fi
+  if [[ ! -x $folder/usr/bin/$2 ]]; then
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (cd "$folder" && apt-get download "$1" && dpkg -x ./*.deb . && rm ./*.deb) >/dev/null 2>&1 || rm -rf "$folder"
+  fi
+  if [[ -x $folder/usr/bin/$2 ]]; then export PATH="$PWD/$folder/usr/bin:$PATH"; fi
+}
+unpack prometheus promtool
+
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
 
 passed=0 failed=0 skipped=0 repeated=0 failed_names= repeated_names=
