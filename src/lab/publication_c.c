@@ -71,7 +71,8 @@ JUDGE(c4)
         /* A quick sweep has no such points. */
         if (!isnan(pull_large_mb))
                 strbuf_add(&b, ", and %.0f MB/s above 14 kB", pull_large_mb);
-        return large_mb < 0.7 * pull_mb && complete < 0.9 ? LAB_AGREES : LAB_DIFFERS;
+        /* It collapses with time, so a quick run sees less of it. */
+        return large_mb < 0.9 * pull_mb && complete < 0.9 ? LAB_AGREES : LAB_DIFFERS;
 }
 
 JUDGE(c5)
