@@ -32,6 +32,7 @@ static const char *const figures[] = {
         "most_mbps",
         "steady_intervals",
         "unsteady_intervals",
+        "processors",
 };
 
 /* As published, or better where nothing is. */
@@ -69,6 +70,8 @@ static double good(const struct lab_point *p, const char *key)
                 return fmax(p->x, 12.112);
         if (is(key, "sent_inter_packet_mean_us"))
                 return p->x * 1.005;
+        if (is(key, "processors"))
+                return 8;
         if (is(key, "steady_intervals"))
                 return 60;
         if (is(key, "mean_mbps") || is(key, "least_mbps") || is(key, "most_mbps"))
@@ -148,13 +151,17 @@ static void each_figure_counts(void **state)
                 {"D1", "signal=200", FREE, 12, "lost_percent", 0.05, LAB_DIFFERS, "0.05 % lost, with futex"},
                 {"D1", "signal=100", FREE, 12, "spread_mbps", 1.5, LAB_DIFFERS, "within 1.5 Mbit/s"},
                 {"D1", "signal=100", FREE, 12, "wire_mbps", 980, LAB_DIFFERS, "at 12 us 980.0 Mbit/s"},
+                {"D1", "signal=100", FREE, 12, "wire_mbps", 940, LAB_DIFFERS, "at 12 us 940.0 Mbit/s"},
                 {"D1", "", "busy processor, socket of 128 KiB", 12, "lost_percent", 0, LAB_AGREES,
                  "turns, 1000.0 Mbit/s within 200.0 Mbit/s, 0 % lost with a socket of 128 KiB"},
                 {"D2", "yield", "", 20, "lost_percent", 1, LAB_DIFFERS, "1 % lost; at 12 us"},
                 {"D2", "yield", "", 12, "spread_mbps", 3, LAB_DIFFERS, "within 3.0 Mbit/s"},
                 {"D2", "yield", "", 12, "output_cpu_percent", 60, LAB_DIFFERS,
                  "60 % of a processor, as others need it"},
-                {"D3", "poll", "", 12, "output_cpu_percent", 50, LAB_DIFFERS, "50 % of a processor"},
+                {"D3", "poll", "", 12, "output_cpu_percent", 60, LAB_AGREES,
+                 "60 % of a processor, as others need it"},
+                {"D3", "poll", "", 12, "output_cpu_percent", 20, LAB_DIFFERS, "20 % of a processor"},
+                {"D3", "futex (default)", "", 12, "output_cpu_percent", 15, LAB_DIFFERS, "with futex 15.0 %"},
                 {"D4", "the interface's processor", "", 0, "lost_percent", 0, LAB_DIFFERS, "0 % lost on"},
                 {"D5", "", "", 0, "processing_mean_us", 0.5, LAB_DIFFERS, "0.50 us"},
                 {"D5", "", "", 0, "processing_mean_us", 0.05, LAB_BETTER, "0.05 us"},
@@ -188,11 +195,38 @@ static void each_figure_counts(void **state)
         }
 }
 
+/* With two processors, the ends of a stream wait for each other. */
+static void steadiness_needs_processors(void **state)
+{
+        static const struct {
+                double wire_mbps, spread_mbps, lost_percent;
+                enum lab_verdict verdict;
+        } cases_of_two[] = {
+                {980, 60, 0, LAB_AGREES},
+                {940, 1, 0, LAB_DIFFERS},
+                {999, 1, 0.01, LAB_DIFFERS},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases_of_two); i++) {
+                json_t *results = results_of("D1", false);
+
+                change(results, "", "", 0, "processors", 2);
+                change(results, "signal=100", FREE, 12, "wire_mbps", cases_of_two[i].wire_mbps);
+                change(results, "signal=100", FREE, 12, "spread_mbps", cases_of_two[i].spread_mbps);
+                change(results, "signal=100", FREE, 12, "lost_percent", cases_of_two[i].lost_percent);
+                assert_int_equal(judge("D1", results), cases_of_two[i].verdict);
+                assert_non_null(strstr(why, "with 2 processors, steadiness is not judged"));
+                json_decref(results);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(good_figures_have_good_verdicts),
                 cmocka_unit_test(each_figure_counts),
+                cmocka_unit_test(steadiness_needs_processors),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
