@@ -180,6 +180,11 @@ def runs(evb):
         enable(m)
         wait_begun(m, 1)
         wait_over(m)
+        # As docs/operate.md asks them.
+        for command in ("systemctl status evb-dfm", "journalctl -u evb-dfm -u 'evb-*@*' --since -10min", "journalctl -u 'evb-*' -p warning",
+                        "journalctl EVB_RUN=1"):
+            m.run("pc-dfm", command, check=False)
+        assert "run 1 has begun" in m.run("pc-dfm", "journalctl EVB_RUN=1").stdout, m.journal("pc-dfm")
         assert "run 1 ended: 1000 triggers = 1000 complete + 0 partial + 0 lost" in m.journal("pc-dfm"), m.journal("pc-dfm")
         assert events_in_files(m) == 1000
 
