@@ -92,6 +92,14 @@ def enable(m, nodes=NODES):
             m.run(name, f"systemctl enable --now evb.target {unit(name)}")
 
 
+def disable(m):
+    """Each unit is enabled until it is disabled."""
+    assert m.run("pc-ros1", documented("systemctl is-enabled evb.target evb-ros@pc-ros1")).stdout.split() == ["enabled"] * 2
+    m.run("pc-ros1", documented("systemctl disable evb-ros@pc-ros1"))
+    done = m.run("pc-ros1", "systemctl is-enabled evb.target evb-ros@pc-ros1", check=False)
+    assert done.stdout.split() == ["enabled", "disabled"], done
+
+
 def start(m, nodes=NODES):
     for name in nodes:
         m.run(name, documented("systemctl start evb.target"))
@@ -212,6 +220,7 @@ def runs(evb):
         ended = re.findall(r"ended: (\d+) triggers = (\d+) complete \+ 0 partial \+ 0 lost", m.journal("pc-dfm"))
         assert len(ended) == 3 and all(n == done for n, done in ended), m.journal("pc-dfm")
         assert events_in_files(m) == sum(int(n) for n, _ in ended), ended
+        disable(m)
 
 
 def came_back(m, name):
