@@ -108,12 +108,19 @@ def network(evb):
                 shell.__exit__()
 
 
+def shown_line(begin):
+    """Returns the message in the page that begins so."""
+    found = re.findall(rf"`({begin}.*?)`", (ROOT / NETWORK).read_text())
+    assert len(found) == 1, found
+    return found[0]
+
+
 def without(b, command):
     """Multicast that the switch drops: the state of the ROS, its message, and the remedy are those of the page."""
     for device, settings in (("bridge", ("bridge", "mcast_snooping", "0")), ("to-ros1", ("bridge_slave", "mcast_flood", "off"))):
         b.network.ip("switch", "link", "set", device, "type", *settings)
     b.start(expect_running=False)
-    wait_until("the ROS's message", lambda: "no message from the DFM dfm at 10.0.0.1 for 3.0 s; waiting for it" in b.log("ros1"))
+    wait_until("the ROS's message", lambda: shown_line("no message from the DFM") in b.log("ros1"))
     wait_until("events", lambda: re.search(r"^sfi1 +sfi +running +\d+ +[1-9]", b.status(), re.M))
     check_shown(command, b.status())
     b.close()
@@ -221,7 +228,7 @@ def firewall(evb):
             except TimeoutError:
                 pass
         # The rules are needed: closed ports show as the page says.
-        closed(b, rules, "sfi1", "udp dport 26801", lambda: "sfi1 waits for fragments of ros1" in b.status("--json"))
+        closed(b, rules, "sfi1", "udp dport 26801", lambda: shown_line("event 0 is lost") in b.log("sfi1"))
         closed(b, rules, "sfi1", "udp dport 26800", lambda: "waiting for sfi1" in b.log("dfm"))
         closed(b, rules, "dfm", "udp dport 26800", lambda: "waiting for the DFM dfm at 10.0.0.1" in b.log("ros1"))
 
@@ -237,6 +244,23 @@ def closed(b, rules, node, what, is_shown):
             b.start(expect_running=False)
             wait_until(f"the reason without {what} at {node}", is_shown)
             b.close()
+
+
+def no_fragments(evb):
+    """A port in front of the SFI that passes everything but fragments: the SFI says so while the run goes on, and once."""
+    with bed(evb) as b:
+        to = ("dev", "to-sfi1")
+        b.network.tc("switch", "qdisc", "add", *to, "root", "handle", "1:", "htb", "default", "1")
+        for minor in ("1", "2"):
+            b.network.tc("switch", "class", "add", *to, "parent", "1:", "classid", f"1:{minor}", "htb", "rate", "1gbit", "quantum", "60000")
+        b.network.tc("switch", "qdisc", "add", *to, "parent", "1:2", "bfifo", "limit", "1")
+        b.network.tc("switch", "filter", "add", *to, "parent", "1:", "protocol", "ip", "u32", "match", "ip", "dport", "26801", "0xffff",
+                     "flowid", "1:2")
+        b.start("--set", "sfi.timeout=300ms", expect_running=False)
+        wait_until("the message", lambda: shown_line("event 0 is lost") in b.log("sfi1"))
+        wait_until("more lost events", lambda: json.loads(b.status("--json"))["nodes"][0]["counts"]["events_lost"] > 20)
+        b.stop(expect=1)
+        assert b.log("sfi1").count(" is lost: ") == 1, b.log("sfi1")
 
 
 class Sniffer:
@@ -313,6 +337,7 @@ main({
     "network": network,
     "ports": ports,
     "firewall": firewall,
+    "no-fragments": no_fragments,
     "filters": filters,
     "capture": capture,
 })

@@ -119,6 +119,10 @@ def left_open(shell, complete):
     shell.type("evb sfi --config run.conf --node sfi1 2>sfi1-again.log &\nsfi1_pid=$!")
     wait_until("the next file", lambda: len(list(data.glob("*.writing"))) == 2)
     wait_until("the DFM's notice", lambda: "sfi1 has restarted" in (shell.where / "dfm.log").read_text())
+    # The command in the warning works. The page's one is to find nothing made yet.
+    hint = re.search(r"to repair it, run: (evb dump .* --output (\S+))", (shell.where / "sfi1-again.log").read_text())
+    shell.type(f"{hint[1]} && evb dump --verify {hint[2]} && rm {hint[2]}")
+    assert hint[2].endswith("_0001.data"), hint[0]
     # The one that is written is locked.
     new = max(path.name for path in data.glob("*.writing"))
     assert "is writing" in shell.type(f"evb dump data/{new} --repair", expect=1)
