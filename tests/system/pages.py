@@ -1,7 +1,9 @@
 """Commands of the pages, and a shell that types them as a reader would."""
+import contextlib
 import os
 import pathlib
 import re
+import signal
 import subprocess
 
 from harness import LIMIT_S, ROOT
@@ -110,18 +112,30 @@ class Shell:
         environment = {**os.environ, "PATH": f"{self.where}/bin:/usr/sbin:/sbin:{os.environ['PATH']}", "LC_ALL": "C",
                        "XDG_STATE_HOME": str(self.where / "state"), "EVB_STATE_DIRECTORY": str(self.where / "qos-state"), **environment}
         self.process = subprocess.Popen([*inside, "bash", "--norc", "-m"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, cwd=self.where, env=environment)
+                                        stderr=subprocess.STDOUT, text=True, cwd=self.where, env=environment, start_new_session=True)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        # All jobs, which may be in process groups of their own.
-        if self.process.poll() is None:
-            self.process.stdin.write("\nkill -KILL $(jobs -p) 2>/dev/null; exit 0\n")
-            self.process.stdin.close()
-        self.process.stdout.read()
+        """Ends everything that the shell started, which is in its session, also if a command does not end by itself."""
+        while members := self.members():
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.poll()
+        self.process.stdin.close()
+        self.process.stdout.close()
         self.process.wait(timeout=LIMIT_S)
+
+    def members(self):
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
+                if int(session) == self.process.pid and state not in "ZX":
+                    found.append(int(path.parent.name))
+        return found
 
     def type(self, text, expect=0):
         """Types a line, and returns what it prints."""
