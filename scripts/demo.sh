@@ -7,14 +7,18 @@ scripts/deps.sh build
 echo "building ..." >&2
 scripts/build.sh build
 folder=$(mktemp -d "${TMPDIR:-/tmp}/evb-demo-XXXXXX")
-echo "6 ROSs push fragments of 14 KiB to one SFI at 1 kHz for ten seconds; the SFI checks every byte" >&2
+echo "6 ROSs push fragments of 1 KiB to one SFI at 1 kHz for ten seconds; the SFI checks every byte" >&2
 status=0
 build/evb run configs/scenarios/demo.conf --progress --set sfi.directory="$folder" "$@" || status=$?
+# A run that wrote nothing leaves no directory.
+rmdir "$folder" 2>/dev/null || true
 ((status != 2)) || exit 2
-file=$(find "$folder" -name '*.data' | head -n 1)
-if [[ -n $file ]]; then
+if [[ -d $folder ]]; then
+  file=$(find "$folder" -name '*.data' | head -n 1)
   echo
-  echo "The events are in $file; show them with: build/evb dump $file"
+  [[ -z $file ]] || echo "The events are in $file; check them with: build/evb dump --verify $file"
+  echo "Remove the files of this and of earlier demos ($(du -hc "${folder%-*}"-* 2>/dev/null | tail -n 1 | cut -f 1)) with:" \
+    "rm -r ${folder%-*}-*"
 fi
 if ((EUID != 0)); then
   echo "Run scripts/demo.sh as root to compare unshaped push, pull and shaped push as well." >&2

@@ -8,7 +8,7 @@ build="gcc meson ninja-build pkg-config libc6-dev libmnl-dev libnl-3-dev libnl-r
 test="python3 python3-venv python3-prometheus-client iproute2 iperf3 python3-matplotlib systemd-container"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev"
 bench="iperf3 iproute2"
-deploy="ansible-core ansible-lint munge slurm-client slurmctld slurmd"
+deploy="ansible-core ansible-lint munge slurm-client slurmctld slurmd nftables tcpdump"
 
 packages=()
 for purpose in "$@"; do

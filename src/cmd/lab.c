@@ -3,29 +3,59 @@
 #include "lab.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
+#include "evb/lab/needs.h"
 #include "evb/lab/states.h"
 #include "evb/launch/netns.h"
+
+static json_t *range_json(const struct lab_needs *needs, const struct lab_range *range)
+{
+        return needs->testbed ? json_pack("{s:i, s:i}", "least", (int)range->least, "most", (int)range->most)
+                              : json_null();
+}
+
+/* "needs" has the sentence of the text, "dfm", "ros" and "sfi" the nodes, null for this machine alone. */
+static json_t *describe(const struct lab_measurement *m, const struct lab_needs *needs, const char *text)
+{
+        json_t *features = json_array();
+
+        for (size_t i = 0; i < needs->n_features; i++)
+                json_array_append_new(features, json_string(needs->features[i]));
+        return json_pack(
+                "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id", m->id, "title", m->title, "published",
+                m->published, "needs", text, "dfm", needs->testbed ? json_integer(1) : json_null(), "ros",
+                range_json(needs, &needs->ros), "sfi", range_json(needs, &needs->sfi), "features", features);
+}
 
 static int list(const struct lab_options *o)
 {
         json_t *all = json_array();
+        int r = 0;
 
-        for (size_t i = 0; i < lab_count(); i++) {
+        for (size_t i = 0; i < lab_count() && r >= 0; i++) {
                 const struct lab_measurement *m = lab_at(i);
+                struct lab_needs needs = {};
+                char text[512];
+                struct strbuf b = strbuf_init(text, sizeof text);
 
+                r = lab_needs_find(m, &needs);
+                lab_needs_write(&needs, &b);
                 if (o->common.json)
-                        json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "id", m->id, "title",
-                                                             m->title, "published", m->published));
-                else
-                        printf("%-10s %s\n%-10s published: %s\n", m->id, m->title, "", m->published);
+                        json_array_append_new(all, describe(m, &needs, text));
+                else if (r >= 0)
+                        printf("%-10s %s\n%-10s published: %s\n%-10s needs: %s\n", m->id, m->title, "",
+                               m->published, "", text);
         }
-        if (o->common.json)
+        if (r < 0)
+                fprintf(stderr, "evb lab list: %s\n", strerror(-r));
+        else if (o->common.json)
                 return options_write_json(&o->common, json_pack("{s:o}", "measurements", all), 0);
         json_decref(all);
-        return 0;
+        return r < 0 ? 1 : 0;
 }
 
 static int clean(const struct lab_options *o)
@@ -42,7 +72,10 @@ static const struct verb {
         int (*run)(const struct lab_options *o);
         size_t n_words;
 } verbs[] = {
-        {{"lab list", cmd_lab, "", "List the measurements and the published results."}, list, 0},
+        {{"lab list", cmd_lab, "",
+          "List the measurements, the published results, and the nodes that each needs."},
+         list,
+         0},
         {{"lab run", cmd_lab, "ID...|all", "Measure the points that the results file does not contain yet."},
          lab_run,
          OPTIONS_MANY},

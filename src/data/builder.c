@@ -41,7 +41,7 @@ struct builder {
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
-        bool partial_logged;
+        bool partial_logged, lost_logged;
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
@@ -124,6 +124,20 @@ static void note_partial(struct builder *b, const struct sfi_built *built)
                 (unsigned long long)built->event, names);
 }
 
+/* Otherwise a run that loses all its events would say nothing until its end. */
+static void note_lost(struct builder *b, const struct sfi_built *built)
+{
+        if (b->lost_logged)
+                return;
+        b->lost_logged = true;
+        (void)log_with(LOG_LEVEL_WARNING, 0,
+                       LOG_FIELDS(.id = LOG_ID_EVENT_LOST, .has_event = true, .event = built->event),
+                       "event %llu is lost: no fragment of it arrived at port %llu; later lost events are "
+                       "only counted",
+                       (unsigned long long)built->event,
+                       (unsigned long long)b->context.scenario->network.data_port);
+}
+
 static void push_done(struct builder *b, uint32_t slot, bool failed)
 {
         struct builder_done done = {slot, failed};
@@ -138,6 +152,7 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
 
         sfi_built_event(b->core, slot, &built);
         if (built.end == EVENT_LOST) {
+                note_lost(b, &built);
                 push_done(b, slot, false);
                 return;
         }

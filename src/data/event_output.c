@@ -245,8 +245,9 @@ static void note_left(void *ctx, const char *path, pid_t writer)
                 log_warning("%s: process %d is writing this file; skipping it", path, (int)writer);
         else
                 log_warning(
-                        "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s",
-                        path, path);
+                        "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s "
+                        "--output %.*s.data",
+                        path, path, (int)(strlen(path) - strlen(".writing")), path);
 }
 
 int event_output_open(struct event_output *o, uint32_t run)

@@ -2,6 +2,7 @@
 #include "membership.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
@@ -115,6 +116,7 @@ static void log_silence(struct node *n, uint64_t now_ns, const struct member *m)
 {
         uint64_t *silent_ns = &n->membership.dfm_silent_ns;
         const struct scenario_node *dfm = dfm_of(n);
+        bool is_group;
 
         if (*silent_ns > 0 && m->heard_ns > *silent_ns) {
                 log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_BACK, dfm->name, "the DFM %s is back after %.1f s",
@@ -124,9 +126,12 @@ static void log_silence(struct node *n, uint64_t now_ns, const struct member *m)
         if (*silent_ns > 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
             now_ns - m->heard_ns < n->scenario->dfm.node_timeout_ns)
                 return;
+        is_group = n->self->role == ROLE_ROS && strcmp(n->scenario->network.control_group, "none") != 0;
         log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_LOST, dfm->name,
-                 "no message from the DFM %s at %s for %.1f s; waiting for it", dfm->name, dfm->address,
-                 (double)(now_ns - m->heard_ns) / NS_PER_S);
+                 "no message from the DFM %s at %s for %.1f s%s%s; waiting for it", dfm->name, dfm->address,
+                 (double)(now_ns - m->heard_ns) / NS_PER_S,
+                 is_group ? ", neither to this node nor to group " : "",
+                 is_group ? n->scenario->network.control_group : "");
         *silent_ns = m->heard_ns;
 }
 

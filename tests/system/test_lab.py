@@ -47,13 +47,17 @@ while time.monotonic() < end and os.getppid() != 1:
 
 
 def lists(evb):
-    """The list contains all published measurements."""
+    """The list contains all published measurements, and what each needs."""
     measurements = json.loads(sh(evb, "lab", "list", "--json").stdout)["measurements"]
     ids = [m["id"] for m in measurements]
     wanted = [f"A{i}" for i in range(1, 9)] + [f"B{i}" for i in range(1, 7)] + [f"C{i}" for i in range(1, 10)]
     assert set(wanted) <= set(ids) and len(ids) == len(set(ids)), ids
     text = sh(evb, "lab", "list").stdout
     assert all(f"{i} " in text for i in ids)
+    assert [f"           needs: {m['needs']}" for m in measurements] == re.findall("^ +needs: .*$", text, re.M), text
+    needs = {m["id"]: [m["dfm"], m["ros"], m["sfi"]] for m in measurements}
+    one = {"least": 1, "most": 1}
+    assert needs["C10"] == [1, {"least": 2, "most": 24}, one] and needs["D1"] == [None, None, None], needs
 
 
 def mistakes(evb):

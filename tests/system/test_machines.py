@@ -39,8 +39,8 @@ link-rate = 1Gbit
 """
 DOCUMENT = (ROOT / "docs" / "deploy.md").read_text()
 # Commands of the document that this test does not run: the build is older than the test, each machine has its files
-# already, and the limits of sockets belong to the whole machine.
-NOT_RUN = re.compile(r"scripts/|(sudo )?meson install|tar |scp |cp /usr/local/share/evb/(scenarios|sysctl\.d)/|sysctl --system|apt-get ")
+# already, and the limits of sockets belong to the whole machine. test_pages.py runs evb lab list.
+NOT_RUN = re.compile(r"evb lab list|scripts/|(sudo )?meson install|tar |scp |cp /usr/local/share/evb/(scenarios|sysctl\.d)/|sysctl --system|apt-get ")
 
 
 def documented(command):
@@ -90,6 +90,14 @@ def enable(m, nodes=NODES):
             m.run(name, documented("systemctl enable --now evb.target evb-dfm"))
         else:
             m.run(name, f"systemctl enable --now evb.target {unit(name)}")
+
+
+def disable(m):
+    """Each unit is enabled until it is disabled."""
+    assert m.run("pc-ros1", documented("systemctl is-enabled evb.target evb-ros@pc-ros1")).stdout.split() == ["enabled"] * 2
+    m.run("pc-ros1", documented("systemctl disable evb-ros@pc-ros1"))
+    done = m.run("pc-ros1", "systemctl is-enabled evb.target evb-ros@pc-ros1", check=False)
+    assert done.stdout.split() == ["enabled", "disabled"], done
 
 
 def start(m, nodes=NODES):
@@ -180,6 +188,11 @@ def runs(evb):
         enable(m)
         wait_begun(m, 1)
         wait_over(m)
+        # As docs/operate.md asks them.
+        for command in ("systemctl status evb-dfm", "journalctl -u evb-dfm -u 'evb-*@*' --since -10min", "journalctl -u 'evb-*' -p warning",
+                        "journalctl EVB_RUN=1"):
+            m.run("pc-dfm", command, check=False)
+        assert "run 1 has begun" in m.run("pc-dfm", "journalctl EVB_RUN=1").stdout, m.journal("pc-dfm")
         assert "run 1 ended: 1000 triggers = 1000 complete + 0 partial + 0 lost" in m.journal("pc-dfm"), m.journal("pc-dfm")
         assert events_in_files(m) == 1000
 
@@ -207,6 +220,7 @@ def runs(evb):
         ended = re.findall(r"ended: (\d+) triggers = (\d+) complete \+ 0 partial \+ 0 lost", m.journal("pc-dfm"))
         assert len(ended) == 3 and all(n == done for n, done in ended), m.journal("pc-dfm")
         assert events_in_files(m) == sum(int(n) for n, _ in ended), ended
+        disable(m)
 
 
 def came_back(m, name):

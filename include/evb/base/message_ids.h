@@ -15,6 +15,7 @@
 #define LOG_ID_NODE_BACK "44d229946b164f419faf8a4e759cbfc9"       /* it is heard again, or has restarted */
 #define LOG_ID_NODE_REFUSED "91add94a7a3049a9a50bb8ca5ac16c23"    /* it may not join */
 #define LOG_ID_EVENT_PARTIAL "539df8b2d7c649dfb82ccbcf5b9c4141"   /* the first partial event */
+#define LOG_ID_EVENT_LOST "eb54582ded32486e974c0bc6fcb3077f"      /* the first lost event of an SFI */
 #define LOG_ID_EVENT_CORRUPT "d7867d60218c4e98a96903c90b0ce273"   /* the first corrupt fragment */
 #define LOG_ID_BUFFER_SMALL "62ac71652fc74b69980a1c87042f5328"    /* a socket got less than requested */
 #define LOG_ID_HELD_BACK "a20fe742004e4d6aa6382ae22d784d55"       /* no progress */

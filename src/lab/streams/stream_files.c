@@ -17,8 +17,6 @@
 
 #define DIRECTORY "/var/tmp"
 #define STEP_BYTES ((size_t)1 << 20)
-/* What must stay free on the disk. */
-#define SPARE_BYTES UINT64_C(1000000000)
 #define KEY UINT64_C(940)
 
 bool stream_files_are_possible(uint64_t size_bytes, bool direct, char *lack, size_t size)
@@ -34,10 +32,10 @@ bool stream_files_are_possible(uint64_t size_bytes, bool direct, char *lack, siz
                 return false;
         }
         free_bytes = (uint64_t)s.f_bavail * s.f_frsize;
-        if (free_bytes >= 2 * size_bytes + SPARE_BYTES)
+        if (free_bytes >= 2 * size_bytes + STREAM_FILES_SPARE_BYTES)
                 return true;
         snprintf(lack, size, "needs %.1f GB in " DIRECTORY ", where %.1f GB are free",
-                 (double)(2 * size_bytes + SPARE_BYTES) / 1e9, (double)free_bytes / 1e9);
+                 (double)(2 * size_bytes + STREAM_FILES_SPARE_BYTES) / 1e9, (double)free_bytes / 1e9);
         return false;
 }
 

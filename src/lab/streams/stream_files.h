@@ -9,6 +9,8 @@
 #include "evb/base/error.h"
 
 #define STREAM_FILES_PATH_MAX 32
+/* What must stay free on the disk. */
+#define STREAM_FILES_SPARE_BYTES UINT64_C(1000000000)
 
 struct stream_files {
         int input, output; /* -1: none */

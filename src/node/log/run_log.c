@@ -114,10 +114,10 @@ void run_log_end(const struct node *n)
         case ROLE_SFI:
                 log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED,
                        "run %u ended: %" PRIu64 " events complete, %" PRIu64 " partial, %" PRIu64
-                       " lost; %s of payload, %zu files",
+                       " lost; %s of payload, %zu file%s",
                        n->run, stats_get(&s->events_complete), stats_get(&s->events_partial),
                        stats_get(&s->events_lost), quantity_format_bytes(stats_get(&s->payload_bytes), bytes),
-                       n->files->n);
+                       n->files->n, n->files->n == 1 ? "" : "s");
                 break;
         case ROLE_LEVEL2:
                 break; /* no node */

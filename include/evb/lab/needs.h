@@ -1,0 +1,25 @@
+/* What a measurement needs: nodes of a testbed by role, and what their machines must have. All of it follows
+ * from the points of a full sweep, so it cannot differ from what they do. Pure. */
+#pragma once
+
+#include "evb/base/strbuf.h"
+#include "evb/lab/points.h"
+
+#define LAB_FEATURES_MAX 8
+#define LAB_FEATURE_TEXT_MAX 96
+
+struct lab_range {
+        unsigned least, most;
+};
+
+struct lab_needs {
+        bool testbed; /* standby nodes can make it; a DFM commands them. Otherwise this machine alone */
+        struct lab_range ros, sfi; /* nodes of a testbed: for the first points, and for all of them */
+        char features[LAB_FEATURES_MAX][LAB_FEATURE_TEXT_MAX];
+        size_t n_features;
+};
+
+/* -ENOMEM. */
+int lab_needs_find(const struct lab_measurement *m, struct lab_needs *ret);
+/* Appends "1 DFM, 6 ROSs, 1 SFI; shaping", for example. */
+void lab_needs_write(const struct lab_needs *needs, struct strbuf *to);
