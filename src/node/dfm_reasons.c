@@ -284,6 +284,11 @@ static void add_idle_run(const struct look *l, struct obstacle *ret)
 
         if (dfm_state(l->d) != RUN_RUNNING)
                 return;
+        if (dfm_is_paused(l->d)) {
+                strbuf_add(l->b, "paused by an operator");
+                ret->timed = true;
+                return;
+        }
         if (!dfm_waits_for_frames(l->d) && kind == TRIGGER_UDP)
                 strbuf_add(l->b, "no trigger at UDP port %u", l->s->trigger.port);
         else

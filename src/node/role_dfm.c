@@ -426,6 +426,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->events_rejected, c->rejected);
         level2_server_account(d->level2);
         stats_set(&s->busy_ns, c->busy_ns);
+        stats_set(&s->paused_ns, c->paused_ns);
         stats_set(&s->events_ended_again, c->ended_again);
         stats_set(&s->payload_bytes, c->payload_bytes);
         stats_set(&s->fragments_expected, c->fragments_expected);
@@ -448,7 +449,7 @@ static void add_reasons(const struct node *n, struct reasons *to)
 
         dfm_end_reasons(&d->end, to);
         dfm_reasons(d->core, n->scenario, &d->idle, to);
-        trigger_input_reasons(d->core, n->stats, to);
+        trigger_input_reasons(d->core, n->scenario, n->stats, to);
 }
 
 static struct work work_now(const struct node *n, uint64_t now_ns)

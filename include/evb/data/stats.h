@@ -21,7 +21,8 @@
         X(triggers_refused, "triggers offered that found trigger.queue full")                                \
         X(triggers_repeated, "triggers offered whose number came before or went back without a reset")       \
         X(triggers_implausible, "triggers offered whose number jumped too far to be trusted")                \
-        X(triggers_not_taken, "triggers before the run began, after its last one, or unanswered at a stop")  \
+        X(triggers_not_taken,                                                                                \
+          "triggers before the run began, after its last one, in a pause, or unanswered at a stop")          \
         X(trigger_numbers_missing, "numbers that the triggers offered skipped")                              \
         X(trigger_resets, "counter resets that triggers reported, or that all boards showed")                \
         X(numbers_announced, "numbers of frames that ROSs announced (trigger.source = frames)")              \
@@ -52,6 +53,7 @@
         X(level2_repeated, "decisions of level 2 about events that it had decided before")                   \
         X(level2_unknown, "decisions of level 2 about events that did not exist")                            \
         X(busy_ns, "time for which triggers were held back")                                                 \
+        X(paused_ns, "time for which an operator paused the triggers")                                       \
         X(stalls, "times that a node made no progress for 5 s, or for run.stall-timeout, while work waited") \
         X(stalled_ns, "time without progress in these")                                                      \
         X(payload_bytes, "fragment payload of complete events")                                              \
