@@ -4,7 +4,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "progress/reason_text.h"
-#include "roster.h"
+#include "log/roster.h"
 
 /* Maximum number of names in a list; further nodes are only counted. */
 #define NAMES_MAX 6
