@@ -96,6 +96,9 @@ void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_R
  */
 uint64_t node_ros_wait_ns(const struct scenario *s, const struct scenario_node *n);
 uint64_t node_frame_wait_ns(const struct scenario *s);
+/* The operator's names, which may replace those of the scenario. The DFM has checked them; another program
+ * may speak in its name. */
+void node_add_metadata(struct node *n, const struct metadata_set *set);
 /* Whether this process serves several runs. */
 bool node_stays(const struct node *n);
 /* Draws 64 random bits that are not 0. Errors are logged. */

@@ -130,6 +130,46 @@ def manual(evb):
         b.terminate()
 
 
+def metadata(evb):
+    """Metadata of an operator reach the file headers and the records of one run, beside those of the scenario."""
+    with configured(evb, {"sfi.format": "eformat5", "metadata.Beam": "electrons"}) as b:
+        wanted = ({"Beam": "electrons", "shift": "7", "Weather": "rain, 5 °C"}, {"Beam": "none"}, {"Beam": "electrons"})
+        for run, names in enumerate(wanted, 1):
+            more = [word for name, value in names.items() if (name, value) != ("Beam", "electrons") for word in ("--set-meta", f"{name}={value}")]
+            state = b.start_run(*more, command="next-run" if run == 2 else "start")
+            assert state["run"] == run and state["metadata"] == names, state
+            b.wait_triggers()
+            # A builder that comes later gets them too.
+            if run == 1:
+                b.kill("sfi2")
+                b.start("sfi2")
+                b.wait_log("dfm", "sfi2 has restarted")
+                b.wait("events of the new builder", lambda: b.log("sfi2").count("run 1 has begun: ") == 2)
+                b.wait_triggers()
+            if run != 1:
+                b.stop_run()
+        reports = b.terminate(expect={"dfm": 1})
+        for run, names in enumerate(wanted, 1):
+            lines = [f"{name}={value}" for name, value in names.items()]
+            assert len(b.files(run)) >= 2
+            for path in b.files(run):
+                assert b.dump(path)["metadata"][3:3 + len(lines)] == lines, (path, b.dump(path)["metadata"])
+            for path in b.folder.glob(f"*.{run:08}.*.run.json"):
+                assert json.loads(path.read_text())["metadata"] == names, path
+            assert reports["sfi1"][run - 1]["metadata"] == names
+
+
+def metadata_of_v2(evb):
+    """Files of version 2 have no place for metadata: the records of the run have them."""
+    with configured(evb) as b:
+        b.start_run("--set-meta", "shift=7")
+        b.wait_triggers()
+        b.stop_run()
+        b.terminate()
+        records = list(b.folder.glob("*.run.json"))
+        assert len(records) == 2 and all(json.loads(r.read_text())["metadata"] == {"shift": "7"} for r in records), records
+
+
 def wrong_states(evb):
     """A command that the state does not permit is refused with the states that do, and changes nothing."""
     with configured(evb) as b:
@@ -473,7 +513,7 @@ def one_run(evb):
 if __name__ == "__main__":
     main({
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
-        "manual": manual, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
+        "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "sigterm": sigterm, "fell-short": fell_short, "error": error, "metrics": metrics, "one-run": one_run,
     })

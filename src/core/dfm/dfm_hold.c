@@ -38,7 +38,8 @@ void dfm_pause(struct dfm *d, uint64_t now_ns, bool on)
                 return;
         if (on) {
                 dfm_release(d, now_ns);
-                d->hold = (struct dfm_hold){.paused = true, .since_ns = now_ns};
+                d->hold.paused = true;
+                d->hold.since_ns = now_ns;
         } else {
                 /* The slices that have passed belong to the pause. */
                 dfm_triggers_tick(d, now_ns);

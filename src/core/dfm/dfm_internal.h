@@ -110,8 +110,11 @@ struct dfm_node {
         uint64_t answer_to;
         uint64_t heard_ns;
         enum run_state state;
-        struct sequence alives;              /* Alive, XON and XOFF */
-        uint32_t resets;                     /* of the triggers' counters, that a ROS knows of */
+        struct sequence alives; /* Alive, XON and XOFF */
+        uint32_t resets;        /* of the triggers' counters, that a ROS knows of */
+        uint16_t metadata;      /* version that an SFI has */
+        uint16_t metadata_sent; /* names of the present version that were sent */
+        uint64_t metadata_due_ns;
         uint16_t flags, reason, reason_node; /* of the last Alive */
         uint32_t reason_ms;
         uint64_t frames;
@@ -146,9 +149,10 @@ struct dfm_level2 {
 
 /* What an operator holds back. */
 struct dfm_hold {
-        bool held;         /* the run does not begin */
-        bool paused;       /* no trigger is taken */
-        uint64_t since_ns; /* the pause is counted up to then */
+        bool held;                    /* the run does not begin */
+        bool paused;                  /* no trigger is taken */
+        uint64_t since_ns;            /* the pause is counted up to then */
+        struct metadata_set metadata; /* of its operator, for the files of the SFIs */
 };
 
 /* An event that ended and is not cleared yet. */
@@ -351,6 +355,10 @@ void dfm_release(struct dfm *d, uint64_t now_ns);
 /* Counts the pause up to now, if there is one: the schedule of triggers stood still. */
 void dfm_count_pause(struct dfm *d, uint64_t now_ns);
 
+/* dfm_metadata.c: the next message to an SFI that lacks metadata, and when it is due. */
+bool dfm_make_metadata(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+uint64_t dfm_metadata_deadline_ns(const struct dfm *d);
+
 /* dfm_level2.c: decisions. */
 int dfm_level2_init(struct dfm *d); /* -ENOMEM */
 void dfm_level2_fini(struct dfm *d);
@@ -467,6 +475,14 @@ static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
                (s->held > 0 || s->used > s->finished || (n->was_in_run && !n->inventory_done));
 }
 
+/* Whether the SFI does not have the metadata of the run yet: its files could not have them. */
+static inline bool dfm_lacks_metadata(const struct dfm *d, uint32_t sfi)
+{
+        uint16_t version = d->hold.metadata.version;
+
+        return version > 0 && dfm_node(d, ROLE_SFI, sfi)->metadata != version;
+}
+
 static inline bool dfm_sfi_is_live(const struct dfm *d, const struct dfm_sfi *s)
 {
         return dfm_node(d, ROLE_SFI, (uint32_t)(s - d->sfis))->live;
@@ -476,6 +492,8 @@ static inline uint32_t dfm_sfi_free(const struct dfm *d, const struct dfm_sfi *s
 {
         uint32_t window = d->stream_mask + 1;
 
+        if (dfm_lacks_metadata(d, (uint32_t)(s - d->sfis)))
+                return 0;
         if (!dfm_sfi_is_live(d, s) || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
                 return 0;
         return (uint32_t)MIN(s->granted - s->used, (uint64_t)(window - (s->next - s->acked)));

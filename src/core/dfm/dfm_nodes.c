@@ -100,6 +100,7 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->frames = m->alive.frames;
         d->frames_known = false;
         n->resets = m->alive.resets;
+        n->metadata = m->alive.metadata;
 }
 
 static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
@@ -310,6 +311,8 @@ static void begin(struct dfm *d, uint64_t now_ns)
         d->started_ns = now_ns;
         d->begun = true;
         if (d->resume.active) {
+                /* Its files are open. */
+                d->hold.metadata = (struct metadata_set){};
                 dfm_settle_resume(d, now_ns);
                 d->started_ns = now_ns - c->former.age_ns;
                 note_overdue(d);

@@ -21,6 +21,12 @@
 #include "state_json.h"
 
 #define UNIX_PREFIX "unix:"
+
+_Static_assert(METADATA_MAX == SCENARIO_METADATA_MAX &&
+                       METADATA_NAME_BYTES == sizeof((struct scenario_metadata *)NULL)->name &&
+                       METADATA_VALUE_BYTES == sizeof((struct scenario_metadata *)NULL)->value,
+               "a message holds what a scenario holds");
+
 #define PURPOSE "run control (control.listen)"
 
 struct run_control {
@@ -34,9 +40,10 @@ struct run_control {
         struct local_listener local;
         struct http_server *server;
         bool begun;         /* the run of the present core has */
-        bool next_is_ready; /* `metadata` is for the run after the present one */
+        bool next_is_ready; /* these are for the run after the present one */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
+        struct metadata_set given; /* of them, those of the operator */
 };
 
 /* Each further run would have the number of the first one. */
@@ -95,15 +102,21 @@ static bool take_metadata(struct run_control *c, struct run_request *r)
         }
         memcpy(c->metadata, list, sizeof list);
         c->n_metadata = n;
+        c->given.n = (uint16_t)r->n_metadata;
+        for (size_t i = 0; i < r->n_metadata; i++) {
+                strcpy(c->given.entries[i].name, r->metadata[i].name);
+                strcpy(c->given.entries[i].value, r->metadata[i].value);
+        }
         return true;
 }
 
-static void give_metadata(struct run_control *c)
+static void give_metadata(struct run_control *c, struct dfm *core, uint64_t now_ns)
 {
         struct node *n = c->node;
 
         memcpy(n->metadata, c->metadata, sizeof c->metadata);
         n->n_metadata = c->n_metadata;
+        dfm_set_metadata(core, now_ns, c->given.entries, c->given.n);
 }
 
 static void let_begin(struct run_control *c, uint64_t now_ns)
@@ -115,7 +128,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
                 c->next_is_ready = true;
                 return;
         }
-        give_metadata(c);
+        give_metadata(c, core, now_ns);
         dfm_release_start(core, now_ns);
 }
 
@@ -248,7 +261,7 @@ void run_control_prepare(struct run_control *c, struct dfm *core)
         if (c->view.is_held)
                 dfm_hold_start(core);
         if (c->next_is_ready)
-                give_metadata(c);
+                give_metadata(c, core, clock_now_ns());
         c->next_is_ready = false;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "evb/base/util.h"
+#include "evb/conf/scenario_json.h"
 #include "evb/core/dfm.h"
 #include "../progress/progress.h"
 
@@ -117,15 +118,6 @@ static json_t *permits_json(enum run_control_state state)
         return all;
 }
 
-static json_t *metadata_json(const struct node *n)
-{
-        json_t *o = json_object();
-
-        for (size_t i = 0; i < n->n_metadata; i++)
-                json_object_set_new(o, n->metadata[i].name, json_string(n->metadata[i].value));
-        return o;
-}
-
 char *run_state_json(const struct node *n, const struct run_state_view *v, uint64_t now_ns)
 {
         const struct dfm *core = n->core;
@@ -145,7 +137,7 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
         json_object_set_new(o, "seconds",
                             begun ? json_real((double)dfm_age_ns(core, now_ns) / NS_PER_S) : json_null());
         json_object_set_new(o, "paused_seconds", json_real((double)dfm_counts(core)->paused_ns / NS_PER_S));
-        json_object_set_new(o, "metadata", metadata_json(n));
+        json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         json_object_set_new(o, "last_run", last_run_json(v));
         text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
         json_decref(o);

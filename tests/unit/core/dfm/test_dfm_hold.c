@@ -93,6 +93,68 @@ static void a_resumed_run_is_not_held(void **state)
         dfm_driver_fini(&t);
 }
 
+/* An SFI gets no event before it has the metadata, whether it is there at the start or comes later. */
+static void sfis_get_the_metadata_before_events(void **state)
+{
+        static const struct metadata_entry entries[] = {{"Shift", "7"}, {"Beam", "on"}};
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        dfm_hold_start(t.dfm);
+        all_join(&t);
+        sfi_grants(&t, 0, 9);
+        dfm_set_metadata(t.dfm, t.now_ns, entries, 2);
+        assert_dfm_says(&t, "sfi0: Metadata v1 0/2 Shift=7 | sfi0: Metadata v1 1/2 Beam=on"
+                            " | sfi1: Metadata v1 0/2 Shift=7 | sfi1: Metadata v1 1/2 Beam=on");
+        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
+        dfm_release_start(t.dfm, t.now_ns);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        /* The answer of SFI 1 was lost, so it hears again. */
+        t.metadata = 1;
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        trace_clear(&t.trace);
+        assert_non_null(strstr(dfm_says_with(&t, false), "sfi1: Metadata v1 0/2 Shift=7"));
+        assert_non_null(strstr(t.trace.text, "sfi0: Assign e0>sfi0#0"));
+        assert_null(strstr(t.trace.text, "sfi0: Metadata"));
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 9);
+        sfi_grants(&t, 1, 2);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 9);
+        sfi_says_alive(&t, 1, RUN_RUNNING, 0);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 11);
+        /* It is too late for others. */
+        dfm_set_metadata(t.dfm, t.now_ns, entries, 1);
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_null(strstr(dfm_says_with(&t, false), "Metadata"));
+        dfm_driver_fini(&t);
+}
+
+/* Without names, earlier ones are taken back. */
+static void a_later_start_replaces_the_metadata(void **state)
+{
+        static const struct metadata_entry entry = {"Shift", "7"};
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        dfm_hold_start(t.dfm);
+        all_join(&t);
+        dfm_set_metadata(t.dfm, t.now_ns, NULL, 0);
+        assert_dfm_says(&t, "");
+        dfm_set_metadata(t.dfm, t.now_ns, &entry, 1);
+        assert_dfm_says(&t, "sfi0: Metadata v1 0/1 Shift=7 | sfi1: Metadata v1 0/1 Shift=7");
+        dfm_set_metadata(t.dfm, t.now_ns, NULL, 0);
+        assert_dfm_says(&t, "sfi0: Metadata v2 0/0 = | sfi1: Metadata v2 0/0 =");
+        dfm_driver_fini(&t);
+}
+
 /* A trigger each 10 ms, with credits for all. */
 static void start_schedule(struct dfm_driver *t)
 {
@@ -268,6 +330,8 @@ int main(void)
                 cmocka_unit_test(a_held_run_begins_when_released),
                 cmocka_unit_test(missing_nodes_get_their_time_from_the_release_on),
                 cmocka_unit_test(a_resumed_run_is_not_held),
+                cmocka_unit_test(sfis_get_the_metadata_before_events),
+                cmocka_unit_test(a_later_start_replaces_the_metadata),
                 cmocka_unit_test(the_schedule_stands_still_in_a_pause),
                 cmocka_unit_test(a_new_rate_in_a_pause_makes_no_burst),
                 cmocka_unit_test(busy_and_paused_time_are_apart),
