@@ -33,12 +33,12 @@ static json_t *node_to_json(const struct scenario_node *n)
         return o;
 }
 
-json_t *scenario_metadata_to_json(const struct scenario *s)
+json_t *scenario_metadata_to_json(const struct scenario_metadata *list, size_t n)
 {
         json_t *o = json_object();
 
-        for (size_t i = 0; i < s->n_metadata; i++)
-                json_object_set_new(o, s->metadata[i].name, json_string(s->metadata[i].value));
+        for (size_t i = 0; i < n; i++)
+                json_object_set_new(o, list[i].name, json_string(list[i].value));
         return o;
 }
 
@@ -48,7 +48,7 @@ json_t *scenario_to_json(const struct scenario *s)
 
         for (size_t i = 0; i < n_scenario_keys; i++)
                 add_key(object, s, &scenario_keys[i]);
-        json_object_set_new(object, "metadata", scenario_metadata_to_json(s));
+        json_object_set_new(object, "metadata", scenario_metadata_to_json(s->metadata, s->n_metadata));
         for (size_t i = 0; i < s->n_nodes; i++)
                 json_array_append_new(nodes, node_to_json(&s->nodes[i]));
         json_object_set_new(object, "nodes", nodes);

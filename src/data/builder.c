@@ -299,14 +299,14 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
         return 0;
 }
 
-int builder_open_files(struct builder *b, uint32_t run)
+int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n)
 {
         const struct scenario_node *self = b->context.self;
         int r;
 
         if (!b->output)
                 return 0;
-        r = event_output_open(b->output, run);
+        r = event_output_open(b->output, run, metadata, n);
         if (r < 0)
                 return r;
         r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,

@@ -250,10 +250,11 @@ static void note_left(void *ctx, const char *path, pid_t writer)
                         path, path, (int)(strlen(path) - strlen(".writing")), path);
 }
 
-int event_output_open(struct event_output *o, uint32_t run)
+int event_output_open(struct event_output *o, uint32_t run, const struct scenario_metadata *metadata,
+                      size_t n)
 {
         const struct scenario *s = o->context.scenario;
-        char application[32], core_name[128], metadata[SCENARIO_METADATA_MAX][EVENT_FILE_TEXT_MAX];
+        char application[32], core_name[128], texts[SCENARIO_METADATA_MAX][EVENT_FILE_TEXT_MAX];
         struct event_writer_settings settings = {
                 .directory = s->sfi.directory,
                 .core_name = core_name,
@@ -264,8 +265,8 @@ int event_output_open(struct event_output *o, uint32_t run)
                 .background = s->sfi.write_direct,
                 .direct = s->sfi.write_direct,
                 .run = run,
-                .metadata = metadata,
-                .n_metadata = s->n_metadata,
+                .metadata = texts,
+                .n_metadata = n,
                 .has_seed = scenario_all_from(s, SOURCE_PATTERN),
                 .seed = s->run.seed,
                 .closed = note_file,
@@ -275,9 +276,8 @@ int event_output_open(struct event_output *o, uint32_t run)
         };
         int r;
 
-        for (size_t i = 0; i < s->n_metadata; i++)
-                snprintf(metadata[i], sizeof metadata[i], "%.63s=%.191s", s->metadata[i].name,
-                         s->metadata[i].value);
+        for (size_t i = 0; i < n; i++)
+                snprintf(texts[i], sizeof texts[i], "%.63s=%.191s", metadata[i].name, metadata[i].value);
         snprintf(application, sizeof application, "SFI-%u", o->context.self->index + 1);
         event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
         r = event_writer_new(&o->writer, &settings, utc_now());

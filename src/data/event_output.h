@@ -17,7 +17,8 @@ int event_output_new(struct event_output **ret, const struct data_context *conte
 /* A file that is not closed keeps the name NAME.writing. */
 struct event_output *event_output_free(struct event_output *o);
 /* Opens the first file of a run. Errors are logged. */
-int event_output_open(struct event_output *o, uint32_t run);
+int event_output_open(struct event_output *o, uint32_t run, const struct scenario_metadata *metadata,
+                      size_t n);
 
 /* Writes the event of a slot; `status`: bits for its header. False: the event is lost and the slot is free.
  * True: event_output_collect() returns the slot later. */

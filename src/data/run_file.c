@@ -66,7 +66,10 @@ static char *make_text(const struct run_file *f)
         json_object_set_new(o, "run", json_integer(f->run));
         json_object_set_new(o, "written", utc_text());
         json_object_set_new(o, "versions", versions(f->scenario));
-        json_object_set_new(o, "metadata", scenario_metadata_to_json(f->scenario));
+        json_object_set_new(
+                o, "metadata",
+                f->metadata ? json_incref((json_t *)f->metadata)
+                            : scenario_metadata_to_json(f->scenario->metadata, f->scenario->n_metadata));
         json_object_set_new(o, "scenario", scenario_to_json(f->scenario));
         json_object_set(o, "accounts", (json_t *)f->accounts);
         text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));

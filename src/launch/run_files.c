@@ -122,7 +122,8 @@ static void make_core(const struct launch *l, const struct child *c, uint32_t ru
         snprintf(core, size_bytes, "%s/%s", l->scenario->sfi.directory, name);
 }
 
-static const char *first_file(const json_t *nodes, const struct child *c)
+/* The report of this node; NULL: it left none. */
+static const json_t *report_of(const json_t *nodes, const struct child *c)
 {
         const json_t *node;
         size_t i;
@@ -132,7 +133,7 @@ static const char *first_file(const json_t *nodes, const struct child *c)
                 const char *name = json_string_value(json_object_get(node, "name"));
 
                 if (name && strcmp(name, c->node->name) == 0)
-                        return json_string_value(json_array_get(json_object_get(node, "files"), 0));
+                        return node;
         }
         return NULL;
 }
@@ -150,12 +151,14 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                 return;
         for (size_t i = 0; i < l->n_children; i++) {
                 const struct child *c = &l->children[i];
-                const char *file = first_file(nodes, c);
+                const json_t *own = report_of(nodes, c);
+                const char *file = json_string_value(json_array_get(json_object_get(own, "files"), 0));
 
                 if (c->node->role != ROLE_SFI)
                         continue;
                 if (!file || !run_file_core(file, core, sizeof core))
                         make_core(l, c, f.run, core, sizeof core);
+                f.metadata = json_object_get(own, "metadata");
                 snprintf(path, sizeof path, "%s.run.json", core);
                 /* The signal holds for all records. */
                 if (r != -EINTR)

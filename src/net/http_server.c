@@ -2,12 +2,14 @@
  * ends those that take too long, and never lets a client keep others out. */
 #include "evb/net/http_server.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,8 +22,9 @@
 #define CONNECTIONS_MAX 32
 /* For the headers of a request and of its reply. Longer ones are answered with 431 or 414. */
 #define CONNECTION_MEMORY_BYTES (32u << 10)
-/* Of a request with a body, whose method is refused anyway. */
-#define UPLOAD_MAX_BYTES (64u << 10)
+/* Of a request whose method or length is refused anyway: a client that has sent it all reads the reply. */
+#define UPLOAD_MAX_BYTES HTTP_BODY_MAX_BYTES
+#define BEARER "Bearer "
 /* Silence after which a connection ends, and its longest duration. */
 #define IDLE_S 10u
 #define LIFETIME_NS (30 * NS_PER_S)
@@ -52,9 +55,10 @@ struct http_server {
 /* What a request has sent beyond its headers. */
 struct upload {
         size_t bytes;
+        char *body; /* of a POST that is served; NULL: none yet */
 };
 
-static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *reply, bool refused)
+static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *reply)
 {
         static const char empty[] = "";
         struct MHD_Response *r;
@@ -70,8 +74,10 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *r
         }
         if (reply->content_type)
                 (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
-        if (refused)
+        if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
                 (void)MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+        if (reply->status == MHD_HTTP_UNAUTHORIZED)
+                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
         (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
         (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
         sent = MHD_queue_response(c, reply->text ? reply->status : MHD_HTTP_SERVICE_UNAVAILABLE, r);
@@ -79,48 +85,112 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *r
         return sent;
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *c)
+static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *text)
 {
         struct http_reply reply = {
-                .status = MHD_HTTP_METHOD_NOT_ALLOWED,
+                .status = status,
                 .content_type = "text/plain; charset=utf-8",
-                .text = strdup("only GET and HEAD are served here\n"),
+                .text = strdup(text),
         };
 
         reply.text_bytes = reply.text ? strlen(reply.text) : 0;
-        return send_reply(c, &reply, true);
+        return send_reply(c, &reply);
+}
+
+/* Keeps a part of the body, or only counts it if the request is refused in the end. */
+static enum MHD_Result take_upload(const struct http_server *s, struct upload *u, const char *part, size_t n)
+{
+        size_t begin = u->bytes;
+
+        u->bytes += n;
+        if (u->bytes > UPLOAD_MAX_BYTES)
+                return MHD_NO;
+        if (u->bytes > s->config.body_max_bytes)
+                return MHD_YES;
+        if (!u->body)
+                u->body = calloc(1, s->config.body_max_bytes + 1);
+        if (!u->body)
+                return MHD_NO;
+        memcpy(u->body + begin, part, n);
+        return MHD_YES;
+}
+
+static const char *header(struct MHD_Connection *c, const char *name)
+{
+        return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name) ?: "";
+}
+
+static const char *bearer_token(struct MHD_Connection *c)
+{
+        const char *text = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
+
+        return strncasecmp(text, BEARER, strlen(BEARER)) == 0 ? text + strlen(BEARER) : "";
+}
+
+static void take_sender(struct net_address *ret, struct MHD_Connection *c)
+{
+        const struct sockaddr *a =
+                MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+
+        *ret = (struct net_address){.any.sa_family = AF_UNIX, .size_bytes = sizeof(sa_family_t)};
+        if (a->sa_family == AF_INET)
+                *ret = (struct net_address){.v4 = *(const struct sockaddr_in *)a,
+                                            .size_bytes = sizeof ret->v4};
+        else if (a->sa_family == AF_INET6)
+                *ret = (struct net_address){.v6 = *(const struct sockaddr_in6 *)a,
+                                            .size_bytes = sizeof ret->v6};
+}
+
+static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection *c, const char *url,
+                                    const char *method, const struct upload *u)
+{
+        bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+        struct net_address from;
+        struct http_request request = {
+                .path = url,
+                .accept = header(c, MHD_HTTP_HEADER_ACCEPT),
+                .from = &from,
+                .is_post = s->config.body_max_bytes > 0 && strcmp(method, MHD_HTTP_METHOD_POST) == 0,
+                .body = u->body ?: "",
+                .body_bytes = u->bytes,
+                .content_type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE),
+                .token = bearer_token(c),
+        };
+        struct http_reply reply = {.status = MHD_HTTP_OK};
+
+        if (!reads && !request.is_post)
+                return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
+        if (request.is_post && u->bytes > s->config.body_max_bytes)
+                return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "the request is too long\n");
+        take_sender(&from, c);
+        s->config.answer(s->config.ctx, &request, &reply);
+        return send_reply(c, &reply);
 }
 
 /* libmicrohttpd calls this with the headers, with each part of the body, and at its end. */
 static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *url, const char *method,
                               const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
-        struct http_server *s = ctx;
-        const char *accept = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-        struct http_request request = {.path = url, .accept = accept ?: ""};
-        struct http_reply reply = {.status = MHD_HTTP_OK};
         struct upload *u = *state;
+        size_t n = *upload_bytes;
 
         if (!u) {
                 *state = u = calloc(1, sizeof *u);
                 return u ? MHD_YES : MHD_NO;
         }
-        u->bytes += *upload_bytes;
-        if (u->bytes > UPLOAD_MAX_BYTES)
-                return MHD_NO;
-        if (*upload_bytes > 0) {
-                *upload_bytes = 0;
-                return MHD_YES;
-        }
-        if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-                return refuse(c);
-        s->config.answer(s->config.ctx, &request, &reply);
-        return send_reply(c, &reply, false);
+        *upload_bytes = 0;
+        if (n > 0)
+                return take_upload(ctx, u, upload, n);
+        return answer_whole(ctx, c, url, method, u);
 }
 
 static void completed(void *ctx, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode code)
 {
-        free(*state);
+        struct upload *u = *state;
+
+        if (u)
+                free(u->body);
+        free(u);
         *state = NULL;
 }
 
@@ -263,6 +333,7 @@ int http_server_new(struct http_server **ret, const struct http_config *config, 
         struct http_server *s = calloc(1, sizeof *s);
         int r;
 
+        assert(config->body_max_bytes <= HTTP_BODY_MAX_BYTES);
         if (!s)
                 return error_set(e, -ENOMEM, "cannot start the HTTP server: %m");
         s->config = *config;

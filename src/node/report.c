@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "evb/base/util.h"
+#include "evb/conf/scenario_json.h"
 #include "evb/data/run_file.h"
 #include "evb/sys/memory.h"
 #include "evb/tc-model/layout.h"
@@ -59,6 +60,7 @@ static json_t *make_report(const struct node *n)
         for (size_t i = 0; i < MIN(n->files->n, (size_t)FILE_LIST_MAX); i++)
                 json_array_append_new(files, json_string(n->files->paths[i]));
         json_object_set_new(o, "files", files);
+        json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         progress_report(n, o);
         for (size_t i = 0; i < MIN(n->reasons.n, (size_t)REASONS_MAX); i++)
                 json_array_append_new(reasons, json_string(n->reasons.text[i]));
@@ -87,6 +89,7 @@ void report_write_run_file(const struct node *n, struct reasons *to)
             !run_file_core(n->files->paths[0], core, sizeof core))
                 return;
         f.accounts = report = make_report(n);
+        f.metadata = json_object_get(report, "metadata");
         r = run_file_write(&f, path);
         if (r < 0)
                 reasons_add(to, "cannot write %s: %s", path, strerror(-r));

@@ -1,6 +1,7 @@
 /* Helpers of role_dfm.c, role_ros.c and role_sfi.c, which node.c runs: the data path's context, due messages,
  * a node's stop, and random numbers. */
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/random.h>
 
 #include "evb/base/log.h"
@@ -78,6 +79,22 @@ uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard
                 return stopped_ns + LINGER_NS;
         return MAX(stopped_ns,
                    MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
+}
+
+void node_add_metadata(struct node *n, const struct metadata_set *set)
+{
+        for (uint16_t i = 0; i < set->n; i++) {
+                const struct metadata_entry *e = &set->entries[i];
+                const char *why = scenario_metadata_put(n->metadata, &n->n_metadata, e->name, e->value);
+
+                if (why)
+                        log_warning("the DFM sent metadata that this node does not take: %s", why);
+        }
+}
+
+bool node_stays(const struct node *n)
+{
+        return n->scenario->control.kind != CONTROL_NONE && !getenv(NODE_STATS_ENV) && !n->check_only;
 }
 
 int node_draw_number(uint64_t *ret)

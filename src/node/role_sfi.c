@@ -143,13 +143,15 @@ static bool run_continues(enum run_state state)
 /* Files carry the run number, which is final once the run begins. Until then no event is built. */
 static int open_files(struct node *n, struct sfi_node *s)
 {
+        const struct metadata_set *metadata = sfi_metadata(s->core);
         int r;
 
-        if (s->opened || !member_is_joined(sfi_member(s->core)) ||
+        if (s->opened || !metadata || !member_is_joined(sfi_member(s->core)) ||
             (!run_continues(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
                 return 0;
         n->run = sfi_member(s->core)->run;
-        r = builder_open_files(s->builder, n->run);
+        node_add_metadata(n, metadata);
+        r = builder_open_files(s->builder, n->run, n->metadata, n->n_metadata);
         s->opened = r >= 0;
         return r;
 }

@@ -139,5 +139,6 @@ void member_report(struct message *ret, uint64_t now_ns, const struct node_obsta
 
         ret->alive.reason = (uint16_t)o->reason;
         ret->alive.reason_node = o->node;
+        ret->alive.metadata = 0;
         ret->alive.reason_ms = (uint32_t)MIN(age_ms, (uint64_t)UINT32_MAX);
 }

@@ -196,7 +196,8 @@ static bool body_keep_alive(struct codec *c, struct message *m)
         field_u32(c, &m->keep_alive.clear_next);
         field_u64(c, &m->keep_alive.reset_number);
         field_u32(c, &m->keep_alive.resets);
-        field_u32(c, &m->keep_alive.flags);
+        field_u16(c, &m->keep_alive.flags);
+        field_u16(c, &m->keep_alive.metadata);
         for (size_t k = 0; k < m->n; k++)
                 field_u64(c, &m->keep_alive.ros_live[k]);
         for (size_t k = 0; k < ARRAY_SIZE(m->keep_alive.sfi_live); k++)
@@ -223,7 +224,7 @@ static bool body_alive(struct codec *c, struct message *m)
         field_u32(c, &m->alive.resets);
         field_u32(c, &m->alive.room);
         field_u16(c, &m->alive.reason_node);
-        reserved(c, 2);
+        field_u16(c, &m->alive.metadata);
         return m->alive.state >= RUN_STARTING && m->alive.state <= RUN_ENDED;
 }
 
@@ -353,6 +354,8 @@ static bool body(struct codec *c, struct message *m)
         case MESSAGE_HAVE:
         case MESSAGE_HAVE_ACK:
                 return have_code(c, m);
+        case MESSAGE_METADATA:
+                return metadata_code(c, m);
         case MESSAGE_DECISION:
         case MESSAGE_UNDECIDED:
         case MESSAGE_DECISION_ACK:

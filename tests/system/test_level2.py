@@ -21,7 +21,7 @@ PORT = 26803
 HEADER = struct.Struct("<IHHQIIII")
 JOIN, WELCOME, DECISION, UNDECIDED, ACK = 0x00EB0005, 0x00EB0006, 0x00EB0012, 0x00EB0013, 0x00EB0014
 CLIENT = 4 << 12
-VERSION = 5
+VERSION = 6
 ACCEPT, REJECT = 1, 2
 
 # No time-out decides unless a case sets a shorter one.

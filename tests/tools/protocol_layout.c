@@ -79,11 +79,23 @@ static void clear_and_keep_alive(void)
         SET(m.keep_alive, clear_next, 0x31323334);
         SET(m.keep_alive, reset_number, 0x6162636465666768);
         SET(m.keep_alive, resets, 0x71727374);
-        SET(m.keep_alive, flags, 0x01020304);
+        SET(m.keep_alive, flags, 0x0102);
+        SET(m.keep_alive, metadata, 0x0304);
         m.keep_alive.ros_live[0] = 0x4142434445464748;
         field("ros_live", m.keep_alive.ros_live[0], sizeof m.keep_alive.ros_live);
         m.keep_alive.sfi_live[0] = 0x5152535455565758;
         field("sfi_live", m.keep_alive.sfi_live[0], sizeof m.keep_alive.sfi_live);
+        end_message(&m);
+}
+
+static void metadata(void)
+{
+        begin_dfm("Metadata", MESSAGE_METADATA, 0);
+        SET(m.metadata, version, 0x1112);
+        SET(m.metadata, number, 0x0003);
+        SET(m.metadata, count, 0x0005);
+        text("name", m.metadata.entry.name, sizeof m.metadata.entry.name);
+        text("value", m.metadata.entry.value, sizeof m.metadata.entry.value);
         end_message(&m);
 }
 
@@ -137,6 +149,7 @@ static void small_ones(void)
         SET(m.alive, resets, 0x51525354);
         SET(m.alive, room, 0x61626364);
         SET(m.alive, reason_node, 0x7172);
+        SET(m.alive, metadata, 0x6768);
         end_message(&m);
 
         begin_dfm("UpdateAck", MESSAGE_UPDATE_ACK, 0);
@@ -465,6 +478,7 @@ int main(void)
         clear_and_keep_alive();
         small_ones();
         level2();
+        metadata();
         announcements();
         joining();
         fragments();

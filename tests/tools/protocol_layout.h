@@ -69,3 +69,13 @@ static void entries(unsigned size)
 {
         field("entries", m.n, size);
 }
+
+/* The first 8 bytes of a text. */
+static void text(const char *name, char *to, size_t size_bytes)
+{
+        uint64_t first;
+
+        memcpy(to, "\x41\x42\x43\x44\x45\x46\x47\x48", 8);
+        memcpy(&first, to, sizeof first);
+        field(name, first, (unsigned)size_bytes);
+}

@@ -212,7 +212,7 @@ def check_packet(name, packet):
 def check_header(message):
     raw = bytes.fromhex(message["bytes"])
     table = tables(DOC.split("## Header")[1].split("## Types")[0])["body"]
-    wanted = {"magic": 0x31425645, "version": 5, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708,
+    wanted = {"magic": 0x31425645, "version": 6, "sender": 3 << 12 | 5, "cookie": 0x0102030405060708,
               "type": message["type"], "transaction": 0x06070809, "payload bytes": len(raw) - HEADER_BYTES}
     for field, value in wanted.items():
         offset, size = table[field]

@@ -27,8 +27,9 @@ struct builder_done {
  * logged; -EINVAL: sfi.directory is not usable. */
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots);
-/* Opens the files of a run. Call it before the first builder_take(). Errors are logged. */
-int builder_open_files(struct builder *b, uint32_t run);
+/* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the
+ * first builder_take(). Errors are logged. */
+int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
 /* Unless it was sealed, the newest file keeps the name NAME.writing. */
 struct builder *builder_free(struct builder *b);
 /* Hands a built slot over; the queue holds all slots. */

@@ -14,6 +14,7 @@ struct run_file {
         const struct scenario *scenario; /* as effective */
         uint32_t run;
         const char *core;       /* DIRECTORY/CORE, as of the event files */
+        const json_t *metadata; /* names and values of the run; NULL: those of the scenario; borrowed */
         const json_t *accounts; /* the report of the run, or of the SFI; borrowed */
 };
 

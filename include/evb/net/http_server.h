@@ -1,20 +1,31 @@
-/* A small HTTP/1.1 server for GET and HEAD, in a thread of its own with a lower priority: whatever clients
- * do, other threads of the process notice nothing. Connections, their memory and their duration are bounded;
- * each serves one request. Over TCP and Unix sockets. */
+/* A small HTTP/1.1 server for GET and HEAD, and for POST if asked to, in a thread of its own with a lower
+ * priority: whatever clients do, other threads of the process notice nothing. Connections, their memory and
+ * their duration are bounded; each serves one request. Over TCP and Unix sockets. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "evb/base/error.h"
+#include "evb/net/address.h"
+
+/* The longest body that http_config.body_max_bytes may allow. */
+#define HTTP_BODY_MAX_BYTES (64u << 10)
 
 struct http_request {
         const char *path;   /* decoded, without the query */
         const char *accept; /* "": any */
+        /* Who asks; the family is AF_UNIX for a Unix socket. */
+        const struct net_address *from;
+        bool is_post;
+        const char *body; /* of a POST; ends with a zero byte, and may contain others */
+        size_t body_bytes;
+        const char *content_type; /* of the body; "": none */
+        const char *token;        /* of "Authorization: Bearer TOKEN"; "": none */
 };
 
 struct http_reply {
-        unsigned status;          /* 200 unless set */
+        unsigned status;          /* 200 unless set; 405: only GET and HEAD are served at this path */
         const char *content_type; /* a string that lives on */
         char *text;               /* from malloc(), taken over; NULL: 503 */
         size_t text_bytes;
@@ -25,6 +36,9 @@ struct http_config {
         /* Runs in the server's thread, one call at a time. */
         void (*answer)(void *ctx, const struct http_request *request, struct http_reply *ret);
         void *ctx;
+        /* POST is served with bodies up to this size; longer ones are answered with 413. 0: POST is refused.
+         */
+        size_t body_max_bytes;
         const unsigned *cpus; /* processors of the thread; none: those of the caller */
         size_t n_cpus;
 };

@@ -13,7 +13,7 @@
 #include "evb/protocol/event.h"
 
 #define MESSAGE_MAGIC UINT32_C(0x31425645) /* "EVB1" */
-#define MESSAGE_VERSION 5
+#define MESSAGE_VERSION 6
 #define MESSAGE_HEADER_BYTES 32
 
 /* X(constant, number, name, direction) */
@@ -41,7 +41,8 @@
         X(MESSAGE_UNDECIDED, 0x00EB0013, "Undecided", "DFM to level-2 client")                               \
         X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")                          \
         X(MESSAGE_HAVE_ACK, 0x00EB0015, "HaveAck", "DFM to ROS")                                             \
-        X(MESSAGE_READOUTS, 0x00EB0016, "Readouts", "DFM to level-2 client")
+        X(MESSAGE_READOUTS, 0x00EB0016, "Readouts", "DFM to level-2 client")                                 \
+        X(MESSAGE_METADATA, 0x00EB0017, "Metadata", "DFM to SFI")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
@@ -214,6 +215,21 @@ struct readout_entry {
 
 #define READOUT_PRESENT 1u
 
+/* Names and values with which an operator started the run. */
+#define METADATA_NAME_BYTES 64   /* with the zero byte at its end */
+#define METADATA_VALUE_BYTES 192 /* likewise */
+#define METADATA_MAX 12
+
+struct metadata_entry {
+        char name[METADATA_NAME_BYTES], value[METADATA_VALUE_BYTES];
+};
+
+struct metadata_set {
+        uint16_t version; /* of the set, in the order in which the DFM got them; 0: none */
+        uint16_t n;
+        struct metadata_entry entries[METADATA_MAX];
+};
+
 /* One decoded control message. The header's type selects the member of the union. */
 struct message {
         struct message_header header;
@@ -255,7 +271,9 @@ struct message {
                          * number of these resets in the run. Triggers that the DFM makes: 0. */
                         uint64_t reset_number;
                         uint32_t resets;
-                        uint32_t flags;                      /* KEEP_ALIVE_* */
+                        uint16_t flags; /* KEEP_ALIVE_* */
+                        /* Version of the metadata, which an SFI must have before it opens a file; 0: none. */
+                        uint16_t metadata;
                         uint64_t ros_live[EVB_ROS_MAX / 64]; /* bit i: events wait for ROS i */
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;
@@ -273,6 +291,7 @@ struct message {
                         uint32_t resets;    /* ROS: of KeepAlive, the last one that it knows of */
                         uint32_t room; /* ROS: events whose frames half of its buffer holds; 0: not known */
                         uint16_t reason_node; /* index of the node that `reason` is about, if any */
+                        uint16_t metadata;    /* SFI: version of the metadata that it has; 0: none */
                 } alive;
                 struct {
                         uint64_t incarnation;
@@ -344,6 +363,11 @@ struct message {
                 struct {
                         struct readout_entry entries[MESSAGE_ENTRIES_MAX];
                 } readouts;
+                /* One name of a set of `count`; SFIs collect all of them. A set may be empty. */
+                struct {
+                        uint16_t version, number, count;
+                        struct metadata_entry entry;
+                } metadata;
         };
 };
 

@@ -232,8 +232,8 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
                 dfm_make_keep_alive(d, now_ns, m);
                 return true;
         }
-        if (dfm_make_clear(d, now_ns, to, m) || dfm_make_inquiry(d, now_ns, to, m) ||
-            dfm_make_have_ack(d, now_ns, to, m))
+        if (dfm_make_metadata(d, now_ns, to, m) || dfm_make_clear(d, now_ns, to, m) ||
+            dfm_make_inquiry(d, now_ns, to, m) || dfm_make_have_ack(d, now_ns, to, m))
                 return true;
         /* A full announcement leaves first, although more triggers keep coming. */
         if (d->announce_head - d->announce_tail >= MESSAGE_ENTRIES_MAX &&
@@ -246,6 +246,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
 {
         if (now_ns >= d->keep_alive_due_ns)
                 dfm_check_nodes(d, now_ns);
+        dfm_count_pause(d, now_ns);
         dfm_expire(d, now_ns);
         dfm_level2_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
@@ -272,7 +273,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
 
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.assigned));
         deadline = MIN(deadline, first_timeout_ns(d, &d->table.orphans));
-        deadline = MIN(deadline, dfm_level2_deadline_ns(d));
+        deadline = MIN(deadline, MIN(dfm_level2_deadline_ns(d), dfm_metadata_deadline_ns(d)));
         deadline = MIN(deadline, dfm_clear_deadline_ns(d));
         deadline = MIN(deadline, dfm_triggers_deadline_ns(d));
         deadline = MIN(deadline, MIN(dfm_lead_deadline_ns(d), dfm_have_deadline_ns(d)));

@@ -5,6 +5,7 @@
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/protocol/sequence.h"
+#include "dfm_lead.h"
 
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX
@@ -109,8 +110,11 @@ struct dfm_node {
         uint64_t answer_to;
         uint64_t heard_ns;
         enum run_state state;
-        struct sequence alives;              /* Alive, XON and XOFF */
-        uint32_t resets;                     /* of the triggers' counters, that a ROS knows of */
+        struct sequence alives; /* Alive, XON and XOFF */
+        uint32_t resets;        /* of the triggers' counters, that a ROS knows of */
+        uint16_t metadata;      /* version that an SFI has */
+        uint16_t metadata_sent; /* names of the present version that were sent */
+        uint64_t metadata_due_ns;
         uint16_t flags, reason, reason_node; /* of the last Alive */
         uint32_t reason_ms;
         uint64_t frames;
@@ -141,6 +145,14 @@ struct dfm_level2 {
         uint32_t room;       /* undecided events whose frames all ROSs can hold; UINT32_MAX: any number */
         struct dfm_level2_counts counts;
         struct histogram latency_ns;
+};
+
+/* What an operator holds back. */
+struct dfm_hold {
+        bool held;                    /* the run does not begin */
+        bool paused;                  /* no trigger is taken */
+        uint64_t since_ns;            /* the pause is counted up to then */
+        struct metadata_set metadata; /* of its operator, for the files of the SFIs */
 };
 
 /* An event that ended and is not cleared yet. */
@@ -202,44 +214,6 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
         return q->reset_due || q->n_resets > 0;
 }
 
-/* A number is far if it is at least this much ahead of those taken. */
-#define DFM_LEAD_FAR 1024u
-
-/* An announced number that is not offered yet. */
-struct dfm_number {
-        uint64_t number, since_ns;
-        uint32_t n; /* leading ROSs that announced it */
-};
-
-/* The stream of announcements of one ROS. */
-struct dfm_have {
-        uint32_t incarnation; /* low half; 0: none yet */
-        uint32_t next;        /* sequence of the next number */
-        bool heard;           /* in this run of the DFM */
-        bool blocked, go_on;  /* there was no room; there is room again */
-        uint64_t ack_due_ns;  /* NEVER_NS: nothing to acknowledge */
-        bool has_last;
-        uint64_t last, top; /* the last number, and the highest one plus 1 */
-};
-
-/* The frames make the triggers. */
-struct dfm_lead {
-        struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
-        uint32_t size, tail, n;
-        struct dfm_have *haves; /* of each ROS */
-        uint32_t turn;          /* ROS at which the search for an acknowledgement continues */
-        bool some_required;     /* of the leading ROSs, in the configuration */
-        bool open;              /* the numbers that a former DFM took are known */
-        bool has_floor;
-        uint64_t floor;            /* numbers below are taken already */
-        bool begun;                /* the first number is chosen */
-        uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
-        uint64_t near_ns;          /* when one close to those taken came last */
-        bool closing;              /* the boards began again: everything of before ends */
-        /* Frames of all leading ROSs, and when they became more; frames of all others then. */
-        uint64_t led, led_ns, others;
-};
-
 #define DFM_NOTICES 64
 
 struct dfm {
@@ -256,6 +230,7 @@ struct dfm {
         uint32_t n_answers;            /* nodes that wait for one */
         struct dfm_resume resume;
         struct dfm_level2 level2;
+        struct dfm_hold hold;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
         struct policy_sfi *policy_view;
@@ -299,11 +274,6 @@ struct dfm {
         struct dfm_counts counts;
         struct histogram latency_ns;
 };
-
-static inline struct dfm_number *dfm_lead_at(const struct dfm_lead *f, uint32_t k)
-{
-        return &f->ring[(f->tail + k) % f->size];
-}
 
 static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role, uint32_t index)
 {
@@ -382,6 +352,12 @@ uint64_t dfm_have_deadline_ns(const struct dfm *d);
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);
 void dfm_hold_back(struct dfm *d, uint64_t now_ns);
 void dfm_release(struct dfm *d, uint64_t now_ns);
+/* Counts the pause up to now, if there is one: the schedule of triggers stood still. */
+void dfm_count_pause(struct dfm *d, uint64_t now_ns);
+
+/* dfm_metadata.c: the next message to an SFI that lacks metadata, and when it is due. */
+bool dfm_make_metadata(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+uint64_t dfm_metadata_deadline_ns(const struct dfm *d);
 
 /* dfm_level2.c: decisions. */
 int dfm_level2_init(struct dfm *d); /* -ENOMEM */
@@ -463,6 +439,20 @@ static inline bool dfm_triggers_are_outside(const struct dfm *d)
         return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
 }
 
+/* Whether a trigger of the DFM's own, or of frames, waits for the end of a pause. */
+static inline bool dfm_pause_holds(const struct dfm *d)
+{
+        enum dfm_trigger_source source = d->config.trigger_source;
+
+        return d->hold.paused && (source == DFM_TRIGGER_SCHEDULE || source == DFM_TRIGGER_FRAMES);
+}
+
+/* Whether a trigger that comes now is not taken, as a pause lasts. */
+static inline bool dfm_pause_refuses(const struct dfm *d)
+{
+        return d->hold.paused && !dfm_pause_holds(d);
+}
+
 /* Maximum number of events that wait for level 2: the ROSs hold the frames of all of them. */
 static inline uint32_t dfm_level2_limit(const struct dfm *d)
 {
@@ -485,6 +475,14 @@ static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
                (s->held > 0 || s->used > s->finished || (n->was_in_run && !n->inventory_done));
 }
 
+/* Whether the SFI does not have the metadata of the run yet: its files could not have them. */
+static inline bool dfm_lacks_metadata(const struct dfm *d, uint32_t sfi)
+{
+        uint16_t version = d->hold.metadata.version;
+
+        return version > 0 && dfm_node(d, ROLE_SFI, sfi)->metadata != version;
+}
+
 static inline bool dfm_sfi_is_live(const struct dfm *d, const struct dfm_sfi *s)
 {
         return dfm_node(d, ROLE_SFI, (uint32_t)(s - d->sfis))->live;
@@ -494,6 +492,8 @@ static inline uint32_t dfm_sfi_free(const struct dfm *d, const struct dfm_sfi *s
 {
         uint32_t window = d->stream_mask + 1;
 
+        if (dfm_lacks_metadata(d, (uint32_t)(s - d->sfis)))
+                return 0;
         if (!dfm_sfi_is_live(d, s) || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
                 return 0;
         return (uint32_t)MIN(s->granted - s->used, (uint64_t)(window - (s->next - s->acked)));

@@ -100,6 +100,7 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->frames = m->alive.frames;
         d->frames_known = false;
         n->resets = m->alive.resets;
+        n->metadata = m->alive.metadata;
 }
 
 static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
@@ -280,7 +281,8 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {
-        return has_quorum(d, now_ns) && (!d->resume.active || dfm_resume_is_settled(d));
+        return (d->resume.active || !d->hold.held) && has_quorum(d, now_ns) &&
+               (!d->resume.active || dfm_resume_is_settled(d));
 }
 
 static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
@@ -305,9 +307,12 @@ static void begin(struct dfm *d, uint64_t now_ns)
         const struct dfm_config *c = &d->config;
 
         d->state = RUN_RUNNING;
+        d->hold.held = false;
         d->started_ns = now_ns;
         d->begun = true;
         if (d->resume.active) {
+                /* Its files are open. */
+                d->hold.metadata = (struct metadata_set){};
                 dfm_settle_resume(d, now_ns);
                 d->started_ns = now_ns - c->former.age_ns;
                 note_overdue(d);
@@ -331,6 +336,8 @@ static void end(struct dfm *d, uint64_t now_ns)
 
 static void drain(struct dfm *d, uint64_t now_ns)
 {
+        dfm_count_pause(d, now_ns);
+        d->hold.paused = false;
         d->state = RUN_DRAINING;
         d->level2.served_ns = now_ns;
         dfm_lead_drop(d);

@@ -195,6 +195,7 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         if (sequence_note(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return;
         s->slots.newest = MAX(s->slots.newest, m->keep_alive.triggers);
+        s->metadata_wanted = m->keep_alive.metadata;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 sfi_slots_note_oldest(&s->slots, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
@@ -255,6 +256,9 @@ static bool receive_from_dfm(struct sfi *s, uint64_t now_ns, const struct messag
         case MESSAGE_INQUIRY:
                 sfi_inventory_receive(&s->updates, m);
                 return true;
+        case MESSAGE_METADATA:
+                sfi_receive_metadata(s, now_ns, m);
+                return true;
         }
         return false;
 }
@@ -281,6 +285,7 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         m->alive.state = s->state;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
         member_report(m, now_ns, &obstacle);
+        m->alive.metadata = s->metadata.version;
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
         /* Repeats the credits, in case the last Update was lost. */
         sfi_updates_plan_now(&s->updates, now_ns);
@@ -476,12 +481,6 @@ uint64_t sfi_unacknowledged(const struct sfi *s)
 void sfi_set_ended(struct sfi *s, uint64_t now_ns)
 {
         s->state = RUN_ENDED;
-        s->keep_alive_due_ns = now_ns;
-}
-
-void sfi_set_failed(struct sfi *s, uint64_t now_ns)
-{
-        s->failed = true;
         s->keep_alive_due_ns = now_ns;
 }
 

@@ -23,7 +23,10 @@ struct sfi {
         enum run_state run_state; /* the DFM's */
         enum run_state state;     /* our own */
         bool failed;
-        uint64_t disk_full_ns; /* since when; NEVER_NS: it is not */
+        struct metadata_set metadata, arriving; /* of the run; `arriving` lacks names */
+        uint16_t arrived;                       /* bit i: name i of these has come */
+        uint16_t metadata_wanted;               /* version, by the last KeepAlive */
+        uint64_t disk_full_ns;                  /* since when; NEVER_NS: it is not */
         struct member member;
         uint64_t keep_alive_due_ns;
         struct jump oldest_jump;
@@ -50,6 +53,8 @@ struct sfi {
         struct sfi_counts counts;
 };
 
+/* sfi_metadata.c: takes one name. */
+void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
 /* In sfi_waits.c. */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
 /* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them. */

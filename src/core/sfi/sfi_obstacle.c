@@ -39,3 +39,9 @@ struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns)
                                               .since_ns = s->slots.slow_since_ns};
         return missing_fragments(s, now_ns);
 }
+
+void sfi_set_failed(struct sfi *s, uint64_t now_ns)
+{
+        s->failed = true;
+        s->keep_alive_due_ns = now_ns;
+}

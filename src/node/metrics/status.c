@@ -5,9 +5,15 @@
 
 #include "evb/base/util.h"
 
+/* Of the present run. */
+static uint64_t counted(const struct metrics_view *v, enum metrics_counter counter)
+{
+        return v->counters[counter] - MIN(v->counters[counter], v->counters_before[counter]);
+}
+
 static json_t *count_of(const struct metrics_view *v, enum metrics_counter counter)
 {
-        return json_integer((json_int_t)v->counters[counter]);
+        return json_integer((json_int_t)counted(v, counter));
 }
 
 static json_t *integer_if(bool known, uint64_t value)
@@ -43,11 +49,11 @@ static json_t *make_counts(const struct metrics_view *v)
         bool dfm = v->self->role == ROLE_DFM, events = v->self->role != ROLE_ROS;
 
         return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "triggers",
-                         integer_if(dfm, v->counters[METRICS_COUNTER_triggers]), "events_complete",
-                         integer_if(events, v->counters[METRICS_COUNTER_events_complete]), "events_partial",
-                         integer_if(events, v->counters[METRICS_COUNTER_events_partial]), "events_lost",
-                         integer_if(events, v->counters[METRICS_COUNTER_events_lost]), "fragments_sent",
-                         integer_if(!events, v->counters[METRICS_COUNTER_fragments_sent]), "packets_lost",
+                         integer_if(dfm, counted(v, METRICS_COUNTER_triggers)), "events_complete",
+                         integer_if(events, counted(v, METRICS_COUNTER_events_complete)), "events_partial",
+                         integer_if(events, counted(v, METRICS_COUNTER_events_partial)), "events_lost",
+                         integer_if(events, counted(v, METRICS_COUNTER_events_lost)), "fragments_sent",
+                         integer_if(!events, counted(v, METRICS_COUNTER_fragments_sent)), "packets_lost",
                          count_of(v, METRICS_COUNTER_packets_lost));
 }
 
@@ -77,6 +83,8 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         if (!o)
                 return NULL;
         add_obstacle(o, &v->obstacle, now_ns);
+        json_object_set_new(o, "control_state",
+                            v->control_state ? json_string(v->control_state) : json_null());
         json_object_set_new(o, "open_events", integer_if(!ros, s->open_events));
         json_object_set_new(o, "busy", boolean_if(dfm, s->busy));
         json_object_set_new(o, "buffer_used", dfm ? json_null() : json_real(buffer_used(v)));

@@ -139,6 +139,25 @@ static inline void trace_inventory(struct trace *t, const struct message *m)
                           (unsigned long long)m->inventory.entries[k].open);
 }
 
+static inline void trace_join(struct trace *t, const struct message *m)
+{
+        if (m->header.cookie != 0)
+                trace_add(t, " in run %u, events [%llu,%llu)", m->join.run,
+                          (unsigned long long)m->join.oldest, (unsigned long long)m->join.newest);
+}
+
+static inline void trace_totals(struct trace *t, const struct message *m)
+{
+        trace_add(t, " %u datagrams %llu fragments", m->totals.datagrams,
+                  (unsigned long long)m->totals.fragments);
+}
+
+static inline void trace_metadata(struct trace *t, const struct message *m)
+{
+        trace_add(t, " v%u %u/%u %s=%s", m->metadata.version, m->metadata.number, m->metadata.count,
+                  m->metadata.entry.name, m->metadata.entry.value);
+}
+
 static inline void trace_body(struct trace *t, const struct message *m)
 {
         switch (m->header.type) {
@@ -174,9 +193,7 @@ static inline void trace_body(struct trace *t, const struct message *m)
                         trace_add(t, " out of step");
                 break;
         case MESSAGE_JOIN:
-                if (m->header.cookie != 0)
-                        trace_add(t, " in run %u, events [%llu,%llu)", m->join.run,
-                                  (unsigned long long)m->join.oldest, (unsigned long long)m->join.newest);
+                trace_join(t, m);
                 break;
         case MESSAGE_WELCOME:
                 trace_add(t, " %s run %u", trace_verdict(m->welcome.verdict), m->welcome.run);
@@ -200,12 +217,14 @@ static inline void trace_body(struct trace *t, const struct message *m)
         case MESSAGE_HAVE_ACK:
                 trace_add(t, " %u%s", m->have_ack.ack, m->have_ack.go_on ? " go on" : "");
                 break;
+        case MESSAGE_METADATA:
+                trace_metadata(t, m);
+                break;
         case MESSAGE_RATE:
                 trace_add(t, " %u", m->rate.permille);
                 break;
         case MESSAGE_TOTALS:
-                trace_add(t, " %u datagrams %llu fragments", m->totals.datagrams,
-                          (unsigned long long)m->totals.fragments);
+                trace_totals(t, m);
                 break;
         }
 }

@@ -19,8 +19,9 @@ struct dfm_driver {
         uint64_t now_ns;
         uint32_t ros_alive_next[DRIVER_NODES_MAX];
         bool ros_joined[DRIVER_NODES_MAX];
-        uint32_t resets; /* that the ROSs report */
-        uint32_t room;   /* that the next ROS reports */
+        uint32_t resets;   /* that the ROSs report */
+        uint32_t room;     /* that the next ROS reports */
+        uint16_t metadata; /* version that the next SFI reports */
         struct played_sfi sfis[DRIVER_NODES_MAX];
         struct message message;
         struct trace trace;
@@ -127,6 +128,7 @@ static inline bool sfi_says_alive(struct dfm_driver *t, uint16_t sfi, enum run_s
         t->message.alive.state = state;
         t->message.alive.incarnation = t->sfis[sfi].incarnation;
         t->message.alive.flags = flags;
+        t->message.alive.metadata = t->metadata;
         return driver_say(t, ROLE_SFI, sfi, MESSAGE_ALIVE, t->sfis[sfi].alive_next++);
 }
 

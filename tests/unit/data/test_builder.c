@@ -63,7 +63,7 @@ static void start(struct bench *b)
         assert_int_equal(
                 builder_new(&b->builder, &b->sample.context, &b->files, b->core, b->buffer, b->config.slots),
                 0);
-        assert_int_equal(builder_open_files(b->builder, 7), 0);
+        assert_int_equal(builder_open_files(b->builder, 7, NULL, 0), 0);
 }
 
 /* Counts the files of the directory whose names end in `suffix`; removes them if `unlinks`. */

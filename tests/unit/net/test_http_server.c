@@ -23,16 +23,31 @@ static struct {
         struct http_server *server;
         _Atomic unsigned answered;
         char accept[256];
+        char token[256];
+        char type[256];
+        struct net_address from;
 } t;
+
+#define BODY_MAX_BYTES 1000u
 
 static void answer(void *ctx, const struct http_request *request, struct http_reply *ret)
 {
         (void)ctx;
         t.answered++;
         snprintf(t.accept, sizeof t.accept, "%s", request->accept);
+        snprintf(t.token, sizeof t.token, "%s", request->token);
+        snprintf(t.type, sizeof t.type, "%s", request->content_type);
+        t.from = *request->from;
         ret->content_type = "text/plain";
         if (strcmp(request->path, "/none") == 0)
                 return;
+        if (strcmp(request->path, "/echo") == 0) {
+                ret->status = request->is_post ? (request->body_bytes == 0 ? 401 : 200) : 405;
+                ret->text = calloc(1, request->body_bytes + 1);
+                memcpy(ret->text, request->body, request->body_bytes);
+                ret->text_bytes = request->body_bytes;
+                return;
+        }
         if (strcmp(request->path, "/large") == 0) {
                 ret->text = malloc(LARGE_BYTES);
                 memset(ret->text, 'x', LARGE_BYTES);
@@ -140,6 +155,75 @@ static void refuses_other_methods(void **state)
                      "Allow: GET, HEAD\r\n");
         assert_reply("DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405", "only GET and HEAD");
         assert_int_equal(t.answered, 0);
+}
+
+static void serve_post(void)
+{
+        struct http_config config = {
+                .answer = answer, .listener = t.listener, .body_max_bytes = BODY_MAX_BYTES};
+        struct error e = {};
+
+        http_server_free(t.server);
+        assert_int_equal(http_server_new(&t.server, &config, &e), 0);
+}
+
+/* With whom it talks, and what it was sent. */
+static void answers_post_if_asked_to(void **state)
+{
+        struct net_address own;
+        char text[4096];
+        socklen_t size = sizeof own.v6;
+        int fd;
+
+        (void)state;
+        serve_post();
+        fd = open_client();
+        assert_int_equal(getsockname(fd, &own.any, &size), 0);
+        own.size_bytes = size;
+        send_text(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nAuthorization: bearer se cret\r\n"
+                      "Content-Type: application/json\r\nContent-Length: 6\r\n\r\nab");
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        send_text(fd, "cdef");
+        read_all(fd, text, sizeof text);
+        close(fd);
+        assert_non_null(strstr(text, "HTTP/1.1 200"));
+        assert_non_null(strstr(text, "\r\n\r\nabcdef"));
+        assert_string_equal(t.token, "se cret");
+        assert_string_equal(t.type, "application/json");
+        assert_true(net_address_equal(&t.from, &own));
+        assert_reply("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+                     "Authorization: Basic x\r\n\r\n2\r\nxy\r\n3\r\nz12\r\n0\r\n\r\n",
+                     "HTTP/1.1 200", "\r\n\r\nxyz12");
+        assert_string_equal(t.token, "");
+        assert_reply("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401",
+                     "WWW-Authenticate: Bearer");
+        assert_reply("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+        assert_reply("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405",
+                     "Allow: GET, HEAD\r\n");
+}
+
+static void post_of(size_t bytes, const char *status)
+{
+        static char request[2 * HTTP_BODY_MAX_BYTES];
+        int n = snprintf(request, sizeof request,
+                         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", bytes);
+
+        memset(request + n, 'q', bytes);
+        request[(size_t)n + bytes] = '\0';
+        assert_reply(request, status, "");
+}
+
+static void bodies_are_bounded(void **state)
+{
+        (void)state;
+        serve_post();
+        post_of(BODY_MAX_BYTES, "HTTP/1.1 200");
+        assert_int_equal(t.answered, 1);
+        post_of(BODY_MAX_BYTES + 1, "HTTP/1.1 413");
+        post_of(HTTP_BODY_MAX_BYTES, "HTTP/1.1 413");
+        post_of(HTTP_BODY_MAX_BYTES + 1, ""); /* ends without a reply */
+        assert_int_equal(t.answered, 1);
+        assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
 }
 
 /* However a request is wrong, the server drops it and serves the next. */
@@ -268,6 +352,14 @@ static void one_client_asks_many_servers(void **state)
                 assert_string_equal(gets[i].body, "hello\n");
                 free(gets[i].body);
         }
+        serve_post();
+        gets[0] = (struct http_get){.place = place, .path = "/echo", .post = "{\"a\":1}", .token = "key"};
+        http_get_all(gets, 1, 600 * NS_PER_S);
+        assert_int_equal(gets[0].error, 0);
+        assert_string_equal(gets[0].body, "{\"a\":1}");
+        assert_string_equal(t.token, "key");
+        assert_string_equal(t.type, "application/json");
+        free(gets[0].body);
         gets[0] = (struct http_get){.place = silent_place, .path = "/"};
         http_get_all(gets, 1, NS_PER_S / 10);
         assert_int_equal(gets[0].error, -ETIMEDOUT);
@@ -317,6 +409,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(answers_get_and_head),
                 TEST(refuses_other_methods),
+                TEST(answers_post_if_asked_to),
+                TEST(bodies_are_bounded),
                 TEST(bears_nonsense),
                 TEST(idle_clients_keep_nobody_out),
                 TEST(a_slow_reader_delays_nobody_and_gets_all),

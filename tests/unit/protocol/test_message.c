@@ -14,7 +14,7 @@ static const uint32_t types[] = {
         MESSAGE_REQUEST, MESSAGE_XON,      MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
         MESSAGE_TOTALS,  MESSAGE_JOIN,     MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
         MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK, MESSAGE_READOUTS,
-        MESSAGE_HAVE,    MESSAGE_HAVE_ACK,
+        MESSAGE_HAVE,    MESSAGE_HAVE_ACK, MESSAGE_METADATA,
 };
 
 /* The messages about membership in a run. */
@@ -25,7 +25,8 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.keep_alive.state = RUN_RUNNING;
                 sent.keep_alive.reset_number = random_next(r);
                 sent.keep_alive.resets = (uint32_t)random_next(r);
-                sent.keep_alive.flags = (uint32_t)random_next(r);
+                sent.keep_alive.flags = (uint16_t)random_next(r);
+                sent.keep_alive.metadata = (uint16_t)random_next(r);
                 sent.keep_alive.ros_live[3] = random_next(r);
                 sent.keep_alive.sfi_live[7] = random_next(r);
                 break;
@@ -37,6 +38,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.alive.reason_node = (uint16_t)random_next(r);
                 sent.alive.resets = (uint32_t)random_next(r);
                 sent.alive.room = (uint32_t)random_next(r);
+                sent.alive.metadata = (uint16_t)random_next(r);
                 break;
         case MESSAGE_JOIN:
                 sent.join.incarnation = random_next(r);
@@ -51,6 +53,13 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 break;
         case MESSAGE_INQUIRY:
                 sent.inquiry.from = 640;
+                break;
+        case MESSAGE_METADATA:
+                sent.metadata.version = (uint16_t)(1 + random_below(r, UINT16_MAX));
+                sent.metadata.number = 11;
+                sent.metadata.count = METADATA_MAX;
+                strcpy(sent.metadata.entry.name, "Shift");
+                memset(sent.metadata.entry.value, 'v', METADATA_VALUE_BYTES - 1);
                 break;
         case MESSAGE_RATE:
                 sent.rate.lost = random_next(r);
@@ -348,6 +357,24 @@ static void impossible_readouts_are_refused(void **state)
         assert_int_equal(make(MESSAGE_READOUTS, 1, false, (uint8_t[128]){}, 128), MESSAGE_HEADER_BYTES + 40);
 }
 
+/* What an SFI writes into files ends, and the number of its names is bounded. */
+static void impossible_metadata_are_refused(void **state)
+{
+        static const size_t number = 10, count = 12, value_end = 16 + 64 + 191;
+
+        (void)state;
+        assert_int_equal(decode_with(MESSAGE_METADATA, number, 0, 0), MESSAGE_OK);
+        assert_string_equal(got.metadata.entry.name, "Shift");
+        assert_int_equal(strlen(got.metadata.entry.value), METADATA_VALUE_BYTES - 1);
+        assert_int_equal(decode_with(MESSAGE_METADATA, number, 12, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_METADATA, count, 13, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_METADATA, count + 1, 1, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_METADATA, count, 0, 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_METADATA, value_end, 'v', 0), MESSAGE_MALFORMED);
+        assert_int_equal(decode_with(MESSAGE_METADATA, number, 0, 1), MESSAGE_MALFORMED);
+        assert_int_equal(make(MESSAGE_METADATA, 0, false, (uint8_t[512]){}, 512), MESSAGE_HEADER_BYTES + 272);
+}
+
 static void a_full_list_fits(void **state)
 {
         static uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
@@ -411,6 +438,7 @@ int main(void)
                 cmocka_unit_test(wrong_entries_do_no_harm),
                 cmocka_unit_test(impossible_decisions_are_refused),
                 cmocka_unit_test(impossible_readouts_are_refused),
+                cmocka_unit_test(impossible_metadata_are_refused),
                 cmocka_unit_test(a_full_list_fits),
                 cmocka_unit_test(flipped_bits_and_truncations_are_refused),
                 cmocka_unit_test(foreign_messages_are_distinguished),

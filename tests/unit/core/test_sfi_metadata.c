@@ -1,0 +1,120 @@
+/* The metadata with which an operator started the run: they come in parts, in any order, and more than once.
+ */
+#include "sfi_driver.h"
+
+static void sfi_gets_metadata(struct sfi_driver *t, uint16_t version, uint16_t number, uint16_t count,
+                              const char *name, const char *value)
+{
+        t->message.metadata.version = version;
+        t->message.metadata.number = number;
+        t->message.metadata.count = count;
+        snprintf(t->message.metadata.entry.name, METADATA_NAME_BYTES, "%s", name);
+        snprintf(t->message.metadata.entry.value, METADATA_VALUE_BYTES, "%s", value);
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_METADATA, 0));
+}
+
+static void sfi_hears_version(struct sfi_driver *t, uint16_t version)
+{
+        memset(&t->message.keep_alive, 0, sizeof t->message.keep_alive);
+        t->message.keep_alive.state = RUN_RUNNING;
+        t->message.keep_alive.metadata = version;
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
+}
+
+/* The version in the Alive that is due; 0: none is due. */
+static uint16_t reported(struct sfi_driver *t)
+{
+        struct message_to to;
+        uint16_t version = 0;
+
+        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_ALIVE)
+                        version = t->message.alive.metadata;
+        }
+        return version;
+}
+
+static void a_run_without_any_waits_for_none(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        assert_int_equal(sfi_metadata(t.sfi)->n, 0);
+        sfi_hears_version(&t, 0);
+        assert_int_equal(sfi_metadata(t.sfi)->n, 0);
+        sfi_driver_fini(&t);
+}
+
+static void they_are_complete_once_all_have_come(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_metadata(&t, 1, 2, 3, "C", "3");
+        sfi_gets_metadata(&t, 1, 0, 3, "A", "1");
+        sfi_gets_metadata(&t, 1, 0, 3, "A", "1");
+        assert_int_equal(reported(&t), 0);
+        sfi_hears_version(&t, 1);
+        assert_null(sfi_metadata(t.sfi));
+        sfi_gets_metadata(&t, 1, 1, 3, "B", "2");
+        assert_int_equal(reported(&t), 1);
+        assert_int_equal(sfi_metadata(t.sfi)->n, 3);
+        assert_string_equal(sfi_metadata(t.sfi)->entries[1].name, "B");
+        assert_string_equal(sfi_metadata(t.sfi)->entries[2].value, "3");
+        /* What is repeated changes nothing. */
+        sfi_gets_metadata(&t, 1, 1, 3, "B", "other");
+        assert_string_equal(sfi_metadata(t.sfi)->entries[1].value, "2");
+        sfi_driver_fini(&t);
+}
+
+static void another_version_replaces_them(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_metadata(&t, 1, 0, 2, "A", "1");
+        sfi_gets_metadata(&t, 2, 1, 2, "B", "2");
+        assert_int_equal(reported(&t), 0); /* parts of two versions make none */
+        sfi_gets_metadata(&t, 2, 0, 2, "A", "2");
+        assert_int_equal(reported(&t), 2);
+        sfi_hears_version(&t, 3);
+        assert_null(sfi_metadata(t.sfi));
+        sfi_gets_metadata(&t, 3, 0, 0, "", "");
+        assert_int_equal(reported(&t), 3);
+        assert_int_equal(sfi_metadata(t.sfi)->n, 0);
+        sfi_driver_fini(&t);
+}
+
+/* It does not know them, and the files are open. */
+static void a_restarted_dfm_does_not_take_them_away(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_metadata(&t, 1, 0, 1, "A", "1");
+        sfi_hears_version(&t, 1);
+        sfi_gets_welcome(&t, TRACE_DFM, WELCOME_OK);
+        sfi_hears_version(&t, 0);
+        assert_int_equal(sfi_metadata(t.sfi)->n, 1);
+        sfi_driver_fini(&t);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_run_without_any_waits_for_none),
+                cmocka_unit_test(they_are_complete_once_all_have_come),
+                cmocka_unit_test(another_version_replaces_them),
+                cmocka_unit_test(a_restarted_dfm_does_not_take_them_away),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
