@@ -14,7 +14,7 @@ from harness import LIMIT_S, OWN_NET, ROOT, SCENARIOS, Skip, drop_root, folder, 
 from installed import Installed
 from network import sh, wait_until
 from page_table import DEPLOY, MONITORING, OPERATE, README, TABLE, of_case
-from pages import Shell, commands_of, file_of, pattern_of
+from pages import Shell, blocks, commands_of, file_of, pattern_of
 from streams import recording
 
 # A process that gets no processor for a while loses no fragment, and is not given up.
@@ -213,9 +213,72 @@ def socket_metrics(evb):
             assert 'node="ros3"' in output, output
 
 
+def start_controlled(shell, listen, own=""):
+    """Starts nodes that stay after a run, with the section [control] of docs/operate.md in their scenario."""
+    blocks_of_page = ["\n".join(lines) for language, lines in blocks(OPERATE) if language == "ini"]
+    control = next(text for text in blocks_of_page if text.startswith(f"[control]\nlisten = {listen}"))
+    for place in ("/run/evb", "/etc/evb"):
+        control = control.replace(place, str(shell.where))
+    # The operator's machine is this one.
+    control = control.replace("allow = 10.0.0.9", "allow = 10.0.0.1")
+    nodes = (("dfm", 1), ("ros1", 2), ("ros2", 3), ("sfi1", 5))
+    shell.type("ip link set lo up")
+    for _, i in nodes:
+        shell.type(f"ip addr add 10.0.0.{i}/24 dev lo")
+    (shell.where / "run.conf").write_text(control + f"\n{own}[trigger]\nrate = 500Hz\n[sfi]\noutput = file\ndirectory = data\n" + "".join(
+        f"[node {name}]\nrole = {name[:3]}\naddress = 10.0.0.{i}\n" for name, i in nodes))
+    with open(shell.where / "run.conf", "a", encoding="utf-8") as more:
+        more.write("[network]\ncontrol-group = none\n[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n")
+    (shell.where / "data").mkdir()
+    for name, _ in nodes:
+        shell.type(f"evb {name[:3]} --config run.conf --node {name} 2>{name}.log &")
+
+
+def wait_shown(shell, command, text):
+    wait_until(text, lambda: text in shell.type(f"{command} 2>&1", expect=None))
+
+
+def control(evb):
+    """The commands that control runs at a Unix socket, in the order of docs/operate.md."""
+    need_root()
+    with folder() as where, Shell(where, evb, ("unshare", "--net")) as shell:
+        start_controlled(shell, "unix")
+        for command in of_case(OPERATE, "control"):
+            if " start " in command.text:
+                wait_shown(shell, f"evb ctl status --socket {where}/control.sock", "configured")
+            elif " status " in command.text:
+                wait_until("the socket", (where / "control.sock").exists)
+            shell.follow(command, [("/run/evb", str(where))])
+        shell.type("kill $(jobs -p); wait")
+        files = sorted(path.name for path in (where / "data").glob("*.data"))
+        assert len(files) == 2 and not list((where / "data").glob("*.writing")), files
+        for name in files:
+            assert "no faults" in shell.type(f"evb dump --verify data/{name}")
+
+
+def control_tcp(evb):
+    """The commands that control runs from another machine, with a token."""
+    need_root()
+    if not shutil.which("curl"):
+        raise Skip("curl is not installed; on Debian: apt-get install curl")
+    with folder() as where, Shell(where, evb, ("unshare", "--net")) as shell:
+        edits = [("/etc/evb", str(where))]
+        first, *others = of_case(OPERATE, "control-tcp")
+        shell.follow(first, edits)
+        start_controlled(shell, ":26803", "[run]\nstart = manual\n")
+        wait_shown(shell, f"evb ctl status --dfm 10.0.0.1:26803 --key {where}/token", "configured")
+        outputs = [shell.follow(command, edits) for command in others]
+        assert '"configured"' in outputs[1] and '"error"' not in outputs[2], outputs
+        wait_shown(shell, f"evb ctl status --dfm 10.0.0.1:26803 --key {where}/token", "running")
+        shell.type(f"evb ctl stop --dfm 10.0.0.1:26803 --key {where}/token --wait 60s")
+        assert "shift" in shell.type("cat data/*.run.json")
+
+
 CASES = {
     "tables": tables,
     "demo": demo,
+    "control": control,
+    "control-tcp": control_tcp,
     "readme": readme,
     "hand": hand,
     "full": full,
