@@ -269,16 +269,24 @@ static void print_state(const json_t *o)
 
 /* ---- Waiting ---- */
 
-/* Whether the state is the one that the command leads to. `before`: the run before the command, 0: none. */
-static bool is_reached(const struct ctl *c, const json_t *o, long long before)
+/* Runs before the command; 0: none. */
+struct before {
+        long long run, last;
+};
+
+/* Whether the state is the one that the command leads to. A short run may be over before anybody sees it run.
+ */
+static bool is_reached(const struct ctl *c, const json_t *o, const struct before *before)
 {
         const char *state = text_of(o, "state");
+        long long last = number_of(json_object_get(o, "last_run"), "run");
         bool runs = strcmp(state, "running") == 0;
 
         switch (c->command) {
         case RUN_COMMAND_START:
         case RUN_COMMAND_NEXT_RUN:
-                return runs && number_of(o, "run") != before;
+                return (runs && number_of(o, "run") != before->run) ||
+                       (last != before->last && last != before->run);
         case RUN_COMMAND_STOP:
                 return !runs && strcmp(state, "paused") != 0 && strcmp(state, "draining") != 0;
         default:
@@ -287,7 +295,7 @@ static bool is_reached(const struct ctl *c, const json_t *o, long long before)
 }
 
 /* Looks at the state until the command has its effect. *o is the last answer. */
-static int await(const struct ctl *c, long long before, json_t **o)
+static int await(const struct ctl *c, const struct before *before, json_t **o)
 {
         uint64_t until_ns = clock_now_ns() + c->wait_ns;
         bool starts = c->command != RUN_COMMAND_STOP;
@@ -306,13 +314,13 @@ static int await(const struct ctl *c, long long before, json_t **o)
         return r;
 }
 
-/* The run that ends by this command. */
-static int note_before(const struct ctl *c, long long *ret)
+static int note_before(const struct ctl *c, struct before *ret)
 {
         json_t *o;
         int r = ask(c, NULL, &o);
 
-        *ret = r == 0 ? number_of(o, "run") : 0;
+        ret->run = number_of(o, "run");
+        ret->last = number_of(json_object_get(o, "last_run"), "run");
         json_decref(o);
         return r;
 }
@@ -320,7 +328,7 @@ static int note_before(const struct ctl *c, long long *ret)
 static int control(struct ctl *c)
 {
         _cleanup_free_ char *request = NULL;
-        long long before = 0;
+        struct before before = {};
         json_t *o = NULL;
         int r = make_request(c, &request);
 
@@ -331,7 +339,7 @@ static int control(struct ctl *c)
         if (r == 0)
                 r = ask(c, request, &o);
         if (r == 0 && c->wait)
-                r = await(c, before, &o);
+                r = await(c, &before, &o);
         if (c->common.json && o)
                 return options_write_json(&c->common, o, r);
         if (json_object_get(o, "state"))

@@ -160,6 +160,8 @@ static void send_run(struct remote_run *run, const char *const *settings, size_t
         }
         for (size_t i = 0; i < n; i++)
                 json_array_append_new(all, json_string(settings[i]));
+        /* No operator starts the runs of measurements. */
+        json_array_append_new(all, json_string("run.start=auto"));
         /* A new run number makes packets of earlier runs foreign to this one. */
         snprintf(number, sizeof number, "run.number=%u",
                  (unsigned)(clock_utc_ns() / NS_PER_MS % UINT32_MAX) | 1);

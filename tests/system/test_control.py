@@ -11,11 +11,13 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
-from control import NODES, TOKEN, balanced, configured, control_bed, free_port
-from harness import LIMIT_S, OWN_NET, Running, folder, main, scenario
+from control import TOKEN, balanced, configured, control_bed, free_port
+from harness import LIMIT_S, OWN_NET, Running, Skip, folder, main, scenario
+from network import Network, wait_until
 from test_join import ROLES
 
 
@@ -321,6 +323,122 @@ def page(evb):
             b.terminate()
 
 
+def foreign(evb):
+    """Only listed addresses may control runs by TCP, although others reach the port too."""
+    with folder() as where, Network("switch", "dfm", "desk", "stranger") as network:
+        network.bridge("switch", ["dfm", "desk", "stranger"])
+        path = scenario(where, "[network]\ncontrol-group = none\n[control]\nlisten = :26803\nallow = 10.9.0.2\n[node dfm]\nrole = dfm\n"
+                               "address = 10.9.0.1\n[node ros1]\nrole = ros\naddress = 10.9.0.4\n[node sfi1]\nrole = sfi\naddress = 10.9.0.5\n")
+        with open(where / "log", "w", encoding="utf-8") as log:
+            dfm = subprocess.Popen(["ip", "netns", "exec", network.name("dfm"), evb, "dfm", "--config", path, "--node", "dfm"], stderr=log)
+        try:
+            def ctl(host):
+                done = network.run(host, evb, "ctl", "status", "--dfm", "10.9.0.1:26803", check=False)
+                return done.returncode, done.stderr
+
+            wait_until("permitted address", lambda: ctl("desk")[0] == 0)
+            assert ctl("stranger") == (1, "evb ctl: this address may not control runs (control.allow)\n")
+            assert ctl("dfm")[0] == 1  # by its own address, which is not listed
+            assert "refused a request from 10.9.0.3:" in (where / "log").read_text()
+        finally:
+            dfm.terminate()
+            assert dfm.wait(timeout=LIMIT_S) == 0, (where / "log").read_text()
+
+
+def shaping(evb):
+    """The shaping of a ROS stays installed between two runs, and its counters go on."""
+    with folder() as where, Network("switch", "dfm", "ros1", "sfi1") as network:
+        network.bridge("switch", ["dfm", "ros1", "sfi1"])
+        path = scenario(where, f"[network]\ncontrol-group = none\nlink-rate = 1Gbit\n[trigger]\nrate = 1kHz\n[qos]\nbackend = auto\n"
+                               f"[control]\nlisten = unix:{where}/control.sock\n[run]\nstart = manual\n"
+                        + "".join(f"[node {name}]\nrole = {name.rstrip('1')}\naddress = 10.9.0.{i}\ndevice = eth0\n"
+                                  for i, name in enumerate(("dfm", "ros1", "sfi1"), 1)))
+        nodes = {}
+        with open(where / "log", "w", encoding="utf-8") as log:
+            for name in ("dfm", "ros1", "sfi1"):
+                nodes[name] = subprocess.Popen(["ip", "netns", "exec", network.name(name), evb, name.rstrip("1"), "--config", path, "--node", name,
+                                                "--json", where / f"{name}.json"], stderr=log)
+        monitor = None
+        try:
+            def ctl(*words):
+                done = subprocess.run([evb, "ctl", *words, "--socket", where / "control.sock", "--json"], capture_output=True, text=True,
+                                      timeout=LIMIT_S, check=False)
+                return json.loads(done.stdout or "{}")
+
+            def log():
+                return (where / "log").read_text()
+
+            def configured_or_ended():
+                assert nodes["ros1"].poll() in (None, 77), log()
+                return ctl("status").get("state") == "configured" or nodes["ros1"].poll() == 77
+
+            wait_until("all nodes", configured_or_ended)
+            if nodes["ros1"].poll() == 77:
+                raise Skip(log())
+            ctl("start", "--wait", "60s")
+            wait_until("shaped triggers", lambda: ctl("status")["events"]["complete"] > 200)
+            monitor = network.popen("ros1", "tc", "monitor")
+            before = network.tc("ros1", "qdisc", "show", "dev", "eth0").stdout
+            assert "htb" in before or "cbq" in before, before
+            ctl("next-run", "--wait", "60s")
+            wait_until("shaped triggers", lambda: ctl("status")["events"]["complete"] > 200)
+            assert network.tc("ros1", "qdisc", "show", "dev", "eth0").stdout == before
+            monitor.terminate()
+            assert "deleted qdisc" not in monitor.communicate(timeout=LIMIT_S)[0], "the tree was removed"
+            for node in nodes.values():
+                node.terminate()
+            assert {name: node.wait(timeout=LIMIT_S) for name, node in nodes.items()} == dict.fromkeys(nodes, 0), log()
+            assert "noqueue" in network.tc("ros1", "qdisc", "show", "dev", "eth0").stdout
+            for line in (where / "ros1.json").read_text().splitlines():
+                report = json.loads(line)
+                assert report["qos_backend"] not in ("none", None) and report["packets_source_dropped"] == 0, report
+        finally:
+            for node in (*nodes.values(), *([monitor] if monitor else [])):
+                if node.poll() is None:
+                    node.kill()
+                node.wait()
+
+
+def manager(evb):
+    """A service manager sees one start and one stop, however many runs there are, and the watchdog never starves."""
+    with folder() as where, control_bed(evb, {"trigger.events": 100}) as b, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        path = where / "notify"
+        listener.bind(str(path))
+        listener.settimeout(LIMIT_S)
+        os.environ.update(NOTIFY_SOCKET=str(path), WATCHDOG_USEC="2000000")
+        try:
+            b.start("sfi1")
+        finally:
+            del os.environ["NOTIFY_SOCKET"], os.environ["WATCHDOG_USEC"]
+        seen, times = [], []
+
+        def hear():
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    text = listener.recv(4096).decode()
+                    seen.append(text)
+                    if "WATCHDOG=1" in text:
+                        times.append(time.monotonic())
+                    if "STOPPING=1" in text:
+                        listener.settimeout(0.2)
+
+        hearing = threading.Thread(target=hear, daemon=True)
+        hearing.start()
+        b.start_all(*(name for name in ROLES if name != "sfi1"))
+        b.wait_listening()
+        b.wait_state("configured")
+        for run in (1, 2, 3):
+            b.start_run()
+            b.wait("end of the run", lambda n=run: len(b.reports("sfi1")) == n)
+            b.wait_state("configured")
+        b.terminate()
+        hearing.join()
+        text = "\n".join(seen)
+        assert text.count("READY=1") == 1 and text.count("STOPPING=1") >= 1, text
+        assert "READY=1" not in text[text.index("STOPPING=1"):], text
+        assert max(b - a for a, b in zip(times, times[1:])) < 2, "the watchdog starved"
+
+
 def garbage(evb):
     """Requests that are malformed, too long or slow change nothing, and keep nobody out."""
     with configured(evb) as b:
@@ -514,6 +632,6 @@ if __name__ == "__main__":
     main({
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
-        "open-port": open_port, "page": page, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
+        "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "sigterm": sigterm, "fell-short": fell_short, "error": error, "metrics": metrics, "one-run": one_run,
     })

@@ -202,15 +202,22 @@ static void answers_post_if_asked_to(void **state)
                      "Allow: GET, HEAD\r\n");
 }
 
+/* The beginning of the reply; "": the server ended the connection without one. */
 static void post_of(size_t bytes, const char *status)
 {
         static char request[2 * HTTP_BODY_MAX_BYTES];
+        char text[4096];
         int n = snprintf(request, sizeof request,
-                         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", bytes);
+                         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", bytes),
+            fd = open_client();
 
         memset(request + n, 'q', bytes);
         request[(size_t)n + bytes] = '\0';
-        assert_reply(request, status, "");
+        send_text(fd, request);
+        read_all(fd, text, sizeof text);
+        close(fd);
+        assert_int_equal(strncmp(text, status, strlen(status)), 0);
+        assert_int_equal(text[0] == '\0', status[0] == '\0');
 }
 
 static void bodies_are_bounded(void **state)
@@ -221,7 +228,7 @@ static void bodies_are_bounded(void **state)
         assert_int_equal(t.answered, 1);
         post_of(BODY_MAX_BYTES + 1, "HTTP/1.1 413");
         post_of(HTTP_BODY_MAX_BYTES, "HTTP/1.1 413");
-        post_of(HTTP_BODY_MAX_BYTES + 1, ""); /* ends without a reply */
+        post_of(HTTP_BODY_MAX_BYTES + 1, "");
         assert_int_equal(t.answered, 1);
         assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
 }
