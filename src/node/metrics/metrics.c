@@ -47,9 +47,11 @@ static void note_rates(struct metrics *m, struct metrics_state *to)
         bool ros = m->self->role == ROLE_ROS;
         const struct metrics_sample now = {
                 .now_ns = clock_now_ns(),
+                .triggers = stats_get(&s->triggers),
                 .events = stats_get(&s->events_complete) + stats_get(&s->events_partial),
                 .fragments = stats_get(ros ? &s->fragments_sent : &s->fragments_received),
                 .bytes = stats_get(ros ? &s->bytes_sent : &s->payload_bytes),
+                .busy_ns = stats_get(&s->busy_ns),
         };
 
         metrics_take_rates(&to->rates, &m->last, &now);
@@ -80,6 +82,8 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
         s->busy = dfm_is_busy(core);
         s->waiting_triggers = dfm_waiting(core);
         metrics_fold(&s->event_latency, dfm_latency_ns(core));
+        s->latency_p50_ns = histogram_quantile(dfm_latency_ns(core), 0.5);
+        s->latency_p99_ns = histogram_quantile(dfm_latency_ns(core), 0.99);
         metrics_fold(&s->level2_latency, dfm_level2_latency_ns(core));
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];
@@ -89,7 +93,9 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
                         continue;
                 v = dfm_view(core, n->role, (uint16_t)n->index);
                 s->peers[i].live = v.live;
+                s->peers[i].xoff = v.holds_back;
                 s->peers[i].free_credits = v.free_credits;
+                s->peers[i].held = v.held;
         }
         end(m);
 }
@@ -138,6 +144,7 @@ void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, u
                 s->peers[i].fragments = c.fragments_received;
                 s->peers[i].fragments_lost = c.fragments_lost;
                 s->peers[i].fragments_absent = c.fragments_absent;
+                s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
                 /* A packet that was only late is no longer lost; a counter never goes back. */
                 s->peers[i].packets_lost = MAX(s->peers[i].packets_lost, c.datagrams_lost);
