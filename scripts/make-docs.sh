@@ -5,7 +5,7 @@
 #
 # A template is mdoc. A line "@name arguments" in it is replaced by text from the program's help:
 #   @head COMMAND     NAME and SYNOPSIS of a subcommand
-#   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics
+#   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics, @states
 set -euo pipefail
 check=0
 [[ ${1:-} == --check ]] && check=1 && shift
@@ -82,6 +82,7 @@ page() { # TEMPLATE
       @options) options "${words[@]:1}" ;;
       @keys) "$evb" check --keys --man ;;
       @metrics) "$evb" check --metrics --man ;;
+      @states) "$evb" ctl states --man ;;
       @*) echo "$1: unknown directive: $line" >&2; return 1 ;;
       *) printf '%s\n' "$line" ;;
     esac

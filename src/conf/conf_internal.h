@@ -98,6 +98,10 @@ void conf_check_trigger(struct loading *l);
 void conf_resolve_metrics(struct loading *l);
 void conf_check_metrics(struct loading *l);
 
+/* control_keys.c: the text values of [control], then the fit of its keys. */
+void conf_resolve_control(struct loading *l);
+void conf_check_control(struct loading *l);
+
 /* keys.c: a number without its bounds; negative errno: not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */
@@ -112,6 +116,8 @@ void conf_set_metadata(struct loading *l, const char *name, const char *value);
 
 /* standby.c: checks the lists of permissions and addresses. */
 void conf_check_standby(struct loading *l);
+/* Likewise one list of addresses. */
+void conf_check_addresses(struct loading *l, const char *section, const char *name, const char *list);
 
 /* address.c: a numeric address, IPv6 with or without %device. */
 struct conf_address {

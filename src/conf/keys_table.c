@@ -369,6 +369,25 @@ const struct scenario_key scenario_keys[] = {
              "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md.",
              LOCAL),
 
+        TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
+             "Where the DFM takes commands of evb ctl: a TCP port of its own address (:PORT) or of another "
+             "numeric "
+             "address of its machine, or a Unix socket, which its owner and group may use. With it, the "
+             "nodes stay "
+             "for further runs; without it, each node serves one run. See docs/operate.md.",
+             LOCAL),
+        TEXT("control", "allow", control.allow, "none",
+             "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
+             "Addresses that may send commands to control.listen by TCP, besides loopback (nodes: the "
+             "addresses of "
+             "the scenario's nodes).",
+             LOCAL, ONLY(DFM)),
+        TEXT("control", "token-file", control.token_file, "", "a file, or nothing",
+             "File whose first line is the token that TCP clients must present (evb ctl --key); empty: none. "
+             "With "
+             "it, the DFM's metrics.listen takes commands too.",
+             LOCAL, ONLY(DFM)),
+
         TEXT("standby", "allow", standby.allow, "none",
              "none, or a list of qos, tuning, link-rate and output, separated by commas",
              "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, "
@@ -386,6 +405,11 @@ const struct scenario_key scenario_keys[] = {
                   "time if no number can be stored, and the number in the file if all ROSs replay one). The "
                   "other nodes receive it from the DFM.",
                   OR("next", SCENARIO_NEXT)),
+        CHOICE("run", "start", run.start, "auto", "auto|manual",
+               "When a run begins: once all nodes are present (auto), or when evb ctl start says so as well "
+               "(manual, "
+               "needs control.listen).",
+               ONLY(DFM)),
         NUMBER(KEY_COUNT, "run", "seed", run.seed, "1", 0, ANY,
                "Seed of patterns, fragment sizes and triggers."),
         NUMBER(KEY_TIME, "run", "stop-timeout", run.stop_timeout_ns, "45s", 0, HOUR,

@@ -35,17 +35,16 @@ static bool is_utf8(const char *text)
         return true;
 }
 
-static struct scenario_metadata *find(struct scenario *s, const char *name)
+static struct scenario_metadata *find(struct scenario_metadata *list, size_t n, const char *name)
 {
-        for (size_t i = 0; i < s->n_metadata; i++) {
-                if (strcmp(s->metadata[i].name, name) == 0)
-                        return &s->metadata[i];
+        for (size_t i = 0; i < n; i++) {
+                if (strcmp(list[i].name, name) == 0)
+                        return &list[i];
         }
         return NULL;
 }
 
-static const char *reject(const struct scenario *s, const struct scenario_metadata *m, const char *name,
-                          const char *value)
+static const char *reject(size_t n, const struct scenario_metadata *m, const char *name, const char *value)
 {
         if (!is_name(name))
                 return "invalid name; expected 1 to 63 letters, digits, '.', '_' or '-'";
@@ -57,25 +56,33 @@ static const char *reject(const struct scenario *s, const struct scenario_metada
                 return "invalid value; expected one line of at most 191 bytes of UTF-8, without # or ; after "
                        "a "
                        "blank";
-        return !m && s->n_metadata == SCENARIO_METADATA_MAX ? "too many names; expected at most 12" : NULL;
+        return !m && n == SCENARIO_METADATA_MAX ? "too many names; expected at most 12" : NULL;
+}
+
+const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
+                                  const char *name, const char *value)
+{
+        struct scenario_metadata *m = find(list, *n, name);
+        const char *why = reject(*n, m, name, value);
+
+        if (why)
+                return why;
+        if (!m)
+                m = &list[(*n)++];
+        strcpy(m->name, name);
+        strcpy(m->value, value);
+        return NULL;
 }
 
 void conf_set_metadata(struct loading *l, const char *name, const char *value)
 {
         struct scenario *s = l->scenario;
-        struct scenario_metadata *m = find(s, name);
-        const char *why = reject(s, m, name, value);
+        const char *why = "duplicate key; expected each name once";
         char what[96];
 
         snprintf(what, sizeof what, "metadata.%.80s", name);
-        if (!why && m && !l->setting)
-                why = "duplicate key; expected each name once";
-        if (why) {
+        if (l->setting || !find(s->metadata, s->n_metadata, name))
+                why = scenario_metadata_put(s->metadata, &s->n_metadata, name, value);
+        if (why)
                 conf_error(l, l->line, what, "%s", why);
-                return;
-        }
-        if (!m)
-                m = &s->metadata[s->n_metadata++];
-        strcpy(m->name, name);
-        strcpy(m->value, value);
 }

@@ -150,7 +150,7 @@ static bool is_permission(const char *word)
         return strcmp(word, "none") == 0;
 }
 
-static void check_addresses(struct loading *l, const char *section, const char *name, const char *list)
+void conf_check_addresses(struct loading *l, const char *section, const char *name, const char *list)
 {
         struct range r;
         char word[64];
@@ -177,6 +177,6 @@ void conf_check_standby(struct loading *l)
                                 "or none",
                                 word);
         }
-        check_addresses(l, "network", "command-from", l->scenario->network.command_from);
-        check_addresses(l, "level2", "from", l->scenario->level2.from);
+        conf_check_addresses(l, "network", "command-from", l->scenario->network.command_from);
+        conf_check_addresses(l, "level2", "from", l->scenario->level2.from);
 }

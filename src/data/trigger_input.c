@@ -221,9 +221,11 @@ void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
         stats_set(&stats->triggers_in_spills, c->in_spills);
 }
 
-void trigger_input_reasons(const struct dfm *core, const struct node_stats *stats, struct reasons *to)
+void trigger_input_reasons(const struct dfm *core, const struct scenario *scenario,
+                           const struct node_stats *stats, struct reasons *to)
 {
         const struct dfm_offered *c = &dfm_counts(core)->offered;
+        bool counts_frames = scenario_has_front_ends(scenario) && scenario_number_bits(scenario) == 0;
         uint64_t lost = stats_get(&stats->trigger_datagrams_lost) + stats_get(&stats->trigger_datagrams_late);
 
         if (c->refused > 0)
@@ -237,6 +239,12 @@ void trigger_input_reasons(const struct dfm *core, const struct node_stats *stat
                             "%" PRIu64 " datagrams with triggers are lost; %" PRIu64
                             " of them found the socket full",
                             lost, stats_get(&stats->trigger_datagrams_dropped));
+        if (c->in_pauses > 0 && counts_frames)
+                reasons_add(to,
+                            "%" PRIu64
+                            " triggers came in a pause, and were not taken; as frames are counted, "
+                            "later events may mix triggers: the trigger does not obey the busy signal",
+                            c->in_pauses);
         if (c->repeated > 0)
                 reasons_add(to,
                             "%" PRIu64 " of %" PRIu64

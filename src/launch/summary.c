@@ -337,7 +337,6 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         json_object_set_new(o, "building_seconds",
                             a->last_ns > 0 ? json_real((double)(a->last_ns - a->begin_ns) / 1e9)
                                            : json_null());
-        set_real(o, "busy_seconds", (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
         trigger_summary_add(o, l);
         summary_level2_add(o, l, latency(&launch_dfm(l)->stats->level2_latency_ns));
@@ -459,8 +458,7 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                 printf("  latency    median %s, 99th percentile %s\n",
                        quantity_format_time(histogram_quantile(h, 0.5), p50),
                        quantity_format_time(histogram_quantile(h, 0.99), p99));
-        printf("  busy       triggers held back for %.2f s\n",
-               (double)stats_get(&launch_dfm(l)->stats->busy_ns) / 1e9);
+        trigger_summary_write_times(l);
         summary_stall_print(report);
         run_files_print(report, records);
 }

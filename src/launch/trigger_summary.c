@@ -60,6 +60,8 @@ void trigger_summary_add(json_t *report, const struct launch *l)
                                                   : json_null());
         }
         json_object_set_new(report, "spills", is_outside(l) ? spills(s) : json_null());
+        json_object_set_new(report, "busy_seconds", json_real((double)stats_get(&s->busy_ns) / 1e9));
+        json_object_set_new(report, "paused_seconds", json_real((double)stats_get(&s->paused_ns) / 1e9));
         json_object_set_new(report, "busy_datagrams",
                             strcmp(l->scenario->trigger.busy_to, "none") == 0
                                     ? json_null()
@@ -81,6 +83,15 @@ void trigger_summary_write(const struct launch *l)
                 printf("  spills     %" PRIu64 " begun, %" PRIu64 " ended, %" PRIu64 " triggers within\n",
                        stats_get(&s->spills_begun), stats_get(&s->spills_ended),
                        stats_get(&s->triggers_in_spills));
+}
+
+void trigger_summary_write_times(const struct launch *l)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+
+        printf("  busy       triggers held back for %.2f s\n", (double)stats_get(&s->busy_ns) / 1e9);
+        if (stats_get(&s->paused_ns) > 0)
+                printf("  paused     triggers paused for %.2f s\n", (double)stats_get(&s->paused_ns) / 1e9);
 }
 
 bool trigger_summary_balances(const struct launch *l, struct accounts *a)

@@ -64,17 +64,38 @@ static void parse_reply(struct http_get *g)
         finish(g, g->body ? 0 : -ENOMEM);
 }
 
+/* NULL: no memory. */
+static char *make_request(const struct http_get *g)
+{
+        const char *token = g->token ? g->token : "";
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        if (!f)
+                return NULL;
+        fprintf(f, "%s %s HTTP/1.0\r\nHost: evb\r\n", g->post ? "POST" : "GET", g->path);
+        if (token[0])
+                fprintf(f, "Authorization: Bearer %s\r\n", token);
+        if (g->post)
+                fprintf(f, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(g->post));
+        fprintf(f, "\r\n%s", g->post ?: "");
+        if (fclose(f) == 0)
+                return text;
+        free(text);
+        return NULL;
+}
+
 static void send_some(struct http_get *g)
 {
-        char request[300];
-        int n = snprintf(request, sizeof request, "GET %.200s HTTP/1.0\r\nHost: evb\r\n\r\n", g->path);
-        ssize_t k = send(g->fd, request + g->sent, (size_t)n - g->sent, MSG_NOSIGNAL);
+        size_t n = strlen(g->request);
+        ssize_t k = send(g->fd, g->request + g->sent, n - g->sent, MSG_NOSIGNAL);
 
         if (k < 0 && errno != EAGAIN)
                 finish(g, -errno);
         else if (k > 0)
                 g->sent += (size_t)k;
-        if (g->fd >= 0 && g->sent == (size_t)n)
+        if (g->fd >= 0 && g->sent == n)
                 g->sent = SIZE_MAX;
 }
 
@@ -118,7 +139,8 @@ static void get_batch(struct http_get *gets, size_t n, uint64_t until_ns)
         size_t open = n;
 
         for (size_t i = 0; i < n; i++) {
-                gets[i].fd = open_connection(gets[i].place);
+                gets[i].request = make_request(&gets[i]);
+                gets[i].fd = gets[i].request ? open_connection(gets[i].place) : -ENOMEM;
                 if (gets[i].fd < 0)
                         gets[i].error = gets[i].fd;
         }
@@ -141,6 +163,7 @@ static void get_batch(struct http_get *gets, size_t n, uint64_t until_ns)
                 if (gets[i].fd >= 0)
                         finish(&gets[i], -ETIMEDOUT);
                 free(take_ptr(gets[i].reply));
+                free(take_ptr(gets[i].request));
         }
 }
 
@@ -149,7 +172,7 @@ void http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
         for (size_t i = 0; i < n; i++) {
                 gets[i].error = -EINPROGRESS;
                 gets[i].status = 0;
-                gets[i].body = gets[i].reply = NULL;
+                gets[i].body = gets[i].reply = gets[i].request = NULL;
                 gets[i].sent = gets[i].received = 0;
         }
         for (size_t i = 0; i < n; i += BATCH)

@@ -71,7 +71,7 @@ static int open_group(struct control *c, const struct scenario_node *self, const
 }
 
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
-                 uint64_t incarnation, struct node_stats *stats, struct loop *loop)
+                 struct node_stats *stats, struct loop *loop)
 {
         struct udp_config config = {
                 .receive_buffer_bytes = CONTROL_BUFFER_BYTES,
@@ -84,7 +84,6 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->scenario = s;
         c->stats = stats;
         c->role = self->role;
-        c->incarnation = incarnation;
         c->message_bytes = network_datagram_bytes(s);
         c->header_bytes = network_header_bytes(s);
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);

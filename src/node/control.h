@@ -37,7 +37,7 @@ struct control {
         struct node_stats *stats;
         struct control_socket own, group; /* group: in a ROS alone; the DFM only sends to it */
         enum node_role role;              /* of this node */
-        uint64_t incarnation;
+        uint64_t incarnation;             /* of the present run; the caller sets it */
 
         struct net_address group_address;
         bool has_group;
@@ -56,7 +56,7 @@ struct control {
 
 /* Errors are logged. */
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
-                 uint64_t incarnation, struct node_stats *stats, struct loop *loop);
+                 struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
 /* Begins a turn of the node, which reads a limited number of datagrams even if strangers flood it. */
 void control_begin_turn(struct control *c);

@@ -4,7 +4,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "progress/reason_text.h"
-#include "roster.h"
+#include "log/roster.h"
 
 /* Maximum number of names in a list; further nodes are only counted. */
 #define NAMES_MAX 6
@@ -284,6 +284,11 @@ static void add_idle_run(const struct look *l, struct obstacle *ret)
 
         if (dfm_state(l->d) != RUN_RUNNING)
                 return;
+        if (dfm_is_paused(l->d)) {
+                strbuf_add(l->b, "paused by an operator");
+                ret->timed = true;
+                return;
+        }
         if (!dfm_waits_for_frames(l->d) && kind == TRIGGER_UDP)
                 strbuf_add(l->b, "no trigger at UDP port %u", l->s->trigger.port);
         else

@@ -72,9 +72,10 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
         snprintf(text, size_bytes, "refused by the DFM %s: %s", dfm_of(n)->name, why);
 }
 
-static bool is_final(enum welcome_verdict v)
+/* After a run that has begun without this node, there may be another one. */
+static bool is_final(const struct node *n, enum welcome_verdict v)
 {
-        return v == WELCOME_TWICE || v == WELCOME_BEGUN || v == WELCOME_ADDRESS;
+        return v == WELCOME_TWICE || v == WELCOME_ADDRESS || (v == WELCOME_BEGUN && !node_stays(n));
 }
 
 static void log_refusal(struct node *n, const struct member *m)
@@ -88,7 +89,7 @@ static void log_refusal(struct node *n, const struct member *m)
         if (m->refusal == WELCOME_OK)
                 return;
         membership_describe(n, text, sizeof text);
-        if (is_final(m->refusal))
+        if (is_final(n, m->refusal))
                 log_error("%s", text);
         else if (m->refusal == WELCOME_OVER)
                 log_warning("%s", text);
@@ -176,7 +177,7 @@ bool membership_watch(struct node *n, uint64_t now_ns)
         log_dfm(n, m);
         log_wait(n, now_ns, m);
         log_silence(n, now_ns, m);
-        s->rejected = is_final(m->refusal);
+        s->rejected = is_final(n, m->refusal);
         s->lost_dfm = has_lost_dfm(n, now_ns, m);
         s->left_behind = m->refusal == WELCOME_OVER;
         return s->rejected || s->lost_dfm;

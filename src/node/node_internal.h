@@ -20,6 +20,8 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 
 struct node;
+struct shaping;
+struct run_control;
 
 /* The functions that differ between the roles. */
 struct node_kind {
@@ -68,7 +70,22 @@ struct node {
         unsigned hangups;                 /* SIGHUPs that were followed */
         bool ready_unsent;                /* READY=1 after a reload, as the manager's queue was full */
         struct reasons reasons;           /* for exit status 1 */
+        /* Of the run: those of the scenario, and those with which an operator started it. */
+        struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
+        size_t n_metadata;
+        /* Across the runs of this process. */
+        struct run_control *control_of_runs; /* of a DFM with control.listen; NULL: none */
+        struct shaping *shaping;             /* of a ROS, between two runs */
+        unsigned runs;                       /* that have begun */
+        bool goes_on;                        /* another run follows the present one */
+        bool fell_short;                     /* a run did */
 };
+
+/* node_loop.c: one run, from opened to done. Negative errno: it cannot continue (logged), or -EINTR: a second
+ * signal stopped it at once. */
+int node_loop(struct node *n);
+/* Publishes the counters and the state of the run. */
+void node_account(struct node *n);
 
 /* role.c */
 /* For the data path; valid after control_open(). */
@@ -79,6 +96,8 @@ void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_R
  */
 uint64_t node_ros_wait_ns(const struct scenario *s, const struct scenario_node *n);
 uint64_t node_frame_wait_ns(const struct scenario *s);
+/* Whether this process serves several runs. */
+bool node_stays(const struct node *n);
 /* Draws 64 random bits that are not 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
 /* Logs a stop. `heard_dfm_ns`: time of the DFM's last message, 0: none. */

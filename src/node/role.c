@@ -1,6 +1,7 @@
 /* Helpers of role_dfm.c, role_ros.c and role_sfi.c, which node.c runs: the data path's context, due messages,
  * a node's stop, and random numbers. */
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/random.h>
 
 #include "evb/base/log.h"
@@ -78,6 +79,11 @@ uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard
                 return stopped_ns + LINGER_NS;
         return MAX(stopped_ns,
                    MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
+}
+
+bool node_stays(const struct node *n)
+{
+        return n->scenario->control.kind != CONTROL_NONE && !getenv(NODE_STATS_ENV) && !n->check_only;
 }
 
 int node_draw_number(uint64_t *ret)

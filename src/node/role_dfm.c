@@ -17,7 +17,8 @@
 #include "dfm_reasons.h"
 #include "machine.h"
 #include "node_internal.h"
-#include "roster.h"
+#include "log/roster.h"
+#include "run_control/run_control.h"
 #include "run_record.h"
 
 #define EVENTS_MAX 65536u
@@ -112,6 +113,9 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
                                   "out whether this run has ended",
                                   d->record.path);
         config->former = run_record_former(&d->record, &damaged, &age);
+        /* This process has ended its last run, whatever it could record. */
+        if (n->runs > 0)
+                config->former = (struct dfm_former){.known = true};
         if (config->former.cookie != 0 && config->duration_ns > 0)
                 log_doubtful_age(age, config->former.age_ns);
         if (damaged)
@@ -236,7 +240,10 @@ static int open_role(struct node *n)
         node_ros_rules(s, rules);
         r = dfm_new(&d->core, &config, now_ns);
         n->core = d->core;
-        return r < 0 ? log_error_errno(r, "dfm: %m") : open_triggers(n, d);
+        if (r < 0)
+                return log_error_errno(r, "dfm: %m");
+        run_control_prepare(n->control_of_runs, d->core);
+        return open_triggers(n, d);
 }
 
 static void close_role(struct node *n)
@@ -426,6 +433,7 @@ static void publish_counters(struct node *n)
         stats_set(&s->events_rejected, c->rejected);
         level2_server_account(d->level2);
         stats_set(&s->busy_ns, c->busy_ns);
+        stats_set(&s->paused_ns, c->paused_ns);
         stats_set(&s->events_ended_again, c->ended_again);
         stats_set(&s->payload_bytes, c->payload_bytes);
         stats_set(&s->fragments_expected, c->fragments_expected);
@@ -448,7 +456,7 @@ static void add_reasons(const struct node *n, struct reasons *to)
 
         dfm_end_reasons(&d->end, to);
         dfm_reasons(d->core, n->scenario, &d->idle, to);
-        trigger_input_reasons(d->core, n->stats, to);
+        trigger_input_reasons(d->core, n->scenario, n->stats, to);
 }
 
 static struct work work_now(const struct node *n, uint64_t now_ns)

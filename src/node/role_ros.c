@@ -151,7 +151,8 @@ static int open_role(struct node *n)
         if (k < 0)
                 return log_error_errno(k, "ros.buffer-events: %m");
         n->core = r->core;
-        k = shaping_new(&r->shaping, n);
+        r->shaping = take_ptr(n->shaping);
+        k = r->shaping ? shaping_go_on(r->shaping) : shaping_new(&r->shaping, n);
         if (k < 0)
                 return k;
         r->sender = (struct data_sender){
@@ -178,7 +179,11 @@ static void close_role(struct node *n)
         if (r->sender.ops)
                 r->sender.ops->close(&r->sender);
         chunk_packer_free(r->sender.packer);
-        shaping_free(r->shaping);
+        if (n->goes_on) {
+                shaping_rest(r->shaping);
+                n->shaping = r->shaping;
+        } else
+                shaping_free(r->shaping);
         ros_free(r->core);
         source_free(r->source);
         memory_unmap(r->buffer, n->scenario->ros.buffer_size_bytes);

@@ -105,9 +105,18 @@ static void *work(void *ctx)
         return NULL;
 }
 
-static int start_worker(struct shaping *s)
+static int start_thread(struct shaping *s)
 {
         const struct scenario_node *self = s->tree.self;
+        int r = thread_start(&s->worker, "evb-shaping", self->cpus + 1,
+                             self->n_cpus > 1 ? self->n_cpus - 1 : 0, work, s);
+
+        s->running = r >= 0;
+        return r < 0 ? log_error_errno(r, "shaping: thread: %m") : 0;
+}
+
+static int start_worker(struct shaping *s)
+{
         pthread_condattr_t monotonic;
         int r = waker_init(&s->waker);
 
@@ -121,10 +130,7 @@ static int start_worker(struct shaping *s)
         s->demand = s->tree.demand;
         s->device = s->tree.device;
         s->backend = s->tree.backend;
-        r = thread_start(&s->worker, "evb-shaping", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
-                         work, s);
-        s->running = r >= 0;
-        return r < 0 ? log_error_errno(r, "shaping: thread: %m") : 0;
+        return start_thread(s);
 }
 
 int shaping_new(struct shaping **ret, struct node *n)
@@ -179,6 +185,26 @@ static void stop_worker(struct shaping *s)
         waker_wake(&s->waker);
         pthread_join(s->worker, NULL);
         s->running = false;
+}
+
+void shaping_rest(struct shaping *s)
+{
+        if (s && s->running)
+                stop_worker(s);
+}
+
+/* A new core numbers its demands from the beginning. */
+int shaping_go_on(struct shaping *s)
+{
+        s->posted = s->number = 0;
+        s->asked = s->answered = 0;
+        s->stop = false;
+        s->tree.unshaped_ns = 0;
+        for (unsigned i = 0; i < EVB_SFI_MAX; i++)
+                stats_set(&s->tree.dropped[i], 0);
+        if (s->tree.unshaped_since_ns != NEVER_NS)
+                s->tree.unshaped_since_ns = clock_now_ns();
+        return s->tree.backend == TC_BACKEND_NONE ? 0 : start_thread(s);
 }
 
 struct shaping *shaping_free(struct shaping *s)

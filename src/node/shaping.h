@@ -15,6 +15,11 @@ int shaping_new(struct shaping **ret, struct node *n);
 /* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);
 
+/* Between two runs of one process: the tree stays installed, but nothing watches it. Then goes on for the
+ * next core, whose counts begin again. */
+void shaping_rest(struct shaping *s);
+int shaping_go_on(struct shaping *s);
+
 /* Posts what the ROS's core knows about SFIs, ROSs and losses, without waiting. Cheap if nothing changed. */
 void shaping_turn(struct shaping *s, const struct ros *core);
 /* -EINVAL: with the rates of `to`, no plan is possible for this device. */

@@ -76,7 +76,7 @@ def json_output(evb):
             assert done.stderr == "", done.stderr
         wanted = {"scenario", "mode", "transport", "qos_backend", "qos_rate_bps", "sources", "builders", "seconds", "triggers",
                   "events_assigned", "events_complete", "events_partial", "events_lost", "events_rejected", "level2", "event_rate_hz", "payload_bytes",
-                  "throughput_bytes_per_second", "building_seconds", "busy_seconds", "latency_us", "fragments", "drops", "cpu_seconds", "cpu_percent",
+                  "throughput_bytes_per_second", "building_seconds", "busy_seconds", "paused_seconds", "latency_us", "fragments", "drops", "cpu_seconds", "cpu_percent",
                   "peak_rss_bytes", "files", "nodes", "front_ends", "triggers_not_taken"}
         assert wanted <= set(report), wanted - set(report)
         assert set(report["fragments"]) == {"expected", "received", "lost", "absent", "late", "duplicate", "foreign", "malformed",

@@ -44,6 +44,8 @@ enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
 enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
+enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
+enum scenario_start { START_AUTO, START_MANUAL };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
 struct scenario_node {
@@ -143,11 +145,18 @@ struct scenario {
                 uint16_t port;
         } metrics;
         struct {
+                char listen[SCENARIO_TEXT_MAX], allow[SCENARIO_TEXT_MAX]; /* allow: see conf/standby.h */
+                char token_file[SCENARIO_TEXT_MAX];                       /* "": none */
+                /* Parsed from `listen`: */
+                enum scenario_control kind;
+                uint16_t port;
+        } control;
+        struct {
                 char allow[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
                 uint64_t idle_timeout_ns;
         } standby;
         struct {
-                uint64_t number, seed, stop_timeout_ns, stall_timeout_ns;
+                uint64_t number, seed, stop_timeout_ns, stall_timeout_ns, start; /* enum scenario_start */
         } run;
         struct {
                 uint64_t level; /* enum log_level */
@@ -220,5 +229,12 @@ bool scenario_metrics_beside(const struct scenario *s, const struct scenario_nod
  * scenario_metrics_beside() has it. False: there are none, or only evb run knows the address. */
 bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
+/* Sets a name of this list of *n, which may be new. NULL, or why it is refused: "invalid name; expected ...".
+ */
+const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
+                                  const char *name, const char *value);
+/* Where the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: nowhere, or its address is not
+ * known. */
+bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);
 /* The source as a file holds it; returns `text`. */
 char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);

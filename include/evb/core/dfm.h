@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
+#include "evb/core/dfm_hold.h"
 #include "evb/core/dfm_level2.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
@@ -143,7 +144,8 @@ struct dfm_offered {
         uint64_t refused;     /* the queue was full */
         uint64_t repeated;    /* its number came before, or went back without a reset */
         uint64_t implausible; /* its number jumped ahead, and no later one agreed */
-        uint64_t not_taken;   /* before the run began, or after its last trigger */
+        uint64_t not_taken;   /* before the run began, after its last trigger, or in a pause */
+        uint64_t in_pauses;   /* of these, triggers from outside that came in a pause */
         uint64_t missing;     /* numbers that were skipped */
         uint64_t resets;      /* of the counters, as the triggers report them */
         uint64_t spills_begun, spills_ended, in_spills;
@@ -166,6 +168,7 @@ struct dfm_counts {
         uint64_t fragments_expected, fragments_received, fragments_lost, fragments_absent;
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
+        uint64_t paused_ns;     /* the same; not in busy_ns */
         struct dfm_offered offered;
         struct dfm_announced announced;
         /* 0: none */

@@ -21,7 +21,8 @@
         X(triggers_refused, "triggers offered that found trigger.queue full")                                \
         X(triggers_repeated, "triggers offered whose number came before or went back without a reset")       \
         X(triggers_implausible, "triggers offered whose number jumped too far to be trusted")                \
-        X(triggers_not_taken, "triggers before the run began, after its last one, or unanswered at a stop")  \
+        X(triggers_not_taken,                                                                                \
+          "triggers before the run began, after its last one, in a pause, or unanswered at a stop")          \
         X(trigger_numbers_missing, "numbers that the triggers offered skipped")                              \
         X(trigger_resets, "counter resets that triggers reported, or that all boards showed")                \
         X(numbers_announced, "numbers of frames that ROSs announced (trigger.source = frames)")              \
@@ -52,6 +53,7 @@
         X(level2_repeated, "decisions of level 2 about events that it had decided before")                   \
         X(level2_unknown, "decisions of level 2 about events that did not exist")                            \
         X(busy_ns, "time for which triggers were held back")                                                 \
+        X(paused_ns, "time for which an operator paused the triggers")                                       \
         X(stalls, "times that a node made no progress for 5 s, or for run.stall-timeout, while work waited") \
         X(stalled_ns, "time without progress in these")                                                      \
         X(payload_bytes, "fragment payload of complete events")                                              \
@@ -119,6 +121,7 @@
         X(file_bytes, "bytes written to event files")                                                        \
         X(events_stored, "events in closed event files")                                                     \
         X(events_not_written, "built events that an SFI dropped because the disk was slow")                  \
+        X(control_refused, "requests to run control of addresses or with tokens that it does not accept")    \
         X(control_sent, "control messages sent")                                                             \
         X(control_received, "control messages received")                                                     \
         X(control_sent_bytes, "bytes of the control messages sent, with all headers")                        \
@@ -146,6 +149,10 @@ struct node_stats {
 #define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */
 
 enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_SEALING, NODE_ENDED };
+
+/* All counters, histograms and reasons begin again: for another run of the same process, while none of its
+ * threads counts. */
+void stats_begin_run(struct node_stats *s);
 
 /* Each counter has one writer, so a relaxed load and store suffice. */
 static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)

@@ -20,4 +20,5 @@ uint64_t trigger_input_deadline_ns(const struct trigger_input *t);
 /* Copies the core's counters of triggers from outside, or of the clock, to those of the node. */
 void trigger_input_publish(const struct dfm *core, struct node_stats *stats);
 /* At the end: adds triggers that were lost or refused, with what to do. */
-void trigger_input_reasons(const struct dfm *core, const struct node_stats *stats, struct reasons *to);
+void trigger_input_reasons(const struct dfm *core, const struct scenario *scenario,
+                           const struct node_stats *stats, struct reasons *to);

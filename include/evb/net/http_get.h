@@ -1,4 +1,5 @@
-/* Requests one page from each of many HTTP servers at once, over TCP and Unix sockets. */
+/* Requests one page from each of many HTTP servers at once, or sends one JSON object to each, over TCP and
+ * Unix sockets. */
 #pragma once
 
 #include <stddef.h>
@@ -10,6 +11,8 @@
 struct http_get {
         const char *place; /* "HOST:PORT" or "unix:PATH" */
         const char *path;
+        const char *post;  /* JSON; NULL: the request is a GET */
+        const char *token; /* sent as "Authorization: Bearer"; NULL: none */
         /* The result: 0 or a negative errno, e.g. -ECONNREFUSED, -ETIMEDOUT, -EBADMSG (no HTTP). */
         int error;
         unsigned status;
@@ -17,7 +20,7 @@ struct http_get {
         /* Private. */
         int fd;
         size_t sent, received;
-        char *reply;
+        char *reply, *request;
 };
 
 /* Sends all requests, and waits until each has its answer or has failed, at most `timeout_ns`. */

@@ -19,6 +19,7 @@ enum busy_reason {
         BUSY_RESET,   /* the counters were reset, and triggers from before are not over */
         BUSY_LEVEL2,  /* many events wait for a decision of level 2 */
         BUSY_FRAMES,  /* many triggers wait, for frames of a board that are counted */
+        BUSY_PAUSED,  /* an operator paused the run */
 };
 
 struct busy_packet {

@@ -246,6 +246,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
 {
         if (now_ns >= d->keep_alive_due_ns)
                 dfm_check_nodes(d, now_ns);
+        dfm_count_pause(d, now_ns);
         dfm_expire(d, now_ns);
         dfm_level2_expire(d, now_ns);
         dfm_advance_run(d, now_ns);

@@ -53,6 +53,8 @@ static enum busy_reason judge(const struct dfm *d)
 
         if (d->state != RUN_RUNNING)
                 return BUSY_STOPPED;
+        if (d->hold.paused)
+                return BUSY_PAUSED;
         if (d->n_xoff > 0)
                 return BUSY_XOFF;
         if (dfm_waits_for_reset(d))
@@ -81,6 +83,9 @@ static void count_busy(struct dfm *d, uint64_t now_ns)
 
 void dfm_hold_back(struct dfm *d, uint64_t now_ns)
 {
+        /* That time counts as the pause. */
+        if (d->hold.paused)
+                return;
         if (d->busy_since_ns != NEVER_NS)
                 count_busy(d, now_ns);
         d->busy_since_ns = now_ns;
@@ -94,6 +99,15 @@ void dfm_release(struct dfm *d, uint64_t now_ns)
         count_busy(d, now_ns);
         d->busy_since_ns = NEVER_NS;
         trigger_hold(&d->trigger, now_ns);
+}
+
+void dfm_count_pause(struct dfm *d, uint64_t now_ns)
+{
+        if (!d->hold.paused)
+                return;
+        d->counts.paused_ns += now_ns - d->hold.since_ns;
+        trigger_shift(&d->trigger, now_ns - d->hold.since_ns);
+        d->hold.since_ns = now_ns;
 }
 
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns)

@@ -8,6 +8,7 @@ void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to)
                               c->trigger_rate_millihertz != to->trigger_rate_millihertz ||
                               c->trigger_burst != to->trigger_burst;
 
+        dfm_count_pause(d, now_ns);
         c->trigger_kind = to->trigger_kind;
         c->trigger_rate_millihertz = to->trigger_rate_millihertz;
         c->trigger_burst = to->trigger_burst;

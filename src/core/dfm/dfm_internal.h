@@ -5,6 +5,7 @@
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 #include "evb/protocol/sequence.h"
+#include "dfm_lead.h"
 
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX
@@ -143,6 +144,13 @@ struct dfm_level2 {
         struct histogram latency_ns;
 };
 
+/* What an operator holds back. */
+struct dfm_hold {
+        bool held;         /* the run does not begin */
+        bool paused;       /* no trigger is taken */
+        uint64_t since_ns; /* the pause is counted up to then */
+};
+
 /* An event that ended and is not cleared yet. */
 struct dfm_ended {
         uint64_t event;
@@ -202,44 +210,6 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
         return q->reset_due || q->n_resets > 0;
 }
 
-/* A number is far if it is at least this much ahead of those taken. */
-#define DFM_LEAD_FAR 1024u
-
-/* An announced number that is not offered yet. */
-struct dfm_number {
-        uint64_t number, since_ns;
-        uint32_t n; /* leading ROSs that announced it */
-};
-
-/* The stream of announcements of one ROS. */
-struct dfm_have {
-        uint32_t incarnation; /* low half; 0: none yet */
-        uint32_t next;        /* sequence of the next number */
-        bool heard;           /* in this run of the DFM */
-        bool blocked, go_on;  /* there was no room; there is room again */
-        uint64_t ack_due_ns;  /* NEVER_NS: nothing to acknowledge */
-        bool has_last;
-        uint64_t last, top; /* the last number, and the highest one plus 1 */
-};
-
-/* The frames make the triggers. */
-struct dfm_lead {
-        struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
-        uint32_t size, tail, n;
-        struct dfm_have *haves; /* of each ROS */
-        uint32_t turn;          /* ROS at which the search for an acknowledgement continues */
-        bool some_required;     /* of the leading ROSs, in the configuration */
-        bool open;              /* the numbers that a former DFM took are known */
-        bool has_floor;
-        uint64_t floor;            /* numbers below are taken already */
-        bool begun;                /* the first number is chosen */
-        uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
-        uint64_t near_ns;          /* when one close to those taken came last */
-        bool closing;              /* the boards began again: everything of before ends */
-        /* Frames of all leading ROSs, and when they became more; frames of all others then. */
-        uint64_t led, led_ns, others;
-};
-
 #define DFM_NOTICES 64
 
 struct dfm {
@@ -256,6 +226,7 @@ struct dfm {
         uint32_t n_answers;            /* nodes that wait for one */
         struct dfm_resume resume;
         struct dfm_level2 level2;
+        struct dfm_hold hold;
         struct dfm_sfi *sfis;
         struct dfm_ros *ross;
         struct policy_sfi *policy_view;
@@ -299,11 +270,6 @@ struct dfm {
         struct dfm_counts counts;
         struct histogram latency_ns;
 };
-
-static inline struct dfm_number *dfm_lead_at(const struct dfm_lead *f, uint32_t k)
-{
-        return &f->ring[(f->tail + k) % f->size];
-}
 
 static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role, uint32_t index)
 {
@@ -382,6 +348,8 @@ uint64_t dfm_have_deadline_ns(const struct dfm *d);
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);
 void dfm_hold_back(struct dfm *d, uint64_t now_ns);
 void dfm_release(struct dfm *d, uint64_t now_ns);
+/* Counts the pause up to now, if there is one: the schedule of triggers stood still. */
+void dfm_count_pause(struct dfm *d, uint64_t now_ns);
 
 /* dfm_level2.c: decisions. */
 int dfm_level2_init(struct dfm *d); /* -ENOMEM */
@@ -461,6 +429,20 @@ static inline bool dfm_is_hopeless(const struct dfm *d)
 static inline bool dfm_triggers_are_outside(const struct dfm *d)
 {
         return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
+}
+
+/* Whether a trigger of the DFM's own, or of frames, waits for the end of a pause. */
+static inline bool dfm_pause_holds(const struct dfm *d)
+{
+        enum dfm_trigger_source source = d->config.trigger_source;
+
+        return d->hold.paused && (source == DFM_TRIGGER_SCHEDULE || source == DFM_TRIGGER_FRAMES);
+}
+
+/* Whether a trigger that comes now is not taken, as a pause lasts. */
+static inline bool dfm_pause_refuses(const struct dfm *d)
+{
+        return d->hold.paused && !dfm_pause_holds(d);
 }
 
 /* Maximum number of events that wait for level 2: the ROSs hold the frames of all of them. */

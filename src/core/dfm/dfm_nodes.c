@@ -280,7 +280,8 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {
-        return has_quorum(d, now_ns) && (!d->resume.active || dfm_resume_is_settled(d));
+        return (d->resume.active || !d->hold.held) && has_quorum(d, now_ns) &&
+               (!d->resume.active || dfm_resume_is_settled(d));
 }
 
 static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
@@ -305,6 +306,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
         const struct dfm_config *c = &d->config;
 
         d->state = RUN_RUNNING;
+        d->hold.held = false;
         d->started_ns = now_ns;
         d->begun = true;
         if (d->resume.active) {
@@ -331,6 +333,8 @@ static void end(struct dfm *d, uint64_t now_ns)
 
 static void drain(struct dfm *d, uint64_t now_ns)
 {
+        dfm_count_pause(d, now_ns);
+        d->hold.paused = false;
         d->state = RUN_DRAINING;
         d->level2.served_ns = now_ns;
         dfm_lead_drop(d);

@@ -97,6 +97,11 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         if (verdict != OFFER_QUEUED)
                 return verdict;
         note_spill(d, t->flags, true);
+        if (dfm_pause_refuses(d)) {
+                c->not_taken++;
+                c->in_pauses++;
+                return OFFER_NOT_TAKEN;
+        }
         return queue(d, came_ns, t);
 }
 
@@ -143,6 +148,12 @@ void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
         if (d->config.trigger_source != DFM_TRIGGER_CLOCK || d->state != RUN_RUNNING)
                 return;
         passed = (now_ns - d->started_ns) / slice_ns;
+        if (dfm_pause_refuses(d) && q->next_slice < passed) {
+                d->counts.offered.triggers += passed - q->next_slice;
+                d->counts.offered.not_taken += passed - q->next_slice;
+                dfm_numbers_skip(&q->numbers, passed);
+                q->next_slice = passed;
+        }
         for (; q->next_slice < passed && dfm_triggers_waiting(q) < q->size; q->next_slice++) {
                 uint64_t begin_ns = d->started_ns + q->next_slice * slice_ns;
                 struct trigger_entry t = {
@@ -232,8 +243,9 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
         if (d->state != RUN_RUNNING || (c->events > 0 && d->counts.triggers >= c->events))
                 return false;
         if (dfm_triggers_are_outside(d))
-                return !waits_for_reset(d, now_ns) && dfm_triggers_waiting(&d->triggers) > 0;
-        return trigger_next_ns(&d->trigger) <= now_ns;
+                return !waits_for_reset(d, now_ns) && dfm_triggers_waiting(&d->triggers) > 0 &&
+                       !dfm_pause_holds(d);
+        return !dfm_pause_holds(d) && trigger_next_ns(&d->trigger) <= now_ns;
 }
 
 void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
@@ -273,7 +285,8 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
         if (d->state != RUN_RUNNING)
                 return NEVER_NS;
         if (!dfm_triggers_are_outside(d))
-                return d->busy_since_ns == NEVER_NS ? trigger_next_ns(&d->trigger) : NEVER_NS;
+                return d->busy_since_ns == NEVER_NS && !d->hold.paused ? trigger_next_ns(&d->trigger)
+                                                                       : NEVER_NS;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 deadline = d->started_ns + (q->next_slice + 1) * d->config.slice_ns;
         deadline = MIN(deadline, q->held_until_ns);

@@ -76,6 +76,12 @@ void trigger_hold(struct trigger *t, uint64_t now_ns)
         t->next_ns = now_ns;
 }
 
+void trigger_shift(struct trigger *t, uint64_t by_ns)
+{
+        t->start_ns += by_ns;
+        t->next_ns += by_ns;
+}
+
 /* The time from now_ns to the next trigger in new intervals; negative if it is overdue. */
 static int64_t scaled_ns(const struct trigger *t, uint64_t now_ns, uint64_t rate_millihertz)
 {

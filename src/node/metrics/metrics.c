@@ -13,6 +13,7 @@
 #include "evb/net/http_server.h"
 #include "evb/net/local_listener.h"
 #include "evb/sys/loop.h"
+#include "../run_control/http.h"
 #include "accept.h"
 #include "page.h"
 #include "process.h"
@@ -30,7 +31,11 @@ struct metrics {
         const struct scenario_node *self;
         struct node_stats *stats;
         struct metrics_shared shared;
-        struct metrics_sample last; /* of the event loop: its last look for rates */
+        const struct run_http *control; /* NULL: none */
+        struct metrics_sample last;     /* of the event loop: its last look for rates */
+        /* Of earlier runs; under the lock of `shared`. */
+        uint64_t counters_before[METRICS_COUNTERS];
+        struct metrics_totals before;
         /* Of the server's thread. */
         struct metrics_state copy;
         struct metrics_view view;
@@ -171,17 +176,33 @@ void metrics_note_shaped(struct metrics *m, bool shaped)
         pthread_mutex_unlock(&m->shared.lock);
 }
 
+/* Packets that were only late are no longer lost, so the maximum counts. */
 static void read_counters(struct metrics *m)
 {
         struct metrics_view *v = &m->view;
         size_t i = 0;
 
-        /* Packets that were only late are no longer lost, so the maximum counts. */
 #define X(name, help)                                                                                        \
-        v->counters[i] = MAX(v->counters[i], stats_get(&m->stats->name));                                    \
+        v->counters[i] = MAX(v->counters[i], m->counters_before[i] + stats_get(&m->stats->name));            \
         i++;
         STATS_COUNTERS(X)
 #undef X
+}
+
+void metrics_begin_run(struct metrics *m)
+{
+        size_t i = 0;
+
+        if (!m)
+                return;
+        pthread_mutex_lock(&m->shared.lock);
+#define X(name, help) m->counters_before[i++] += stats_get(&m->stats->name);
+        STATS_COUNTERS(X)
+#undef X
+        metrics_add_totals(&m->before, &m->shared.state);
+        metrics_state_begin_run(&m->shared.state);
+        stats_begin_run(m->stats);
+        pthread_mutex_unlock(&m->shared.lock);
 }
 
 static void read_times(struct metrics *m)
@@ -199,8 +220,11 @@ static void look(struct metrics *m)
 
         pthread_mutex_lock(&m->shared.lock);
         metrics_state_copy(&m->copy, &m->shared.state);
-        pthread_mutex_unlock(&m->shared.lock);
+        metrics_continue(&m->copy, &m->before);
         read_counters(m);
+        memcpy(v->counters_before, m->counters_before, sizeof v->counters_before);
+        pthread_mutex_unlock(&m->shared.lock);
+        v->control_state = m->control ? run_http_state(m->control) : NULL;
         read_times(m);
         (void)obstacle_read(&m->stats->obstacle, &v->obstacle);
         v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);
@@ -232,13 +256,21 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
 {
         struct metrics *m = ctx;
         bool open_metrics = metrics_wants_open_metrics(request->accept);
-        FILE *to = open_memstream(&ret->text, &ret->text_bytes);
+        FILE *to;
 
+        if (m->control && strcmp(request->path, "/control") == 0) {
+                run_http_answer(m->control, request, ret, true);
+                return;
+        }
+        to = open_memstream(&ret->text, &ret->text_bytes);
         if (!to)
                 return;
         ret->content_type = TYPE_TEXT;
         look(m);
-        if (strcmp(request->path, "/metrics") == 0) {
+        if (request->is_post) {
+                ret->status = 405;
+                fputs("commands are taken at /control\n", to);
+        } else if (strcmp(request->path, "/metrics") == 0) {
                 ret->content_type = open_metrics ? TYPE_OPEN_METRICS : TYPE_METRICS;
                 metrics_page_write(&m->view, to, open_metrics);
         } else if (strcmp(request->path, "/status") == 0) {
@@ -292,6 +324,7 @@ static int start(struct metrics *m)
                 .listener = m->listener >= 0 ? m->listener : m->local.fd,
                 .answer = answer,
                 .ctx = m,
+                .body_max_bytes = m->control && m->control->token[0] ? RUN_HTTP_BODY_MAX_BYTES : 0,
                 .cpus = self->cpus + 1,
                 .n_cpus = self->n_cpus > 1 ? self->n_cpus - 1 : 0,
         };
@@ -302,7 +335,7 @@ static int start(struct metrics *m)
 }
 
 int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
-                 struct node_stats *stats, bool check_only)
+                 struct node_stats *stats, const struct run_http *control, bool check_only)
 {
         struct metrics *m;
         struct metrics_process process;
@@ -317,6 +350,7 @@ int metrics_open(struct metrics **ret, const struct scenario *s, const struct sc
         m->scenario = s;
         m->self = self;
         m->stats = stats;
+        m->control = control;
         m->listener = m->local.fd = -1;
         pthread_mutex_init(&m->shared.lock, NULL);
         metrics_read_process(&process);
@@ -326,6 +360,8 @@ int metrics_open(struct metrics **ret, const struct scenario *s, const struct sc
         r = metrics_state_init(&m->shared.state, s->n_nodes);
         if (r >= 0)
                 r = metrics_state_init(&m->copy, s->n_nodes);
+        if (r >= 0)
+                r = metrics_totals_init(&m->before, s->n_nodes);
         if (r < 0)
                 log_error_errno(r, "metrics: %m");
         else
@@ -350,6 +386,7 @@ struct metrics *metrics_close(struct metrics *m)
         local_listener_close(&m->local);
         metrics_state_fini(&m->shared.state);
         metrics_state_fini(&m->copy);
+        metrics_totals_fini(&m->before);
         pthread_mutex_destroy(&m->shared.lock);
         free(m);
         return NULL;

@@ -10,12 +10,18 @@
 #include "evb/tc-model/status.h"
 
 struct metrics;
+struct run_http;
 
-/* *ret is NULL if metrics.listen = none. `check_only`: finds out whether it would succeed, and serves
- * nothing. Errors are logged; -ECANCELED as of data/socket_open.h. */
+/* *ret is NULL if metrics.listen = none. `control`: served at /control too; NULL: none. `check_only`: finds
+ * out whether it would succeed, and serves nothing. Errors are logged; -ECANCELED as of data/socket_open.h.
+ */
 int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
-                 struct node_stats *stats, bool check_only);
+                 struct node_stats *stats, const struct run_http *control, bool check_only);
 struct metrics *metrics_close(struct metrics *m);
+
+/* Before the next run of the same process, while none of its threads counts: the counters of the node begin
+ * again, and the metrics continue from their totals. */
+void metrics_begin_run(struct metrics *m);
 
 /* The event loop calls one of these whenever it publishes the counters. `unwritten`: built events that the
  * SFI has not written. */

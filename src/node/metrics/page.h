@@ -27,8 +27,10 @@ struct metrics_view {
         const struct scenario *scenario;
         const struct scenario_node *self;
         enum node_state state;
-        struct obstacle obstacle; /* why it makes no progress now */
-        uint64_t counters[METRICS_COUNTERS];
+        struct obstacle obstacle;                         /* why it makes no progress now */
+        uint64_t counters[METRICS_COUNTERS];              /* since the process began */
+        uint64_t counters_before[METRICS_COUNTERS];       /* of its earlier runs */
+        const char *control_state;                        /* of a DFM; NULL: it has no run control */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */
         double last_complete_seconds;                     /* since 1970; 0: no event is complete */
         const struct metrics_state *shared;

@@ -111,3 +111,56 @@ void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, co
                 }
         }
 }
+
+int metrics_totals_init(struct metrics_totals *t, size_t n_peers)
+{
+        *t = (struct metrics_totals){.n_peers = n_peers};
+        t->peers = calloc(n_peers, sizeof *t->peers);
+        return t->peers ? 0 : -ENOMEM;
+}
+
+void metrics_totals_fini(struct metrics_totals *t)
+{
+        free(t->peers);
+        *t = (struct metrics_totals){};
+}
+
+static void add_histogram(struct metrics_histogram *to, const struct metrics_histogram *h)
+{
+        to->count += h->count;
+        to->sum_ns += h->sum_ns;
+        for (size_t k = 0; k < METRICS_BOUNDS; k++)
+                to->below[k] += h->below[k];
+}
+
+static void add_peer(struct metrics_peer *to, const struct metrics_peer *p)
+{
+        to->fragments += p->fragments;
+        to->fragments_lost += p->fragments_lost;
+        to->fragments_absent += p->fragments_absent;
+        to->packets += p->packets;
+        to->packets_lost += p->packets_lost;
+        to->bytes += p->bytes;
+}
+
+void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run)
+{
+        add_histogram(&t->event_latency, &run->event_latency);
+        add_histogram(&t->level2_latency, &run->level2_latency);
+        for (size_t i = 0; i < t->n_peers; i++)
+                add_peer(&t->peers[i], &run->peers[i]);
+}
+
+void metrics_continue(struct metrics_state *s, const struct metrics_totals *t)
+{
+        add_histogram(&s->event_latency, &t->event_latency);
+        add_histogram(&s->level2_latency, &t->level2_latency);
+        for (size_t i = 0; i < t->n_peers; i++)
+                add_peer(&s->peers[i], &t->peers[i]);
+}
+
+void metrics_state_begin_run(struct metrics_state *s)
+{
+        s->event_latency = s->level2_latency = (struct metrics_histogram){};
+        memset(s->peers, 0, s->n_peers * sizeof *s->peers);
+}

@@ -61,6 +61,13 @@ struct metrics_sample {
         uint64_t now_ns, triggers, events, fragments, bytes, busy_ns;
 };
 
+/* What earlier runs of the process counted, to which the present run adds. */
+struct metrics_totals {
+        struct metrics_histogram event_latency, level2_latency;
+        size_t n_peers;
+        struct metrics_peer *peers;
+};
+
 struct metrics_shared {
         pthread_mutex_t lock; /* protects `state` */
         struct metrics_state state;
@@ -70,6 +77,15 @@ int metrics_state_init(struct metrics_state *s, size_t n_peers); /* -ENOMEM */
 void metrics_state_fini(struct metrics_state *s);
 /* Both have the same number of peers. */
 void metrics_state_copy(struct metrics_state *to, const struct metrics_state *from);
+
+int metrics_totals_init(struct metrics_totals *t, size_t n_peers); /* -ENOMEM */
+void metrics_totals_fini(struct metrics_totals *t);
+/* Adds what a run counted for histograms and peers. */
+void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run);
+/* Another run begins: what the core counts is 0 again. The classes of shaping stay. */
+void metrics_state_begin_run(struct metrics_state *s);
+/* Adds the totals to the state of the present run. */
+void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
 
 /* Counts the values of a histogram up to each bound; one of its buckets on both sides of a bound is above. */
 void metrics_fold(struct metrics_histogram *to, const struct histogram *from);

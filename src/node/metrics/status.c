@@ -6,7 +6,13 @@
 #include "evb/base/util.h"
 #include "counters.h"
 
-#define COUNTER(v, name) ((v)->counters[METRICS_COUNTER_##name])
+#define COUNTER(v, name) counted(v, METRICS_COUNTER_##name)
+
+/* Of the present run. */
+static uint64_t counted(const struct metrics_view *v, enum metrics_counter counter)
+{
+        return v->counters[counter] - MIN(v->counters[counter], v->counters_before[counter]);
+}
 
 static bool is_dfm(const struct metrics_view *v)
 {
@@ -221,6 +227,8 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "version", json_string(v->version));
         set_real(o, "start_time", v->process.start_seconds >= 0, v->process.start_seconds);
         json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));
+        json_object_set_new(o, "control_state",
+                            v->control_state ? json_string(v->control_state) : json_null());
         set_count(o, "run", v->shared->run > 0, v->shared->run);
         json_object_set_new(o, "counts", make_counts(v));
         json_object_set_new(o, "rates", make_rates(v));

@@ -8,6 +8,11 @@
  * the service manager already knows that this node stops, so it hears of no reload. */
 void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 
+/* set.c: sets one key ("trigger.rate") to one value, and logs it. -EINVAL: there is no such key, or it does
+ * not take this value; -EPERM: this node cannot apply it now. `why` says more. */
+int node_set(struct node *n, uint64_t now_ns, const char *name, const char *value, char *why,
+             size_t size_bytes);
+
 /* reload_roles.c: what differs between the roles. */
 /* Whether this node can apply this value of `to`. False: `text` says why not. True: `text` says why it has no
  * effect, or is "". */

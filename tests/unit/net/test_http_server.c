@@ -352,6 +352,14 @@ static void one_client_asks_many_servers(void **state)
                 assert_string_equal(gets[i].body, "hello\n");
                 free(gets[i].body);
         }
+        serve_post();
+        gets[0] = (struct http_get){.place = place, .path = "/echo", .post = "{\"a\":1}", .token = "key"};
+        http_get_all(gets, 1, 600 * NS_PER_S);
+        assert_int_equal(gets[0].error, 0);
+        assert_string_equal(gets[0].body, "{\"a\":1}");
+        assert_string_equal(t.token, "key");
+        assert_string_equal(t.type, "application/json");
+        free(gets[0].body);
         gets[0] = (struct http_get){.place = silent_place, .path = "/"};
         http_get_all(gets, 1, NS_PER_S / 10);
         assert_int_equal(gets[0].error, -ETIMEDOUT);

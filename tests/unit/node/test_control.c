@@ -21,9 +21,10 @@ static void bench_open_as(struct bench *b, const char *name, const char *from, u
 
         *b = (struct bench){};
         sample_node(&b->node, name, "udp");
-        assert_int_equal(control_open(&b->node.control, b->node.scenario, b->node.self, SAMPLE_DFM,
-                                      b->node.stats, b->node.loop),
-                         0);
+        b->node.control.incarnation = SAMPLE_DFM;
+        assert_int_equal(
+                control_open(&b->node.control, b->node.scenario, b->node.self, b->node.stats, b->node.loop),
+                0);
         assert_int_equal(net_address_parse(&config.local, from, port), 0);
         assert_int_equal(endpoint_new_udp(&b->from, &config), 0);
 }

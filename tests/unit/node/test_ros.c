@@ -47,7 +47,7 @@ static void jobs_for_an_sfi_that_left_are_dropped(void **state)
         (void)state;
         sample_node(&n, "ros1", "tcp");
         n.kind = &node_ros;
-        assert_int_equal(control_open(&n.control, n.scenario, n.self, 1, n.stats, n.loop), 0);
+        assert_int_equal(control_open(&n.control, n.scenario, n.self, n.stats, n.loop), 0);
         n.member.incarnation = SAMPLE_INCARNATION;
         assert_int_equal(node_ros.open(&n), 0);
         node_ros.receive(&n, NS_PER_S, sample_welcome());

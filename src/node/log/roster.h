@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "evb/core/dfm.h"
-#include "node_internal.h"
+#include "../node_internal.h"
 
 /* Logs all changes since the last call. */
 void roster_log(struct node *n, struct dfm *core);

@@ -5,7 +5,7 @@
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
-#include "progress/reason_text.h"
+#include "../progress/reason_text.h"
 
 static const char *name_of(const struct node *n, enum node_role role, unsigned index)
 {

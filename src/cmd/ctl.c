@@ -1,0 +1,420 @@
+/* evb ctl: sends an operator's commands to the run control of a DFM, and shows its state. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/cmd/commands.h"
+#include "evb/conf/scenario.h"
+#include "evb/net/http_get.h"
+#include "evb/net/token_file.h"
+#include "evb/node/run_states.h"
+#include "evb/sys/loop.h"
+
+#define UNIX_PREFIX "unix:"
+/* Longer than the DFM itself waits for its event loop. */
+#define ANSWER_NS (6 * NS_PER_S)
+/* Pause between two looks at the state. */
+#define LOOK_NS (100 * NS_PER_MS)
+
+struct ctl {
+        struct options common;
+        const char *socket, *dfm, *key, *scenario, *wait;
+        struct option_list metadata;
+        enum run_command command; /* RUN_COMMANDS: status */
+        char place[SCENARIO_TEXT_MAX + sizeof UNIX_PREFIX];
+        char token[TOKEN_MAX_BYTES + 1];
+        char key_path[SCENARIO_TEXT_MAX]; /* of the scenario */
+        uint64_t wait_ns;
+};
+
+/* ---- The DFM, and the request ---- */
+
+__attribute__((format(printf, 1, 2))) static int wrong(const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        fputs("evb ctl: ", stderr);
+        vfprintf(stderr, format, args);
+        fputc('\n', stderr);
+        va_end(args);
+        return 2;
+}
+
+static int take_scenario(struct ctl *c)
+{
+        _cleanup_free_ struct scenario *s = command_load(c->scenario, &c->common);
+
+        if (!s)
+                return 2;
+        if (!scenario_control_place(s, c->place)) {
+                fprintf(stderr,
+                        "%s: control.listen: the DFM takes no commands; expected :PORT, HOST:PORT or "
+                        "unix:PATH\n",
+                        c->scenario);
+                return 2;
+        }
+        if (!c->key && s->control.kind == CONTROL_TCP && s->control.token_file[0]) {
+                snprintf(c->key_path, sizeof c->key_path, "%s", s->control.token_file);
+                c->key = c->key_path;
+        }
+        return 0;
+}
+
+static int find_dfm(struct ctl *c)
+{
+        int n = (c->socket != NULL) + (c->dfm != NULL) + (c->scenario != NULL), r = 0;
+        struct error e = {};
+
+        if (n != 1)
+                return wrong("%s; expected one of --socket PATH, --dfm HOST:PORT or --scenario FILE",
+                             n == 0 ? "missing option" : "options exclude each other");
+        if (c->scenario)
+                r = take_scenario(c);
+        else
+                snprintf(c->place, sizeof c->place, "%s%.*s", c->socket ? UNIX_PREFIX : "",
+                         (int)SCENARIO_TEXT_MAX, c->socket ?: c->dfm);
+        if (r == 0 && c->key && token_file_read(c->key, c->token, &e) < 0)
+                r = wrong("--key: %s", e.message);
+        return r;
+}
+
+/* "NAME=VALUE" becomes a member of the object. */
+static int add_metadata(json_t *to, const char *text)
+{
+        const char *equals = strchr(text, '=');
+        char name[128];
+
+        if (!equals || equals == text || (size_t)(equals - text) >= sizeof name)
+                return wrong("--set-meta %s: expected NAME=VALUE", text);
+        snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+        if (json_object_set_new(to, name, json_string(equals + 1)) < 0)
+                return wrong("--set-meta %s: not UTF-8", text);
+        return 0;
+}
+
+static int add_setting(json_t *to, const char *text)
+{
+        const char *equals = strchr(text, '=');
+        char key[128];
+
+        if (!equals || (size_t)(equals - text) >= sizeof key)
+                return wrong("set %s: expected SECTION.KEY=VALUE", text);
+        snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
+        if (json_object_set_new(to, "key", json_string(key)) < 0 ||
+            json_object_set_new(to, "value", json_string(equals + 1)) < 0)
+                return wrong("set %s: not UTF-8", text);
+        return 0;
+}
+
+/* *ret is the text of the request; NULL: a question for the state. */
+static int make_request(const struct ctl *c, char **ret)
+{
+        json_t *o, *metadata;
+        int r = 0;
+
+        *ret = NULL;
+        if (c->command == RUN_COMMANDS)
+                return 0;
+        o = json_pack("{s:s}", "command", run_command_name(c->command));
+        metadata = json_object();
+        for (size_t i = 0; r == 0 && i < c->metadata.n; i++)
+                r = add_metadata(metadata, c->metadata.values[i]);
+        if (json_object_size(metadata) > 0)
+                json_object_set(o, "metadata", metadata);
+        json_decref(metadata);
+        if (r == 0 && c->command == RUN_COMMAND_SET)
+                r = add_setting(o, c->common.words[0]);
+        if (r == 0)
+                *ret = json_dumps(o, JSON_COMPACT);
+        json_decref(o);
+        return r;
+}
+
+/* ---- The answer ---- */
+
+static const char *explain(const struct ctl *c, int error)
+{
+        switch (-error) {
+        case ENOENT:
+                return "there is no such socket: is the DFM running, with this control.listen?";
+        case ECONNREFUSED:
+                return "nobody listens there: is the DFM running, with this control.listen?";
+        case ETIMEDOUT:
+                return "no answer in time: the DFM may be suspended, or its machine not reachable";
+        case EACCES:
+        case EPERM:
+                return "permission denied: only the owner and the group of the socket may use it";
+        case EINVAL:
+                return c->socket ? "not a path of a socket"
+                                 : "not an address; expected HOST:PORT with a numeric HOST";
+        case EBADMSG:
+                return "another program answers there";
+        }
+        return strerror(-error);
+}
+
+static int exit_of(unsigned http_status)
+{
+        return http_status == 200 ? 0 : http_status == 400 ? 2 : 1;
+}
+
+/* Sends one request. *ret is the object of the answer, NULL: there is none, and the reason is printed.
+ * Returns the exit status. */
+static int ask(const struct ctl *c, const char *request, json_t **ret)
+{
+        struct http_get g = {.place = c->place, .path = "/control", .post = request, .token = c->token};
+        int status = 1;
+
+        *ret = NULL;
+        http_get_all(&g, 1, ANSWER_NS);
+        if (g.error < 0) {
+                fprintf(stderr, "evb ctl: %s: %s\n", c->place, explain(c, g.error));
+                return g.error == -EINVAL || g.error == -ENAMETOOLONG ? 2 : 1;
+        }
+        *ret = json_loads(g.body ?: "", 0, NULL);
+        if (!json_object_get(*ret, "state") && !json_object_get(*ret, "error")) {
+                fprintf(stderr, "evb ctl: %s: another program answers there, or a node without run control\n",
+                        c->place);
+                json_decref(take_ptr(*ret));
+        } else {
+                status = exit_of(g.status);
+                if (status != 0)
+                        fprintf(stderr, "evb ctl: %s\n",
+                                json_string_value(json_object_get(*ret, "error"))
+                                        ?: "the DFM refuses the command");
+        }
+        free(g.body);
+        return status;
+}
+
+static const char *text_of(const json_t *o, const char *name)
+{
+        return json_string_value(json_object_get(o, name)) ?: "";
+}
+
+static long long number_of(const json_t *o, const char *name)
+{
+        return json_integer_value(json_object_get(o, name));
+}
+
+static void print_list(const json_t *list, const char *before)
+{
+        const json_t *each;
+        size_t i;
+
+        json_array_foreach(list, i, each)
+        {
+                printf("%s%s", i == 0 ? before : ", ", json_string_value(each));
+        }
+}
+
+static void print_run(const json_t *o)
+{
+        const json_t *events = json_object_get(o, "events");
+        double paused = json_number_value(json_object_get(o, "paused_seconds"));
+
+        if (!json_is_integer(json_object_get(o, "run"))) {
+                if (json_is_integer(json_object_get(o, "next_run")))
+                        printf("next run   %lld\n", number_of(o, "next_run"));
+                return;
+        }
+        printf("run        %lld, for %.1f s", number_of(o, "run"),
+               json_number_value(json_object_get(o, "seconds")));
+        if (paused > 0)
+                printf(", %.1f s of them paused", paused);
+        printf("\nevents     %lld triggers: %lld complete, %lld partial, %lld lost, %lld rejected\n",
+               number_of(events, "triggers"), number_of(events, "complete"), number_of(events, "partial"),
+               number_of(events, "lost"), number_of(events, "rejected"));
+}
+
+static void print_metadata(const json_t *o)
+{
+        const char *name, *separator = "metadata   ";
+        json_t *value;
+
+        json_object_foreach(json_object_get(o, "metadata"), name, value)
+        {
+                printf("%s%s=%s", separator, name, json_string_value(value));
+                separator = ", ";
+        }
+        if (json_object_size(json_object_get(o, "metadata")) > 0)
+                putchar('\n');
+}
+
+static void print_state(const json_t *o)
+{
+        const json_t *nodes = json_object_get(o, "nodes"), *last = json_object_get(o, "last_run");
+
+        printf("state      %s%s%s\n", text_of(o, "state"), text_of(o, "reason")[0] ? ": " : "",
+               text_of(o, "reason"));
+        print_run(o);
+        printf("nodes      %lld of %lld present", number_of(nodes, "present"), number_of(nodes, "expected"));
+        print_list(json_object_get(nodes, "missing"), "; missing: ");
+        putchar('\n');
+        print_metadata(o);
+        if (json_is_object(last)) {
+                printf("last run   %lld: %s", number_of(last, "run"), text_of(last, "status"));
+                print_list(json_object_get(last, "reasons"), ": ");
+                putchar('\n');
+        }
+        print_list(json_object_get(o, "permits"), "permits    ");
+        putchar('\n');
+}
+
+/* ---- Waiting ---- */
+
+/* Whether the state is the one that the command leads to. `before`: the run before the command, 0: none. */
+static bool is_reached(const struct ctl *c, const json_t *o, long long before)
+{
+        const char *state = text_of(o, "state");
+        bool runs = strcmp(state, "running") == 0;
+
+        switch (c->command) {
+        case RUN_COMMAND_START:
+        case RUN_COMMAND_NEXT_RUN:
+                return runs && number_of(o, "run") != before;
+        case RUN_COMMAND_STOP:
+                return !runs && strcmp(state, "paused") != 0 && strcmp(state, "draining") != 0;
+        default:
+                return true;
+        }
+}
+
+/* Looks at the state until the command has its effect. *o is the last answer. */
+static int await(const struct ctl *c, long long before, json_t **o)
+{
+        uint64_t until_ns = clock_now_ns() + c->wait_ns;
+        bool starts = c->command != RUN_COMMAND_STOP;
+        int r = 0;
+
+        while (r == 0 && !is_reached(c, *o, before)) {
+                if (clock_now_ns() >= until_ns || (starts && strcmp(text_of(*o, "state"), "error") == 0)) {
+                        fprintf(stderr, "evb ctl: the state is still %s%s%s\n", text_of(*o, "state"),
+                                text_of(*o, "reason")[0] ? ": " : "", text_of(*o, "reason"));
+                        return 1;
+                }
+                nanosleep(&(struct timespec){.tv_nsec = (long)LOOK_NS}, NULL);
+                json_decref(*o);
+                r = ask(c, NULL, o);
+        }
+        return r;
+}
+
+/* The run that ends by this command. */
+static int note_before(const struct ctl *c, long long *ret)
+{
+        json_t *o;
+        int r = ask(c, NULL, &o);
+
+        *ret = r == 0 ? number_of(o, "run") : 0;
+        json_decref(o);
+        return r;
+}
+
+static int control(struct ctl *c)
+{
+        _cleanup_free_ char *request = NULL;
+        long long before = 0;
+        json_t *o = NULL;
+        int r = make_request(c, &request);
+
+        if (r == 0)
+                r = find_dfm(c);
+        if (r == 0 && c->wait)
+                r = note_before(c, &before);
+        if (r == 0)
+                r = ask(c, request, &o);
+        if (r == 0 && c->wait)
+                r = await(c, before, &o);
+        if (c->common.json && o)
+                return options_write_json(&c->common, o, r);
+        if (json_object_get(o, "state"))
+                print_state(o);
+        json_decref(o);
+        return r;
+}
+
+/* ---- The command line ---- */
+
+static int show_states(int argc, char **argv)
+{
+        static const struct command command = {
+                "ctl states", cmd_ctl, "",
+                "Show the states of run control, and the commands that each permits."};
+        const char *man = NULL;
+        const struct option_entry own[] = {{"man", NULL, "as text of a manual page (mdoc)", &man}};
+        struct options o;
+        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 0, argc, argv);
+
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (man)
+                run_states_print_man(stdout);
+        else
+                run_states_print(stdout);
+        return 0;
+}
+
+static const struct verb {
+        struct command command;
+        size_t n_words;
+} verbs[] = {
+        {{"ctl status", cmd_ctl, "", "Show the state of the DFM and of its run."}, 0},
+        {{"ctl start", cmd_ctl, "",
+          "Let a run begin: at once, or when the nodes that are missing are present."},
+         0},
+        {{"ctl stop", cmd_ctl, "", "End the run. No other run begins until start or next-run."}, 0},
+        {{"ctl pause", cmd_ctl, "", "Take no further triggers for now; the run goes on."}, 0},
+        {{"ctl resume", cmd_ctl, "", "Take triggers again after a pause."}, 0},
+        {{"ctl set", cmd_ctl, "KEY=VALUE",
+          "Set a key that the DFM applies while it runs, such as trigger.rate."},
+         1},
+        {{"ctl next-run", cmd_ctl, "", "End the run, and begin another one with the next number."}, 0},
+        {{"ctl states", cmd_ctl, "", "Show the states, and the commands that each permits."}, 0},
+};
+
+static int run(const struct verb *verb, int argc, char **argv)
+{
+        const char *name = verb->command.name + strlen("ctl ");
+        struct ctl c = {.command = run_command_find(name)};
+        const struct option_entry own[] = {
+                {"socket", "PATH", "Unix socket of the DFM (control.listen = unix:PATH)", &c.socket},
+                {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},
+                {"key", "FILE", "file with the token of the DFM (control.token-file)", &c.key},
+                {"scenario", "FILE", "instead of these: the scenario of the DFM", &c.scenario},
+                {"set-meta", "NAME=VALUE",
+                 "add to the metadata of the run that begins; repeatable (start, next-run)", NULL,
+                 &c.metadata},
+                {"wait", "TIME",
+                 "wait until the run has begun or ended, at most this time (start, stop, next-run)", &c.wait},
+        };
+        bool starts = c.command == RUN_COMMAND_START || c.command == RUN_COMMAND_NEXT_RUN;
+        int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);
+
+        if (r == OPTIONS_GO_ON && c.metadata.n > 0 && !starts)
+                r = wrong("--set-meta is for start and next-run");
+        if (r == OPTIONS_GO_ON && c.wait && quantity_parse_time(c.wait, &c.wait_ns) < 0)
+                r = wrong("--wait %s: not a time; expected e.g. 30s", c.wait);
+        if (r == OPTIONS_GO_ON)
+                r = control(&c);
+        free(c.metadata.values);
+        return r;
+}
+
+int cmd_ctl(int argc, char **argv)
+{
+        int status;
+        const struct verb *v =
+                options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+
+        if (!v)
+                return status;
+        return strcmp(v->command.name, "ctl states") == 0 ? show_states(argc - 1, argv + 1)
+                                                          : run(v, argc - 1, argv + 1);
+}

@@ -1,0 +1,49 @@
+/* What the DFM knows of the numbers that ROSs announce: dfm_lead.c puts them in order, dfm_have.c receives
+ * them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A number is far if it is at least this much ahead of those taken. */
+#define DFM_LEAD_FAR 1024u
+
+/* An announced number that is not offered yet. */
+struct dfm_number {
+        uint64_t number, since_ns;
+        uint32_t n; /* leading ROSs that announced it */
+};
+
+/* The stream of announcements of one ROS. */
+struct dfm_have {
+        uint32_t incarnation; /* low half; 0: none yet */
+        uint32_t next;        /* sequence of the next number */
+        bool heard;           /* in this run of the DFM */
+        bool blocked, go_on;  /* there was no room; there is room again */
+        uint64_t ack_due_ns;  /* NEVER_NS: nothing to acknowledge */
+        bool has_last;
+        uint64_t last, top; /* the last number, and the highest one plus 1 */
+};
+
+/* The frames make the triggers. */
+struct dfm_lead {
+        struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
+        uint32_t size, tail, n;
+        struct dfm_have *haves; /* of each ROS */
+        uint32_t turn;          /* ROS at which the search for an acknowledgement continues */
+        bool some_required;     /* of the leading ROSs, in the configuration */
+        bool open;              /* the numbers that a former DFM took are known */
+        bool has_floor;
+        uint64_t floor;            /* numbers below are taken already */
+        bool begun;                /* the first number is chosen */
+        uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
+        uint64_t near_ns;          /* when one close to those taken came last */
+        bool closing;              /* the boards began again: everything of before ends */
+        /* Frames of all leading ROSs, and when they became more; frames of all others then. */
+        uint64_t led, led_ns, others;
+};
+
+static inline struct dfm_number *dfm_lead_at(const struct dfm_lead *f, uint32_t k)
+{
+        return &f->ring[(f->tail + k) % f->size];
+}

@@ -1,0 +1,143 @@
+/* The event loop of a node during one run: messages, the role's turn, signals, and what others learn of its
+ * state. */
+#include <errno.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/sys/notify.h"
+#include "log/run_log.h"
+#include "node_internal.h"
+#include "progress/progress.h"
+#include "reload/reload.h"
+#include "run_control/run_control.h"
+
+/* Intervals at which counters are published and the status is sent to systemd. */
+#define ACCOUNT_NS (50 * NS_PER_MS)
+#define STATUS_NS NS_PER_S
+/* While a node seals its last file, each status asks the service manager for this much more time. */
+#define EXTEND_NS (30 * NS_PER_S)
+/* Wake-up interval while the fault injector holds datagrams back, because no descriptor announces them. */
+#define HOLDING_NS NS_PER_MS
+
+void node_account(struct node *n)
+{
+        static const enum node_state states[] = {
+                [RUN_STARTING] = NODE_READY,
+                [RUN_RUNNING] = NODE_RUNNING,
+                [RUN_DRAINING] = NODE_DRAINING,
+                [RUN_ENDED] = NODE_ENDED,
+        };
+
+        n->kind->account(n);
+        atomic_store_explicit(&n->stats->state, n->is_sealing ? NODE_SEALING : states[n->kind->state(n)],
+                              memory_order_relaxed);
+}
+
+static void send_status(struct node *n, uint64_t now_ns)
+{
+        static const char *const prefixes[] = {
+                [OBSTACLE_NONE] = "",
+                [OBSTACLE_WAIT] = "; waiting: ",
+                [OBSTACLE_STALL] = "; stalled: ",
+        };
+        static const char *const texts[] = {
+                [RUN_RUNNING] = "running",
+                [RUN_DRAINING] = "draining",
+                [RUN_ENDED] = "run over",
+        };
+        char status[640], why[OBSTACLE_TEXT_MAX + 32];
+
+        progress_text(n, now_ns, why, sizeof why);
+        if (n->kind->state(n) == RUN_STARTING) {
+                notify_status(why);
+                return;
+        }
+        snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent%s%s", n->run,
+                 n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)],
+                 (unsigned long long)stats_get(&n->stats->events_complete),
+                 (unsigned long long)stats_get(&n->stats->fragments_sent), prefixes[n->stall.now.kind], why);
+        notify_status(status);
+        if (n->is_sealing)
+                notify_extend(EXTEND_NS);
+}
+
+/* The first signal drains, a second one stops the node immediately. */
+static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
+{
+        unsigned signals = loop_signals(n->loop);
+
+        if (n->hangups < loop_hangups(n->loop)) {
+                n->hangups = loop_hangups(n->loop);
+                node_reload(n, now_ns, signals > 0);
+        }
+        if (signals > *seen)
+                run_log_signal(n, *seen == 0);
+        if (signals > 0 && *seen == 0) {
+                n->is_stopped = true;
+                notify_stopping("draining");
+                n->kind->stop(n, now_ns);
+        }
+        *seen = signals;
+        return signals > 1;
+}
+
+int node_loop(struct node *n)
+{
+        uint64_t account_ns = 0, status_ns = 0, watchdog_every_ns = notify_watchdog_ns(), watchdog_ns = 0;
+        uint64_t now_ns = loop_now_ns(n->loop);
+        enum run_state accounted = n->kind->state(n);
+        const struct message *m;
+        unsigned signals = 0;
+        int r;
+
+        progress_init(n, now_ns);
+        control_begin_turn(&n->control);
+        while (!n->kind->is_done(n, now_ns)) {
+                uint64_t deadline_ns = MIN(n->kind->deadline_ns(n), now_ns + STATUS_NS);
+
+                if (watchdog_every_ns != NEVER_NS)
+                        deadline_ns = MIN(deadline_ns, watchdog_ns);
+                if (control_has_more(&n->control))
+                        deadline_ns = 0;
+                if (control_is_holding(&n->control))
+                        deadline_ns = MIN(deadline_ns, now_ns + HOLDING_NS);
+                r = loop_wait(n->loop, deadline_ns);
+                if (r < 0)
+                        return log_error_errno(r, "waiting for events: %m");
+                now_ns = loop_now_ns(n->loop);
+                if (stopped_at_once(n, &signals, now_ns))
+                        return -EINTR;
+                control_begin_turn(&n->control);
+                while ((m = control_receive(&n->control)))
+                        n->kind->receive(n, now_ns, m);
+                run_control_turn(n->control_of_runs, now_ns);
+                r = n->kind->turn(n, now_ns);
+                if (r < 0)
+                        return r;
+                if (membership_watch(n, now_ns)) {
+                        n->is_stopped = true;
+                        n->kind->stop(n, now_ns);
+                }
+                /* Publish each change of state: a launcher must see that even a short run has begun. */
+                if (now_ns >= account_ns || n->kind->state(n) != accounted) {
+                        node_account(n);
+                        progress_watch(n, now_ns);
+                        if (n->kind->state(n) != accounted)
+                                run_log_state(n, accounted, n->kind->state(n));
+                        accounted = n->kind->state(n);
+                        account_ns = now_ns + ACCOUNT_NS;
+                }
+                if (now_ns >= status_ns) {
+                        send_status(n, now_ns);
+                        log_flush();
+                        if (n->ready_unsent)
+                                n->ready_unsent = !notify_reloaded();
+                        status_ns = now_ns + STATUS_NS;
+                }
+                if (now_ns >= watchdog_ns && watchdog_every_ns != NEVER_NS) {
+                        notify_watchdog();
+                        watchdog_ns = now_ns + watchdog_every_ns;
+                }
+        }
+        return 0;
+}

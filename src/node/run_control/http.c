@@ -1,0 +1,222 @@
+/* Reads requests to /control: who sends them, whether he may, and what they ask for. Runs in the threads of
+ * HTTP servers, and touches neither the core nor what may change. */
+#include "http.h"
+
+#include <jansson.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "evb/base/log.h"
+#include "evb/base/strbuf.h"
+#include "evb/base/util.h"
+#include "evb/conf/standby.h"
+#include "evb/net/http_server.h"
+#include "evb/net/token_file.h"
+
+#define TYPE_JSON "application/json"
+#define ERROR_MAX 700
+
+static void answer_error(struct http_reply *ret, unsigned status, const char *text)
+{
+        json_t *o = json_pack("{s:s}", "error", text);
+
+        if (!o)
+                o = json_pack("{s:s}", "error", "the request is not valid UTF-8");
+        ret->status = status;
+        ret->content_type = TYPE_JSON;
+        ret->text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+        ret->text_bytes = ret->text ? strlen(ret->text) : 0;
+        json_decref(o);
+}
+
+/* Logged at a limited rate: anybody on the network could cause it. */
+static void refuse(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
+                   unsigned status, const char *why)
+{
+        char from[NET_ADDRESS_TEXT_MAX];
+
+        atomic_fetch_add_explicit(&h->stats->control_refused, 1, memory_order_relaxed);
+        net_address_format(request->from, from);
+        log_limited(LOG_LEVEL_WARNING, NULL, "run control: refused a request from %s: %s", from, why);
+        answer_error(ret, status, why);
+}
+
+static bool is_local(const struct http_request *request)
+{
+        return request->from->any.sa_family == AF_UNIX;
+}
+
+static bool is_allowed(const struct scenario *s, const struct net_address *from)
+{
+        const struct in6_addr *six = &from->v6.sin6_addr;
+
+        if (from->any.sa_family == AF_INET)
+                return scenario_list_has(s, s->control.allow, AF_INET, (const uint8_t *)&from->v4.sin_addr);
+        if (IN6_IS_ADDR_V4MAPPED(six))
+                return scenario_list_has(s, s->control.allow, AF_INET, six->s6_addr + 12);
+        return scenario_list_has(s, s->control.allow, AF_INET6, six->s6_addr);
+}
+
+/* At control.listen: the permissions of the socket decide, or address and token. False: `ret` says why not.
+ */
+static bool may_control(const struct run_http *h, const struct http_request *request, struct http_reply *ret)
+{
+        if (is_local(request))
+                return true;
+        if (!is_allowed(h->scenario, request->from)) {
+                refuse(h, request, ret, 403, "this address may not control runs (control.allow)");
+                return false;
+        }
+        if (h->token[0] && !token_equal(h->token, request->token)) {
+                refuse(h, request, ret, 401,
+                       request->token[0] ? "wrong token (control.token-file)"
+                                         : "no token; expected that of control.token-file");
+                return false;
+        }
+        /* A page that a browser on this machine shows cannot send this type without asking first. */
+        if (request->is_post && !h->token[0] &&
+            strncasecmp(request->content_type, TYPE_JSON, strlen(TYPE_JSON)) != 0) {
+                refuse(h, request, ret, 415, "wrong type of content; expected " TYPE_JSON);
+                return false;
+        }
+        return true;
+}
+
+/* At metrics.listen: everybody may read, and commands need the token, wherever they come from. */
+static bool may_control_at_metrics(const struct run_http *h, const struct http_request *request,
+                                   struct http_reply *ret)
+{
+        if (!request->is_post)
+                return true;
+        if (!h->token[0]) {
+                refuse(h, request, ret, 403,
+                       "metrics.listen takes commands only with control.token-file; use control.listen");
+                return false;
+        }
+        if (token_equal(h->token, request->token))
+                return true;
+        refuse(h, request, ret, 401,
+               request->token[0] ? "wrong token (control.token-file)"
+                                 : "no token; expected that of control.token-file");
+        return false;
+}
+
+static bool read_metadata(struct run_request *r, const json_t *o, char *why)
+{
+        const char *name, *problem;
+        json_t *value;
+
+        if (!o)
+                return true;
+        if (!json_is_object(o)) {
+                snprintf(why, ERROR_MAX, "\"metadata\" is not an object of names and texts");
+                return false;
+        }
+        json_object_foreach((json_t *)o, name, value)
+        {
+                const char *text = json_string_value(value);
+
+                problem = !text ? "not a text; expected a value in quotes"
+                                : scenario_metadata_put(r->metadata, &r->n_metadata, name, text);
+                if (!problem)
+                        continue;
+                snprintf(why, ERROR_MAX, "metadata.%.80s: %s", name, problem);
+                return false;
+        }
+        return true;
+}
+
+static bool read_setting(struct run_request *r, const json_t *o, char *why)
+{
+        const char *key = json_string_value(json_object_get(o, "key")),
+                   *value = json_string_value(json_object_get(o, "value"));
+
+        if (!key || !value || strlen(key) >= sizeof r->key || strlen(value) >= sizeof r->value) {
+                snprintf(why, ERROR_MAX, "set needs \"key\" and \"value\", both short texts");
+                return false;
+        }
+        strcpy(r->key, key);
+        strcpy(r->value, value);
+        return true;
+}
+
+static bool read_command(struct run_request *r, const json_t *o, char *why)
+{
+        const char *name = json_string_value(json_object_get(o, "command"));
+
+        r->is_command = true;
+        r->command = name ? run_command_find(name) : RUN_COMMANDS;
+        if (r->command == RUN_COMMANDS) {
+                struct strbuf b = strbuf_init(why, ERROR_MAX);
+
+                strbuf_add(&b, "%s%.60s%s; expected ", name ? "unknown command \"" : "no \"command",
+                           name ?: "", "\"");
+                for (enum run_command c = 0; c < RUN_COMMANDS; c++)
+                        strbuf_add(&b, "%s%s",
+                                   c == 0                 ? ""
+                                   : c + 1 < RUN_COMMANDS ? ", "
+                                                          : " or ",
+                                   run_command_name(c));
+                return false;
+        }
+        if (r->command == RUN_COMMAND_SET)
+                return read_setting(r, o, why);
+        if (r->command == RUN_COMMAND_START || r->command == RUN_COMMAND_NEXT_RUN)
+                return read_metadata(r, json_object_get(o, "metadata"), why);
+        return true;
+}
+
+/* The body is bounded by the server. False: `why` says what is wrong. */
+static bool read_body(struct run_request *r, const struct http_request *request, char *why)
+{
+        json_error_t e;
+        json_t *o = json_loadb(request->body, request->body_bytes, JSON_REJECT_DUPLICATES, &e);
+        bool ok = json_is_object(o);
+
+        if (ok)
+                ok = read_command(r, o, why);
+        else
+                snprintf(why, ERROR_MAX, "the request is not a JSON object: %.160s",
+                         o ? "it is of another type" : e.text);
+        json_decref(o);
+        return ok;
+}
+
+static void describe_sender(const struct http_request *request, char *text, size_t size_bytes)
+{
+        char from[NET_ADDRESS_TEXT_MAX];
+
+        snprintf(text, size_bytes, "%s",
+                 is_local(request) ? "the Unix socket" : net_address_format(request->from, from));
+}
+
+void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
+                     bool at_metrics)
+{
+        struct run_request r = {.status = 200};
+        char why[ERROR_MAX];
+
+        if (at_metrics ? !may_control_at_metrics(h, request, ret) : !may_control(h, request, ret))
+                return;
+        describe_sender(request, r.from, sizeof r.from);
+        if (request->is_post && !read_body(&r, request, why)) {
+                answer_error(ret, 400, why);
+                return;
+        }
+        if (!run_mailbox_ask(h->mailbox, &r)) {
+                answer_error(ret, 503, "the DFM does not answer, or ends");
+                return;
+        }
+        ret->status = r.status;
+        ret->content_type = TYPE_JSON;
+        ret->text = r.reply;
+        ret->text_bytes = r.reply ? strlen(r.reply) : 0;
+}
+
+const char *run_http_state(const struct run_http *h)
+{
+        return run_state_name((enum run_control_state)atomic_load_explicit(&h->state, memory_order_relaxed));
+}

@@ -1,0 +1,28 @@
+/* Requests of operators by HTTP, at control.listen and at metrics.listen. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "evb/data/stats.h"
+#include "mailbox.h"
+
+/* A command with 12 names and values of metadata, each escaped, takes less. */
+#define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
+
+struct http_request;
+struct http_reply;
+
+struct run_http {
+        const struct scenario *scenario;
+        struct node_stats *stats;
+        struct run_mailbox *mailbox;
+        const char *token; /* "": none */
+        _Atomic int state; /* enum run_control_state, as of the last turn of the event loop */
+};
+
+/* Answers a request to /control, in the thread of a server. `at_metrics`: of metrics.listen, where the state
+ * is for everybody, and commands need the token. */
+void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
+                     bool at_metrics);
+/* Any thread. */
+const char *run_http_state(const struct run_http *h);

@@ -1,0 +1,115 @@
+/* Passes requests from threads to the event loop. The event loop answers under the lock, so a request lives
+ * as long as its sender waits. */
+#include "mailbox.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+
+/* Longest wait for the event loop, and for the request of another thread before. */
+#define WAIT_NS (4 * NS_PER_S)
+
+struct run_mailbox {
+        int fd;
+        pthread_mutex_t lock; /* protects the members below */
+        pthread_cond_t changed;
+        struct run_request *waiting; /* of the thread that waits; NULL: none, or it is answered */
+        bool occupied;               /* a thread has a request here */
+        bool shut;
+};
+
+int run_mailbox_new(struct run_mailbox **ret)
+{
+        struct run_mailbox *m = calloc(1, sizeof *m);
+        pthread_condattr_t monotonic;
+
+        if (!m)
+                return -ENOMEM;
+        m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (m->fd < 0) {
+                free(m);
+                return -errno;
+        }
+        pthread_mutex_init(&m->lock, NULL);
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&m->changed, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+        *ret = m;
+        return 0;
+}
+
+struct run_mailbox *run_mailbox_free(struct run_mailbox *m)
+{
+        if (!m)
+                return NULL;
+        pthread_cond_destroy(&m->changed);
+        pthread_mutex_destroy(&m->lock);
+        close(m->fd);
+        free(m);
+        return NULL;
+}
+
+int run_mailbox_fd(const struct run_mailbox *m)
+{
+        return m->fd;
+}
+
+/* Waits for a change; false: the time is up, or nobody will answer. */
+static bool wait(struct run_mailbox *m, const struct timespec *until)
+{
+        return !m->shut && pthread_cond_timedwait(&m->changed, &m->lock, until) == 0;
+}
+
+bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
+{
+        uint64_t until_ns = clock_now_ns() + WAIT_NS;
+        const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                       .tv_nsec = (long)(until_ns % NS_PER_S)};
+        bool answered = false;
+
+        pthread_mutex_lock(&m->lock);
+        while (m->occupied && wait(m, &until))
+                ;
+        if (!m->occupied && !m->shut) {
+                m->occupied = true;
+                m->waiting = r;
+                (void)eventfd_write(m->fd, 1);
+                while (m->waiting && wait(m, &until))
+                        ;
+                answered = !m->waiting;
+                m->waiting = NULL;
+                m->occupied = false;
+                pthread_cond_broadcast(&m->changed);
+        }
+        pthread_mutex_unlock(&m->lock);
+        return answered;
+}
+
+void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r), void *ctx)
+{
+        eventfd_t n;
+
+        if (eventfd_read(m->fd, &n) < 0)
+                return;
+        pthread_mutex_lock(&m->lock);
+        if (m->waiting)
+                follow(ctx, m->waiting);
+        m->waiting = NULL;
+        pthread_cond_broadcast(&m->changed);
+        pthread_mutex_unlock(&m->lock);
+}
+
+void run_mailbox_shut(struct run_mailbox *m)
+{
+        pthread_mutex_lock(&m->lock);
+        m->shut = true;
+        pthread_cond_broadcast(&m->changed);
+        pthread_mutex_unlock(&m->lock);
+}

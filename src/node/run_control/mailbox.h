@@ -1,0 +1,30 @@
+/* From the threads of HTTP servers to the event loop: one request at a time, with a bounded wait. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "evb/conf/scenario.h"
+#include "evb/node/run_states.h"
+
+struct run_request {
+        bool is_command; /* otherwise it asks for the state alone */
+        enum run_command command;
+        char from[96]; /* the operator's address, for the log */
+        struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
+        size_t n_metadata;
+        char key[64], value[SCENARIO_TEXT_MAX]; /* of RUN_COMMAND_SET */
+        unsigned status;                        /* of HTTP */
+        char *reply;                            /* JSON, from malloc(); NULL: none */
+};
+
+struct run_mailbox;
+
+int run_mailbox_new(struct run_mailbox **ret); /* negative errno */
+struct run_mailbox *run_mailbox_free(struct run_mailbox *m);
+/* Readable while a request waits. */
+int run_mailbox_fd(const struct run_mailbox *m);
+/* Any thread: waits until the event loop has answered. False: it did not in time, or is gone. */
+bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
+/* The event loop: calls `follow` with the request that waits, if any. */
+void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r), void *ctx);
+void run_mailbox_shut(struct run_mailbox *m);

@@ -1,0 +1,409 @@
+/* Follows the commands of operators in the event loop of a DFM, and lets its runs begin. http.c reads the
+ * requests, state_json.c describes the state. */
+#include "run_control.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/core/dfm.h"
+#include "evb/data/socket_open.h"
+#include "evb/net/http_server.h"
+#include "evb/net/local_listener.h"
+#include "evb/net/token_file.h"
+#include "../reload/reload.h"
+#include "http.h"
+#include "state_json.h"
+
+#define UNIX_PREFIX "unix:"
+#define PURPOSE "run control (control.listen)"
+
+struct run_control {
+        struct node *node;
+        struct run_state_view view;
+        struct run_mailbox *mailbox;
+        struct loop_io io;
+        struct run_http http;
+        char token[TOKEN_MAX_BYTES + 1];
+        int listener; /* TCP; -1: none */
+        struct local_listener local;
+        struct http_server *server;
+        bool begun;         /* the run of the present core has */
+        bool next_is_ready; /* `metadata` is for the run after the present one */
+        struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
+        size_t n_metadata;
+};
+
+/* Each further run would have the number of the first one. */
+static bool has_fixed_number(const struct node *n)
+{
+        return n->scenario->run.number != SCENARIO_AUTO && n->scenario->run.number != SCENARIO_NEXT;
+}
+
+static bool waits_for_start(const struct run_control *c)
+{
+        return c->node->scenario->run.start == START_MANUAL ||
+               (c->node->runs > 0 && has_fixed_number(c->node));
+}
+
+static void note_state(struct run_control *c)
+{
+        atomic_store_explicit(&c->http.state, (int)run_state_of(c->node->core, &c->view),
+                              memory_order_relaxed);
+}
+
+const struct run_http *run_control_http(const struct run_control *c)
+{
+        return c ? &c->http : NULL;
+}
+
+/* ---- Commands ---- */
+
+__attribute__((format(printf, 3, 4))) static void refuse(struct run_request *r, unsigned status,
+                                                         const char *format, ...)
+{
+        char text[700];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        r->status = status;
+        r->reply = run_error_json(text);
+}
+
+/* The names of the scenario, and those of the command. False: they are too many. */
+static bool take_metadata(struct run_control *c, struct run_request *r)
+{
+        const struct scenario *s = c->node->scenario;
+        struct scenario_metadata list[SCENARIO_METADATA_MAX];
+        size_t n = s->n_metadata;
+
+        memcpy(list, s->metadata, n * sizeof *list);
+        for (size_t i = 0; i < r->n_metadata; i++) {
+                const char *why = scenario_metadata_put(list, &n, r->metadata[i].name, r->metadata[i].value);
+
+                if (!why)
+                        continue;
+                refuse(r, 400, "metadata.%s: %s, with those of the scenario", r->metadata[i].name, why);
+                return false;
+        }
+        memcpy(c->metadata, list, sizeof list);
+        c->n_metadata = n;
+        return true;
+}
+
+static void give_metadata(struct run_control *c)
+{
+        struct node *n = c->node;
+
+        memcpy(n->metadata, c->metadata, sizeof c->metadata);
+        n->n_metadata = c->n_metadata;
+}
+
+static void let_begin(struct run_control *c, uint64_t now_ns)
+{
+        struct dfm *core = c->node->core;
+
+        c->view.is_held = c->view.has_failed = false;
+        if (dfm_state(core) != RUN_STARTING) {
+                c->next_is_ready = true;
+                return;
+        }
+        give_metadata(c);
+        dfm_release_start(core, now_ns);
+}
+
+/* One run, with one number, is all that is possible. */
+static bool may_have_another(const struct run_control *c, struct run_request *r)
+{
+        const struct node *n = c->node;
+        bool is_first = n->runs == 0 && dfm_state(n->core) == RUN_STARTING;
+
+        if (is_first || (node_stays(n) && !has_fixed_number(n)))
+                return true;
+        if (!node_stays(n))
+                refuse(r, 409, "evb run makes a single run; start the nodes as services for several");
+        else
+                refuse(r, 409,
+                       "run.number = %llu is fixed, so this DFM makes a single run; expected run.number = "
+                       "auto or "
+                       "next",
+                       (unsigned long long)n->scenario->run.number);
+        return false;
+}
+
+static void stop_run(struct run_control *c, uint64_t now_ns)
+{
+        struct node *n = c->node;
+
+        if (dfm_state(n->core) == RUN_RUNNING)
+                n->kind->stop(n, now_ns);
+}
+
+static void start(struct run_control *c, struct run_request *r, uint64_t now_ns)
+{
+        if (may_have_another(c, r) && take_metadata(c, r)) {
+                if (r->command == RUN_COMMAND_NEXT_RUN)
+                        stop_run(c, now_ns);
+                let_begin(c, now_ns);
+        }
+}
+
+static void stop(struct run_control *c, uint64_t now_ns)
+{
+        c->view.is_held = true;
+        c->next_is_ready = false;
+        if (dfm_state(c->node->core) == RUN_STARTING)
+                dfm_hold_start(c->node->core);
+        stop_run(c, now_ns);
+}
+
+static void set(struct run_control *c, struct run_request *r, uint64_t now_ns)
+{
+        char why[600];
+        int status = node_set(c->node, now_ns, r->key, r->value, why, sizeof why);
+
+        if (status != 0)
+                refuse(r, status == -EINVAL ? 400 : 409, "%s", why);
+}
+
+static void execute(struct run_control *c, struct run_request *r, uint64_t now_ns)
+{
+        enum run_control_state state = run_state_of(c->node->core, &c->view);
+        char states[128];
+
+        if (!run_state_permits(state, r->command)) {
+                refuse(r, 409, "the state is %s; %s needs %s", run_state_name(state),
+                       run_command_name(r->command), run_command_states(r->command, states, sizeof states));
+                return;
+        }
+        if (c->node->is_stopped) {
+                refuse(r, 409, "this DFM was stopped, and ends");
+                return;
+        }
+        switch (r->command) {
+        case RUN_COMMAND_START:
+        case RUN_COMMAND_NEXT_RUN:
+                start(c, r, now_ns);
+                break;
+        case RUN_COMMAND_STOP:
+                stop(c, now_ns);
+                break;
+        case RUN_COMMAND_PAUSE:
+        case RUN_COMMAND_RESUME:
+                dfm_pause(c->node->core, now_ns, r->command == RUN_COMMAND_PAUSE);
+                break;
+        case RUN_COMMAND_SET:
+                set(c, r, now_ns);
+                break;
+        case RUN_COMMANDS:
+                break;
+        }
+        if (!r->reply)
+                log_info("%s by evb ctl from %s", run_command_name(r->command), r->from);
+}
+
+struct following {
+        struct run_control *control;
+        uint64_t now_ns;
+};
+
+static void follow(void *ctx, struct run_request *r)
+{
+        const struct following *f = ctx;
+
+        if (r->is_command)
+                execute(f->control, r, f->now_ns);
+        if (!r->reply)
+                r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
+        note_state(f->control);
+}
+
+void run_control_turn(struct run_control *c, uint64_t now_ns)
+{
+        struct following f = {c, now_ns};
+
+        if (!c)
+                return;
+        if (!c->begun && dfm_has_begun(c->node->core)) {
+                c->begun = true;
+                c->view.is_held = waits_for_start(c);
+                c->view.has_failed = false;
+        }
+        run_mailbox_turn(c->mailbox, follow, &f);
+        note_state(c);
+}
+
+void run_control_prepare(struct run_control *c, struct dfm *core)
+{
+        if (!c)
+                return;
+        c->begun = false;
+        if (c->view.is_held)
+                dfm_hold_start(core);
+        if (c->next_is_ready)
+                give_metadata(c);
+        c->next_is_ready = false;
+}
+
+void run_control_note_end(struct run_control *c)
+{
+        if (!c)
+                return;
+        run_state_note_end(c->node, &c->view);
+        if (c->view.has_failed && !c->next_is_ready)
+                c->view.is_held = true;
+}
+
+/* ---- Life ---- */
+
+static int open_local(struct run_control *c, const char *path, bool check_only)
+{
+        struct error e = {};
+        int r = check_only ? local_listener_check(path, &e) : local_listener_open(&c->local, path, &e);
+
+        if (r >= 0) {
+                /* The directory's owner decides who else may come in. */
+                if (!check_only && chmod(path, 0660) < 0)
+                        return log_error_errno(errno, "control.listen: %s: %m", path);
+                return 0;
+        }
+        log_error_errno(r, "control.listen: " UNIX_PREFIX "%s: %s", path, e.message);
+        return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
+}
+
+static int open_listener(struct run_control *c, bool check_only)
+{
+        const struct scenario *s = c->node->scenario;
+        char place[SCENARIO_TEXT_MAX];
+        struct net_address local;
+
+        if (!scenario_control_place(s, place) ||
+            (s->control.kind == CONTROL_TCP && net_address_parse_with_port(&local, place) < 0))
+                return log_error_errno(EINVAL, "control.listen: \"%s\" is no address of this machine",
+                                       s->control.listen);
+        if (s->control.kind == CONTROL_UNIX)
+                return open_local(c, place + strlen(UNIX_PREFIX), check_only);
+        c->listener = socket_open_listener(&local, 0, PURPOSE);
+        return c->listener;
+}
+
+static int read_token(struct run_control *c)
+{
+        const char *path = c->node->scenario->control.token_file;
+        struct error e = {};
+        int r;
+
+        if (!path[0])
+                return 0;
+        r = token_file_read(path, c->token, &e);
+        if (r >= 0)
+                return 0;
+        log_error("control.token-file: %s", e.message);
+        return -EINVAL;
+}
+
+static void ready(void *ctx, uint32_t events)
+{
+        (void)ctx;
+        (void)events; /* run_control_turn() reads the mailbox */
+}
+
+static void answer(void *ctx, const struct http_request *request, struct http_reply *ret)
+{
+        const struct run_control *c = ctx;
+
+        if (strcmp(request->path, "/control") == 0) {
+                run_http_answer(&c->http, request, ret, false);
+                return;
+        }
+        ret->status = 404;
+        ret->content_type = "text/plain; charset=utf-8";
+        ret->text = strdup("not found; run control is at /control\n");
+        ret->text_bytes = ret->text ? strlen(ret->text) : 0;
+}
+
+static int serve(struct run_control *c)
+{
+        struct node *n = c->node;
+        struct http_config config = {
+                .listener = c->listener >= 0 ? c->listener : c->local.fd,
+                .answer = answer,
+                .ctx = c,
+                .body_max_bytes = RUN_HTTP_BODY_MAX_BYTES,
+                .cpus = n->self->cpus + 1,
+                .n_cpus = n->self->n_cpus > 1 ? n->self->n_cpus - 1 : 0,
+        };
+        struct error e = {};
+        int r;
+
+        c->io = (struct loop_io){
+                .fd = run_mailbox_fd(c->mailbox), .events = EPOLLIN, .ready = ready, .ctx = c};
+        r = loop_add(n->loop, &c->io);
+        if (r < 0)
+                return log_error_errno(r, "control.listen: %m");
+        r = http_server_new(&c->server, &config, &e);
+        return r < 0 ? log_error_errno(r, "control.listen: %s", e.message) : 0;
+}
+
+int run_control_open(struct run_control **ret, struct node *n)
+{
+        struct run_control *c;
+        int r;
+
+        *ret = NULL;
+        if (n->scenario->control.kind == CONTROL_NONE || n->self->role != ROLE_DFM)
+                return 0;
+        c = calloc(1, sizeof *c);
+        if (!c)
+                return log_error_errno(ENOMEM, "control.listen: %m");
+        c->node = n;
+        c->listener = c->local.fd = -1;
+        c->view.is_held = waits_for_start(c);
+        r = run_mailbox_new(&c->mailbox);
+        if (r < 0)
+                log_error_errno(r, "control.listen: %m");
+        else
+                r = read_token(c);
+        c->http.scenario = n->scenario;
+        c->http.stats = n->stats;
+        c->http.mailbox = c->mailbox;
+        c->http.token = c->token;
+        if (r >= 0)
+                r = open_listener(c, n->check_only);
+        if (r >= 0 && !n->check_only)
+                r = serve(c);
+        if (r < 0 || n->check_only) {
+                run_control_close(c);
+                return MIN(r, 0);
+        }
+        *ret = c;
+        return 0;
+}
+
+void run_control_shut(struct run_control *c)
+{
+        if (c)
+                run_mailbox_shut(c->mailbox);
+}
+
+struct run_control *run_control_close(struct run_control *c)
+{
+        if (!c)
+                return NULL;
+        if (c->mailbox)
+                run_mailbox_shut(c->mailbox);
+        http_server_free(c->server);
+        if (c->listener >= 0)
+                close(c->listener);
+        local_listener_close(&c->local);
+        run_mailbox_free(c->mailbox);
+        free(c);
+        return NULL;
+}

@@ -1,0 +1,162 @@
+/* Derives the state of run control from the core, and writes it as JSON. */
+#include "state_json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/core/dfm.h"
+#include "../progress/progress.h"
+
+enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v)
+{
+        switch (dfm_state(core)) {
+        case RUN_STARTING:
+                return v->has_failed        ? RUN_CONTROL_ERROR
+                       : dfm_is_ready(core) ? RUN_CONTROL_CONFIGURED
+                                            : RUN_CONTROL_IDLE;
+        case RUN_RUNNING:
+                return dfm_is_paused(core) ? RUN_CONTROL_PAUSED : RUN_CONTROL_RUNNING;
+        case RUN_DRAINING:
+        case RUN_ENDED:
+                break;
+        }
+        return RUN_CONTROL_DRAINING;
+}
+
+static bool output_failed(const struct node *n)
+{
+        for (unsigned i = 0; i < n->scenario->sfi.count; i++) {
+                if (dfm_view(n->core, ROLE_SFI, (uint16_t)i).failed)
+                        return true;
+        }
+        return false;
+}
+
+void run_state_note_end(const struct node *n, struct run_state_view *v)
+{
+        v->run = n->run;
+        v->reasons = n->reasons;
+        v->outcome = n->ended_by_stall || output_failed(n) ? RUN_OUTCOME_ERROR
+                     : n->reasons.n > 0                    ? RUN_OUTCOME_FELL_SHORT
+                                                           : RUN_OUTCOME_OK;
+        v->has_failed = v->outcome == RUN_OUTCOME_ERROR;
+}
+
+static json_t *integer(uint64_t value)
+{
+        return json_integer((json_int_t)value);
+}
+
+static json_t *nodes_json(const struct node *n)
+{
+        const struct scenario *s = n->scenario;
+        json_t *missing = json_array();
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *o = &s->nodes[i];
+
+                if (o->role != ROLE_DFM && !dfm_view(n->core, o->role, (uint16_t)o->index).live)
+                        json_array_append_new(missing, json_string(o->name));
+        }
+        return json_pack("{s:I, s:I, s:o}", "expected", (json_int_t)(s->n_nodes - 1), "present",
+                         (json_int_t)(dfm_live(n->core, ROLE_ROS) + dfm_live(n->core, ROLE_SFI)), "missing",
+                         missing);
+}
+
+static json_t *events_json(const struct dfm *core)
+{
+        const struct dfm_counts *c = dfm_counts(core);
+
+        return json_pack("{s:I, s:I, s:I, s:I, s:I}", "triggers", (json_int_t)c->triggers, "complete",
+                         (json_int_t)c->complete, "partial", (json_int_t)c->partial, "lost",
+                         (json_int_t)c->lost, "rejected", (json_int_t)c->rejected);
+}
+
+static json_t *last_run_json(const struct run_state_view *v)
+{
+        static const char *const outcomes[] = {
+                [RUN_OUTCOME_OK] = "ok",
+                [RUN_OUTCOME_FELL_SHORT] = "fell short",
+                [RUN_OUTCOME_ERROR] = "error",
+        };
+        json_t *reasons;
+
+        if (v->outcome == RUN_OUTCOME_NONE)
+                return json_null();
+        reasons = json_array();
+        for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(reasons, json_string(v->reasons.text[i]));
+        return json_pack("{s:I, s:s, s:o}", "run", (json_int_t)v->run, "status", outcomes[v->outcome],
+                         "reasons", reasons);
+}
+
+/* What the state waits for, or suffers from; null: nothing. */
+static json_t *reason_json(const struct node *n, const struct run_state_view *v, enum run_control_state state,
+                           uint64_t now_ns)
+{
+        char text[OBSTACLE_TEXT_MAX + 64];
+
+        if (state == RUN_CONTROL_ERROR && v->reasons.n > 0)
+                return json_string(v->reasons.text[0]);
+        if (state == RUN_CONTROL_CONFIGURED && dfm_is_held(n->core))
+                return json_string("waiting for evb ctl start");
+        progress_text(n, now_ns, text, sizeof text);
+        return text[0] ? json_string(text) : json_null();
+}
+
+static json_t *permits_json(enum run_control_state state)
+{
+        json_t *all = json_array();
+
+        for (enum run_command c = 0; c < RUN_COMMANDS; c++) {
+                if (run_state_permits(state, c))
+                        json_array_append_new(all, json_string(run_command_name(c)));
+        }
+        return all;
+}
+
+static json_t *metadata_json(const struct node *n)
+{
+        json_t *o = json_object();
+
+        for (size_t i = 0; i < n->n_metadata; i++)
+                json_object_set_new(o, n->metadata[i].name, json_string(n->metadata[i].value));
+        return o;
+}
+
+char *run_state_json(const struct node *n, const struct run_state_view *v, uint64_t now_ns)
+{
+        const struct dfm *core = n->core;
+        enum run_control_state state = run_state_of(core, v);
+        bool begun = dfm_has_begun(core);
+        json_t *o = json_object();
+        char *text;
+
+        json_object_set_new(o, "state", json_string(run_state_name(state)));
+        json_object_set_new(o, "run", begun ? integer(dfm_run(core)) : json_null());
+        json_object_set_new(o, "next_run", begun ? json_null() : integer(dfm_run(core)));
+        json_object_set_new(o, "held", json_boolean(begun ? v->is_held : dfm_is_held(core)));
+        json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
+        json_object_set_new(o, "permits", permits_json(state));
+        json_object_set_new(o, "nodes", nodes_json(n));
+        json_object_set_new(o, "events", events_json(core));
+        json_object_set_new(o, "seconds",
+                            begun ? json_real((double)dfm_age_ns(core, now_ns) / NS_PER_S) : json_null());
+        json_object_set_new(o, "paused_seconds", json_real((double)dfm_counts(core)->paused_ns / NS_PER_S));
+        json_object_set_new(o, "metadata", metadata_json(n));
+        json_object_set_new(o, "last_run", last_run_json(v));
+        text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        json_decref(o);
+        return text;
+}
+
+char *run_error_json(const char *text)
+{
+        json_t *o = json_pack("{s:s}", "error", text);
+        char *json = o ? json_dumps(o, JSON_COMPACT) : NULL;
+
+        json_decref(o);
+        return json;
+}

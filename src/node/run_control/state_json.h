@@ -1,0 +1,26 @@
+/* The state of run control: which one it is, and its description as JSON. */
+#pragma once
+
+#include "evb/node/run_states.h"
+#include "../node_internal.h"
+
+struct dfm;
+
+/* How a run ended. */
+enum run_outcome { RUN_OUTCOME_NONE, RUN_OUTCOME_OK, RUN_OUTCOME_FELL_SHORT, RUN_OUTCOME_ERROR };
+
+struct run_state_view {
+        bool is_held;    /* the next run does not begin by itself */
+        bool has_failed; /* the last run ended by an error, and nobody has started another one */
+        /* The last run. */
+        uint32_t run;
+        enum run_outcome outcome;
+        struct reasons reasons;
+};
+
+enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
+/* The run of this node is over. */
+void run_state_note_end(const struct node *n, struct run_state_view *v);
+/* Both are from malloc(); NULL: no memory. */
+char *run_state_json(const struct node *n, const struct run_state_view *v, uint64_t now_ns);
+char *run_error_json(const char *text);

@@ -1,0 +1,479 @@
+#!/usr/bin/env python3
+"""Several runs without a restart of the nodes, and what an operator commands: evb ctl, and plain HTTP.
+
+    test_control.py EVB CASE
+"""
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+from control import NODES, TOKEN, balanced, configured, control_bed, free_port
+from harness import LIMIT_S, OWN_NET, Running, folder, main, scenario
+from test_join import ROLES
+
+
+def three_runs(evb, mode="push", transport="udp"):
+    """Three runs in the same processes: numbers, files, reports and accounts of each."""
+    with configured(evb, {"scenario.mode": mode, "scenario.transport": transport}) as b:
+        pids = b.pids()
+        for run in (1, 2, 3):
+            state = b.start_run()
+            assert state["run"] == run and state["state"] == "running", state
+            b.wait_triggers()
+            assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+        b.wait_state("configured", next_run=4)
+        assert b.pids() == pids
+        reports = b.terminate()
+        for run in (1, 2, 3):
+            dfm = reports["dfm"][run - 1]
+            balanced(dfm)
+            assert dfm["events_complete"] == dfm["triggers"] >= 200, dfm
+            assert {reports[name][run - 1]["run"] for name in ROLES} == {run}
+            sfis = [reports[name][run - 1] for name in ("sfi1", "sfi2")]
+            assert sum(r["events_complete"] for r in sfis) == dfm["triggers"], (dfm, sfis)
+            assert sum(b.dump(path)["events"] for path in b.files(run)) == dfm["triggers"]
+            assert sorted(str(path) for path in b.files(run)) == sorted(file for r in sfis for file in r["files"])
+        assert all(len(r) == 3 for r in reports.values()), {name: len(r) for name, r in reports.items()}
+
+
+def runs_pull(evb):
+    three_runs(evb, "pull")
+
+
+def runs_tcp(evb):
+    three_runs(evb, transport="tcp")
+
+
+def by_themselves(evb):
+    """With run.start = auto, runs follow each other, until stop; then none begins until start."""
+    with control_bed(evb, {"run.start": "auto", "trigger.events": 300}) as b:
+        b.start_all()
+        b.wait("three runs", lambda: len(b.reports("dfm")) >= 3)
+        b.ctl("stop")
+        b.wait_state("configured")
+        done = len(b.reports("dfm"))
+        # All nodes are present all the time, and nothing begins.
+        for _ in range(20):
+            assert b.state()["state"] == "configured"
+        state = b.start_run()
+        assert state["run"] == done + 1, (state, done)
+        b.ctl("stop")
+        reports = b.wait_state("configured") and b.terminate()
+        for report in reports["dfm"]:
+            balanced(report)
+
+
+def next_run(evb):
+    """next-run under load: no trigger is lost between two runs, and none is in both."""
+    with configured(evb, {"trigger.rate": "5kHz"}) as b:
+        b.start_run()
+        for run in (2, 3, 4):
+            b.wait_triggers()
+            state = b.start_run(command="next-run")
+            assert state["run"] == run and state["last_run"] == {"run": run - 1, "status": "ok", "reasons": []}, state
+        b.stop_run()
+        reports = b.terminate()
+        for run in (1, 2, 3, 4):
+            dfm = reports["dfm"][run - 1]
+            balanced(dfm)
+            assert dfm["run"] == run and dfm["events_complete"] == dfm["triggers"] > 0, dfm
+            assert sum(b.dump(path)["events"] for path in b.files(run)) == dfm["triggers"]
+
+
+def pause(evb):
+    """In a pause no trigger is taken, and nothing is caught up afterwards; the time is accounted for."""
+    with configured(evb) as b:
+        b.start_run()
+        b.wait_triggers()
+        begun = time.monotonic()
+        assert b.ctl("pause")[0]["state"] == "paused"
+        b.wait("end of the open events", lambda: (e := b.state()["events"])["triggers"] == e["complete"])
+        taken = b.state()["events"]["triggers"]
+        while time.monotonic() - begun < 1:
+            assert b.state()["events"]["triggers"] == taken
+        b.refused("pause", text="the state is paused; pause needs running")
+        before, state = time.monotonic(), b.ctl("resume")[0]
+        paused = time.monotonic() - begun
+        assert state["state"] == "running" and before - begun - 0.5 < state["paused_seconds"] <= paused, (state, paused)
+        total = b.wait_triggers(100)
+        # At 1 kHz: had the pause been caught up, there would be as many more as it has milliseconds.
+        since = time.monotonic() - before
+        assert total - taken <= 1000 * since + 20, (total, taken, since)
+        b.ctl("pause")
+        b.stop_run()
+        (dfm,) = b.terminate()["dfm"]
+        balanced(dfm)
+        assert dfm["paused_ns"] / 1e9 >= state["paused_seconds"] and dfm["stalls"] == 0, dfm
+
+
+def manual(evb):
+    """A run waits for start, and then for missing nodes; stop takes a start back."""
+    with control_bed(evb) as b:
+        b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
+        b.wait_listening()
+        state = b.wait_state("idle", nodes={"expected": 5, "present": 4, "missing": ["sfi2"]})
+        assert state["run"] is None and state["next_run"] == 1 and state["held"], state
+        state = b.ctl("start")[0]
+        assert state["state"] == "idle" and not state["held"], state
+        assert b.ctl("stop")[0]["held"]
+        b.start("sfi2")
+        b.wait_state("configured")
+        b.ctl("start")
+        assert b.wait_state("running")["run"] == 1
+        b.terminate()
+
+
+def wrong_states(evb):
+    """A command that the state does not permit is refused with the states that do, and changes nothing."""
+    with configured(evb) as b:
+        for command in ("pause", "resume"):
+            b.refused(command, text=f"the state is configured; {command} needs ")
+        b.start_run()
+        b.refused("start", text="the state is running; start needs idle, configured, draining or error")
+        b.refused("resume", text="resume needs paused")
+        b.refused("set", "sfi.credits=9", text="sfi.credits is applied by an SFI: edit the scenario, and reload these units")
+        b.refused("set", "scenario.mode=pull", text="scenario.mode cannot change while nodes run: edit the scenario, and restart all nodes")
+        b.refused("set", "trigger.rate=fast", text="\"fast\" is not a frequency", expect=2)
+        b.refused("set", "trigger.color=red", text="unknown key", expect=2)
+        assert b.state()["state"] == "running"
+        b.ctl("set", "trigger.rate=3kHz")
+        assert "set: trigger.rate 1kHz -> 3kHz" in b.log("dfm")
+        b.terminate()
+
+
+def fixed_number(evb):
+    """A fixed run number makes a single run: two runs must not have the same one."""
+    with configured(evb, {"run.number": 77}) as b:
+        assert b.start_run()["run"] == 77
+        b.refused("next-run", text="run.number = 77 is fixed")
+        b.stop_run()
+        b.refused("start", text="run.number = 77 is fixed")
+        assert [r["run"] for r in b.terminate()["dfm"]] == [77]
+
+
+def command_line(evb):
+    """Mistakes at the command line, and DFMs that are not there, are told apart within a bounded time."""
+    with folder() as where:
+        def ctl(*words):
+            done = subprocess.run([evb, "ctl", *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            assert not done.stdout, done
+            return done.returncode, done.stderr
+
+        def says(status, text, *words):
+            got = ctl(*words)
+            assert got[0] == status and text in got[1], (words, got)
+
+        path = str(where / "a.sock")
+        says(2, "expected one of --socket PATH, --dfm HOST:PORT or --scenario FILE", "status")
+        says(2, "exclude each other", "status", "--socket", path, "--dfm", "127.0.0.1:1")
+        says(2, "unknown verb", "begin", "--socket", path)
+        says(2, "expected SECTION.KEY=VALUE", "set", "trigger.rate", "--socket", path)
+        says(2, "expected NAME=VALUE", "start", "--set-meta", "shift", "--socket", path)
+        says(2, "--set-meta is for start and next-run", "stop", "--set-meta", "a=b", "--socket", path)
+        says(2, "not a time", "start", "--wait", "soon", "--socket", path)
+        says(2, "No such file", "status", "--socket", path, "--key", str(where / "none"))
+        says(2, "not an address", "status", "--dfm", "nowhere:1")
+        says(1, "there is no such socket", "status", "--socket", path)
+        says(1, "nobody listens there", "status", "--dfm", f"{OWN_NET}.1:{free_port(f'{OWN_NET}.1')}")
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            says(1, "nobody listens there", "status", "--socket", path)
+            other.listen()
+            # It never answers, as a DFM that is suspended.
+            began = time.monotonic()
+            says(1, "no answer in time", "status", "--socket", path)
+            assert time.monotonic() - began >= 5
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                def answer():
+                    connection = other.accept()[0]
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n{\"hello\": 1}")
+                    connection.close()
+
+                other.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        other.accept()[0].close()
+                other.setblocking(True)
+                done = pool.submit(answer)
+                says(1, "another program answers there", "status", "--socket", path)
+                done.result()
+
+
+def suspended(evb):
+    """A DFM that is suspended answers nobody, and goes on afterwards."""
+    with configured(evb) as b:
+        b.processes["dfm"].send_signal(signal.SIGSTOP)
+        b.refused("status", text="no answer in time")
+        b.processes["dfm"].send_signal(signal.SIGCONT)
+        b.wait_state("configured")
+        b.start_run()
+        b.terminate()
+
+
+def tcp(evb):
+    """By TCP: the token and the address decide, whatever is asked, and refusals are counted."""
+    with folder() as keys:
+        key, wrong = keys / "key", keys / "wrong"
+        key.write_text(TOKEN + "\n")
+        wrong.write_text("x" * 20)
+        address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
+        place = ("--dfm", f"{address[0]}:{address[1]}")
+        with control_bed(evb, {"control.listen": ":%d" % address[1], "control.token-file": key}) as b:
+            b.start_all()
+            b.wait("port", lambda: subprocess.run([evb, "ctl", "status", *place, "--key", key], capture_output=True, check=False).returncode == 0)
+            assert b.ctl("status", place=(*place, "--key", str(key)))[0]["nodes"]["expected"] == 5
+            for more, text in (((), "no token"), (("--key", str(wrong)), "wrong token")):
+                for command in ("status", "start"):
+                    assert text in b.ctl(command, place=(*place, *more), expect=1)[1]
+            assert b.request("GET", address=address)[0] == 401
+            assert b.request("POST", {"command": "start"}, token=TOKEN + "x", address=address)[0] == 401
+            b.wait("start", lambda: b.request("POST", {"command": "start"}, token=TOKEN, address=address)[0] == 200)
+            b.wait("run", lambda: b.ctl("status", place=(*place, "--key", str(key)))[0]["state"] == "running")
+            (dfm,) = b.terminate()["dfm"]
+            assert dfm["control_refused"] == 6, dfm
+            assert "run control: refused a request from 127." in b.log("dfm")
+
+
+def open_port(evb):
+    """Without a token, pages in a browser of this machine can still not send commands."""
+    address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
+    with control_bed(evb, {"control.listen": ":%d" % address[1]}) as b:
+        b.start_all()
+        b.wait("port", lambda: "joined" in b.log("dfm"))
+        json_type = {"Content-Type": "application/json"}
+        assert b.request("POST", {"command": "stop"}, address=address)[0] == 415
+        assert b.request("POST", {"command": "stop"}, address=address, headers={"Content-Type": "text/plain"})[0] == 415
+        assert b.request("POST", {"command": "stop"}, address=address, headers=json_type)[0] == 200
+        assert b.request("GET", address=address)[1]["held"]
+
+
+def page(evb):
+    """The DFM's metrics.listen has the state for everybody, and takes commands with the token alone."""
+    with folder() as keys:
+        key = keys / "key"
+        key.write_text(TOKEN)
+        address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
+        with configured(evb, {"metrics.listen": f":{address[1]}", "control.token-file": key}) as b:
+            assert b.request("GET", address=address)[1]["state"] == "configured"
+            assert b.request("GET", path="/status", address=address)[1]["control_state"] == "configured"
+            assert b.request("POST", {"command": "start"}, address=address)[0] == 401
+            assert b.request("POST", {"command": "start"}, token="x", address=address)[0] == 401
+            assert b.request("POST", {"command": "start"}, token=TOKEN, path="/status", address=address)[0] == 405
+            assert b.request("POST", {"command": "start"}, token=TOKEN, address=address)[0] == 200
+            b.wait_state("running")
+            assert b.request("POST", {"command": "start"}, token=TOKEN, address=address)[0] == 409
+            ros = (b.addresses["ros1"], address[1])
+            assert b.request("GET", path="/status", address=ros)[1]["control_state"] is None
+            assert b.request("GET", address=ros)[0] == 404
+            assert b.request("POST", {"command": "stop"}, token=TOKEN, address=ros)[0] == 405
+            b.terminate()
+        with configured(evb, {"metrics.listen": f":{address[1]}"}) as b:
+            assert b.request("GET", address=address)[0] == 200
+            assert b.request("POST", {"command": "start"}, token=TOKEN, address=address)[0] == 405
+            b.terminate()
+
+
+def garbage(evb):
+    """Requests that are malformed, too long or slow change nothing, and keep nobody out."""
+    with configured(evb) as b:
+        for body, text in ((b"", "not a JSON object"), (b"{", "not a JSON object"), (b"[1]", "of another type"), (b"{}", "no \"command\""),
+                           (b'{"command": 5}', "no \"command\""), (b'{"command": "fly"}', "unknown command \"fly\"; expected start, stop"),
+                           (b'{"command": "start", "command": "stop"}', "not a JSON object"), (b"\xff\xfe\0", "not a JSON object"),
+                           (b'{"command": "start", "metadata": [1]}', "not an object"),
+                           (b'{"command": "start", "metadata": {"a b": "1"}}', "invalid name"),
+                           (b'{"command": "start", "metadata": {"Seed": "1"}}', "evb writes this name itself"),
+                           (b'{"command": "start", "metadata": {"a": "1\\n2"}}', "invalid value"),
+                           (b'{"command": "start", "metadata": {"a": 1}}', "not a text"),
+                           (json.dumps({"command": "start", "metadata": {str(i): "" for i in range(13)}}).encode(), "too many names"),
+                           (b'{"command": "set", "key": "trigger.rate"}', "\"key\" and \"value\""),
+                           (b'{"command": "set", "key": "%s", "value": "1"}' % (b"x" * 100), "\"key\" and \"value\"")):
+            status, answer = b.request("POST", body)
+            assert status == 400 and text in answer["error"], (body, status, answer)
+        assert b.request("POST", b"[" * 30000)[0] == 400
+        assert b.request("POST", b" " * 40000)[0] == 413
+        with contextlib.suppress(ConnectionError):  # it ends without an answer
+            b.request("POST", b" " * 1_000_000)
+        assert b.request("DELETE")[0] == 405
+        assert b.request("GET", path="/elsewhere")[0] == 404
+        slow = []
+        for i in range(50):
+            s = socket.socket(socket.AF_UNIX)
+            s.connect(str(b.socket))
+            s.sendall(b"POST /control HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{" if i % 2 else b"POST /con")
+            slow.append(s)
+        assert b.state()["state"] == "configured"
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for answer in [pool.submit(b.request, "GET") for _ in range(100)]:
+                assert answer.result()[0] == 200
+            starts = [pool.submit(b.request, "POST", {"command": "start"}) for _ in range(2)]
+            assert sorted(s.result()[0] for s in starts)[0] == 200
+        for s in slow:
+            s.close()
+        b.wait_state("running")
+        b.terminate()
+
+
+def killed(evb, when):
+    """Each role is killed and started again, between two runs or in one; the next run has all nodes."""
+    with configured(evb) as b:
+        for name in ("ros1", "sfi1", "dfm"):
+            if when == "in a run":
+                run = b.start_run()["run"]
+                b.wait_triggers()
+            b.kill(name)
+            b.start(name)
+            if name != "dfm":
+                b.wait_log("dfm", f"{name} has restarted")
+            if when == "between runs":
+                b.wait_state("configured")
+                run = b.start_run()["run"]
+            elif name == "dfm":
+                b.wait_log("dfm", f"resumed run {run} of an earlier DFM")
+            b.wait_state("running")
+            b.wait_triggers()
+            last = b.stop_run()["last_run"]
+            assert last["run"] == run and (when == "in a run" or last["status"] == "ok"), last
+            b.wait_state("configured")
+        run = b.start_run()["run"]
+        b.wait_triggers()
+        assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+
+
+def killed_between(evb):
+    killed(evb, "between runs")
+
+
+def killed_in_run(evb):
+    killed(evb, "in a run")
+
+
+def sigterm(evb):
+    """SIGTERM in each state ends all nodes, and only a run that fell short fails them."""
+    def bring(b, state):
+        if state == "idle":
+            b.terminate(names=["sfi2"])
+            del b.processes["sfi2"]
+            b.wait_state("idle")
+        if state in ("running", "paused", "draining"):
+            b.start_run()
+            b.wait_triggers()
+        if state == "paused":
+            b.ctl("pause")
+        if state == "draining":
+            b.ctl("next-run")
+
+    for state in ("idle", "configured", "running", "paused", "draining"):
+        with configured(evb) as b:
+            bring(b, state)
+            reports = b.terminate()
+            for report in reports["dfm"]:
+                balanced(report)
+            if state in ("idle", "configured"):
+                assert reports["dfm"] == [], reports
+            elif state != "draining":
+                assert len(reports["dfm"]) == 1 and reports["dfm"][0]["reasons"] == [], reports["dfm"]
+
+
+def fell_short(evb):
+    """A run that fell short is reported, and the next one goes on; the process exits with 1 in the end."""
+    with configured(evb, {"dfm.node-timeout": "1s", "sfi.timeout": "1s", "ros.wait": "500ms", "dfm.event-timeout": "3s"}) as b:
+        b.start_run()
+        b.wait_triggers()
+        b.kill("ros1")
+        b.wait("partial events", lambda: b.state()["events"]["partial"] > 0)
+        b.start("ros1")
+        b.wait_state("running", nodes={"expected": 5, "present": 5, "missing": []})
+        last = b.stop_run()["last_run"]
+        assert last["status"] == "fell short" and re.search(r"\d+ of \d+ events are partial", " ".join(last["reasons"])), last
+        b.start_run()
+        b.wait_triggers()
+        assert b.stop_run()["last_run"]["status"] == "ok"
+        reports = b.terminate(expect={"dfm": 1})
+        assert reports["dfm"][0]["reasons"] and not reports["dfm"][1]["reasons"], reports["dfm"]
+
+
+def error(evb):
+    """After a failed output the state is error, and no run begins by itself until start."""
+    with control_bed(evb, {"run.start": "auto"}) as b:
+        output = b.folder / "output"
+        output.mkdir()
+        b.start_all(keys={"sfi.directory": output})
+        b.wait_listening()
+        b.wait("events", lambda: sum(p.stat().st_size > 50_000 for p in output.iterdir()) == 2)
+        first = b.state()["run"]
+        for path in output.iterdir():
+            path.write_bytes(b"")
+        state = b.wait_state("error")
+        assert state["last_run"]["run"] == first and state["last_run"]["status"] == "error", state
+        assert "the output of" in state["reason"], state
+        b.refused("pause", text="the state is error")
+        b.refused("stop", text="the state is error")
+        for _ in range(10):
+            assert b.state()["state"] == "error"
+        assert b.start_run()["run"] > first
+        b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
+
+
+def metrics(evb):
+    """Counters of a process never go back, and its listener stays; /status counts the present run."""
+    address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
+    with configured(evb, {"metrics.listen": f":{address[1]}"}) as b:
+        def value(host, name):
+            with urllib.request.urlopen(f"http://{host}:{address[1]}/metrics", timeout=LIMIT_S) as page:
+                return sum(float(v) for v in re.findall(rf"^{name}\{{[^}}]*\}} ([0-9.e+]+)$", page.read().decode(), re.M))
+
+        names = (("dfm", "evb_events_complete_total"), ("dfm", "evb_event_latency_seconds_count"), ("sfi1", "evb_events_complete_total"),
+                 ("ros1", "evb_fragments_sent_total"), ("ros1", "evb_control_sent_total"))
+        last = dict.fromkeys(names, 0.0)
+        for _ in range(3):
+            b.start_run()
+            b.wait_triggers()
+            for command in (None, "stop"):
+                if command:
+                    b.stop_run()
+                for node, name in names:
+                    now = value(b.addresses[node], name)
+                    assert now >= last[node, name], (node, name, now, last)
+                    last[node, name] = now
+        reports = b.terminate()
+        assert last["dfm", "evb_events_complete_total"] == sum(r["events_complete"] for r in reports["dfm"]), last
+        assert last["dfm", "evb_event_latency_seconds_count"] == sum(r["triggers"] for r in reports["dfm"]), last
+
+
+def one_run(evb):
+    """evb run makes one run: evb ctl pauses and stops it, and next-run is refused."""
+    with folder() as where:
+        path = scenario(where, "[trigger]\nrate = 1kHz\n[ros]\ncount = 2\n[sfi]\ncount = 1\n[control]\nlisten = unix:control.sock\n[run]\nstart = manual\n")
+
+        def ctl(*words):
+            done = subprocess.run([evb, "ctl", *words, "--socket", where / "control.sock", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+        with Running(evb, path) as running:
+            running.wait_for("configured", lambda: ctl("status")[1].get("state") == "configured")
+            assert ctl("start", "--wait", "60s")[1]["state"] == "running"
+            running.wait_running()
+            assert ctl("pause")[1]["state"] == "paused"
+            status, answer, text = ctl("next-run")
+            assert status == 1 and "evb run makes a single run" in text, (status, answer, text)
+            assert ctl("resume")[1]["state"] == "running"
+            assert ctl("stop")[0] == 0
+            report = running.end([0])
+            assert report["events_complete"] == report["triggers"] > 0 and report["paused_seconds"] > 0, report
+
+
+if __name__ == "__main__":
+    main({
+        "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
+        "manual": manual, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
+        "open-port": open_port, "page": page, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
+        "sigterm": sigterm, "fell-short": fell_short, "error": error, "metrics": metrics, "one-run": one_run,
+    })
