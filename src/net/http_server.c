@@ -306,7 +306,7 @@ static void accept_one(struct http_server *s, uint64_t now_ns)
         int fd;
 
         old = oldest(s, &n);
-        if (n == CONNECTIONS_MAX) {
+        if (old && n == CONNECTIONS_MAX) {
                 if (now_ns < old->since_ns + GRACE_NS)
                         s->pause_ns = old->since_ns + GRACE_NS;
                 else

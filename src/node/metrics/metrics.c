@@ -13,6 +13,7 @@
 #include "evb/net/http_server.h"
 #include "evb/net/local_listener.h"
 #include "evb/sys/loop.h"
+#include "../page/page.h"
 #include "../run_control/http.h"
 #include "accept.h"
 #include "page.h"
@@ -43,6 +44,7 @@ struct metrics {
         int listener;                /* TCP; -1: none */
         struct local_listener local; /* fd -1: none */
         struct http_server *server;
+        struct page *page; /* NULL: the node is not the DFM */
 };
 
 /* Events of a DFM or SFI, fragments of a ROS or SFI; bytes of payload, or those that a ROS sends. */
@@ -237,11 +239,18 @@ static void look(struct metrics *m)
                 metrics_read_disk(&v->disk, s->sfi.directory);
 }
 
+/* The DFM has its page there. */
 static void write_root(const struct metrics *m, FILE *to)
 {
+        const struct scenario_node *dfm = scenario_node_of(m->scenario, ROLE_DFM, 0);
+        char place[SCENARIO_TEXT_MAX];
+
         fprintf(to, "evb %s: %s %s of %s, %s\nThe metrics are at /metrics, its state at /status.\n",
                 EVB_VERSION, scenario_role_name(m->self->role), m->self->name, m->scenario->scenario.name,
                 metrics_state_name(m->view.state));
+        if (dfm && scenario_metrics_reach(m->scenario, dfm, place))
+                fprintf(to, "The page of all nodes is at %s%s%s.\n", m->listener >= 0 ? "http://" : "", place,
+                        m->listener >= 0 ? "/" : "");
 }
 
 static void write_status(const struct metrics *m, FILE *to)
@@ -262,6 +271,8 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
                 run_http_answer(m->control, request, ret, true);
                 return;
         }
+        if (!request->is_post && page_answer(m->page, request, ret))
+                return;
         to = open_memstream(&ret->text, &ret->text_bytes);
         if (!to)
                 return;
@@ -286,6 +297,13 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
                 free(ret->text);
                 ret->text = NULL;
         }
+}
+
+static void watched(void *ctx, size_t n_streams)
+{
+        struct metrics *m = ctx;
+
+        page_watch(m->page, n_streams);
 }
 
 static int open_local(struct metrics *m, const char *path, bool check_only)
@@ -325,13 +343,20 @@ static int start(struct metrics *m)
                 .answer = answer,
                 .ctx = m,
                 .body_max_bytes = m->control && m->control->token[0] ? RUN_HTTP_BODY_MAX_BYTES : 0,
+                .stream_ns = PAGE_STREAM_NS,
+                .watched = watched,
                 .cpus = self->cpus + 1,
                 .n_cpus = self->n_cpus > 1 ? self->n_cpus - 1 : 0,
         };
         struct error e = {};
-        int r = http_server_new(&m->server, &config, &e);
+        int r = page_new(&m->page, m->scenario, self, m->stats, config.body_max_bytes > 0);
 
-        return r < 0 ? log_error_errno(r, "metrics.listen: %s", e.message) : 0;
+        if (r < 0)
+                return r;
+        r = http_server_new(&m->server, &config, &e);
+        if (r < 0)
+                return log_error_errno(r, "metrics.listen: %s", e.message);
+        return page_start(m->page, m->server, config.cpus, config.n_cpus);
 }
 
 int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
@@ -380,7 +405,9 @@ struct metrics *metrics_close(struct metrics *m)
 {
         if (!m)
                 return NULL;
+        page_stop(m->page);
         http_server_free(m->server);
+        page_free(m->page);
         if (m->listener >= 0)
                 close(m->listener);
         local_listener_close(&m->local);
