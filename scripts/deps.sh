@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# Installs the Debian packages for the given purposes: deps.sh build|test|lint|bench|deploy...
+# Installs the Debian packages for the given purposes: deps.sh build|test|lint|bench|browser|deploy...
 # Without root or sudo, it names the missing packages and exits with status 77.
 set -euo pipefail
 
 build="gcc meson ninja-build pkg-config libc6-dev libmnl-dev libnl-3-dev libnl-route-3-dev libinih-dev
        libjansson-dev zlib1g-dev libsystemd-dev libmicrohttpd-dev libcmocka-dev"
-test="python3 python3-venv python3-prometheus-client iproute2 iperf3 python3-matplotlib systemd-container"
+test="python3 python3-venv python3-prometheus-client iproute2 iperf3 python3-matplotlib systemd-container
+      curl iputils-ping nftables tcpdump"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev"
 bench="iperf3 iproute2"
-deploy="ansible-core ansible-lint munge slurm-client slurmctld slurmd nftables tcpdump"
+browser="chromium"
+deploy="ansible-core ansible-lint munge slurm-client slurmctld slurmd"
 
 packages=()
 for purpose in "$@"; do
   case $purpose in
-    build | test | lint | bench | deploy) read -r -d '' -a words <<<"${!purpose}" || true; packages+=("${words[@]}") ;;
-    *) echo "deps.sh: unknown purpose \"$purpose\"; use build, test, lint, bench or deploy" >&2; exit 2 ;;
+    build | test | lint | bench | browser | deploy) read -r -d '' -a words <<<"${!purpose}" || true; packages+=("${words[@]}") ;;
+    *) echo "deps.sh: unknown purpose \"$purpose\"; use build, test, lint, bench, browser or deploy" >&2; exit 2 ;;
   esac
 done
 

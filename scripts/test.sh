@@ -13,6 +13,8 @@ esac
 
 scripts/deps.sh build test
 ((quick)) || scripts/deps.sh lint
+# The test of the DFM's page in a browser is skipped without one.
+scripts/deps.sh browser || true
 
 # Independent readers of our files. Tests that need one are skipped if it cannot be installed.
 reader() { # MODULE VARIABLE

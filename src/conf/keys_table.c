@@ -363,8 +363,10 @@ const struct scenario_key scenario_keys[] = {
                   "Maximum number of sent packets per interrupt (interrupt coalescing).", ONLY(ROS)),
 
         TEXT("metrics", "listen", metrics.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
-             "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics: a TCP port of its own "
-             "address (:PORT) or of another numeric address of its machine (0.0.0.0 or [::]: all), or a Unix "
+             "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics, and the DFM also a "
+             "page for "
+             "browsers at /: a TCP port of its own address (:PORT) or of another numeric address of its "
+             "machine (0.0.0.0 or [::]: all), or a Unix "
              "socket, whose path contains the name of the node as %n. With evb run, where all nodes share a "
              "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md.",
              LOCAL),

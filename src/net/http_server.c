@@ -18,6 +18,7 @@
 #include "evb/net/address.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/thread.h"
+#include "http_streams.h"
 
 #define CONNECTIONS_MAX 32
 /* For the headers of a request and of its reply. Longer ones are answered with 431 or 414. */
@@ -30,6 +31,10 @@
 #define LIFETIME_NS (30 * NS_PER_S)
 /* Time that a client has for its request if others wait for its place. */
 #define GRACE_NS (250 * NS_PER_MS)
+/* Time that the client of a stream has for its last line. */
+#define STREAM_GRACE_NS (10 * NS_PER_S)
+/* A client that finds too many streams may try again. */
+#define RETRY_AFTER_S "5"
 /* Pause after accept(2) failed for lack of descriptors or memory. */
 #define PAUSE_NS (100 * NS_PER_MS)
 #define NICE_STEP 10
@@ -38,7 +43,8 @@
 struct http_connection {
         struct MHD_Connection *handle; /* NULL: free */
         int fd;
-        uint64_t since_ns;
+        uint64_t since_ns, until_ns;
+        bool is_stream;
 };
 
 struct http_server {
@@ -50,6 +56,8 @@ struct http_server {
         pthread_t thread;
         uint64_t pause_ns; /* do not accept before */
         struct http_connection connections[CONNECTIONS_MAX];
+        struct http_streams streams;
+        size_t n_streams; /* as last announced */
 };
 
 /* What a request has sent beyond its headers. */
@@ -57,6 +65,22 @@ struct upload {
         size_t bytes;
         char *body; /* of a POST that is served; NULL: none yet */
 };
+
+static void add_headers(struct MHD_Response *r, const struct http_reply *reply)
+{
+        const char *const headers[][2] = {
+                {MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type},
+                {MHD_HTTP_HEADER_CACHE_CONTROL, reply->cache_control ?: "no-store"},
+                {MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY, reply->security_policy},
+                {MHD_HTTP_HEADER_X_CONTENT_TYPE_OPTIONS, "nosniff"},
+                {MHD_HTTP_HEADER_CONNECTION, "close"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+                if (headers[i][1])
+                        (void)MHD_add_response_header(r, headers[i][0], headers[i][1]);
+        }
+}
 
 static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *reply)
 {
@@ -72,14 +96,13 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *r
                 free(reply->text);
                 return MHD_NO;
         }
-        if (reply->content_type)
-                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
+        add_headers(r, reply);
         if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
                 (void)MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
         if (reply->status == MHD_HTTP_UNAUTHORIZED)
                 (void)MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-        (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-        (void)MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+        if (reply->status == MHD_HTTP_SERVICE_UNAVAILABLE)
+                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER_S);
         sent = MHD_queue_response(c, reply->text ? reply->status : MHD_HTTP_SERVICE_UNAVAILABLE, r);
         MHD_destroy_response(r);
         return sent;
@@ -95,6 +118,32 @@ static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const c
 
         reply.text_bytes = reply.text ? strlen(reply.text) : 0;
         return send_reply(c, &reply);
+}
+
+static enum MHD_Result send_stream(struct http_server *s, struct MHD_Connection *c, bool only_head)
+{
+        static const struct http_reply reply = {.content_type = "text/event-stream"};
+        struct http_connection *own =
+                MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        uint64_t now_ns = clock_now_ns();
+        struct MHD_Response *r;
+        enum MHD_Result sent;
+
+        if (only_head)
+                r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+        else
+                r = http_streams_add(&s->streams, c, now_ns);
+        if (!r)
+                return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE,
+                              "too many streams are open; try again later\n");
+        if (!only_head && own) {
+                own->is_stream = true;
+                own->until_ns = now_ns + s->config.stream_ns + STREAM_GRACE_NS;
+        }
+        add_headers(r, &reply);
+        sent = MHD_queue_response(c, MHD_HTTP_OK, r);
+        MHD_destroy_response(r);
+        return sent;
 }
 
 /* Keeps a part of the body, or only counts it if the request is refused in the end. */
@@ -164,6 +213,8 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "the request is too long\n");
         take_sender(&from, c);
         s->config.answer(s->config.ctx, &request, &reply);
+        if (reply.is_stream)
+                return send_stream(s, c, strcmp(method, MHD_HTTP_METHOD_HEAD) == 0);
         return send_reply(c, &reply);
 }
 
@@ -199,6 +250,7 @@ static void notify(void *ctx, struct MHD_Connection *c, void **state,
 {
         struct http_server *s = ctx;
         struct http_connection *free_one = NULL, *own = *state;
+        uint64_t now_ns = clock_now_ns();
 
         if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
                 if (own)
@@ -214,11 +266,13 @@ static void notify(void *ctx, struct MHD_Connection *c, void **state,
         *free_one = (struct http_connection){
                 .handle = c,
                 .fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-                .since_ns = clock_now_ns(),
+                .since_ns = now_ns,
+                .until_ns = now_ns + LIFETIME_NS,
         };
         *state = free_one;
 }
 
+/* Of those that are no streams, whose number has a bound of its own. */
 static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
 {
         struct http_connection *found = NULL;
@@ -228,7 +282,7 @@ static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
                 if (!c->handle)
                         continue;
                 ++*ret_n;
-                if (!found || c->since_ns < found->since_ns)
+                if (!c->is_stream && (!found || c->since_ns < found->since_ns))
                         found = c;
         }
         return found;
@@ -238,7 +292,7 @@ static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
 static void end_old(struct http_server *s, uint64_t now_ns)
 {
         for (struct http_connection *c = s->connections; c < s->connections + CONNECTIONS_MAX; c++) {
-                if (c->handle && now_ns > c->since_ns + LIFETIME_NS)
+                if (c->handle && now_ns > c->until_ns)
                         shutdown(c->fd, SHUT_RDWR);
         }
 }
@@ -252,7 +306,7 @@ static void accept_one(struct http_server *s, uint64_t now_ns)
         int fd;
 
         old = oldest(s, &n);
-        if (n == CONNECTIONS_MAX) {
+        if (old && n == CONNECTIONS_MAX) {
                 if (now_ns < old->since_ns + GRACE_NS)
                         s->pause_ns = old->since_ns + GRACE_NS;
                 else
@@ -288,6 +342,15 @@ static int wait_ms(struct http_server *s)
         return timed || n > 0 ? (int)ms : -1;
 }
 
+static void announce_streams(struct http_server *s)
+{
+        if (s->streams.n == s->n_streams)
+                return;
+        s->n_streams = s->streams.n;
+        if (s->config.watched)
+                s->config.watched(s->config.ctx, s->n_streams);
+}
+
 static void *serve(void *ctx)
 {
         struct http_server *s = ctx;
@@ -298,6 +361,7 @@ static void *serve(void *ctx)
                         {.fd = s->stop_fd, .events = POLLIN},
                         {.fd = s->epoll_fd, .events = POLLIN},
                         {.fd = s->pause_ns == 0 ? s->config.listener : -1, .events = POLLIN},
+                        {.fd = s->streams.wake_fd, .events = POLLIN},
                 };
                 uint64_t now_ns;
 
@@ -310,7 +374,10 @@ static void *serve(void *ctx)
                 if (p[2].revents)
                         accept_one(s, now_ns);
                 end_old(s, now_ns);
+                /* Before the daemon runs: its time-out does not know of resumed connections. */
+                http_streams_turn(&s->streams, now_ns);
                 (void)MHD_run(s->daemon);
+                announce_streams(s);
         }
 }
 
@@ -328,6 +395,25 @@ static int start_thread(struct http_server *s)
         return r;
 }
 
+static int start_daemon(struct http_server *s)
+{
+        s->daemon =
+                MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
+                                 NULL, answer, s, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notify,
+                                 s, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
+        if (!s->daemon)
+                return -EIO;
+        s->epoll_fd = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+        return 0;
+}
+
+int http_server_publish(struct http_server *s, const char *line)
+{
+        return http_streams_publish(&s->streams, line);
+}
+
 int http_server_new(struct http_server **ret, const struct http_config *config, struct error *e)
 {
         struct http_server *s = calloc(1, sizeof *s);
@@ -337,21 +423,14 @@ int http_server_new(struct http_server **ret, const struct http_config *config, 
         if (!s)
                 return error_set(e, -ENOMEM, "cannot start the HTTP server: %m");
         s->config = *config;
+        r = http_streams_init(&s->streams, config->stream_ns);
         s->stop_fd = eventfd(0, EFD_CLOEXEC);
-        r = s->stop_fd < 0 ? -errno : 0;
-        if (r >= 0) {
-                s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer,
-                                             s, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                                             MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                             (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-                                             IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notify, s,
-                                             MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
-                r = s->daemon ? 0 : -EIO;
-        }
-        if (r >= 0) {
-                s->epoll_fd = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+        if (r >= 0 && s->stop_fd < 0)
+                r = -errno;
+        if (r >= 0)
+                r = start_daemon(s);
+        if (r >= 0)
                 r = start_thread(s);
-        }
         if (r < 0) {
                 http_server_free(s);
                 return error_set(e, r, "cannot start the HTTP server: %m");
@@ -368,8 +447,10 @@ struct http_server *http_server_free(struct http_server *s)
                 (void)eventfd_write(s->stop_fd, 1);
                 pthread_join(s->thread, NULL);
         }
+        http_streams_end(&s->streams);
         if (s->daemon)
                 MHD_stop_daemon(s->daemon);
+        http_streams_fini(&s->streams);
         if (s->stop_fd >= 0)
                 close(s->stop_fd);
         free(s);

@@ -140,6 +140,11 @@ def status(evb):
             by_name = {node["node"]: node for node in report["nodes"]}
             assert report["ok"] is True and len(by_name) == 9 and all(n["reachable"] for n in by_name.values()), report
             assert by_name["dfm"]["counts"]["events_complete"] > 1000 and by_name["dfm"]["rates"]["events_hz"] > 0, report
+            fed = {peer["node"]: peer["fragments"] for peer in by_name["sfi1"]["peers"]}
+            assert set(fed) == {f"ros{i}" for i in range(1, 7)} and all(fed.values()), report
+            assert by_name["sfi1"]["peers"][0]["bytes"] == 1024 * fed["ros1"], report
+            assert by_name["dfm"]["latency_us"]["p99"] >= by_name["dfm"]["latency_us"]["p50"] > 0, report
+            assert {peer["node"] for peer in by_name["dfm"]["peers"] if peer["live"]} == set(by_name) - {"dfm"}, report
             assert by_name["ros1"]["counts"]["events_complete"] is None and by_name["ros1"]["rates"]["fragments_hz"] > 0, report
             # Without an SFI nothing ends.
             for sfi in ("sfi1", "sfi2"):

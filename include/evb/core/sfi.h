@@ -125,6 +125,7 @@ struct sfi_counts {
 /* The same of one ROS. The sums over all ROSs are those of struct sfi_counts. */
 struct sfi_source_counts {
         uint64_t fragments_received, fragments_lost, fragments_absent;
+        uint64_t bytes; /* of payload, in the fragments received */
         uint64_t datagrams_received, datagrams_lost;
 };
 

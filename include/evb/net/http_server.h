@@ -1,10 +1,11 @@
 /* A small HTTP/1.1 server for GET and HEAD, and for POST if asked to, in a thread of its own with a lower
  * priority: whatever clients do, other threads of the process notice nothing. Connections, their memory and
- * their duration are bounded; each serves one request. Over TCP and Unix sockets. */
+ * their duration are bounded; each serves one request, or a stream of events. Over TCP and Unix sockets. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "evb/base/error.h"
 #include "evb/net/address.h"
@@ -29,6 +30,11 @@ struct http_reply {
         const char *content_type; /* a string that lives on */
         char *text;               /* from malloc(), taken over; NULL: 503 */
         size_t text_bytes;
+        const char *cache_control;   /* NULL: no-store */
+        const char *security_policy; /* Content-Security-Policy; NULL: none */
+        /* The reply is a stream of events (text/event-stream) instead: the lines of http_server_publish().
+         * At most 8 are open; one more is answered with 503. */
+        bool is_stream;
 };
 
 struct http_config {
@@ -39,6 +45,10 @@ struct http_config {
         /* POST is served with bodies up to this size; longer ones are answered with 413. 0: POST is refused.
          */
         size_t body_max_bytes;
+        /* After this time, a stream ends, and its client connects again. */
+        uint64_t stream_ns;
+        /* Runs in the server's thread when the number of streams has changed. NULL: nobody asks. */
+        void (*watched)(void *ctx, size_t n_streams);
         const unsigned *cpus; /* processors of the thread; none: those of the caller */
         size_t n_cpus;
 };
@@ -48,3 +58,6 @@ struct http_server;
 int http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
 /* Ends the thread and closes all connections, but not the listener. */
 struct http_server *http_server_free(struct http_server *s);
+/* Sends a line to all streams. A stream that still sends an earlier one continues with the newest line after
+ * it. Any thread, until http_server_free(). -ENOMEM. */
+int http_server_publish(struct http_server *s, const char *line);

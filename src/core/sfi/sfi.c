@@ -409,11 +409,13 @@ static bool is_unanswered(const struct sfi *s, uint32_t slot)
 static void count_sources(struct sfi *s, uint32_t slot, bool is_lost)
 {
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sfi_fragment *f = sfi_fragment(&s->slots, slot, i);
                 struct sfi_sequence *q = &s->sequences[i];
 
-                if (!is_lost && sfi_fragment_is_present(sfi_fragment(&s->slots, slot, i)))
+                if (!is_lost && sfi_fragment_is_present(f)) {
                         q->received++;
-                else if (!is_lost && s->slots.rules[i].optional)
+                        q->bytes += f->bytes;
+                } else if (!is_lost && s->slots.rules[i].optional)
                         q->absent++;
                 else
                         q->lost++;

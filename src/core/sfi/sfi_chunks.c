@@ -335,6 +335,7 @@ struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros)
                 .fragments_received = q->received,
                 .fragments_lost = q->lost,
                 .fragments_absent = q->absent,
+                .bytes = q->bytes,
                 .datagrams_received = q->numbers.received,
                 .datagrams_lost = sequence_lost(&q->numbers),
         };

@@ -14,6 +14,7 @@
 struct sfi_sequence {
         struct sequence numbers;
         uint64_t received, lost, absent; /* fragments */
+        uint64_t bytes;                  /* of payload, in those received */
         bool final;                      /* its totals arrived after the end of the run */
         uint32_t source_drops;           /* in the ROS's own queue, by its last totals */
 };

@@ -17,6 +17,8 @@ static const struct counter counters[] = {STATS_COUNTERS(X)};
 /* Several counters as one metric, told apart by a label. */
 struct group {
         const char *name, *label, *help;
+        const char *discarded; /* its name in the status; NULL: it is not there */
+        enum node_role role;   /* 0: any */
 };
 
 enum {
@@ -33,18 +35,23 @@ enum {
 };
 
 static const struct group groups[] = {
-        [PACKETS] = {"evb_packets_discarded", "reason", "datagrams received and discarded"},
-        [FRAGMENTS] = {"evb_fragments_discarded", "reason", "fragments received and discarded"},
-        [FRAMES] = {"evb_front_end_frames_discarded", "reason", "frames of a front-end that fit no event"},
-        [SLICE_FRAMES] = {"evb_slice_frames_discarded", "reason", "frames with a time that no slice got"},
-        [TRIGGERS] = {"evb_triggers_discarded", "reason", "triggers offered that became no event"},
+        [PACKETS] = {"evb_packets_discarded", "reason", "datagrams received and discarded", "packets", 0},
+        [FRAGMENTS] = {"evb_fragments_discarded", "reason", "fragments received and discarded", "fragments",
+                       ROLE_SFI},
+        [FRAMES] = {"evb_front_end_frames_discarded", "reason", "frames of a front-end that fit no event",
+                    "front_end_frames", ROLE_ROS},
+        [SLICE_FRAMES] = {"evb_slice_frames_discarded", "reason", "frames with a time that no slice got",
+                          "slice_frames", ROLE_ROS},
+        [TRIGGERS] = {"evb_triggers_discarded", "reason", "triggers offered that became no event", "triggers",
+                      ROLE_DFM},
         [DATAGRAMS] = {"evb_trigger_datagrams_discarded", "reason",
-                       "datagrams with triggers received and discarded"},
+                       "datagrams with triggers received and discarded", "trigger_datagrams", ROLE_DFM},
         [REGIONS] = {"evb_regions_failed", "reason",
-                     "fragments that level-2 clients requested and did not get"},
-        [DECISIONS] = {"evb_level2_decisions", "decision", "events by decision of level 2 (timed_out: none)"},
+                     "fragments that level-2 clients requested and did not get", "regions", ROLE_ROS},
+        [DECISIONS] = {"evb_level2_decisions", "decision", "events by decision of level 2 (timed_out: none)",
+                       NULL, 0},
         [DECISIONS_DISCARDED] = {"evb_level2_decisions_discarded", "reason",
-                                 "decisions of level 2 without an effect"},
+                                 "decisions of level 2 without an effect", "level2_decisions", ROLE_DFM},
 };
 
 static const struct {
@@ -155,4 +162,31 @@ void metrics_write_counters(struct metrics_writer *w, const uint64_t values[stat
                         written[group] = true;
                 }
         }
+}
+
+static json_t *make_reasons(unsigned group, const uint64_t *values)
+{
+        json_t *o = json_object();
+        const char *reason;
+
+        for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
+                if (find_group(counters[i].name, &reason) == group)
+                        json_object_set_new(o, reason, json_integer((json_int_t)values[i]));
+        }
+        return o;
+}
+
+json_t *metrics_make_discarded(const uint64_t values[static METRICS_COUNTERS], enum node_role role)
+{
+        json_t *o = json_object();
+
+        for (unsigned i = 0; i < NO_GROUP; i++) {
+                const struct group *g = &groups[i];
+
+                if (g->discarded)
+                        json_object_set_new(o, g->discarded,
+                                            g->role && g->role != role ? json_null()
+                                                                       : make_reasons(i, values));
+        }
+        return o;
 }

@@ -13,6 +13,7 @@
 #include "evb/net/http_server.h"
 #include "evb/net/local_listener.h"
 #include "evb/sys/loop.h"
+#include "../page/page.h"
 #include "../run_control/http.h"
 #include "accept.h"
 #include "page.h"
@@ -43,6 +44,7 @@ struct metrics {
         int listener;                /* TCP; -1: none */
         struct local_listener local; /* fd -1: none */
         struct http_server *server;
+        struct page *page; /* NULL: the node is not the DFM */
 };
 
 /* Events of a DFM or SFI, fragments of a ROS or SFI; bytes of payload, or those that a ROS sends. */
@@ -52,9 +54,11 @@ static void note_rates(struct metrics *m, struct metrics_state *to)
         bool ros = m->self->role == ROLE_ROS;
         const struct metrics_sample now = {
                 .now_ns = clock_now_ns(),
+                .triggers = stats_get(&s->triggers),
                 .events = stats_get(&s->events_complete) + stats_get(&s->events_partial),
                 .fragments = stats_get(ros ? &s->fragments_sent : &s->fragments_received),
                 .bytes = stats_get(ros ? &s->bytes_sent : &s->payload_bytes),
+                .busy_ns = stats_get(&s->busy_ns),
         };
 
         metrics_take_rates(&to->rates, &m->last, &now);
@@ -85,6 +89,8 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
         s->busy = dfm_is_busy(core);
         s->waiting_triggers = dfm_waiting(core);
         metrics_fold(&s->event_latency, dfm_latency_ns(core));
+        s->latency_p50_ns = histogram_quantile(dfm_latency_ns(core), 0.5);
+        s->latency_p99_ns = histogram_quantile(dfm_latency_ns(core), 0.99);
         metrics_fold(&s->level2_latency, dfm_level2_latency_ns(core));
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];
@@ -94,7 +100,9 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
                         continue;
                 v = dfm_view(core, n->role, (uint16_t)n->index);
                 s->peers[i].live = v.live;
+                s->peers[i].xoff = v.holds_back;
                 s->peers[i].free_credits = v.free_credits;
+                s->peers[i].held = v.held;
         }
         end(m);
 }
@@ -143,6 +151,7 @@ void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, u
                 s->peers[i].fragments = c.fragments_received;
                 s->peers[i].fragments_lost = c.fragments_lost;
                 s->peers[i].fragments_absent = c.fragments_absent;
+                s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
                 /* A packet that was only late is no longer lost; a counter never goes back. */
                 s->peers[i].packets_lost = MAX(s->peers[i].packets_lost, c.datagrams_lost);
@@ -230,11 +239,18 @@ static void look(struct metrics *m)
                 metrics_read_disk(&v->disk, s->sfi.directory);
 }
 
+/* The DFM has its page there. */
 static void write_root(const struct metrics *m, FILE *to)
 {
+        const struct scenario_node *dfm = scenario_node_of(m->scenario, ROLE_DFM, 0);
+        char place[SCENARIO_TEXT_MAX];
+
         fprintf(to, "evb %s: %s %s of %s, %s\nThe metrics are at /metrics, its state at /status.\n",
                 EVB_VERSION, scenario_role_name(m->self->role), m->self->name, m->scenario->scenario.name,
                 metrics_state_name(m->view.state));
+        if (dfm && scenario_metrics_reach(m->scenario, dfm, place))
+                fprintf(to, "The page of all nodes is at %s%s%s.\n", m->listener >= 0 ? "http://" : "", place,
+                        m->listener >= 0 ? "/" : "");
 }
 
 static void write_status(const struct metrics *m, FILE *to)
@@ -255,6 +271,8 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
                 run_http_answer(m->control, request, ret, true);
                 return;
         }
+        if (!request->is_post && page_answer(m->page, request, ret))
+                return;
         to = open_memstream(&ret->text, &ret->text_bytes);
         if (!to)
                 return;
@@ -279,6 +297,13 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
                 free(ret->text);
                 ret->text = NULL;
         }
+}
+
+static void watched(void *ctx, size_t n_streams)
+{
+        struct metrics *m = ctx;
+
+        page_watch(m->page, n_streams);
 }
 
 static int open_local(struct metrics *m, const char *path, bool check_only)
@@ -318,13 +343,20 @@ static int start(struct metrics *m)
                 .answer = answer,
                 .ctx = m,
                 .body_max_bytes = m->control && m->control->token[0] ? RUN_HTTP_BODY_MAX_BYTES : 0,
+                .stream_ns = PAGE_STREAM_NS,
+                .watched = watched,
                 .cpus = self->cpus + 1,
                 .n_cpus = self->n_cpus > 1 ? self->n_cpus - 1 : 0,
         };
         struct error e = {};
-        int r = http_server_new(&m->server, &config, &e);
+        int r = page_new(&m->page, m->scenario, self, m->stats, config.body_max_bytes > 0);
 
-        return r < 0 ? log_error_errno(r, "metrics.listen: %s", e.message) : 0;
+        if (r < 0)
+                return r;
+        r = http_server_new(&m->server, &config, &e);
+        if (r < 0)
+                return log_error_errno(r, "metrics.listen: %s", e.message);
+        return page_start(m->page, m->server, config.cpus, config.n_cpus);
 }
 
 int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
@@ -373,7 +405,9 @@ struct metrics *metrics_close(struct metrics *m)
 {
         if (!m)
                 return NULL;
+        page_stop(m->page);
         http_server_free(m->server);
+        page_free(m->page);
         if (m->listener >= 0)
                 close(m->listener);
         local_listener_close(&m->local);

@@ -136,6 +136,8 @@ static const struct peer_metric peer_metrics[] = {
              "payload that waits in a ROS for an SFI", queued_bytes),
         PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_fragments_received", NULL,
              "fragments of a ROS that an SFI received for the ended events", fragments),
+        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_received_bytes", "bytes",
+             "payload of the fragments of a ROS that an SFI received for the ended events", bytes),
         PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_fragments_lost", NULL,
              "fragments of a ROS missing from the ended events", fragments_lost),
         PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_fragments_optional", NULL,

@@ -62,9 +62,11 @@ void metrics_take_rates(struct metrics_rates *to, struct metrics_sample *last,
                 return;
         if (last->now_ns > 0)
                 *to = (struct metrics_rates){
+                        .triggers_hz = rate(last->triggers, now->triggers, seconds),
                         .events_hz = rate(last->events, now->events, seconds),
                         .fragments_hz = rate(last->fragments, now->fragments, seconds),
                         .bytes_per_second = rate(last->bytes, now->bytes, seconds),
+                        .busy_share = MIN(rate(last->busy_ns, now->busy_ns, seconds) / NS_PER_S, 1.0),
                 };
         *last = *now;
 }

@@ -11,12 +11,14 @@
 
 /* Counters of one other node, by its position in the scenario. Those that do not fit the roles stay 0. */
 struct metrics_peer {
-        bool live;             /* the DFM sees it */
-        uint64_t free_credits; /* the DFM, of an SFI */
-        uint64_t fragments;    /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
+        bool live;                   /* the DFM sees it */
+        bool xoff;                   /* the DFM: this ROS asks to hold triggers back */
+        uint64_t free_credits, held; /* the DFM, of an SFI: credits, and open events */
+        uint64_t fragments; /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
         uint64_t fragments_lost, fragments_absent;
         uint64_t packets, packets_lost;
-        uint64_t bytes, queued_bytes; /* a ROS, of payload for this SFI */
+        uint64_t bytes;        /* of payload, in these fragments */
+        uint64_t queued_bytes; /* a ROS, of payload for this SFI */
 };
 
 /* A destination of a ROS's shaping, as the kernel reported it last. The kernel counts from zero in a new
@@ -30,8 +32,10 @@ struct metrics_shaped {
 
 /* Over the last second or more. */
 struct metrics_rates {
-        double events_hz; /* complete and partial */
+        double triggers_hz; /* of a DFM */
+        double events_hz;   /* complete and partial */
         double fragments_hz, bytes_per_second;
+        double busy_share; /* of the time, 0 to 1 */
 };
 
 struct metrics_state {
@@ -44,6 +48,7 @@ struct metrics_state {
         uint64_t held_fragments;                /* ROS */
         uint64_t buffer_used_bytes;             /* ROS and SFI */
         struct metrics_histogram event_latency; /* DFM */
+        uint64_t latency_p50_ns, latency_p99_ns;
         struct metrics_histogram level2_latency;
         bool shaped; /* the tree of a ROS is installed as planned */
         size_t n_peers;
@@ -53,7 +58,7 @@ struct metrics_state {
 
 /* What the rates of a node count, at one time. */
 struct metrics_sample {
-        uint64_t now_ns, events, fragments, bytes;
+        uint64_t now_ns, triggers, events, fragments, bytes, busy_ns;
 };
 
 /* What earlier runs of the process counted, to which the present run adds. */

@@ -93,12 +93,15 @@ static inline void sfi_driver_check_sources(const struct sfi_driver *t, const st
                 sum.fragments_received += one.fragments_received;
                 sum.fragments_lost += one.fragments_lost;
                 sum.fragments_absent += one.fragments_absent;
+                sum.bytes += one.bytes;
                 sum.datagrams_lost += one.datagrams_lost;
         }
         assert_int_equal(sum.fragments_received, c->fragments_received);
         assert_int_equal(sum.fragments_lost, c->fragments_lost);
         assert_int_equal(sum.fragments_absent, c->fragments_absent);
         assert_int_equal(sum.datagrams_lost, c->datagrams_lost);
+        /* Partial events have payload too. */
+        assert_true(c->partial > 0 ? sum.bytes >= c->payload_bytes : sum.bytes == c->payload_bytes);
 }
 
 /* Each assignment is open, void or ended once. Ended events hold no memory. */

@@ -2,12 +2,10 @@
  * what each role has. */
 #include "../test.h"
 
-#include "node_sample.h"
+#include "metrics_sample.h"
 
 #include "metrics/accept.h"
 #include "metrics/counters.h"
-#include "metrics/page.h"
-#include "metrics/status.h"
 
 static char *text;
 static size_t text_bytes;
@@ -33,25 +31,9 @@ static void assert_line(const char *line)
                 fail_msg("missing \"%s\" in\n%s", line, text);
 }
 
-static struct metrics_view sample_view(const char *node, struct metrics_state *shared)
-{
-        struct scenario *s = sample_scenario("udp");
-
-        assert_int_equal(metrics_state_init(shared, s->n_nodes), 0);
-        return (struct metrics_view){
-                .version = "1.2.3",
-                .scenario = s,
-                .self = scenario_find(s, node),
-                .state = NODE_RUNNING,
-                .shared = shared,
-                .process = {.cpu_seconds = 1.5, .start_seconds = 1e9, -1, -1, 7, 1024},
-        };
-}
-
 static void free_view(struct metrics_view *v, struct metrics_state *shared)
 {
-        metrics_state_fini(shared);
-        free((void *)v->scenario);
+        sample_view_free(v, shared);
         free(text);
         text = NULL;
 }
@@ -266,41 +248,16 @@ static void rates_are_of_a_second_or_more(void **state)
                            &(struct metrics_sample){.now_ns = 3 * NS_PER_S, .events = 5000, .bytes = 100});
         assert_true(rates.events_hz == 2000 && rates.bytes_per_second == 50 && rates.fragments_hz == 0);
         metrics_take_rates(&rates, &last,
-                           &(struct metrics_sample){.now_ns = 5 * NS_PER_S, .events = 5000, .bytes = 100});
+                           &(struct metrics_sample){.now_ns = 5 * NS_PER_S,
+                                                    .events = 5000,
+                                                    .bytes = 100,
+                                                    .triggers = 8,
+                                                    .busy_ns = NS_PER_S});
         assert_true(rates.events_hz == 0 && rates.bytes_per_second == 0);
-}
-
-static void the_status_has_what_the_role_has(void **state)
-{
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-        char *status;
-
-        (void)state;
-        shared.run = 7;
-        v.obstacle = (struct obstacle){
-                .kind = OBSTACLE_STALL, .since_ns = 2 * NS_PER_S, .text = "no credit from sfi2"};
-        shared.rates.events_hz = 2.5;
-        v.counters[METRICS_COUNTER_events_complete] = 9;
-        status = metrics_status_text(&v, 5 * NS_PER_S);
-        assert_non_null(strstr(status, "\"run\":7,"));
-        assert_non_null(strstr(status, "\"reason\":\"no credit from sfi2\",\"stalled_seconds\":3.0,"));
-        assert_non_null(strstr(status, "\"events_complete\":9,"));
-        assert_non_null(strstr(status, "\"fragments_sent\":null"));
-        assert_non_null(strstr(status, "\"events_hz\":2.5,\"fragments_hz\":null"));
-        assert_non_null(strstr(status, "\"buffer_used\":null"));
-        free(status);
-        free_view(&v, &shared);
-        v = sample_view("ros1", &shared);
-        shared.buffer_used_bytes = v.scenario->ros.buffer_size_bytes / 4;
-        status = metrics_status_text(&v, 5 * NS_PER_S);
-        assert_non_null(strstr(status, "\"run\":null,"));
-        assert_non_null(strstr(status, "\"reason\":null,\"stalled_seconds\":null,"));
-        assert_non_null(strstr(status, "\"events_complete\":null,"));
-        assert_non_null(strstr(status, "\"buffer_used\":0.25,"));
-        assert_non_null(strstr(status, "\"shaped\":null"));
-        free(status);
-        free_view(&v, &shared);
+        assert_true(rates.triggers_hz == 4 && rates.busy_share == 0.5);
+        metrics_take_rates(&rates, &last,
+                           &(struct metrics_sample){.now_ns = 6 * NS_PER_S, .busy_ns = 5 * NS_PER_S});
+        assert_true(rates.busy_share == 1);
 }
 
 static void clients_choose_the_format(void **state)
@@ -347,7 +304,6 @@ int main(void)
                 cmocka_unit_test(roles_have_metrics_of_their_peers),
                 cmocka_unit_test(shaping_counters_never_go_back),
                 cmocka_unit_test(rates_are_of_a_second_or_more),
-                cmocka_unit_test(the_status_has_what_the_role_has),
                 cmocka_unit_test(clients_choose_the_format),
         };
 

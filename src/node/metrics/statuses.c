@@ -1,0 +1,126 @@
+/* Finds out where the nodes of a scenario serve their states, asks them, and judges the answers. */
+#include "evb/node/statuses.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/net/http_get.h"
+
+static int find_places(struct statuses *s, struct error *e)
+{
+        const struct scenario *c = s->scenario;
+
+        if (c->metrics.kind == METRICS_NONE)
+                return error_set(e, -EINVAL,
+                                 "metrics.listen: the nodes serve no status; expected :PORT, HOST:PORT or "
+                                 "unix:PATH");
+        for (size_t i = 0; i < s->n; i++) {
+                s->nodes[i].node = &c->nodes[i];
+                if (!scenario_metrics_reach(c, &c->nodes[i], s->nodes[i].place))
+                        return error_set(e, -EINVAL,
+                                         "metrics.listen: the address of node %s is not known, as evb run "
+                                         "chooses it; expected HOST:PORT or unix:PATH",
+                                         c->nodes[i].name);
+        }
+        return 0;
+}
+
+int statuses_init(struct statuses *s, const struct scenario *scenario, struct error *e)
+{
+        int r;
+
+        *s = (struct statuses){.scenario = scenario, .n = scenario->n_nodes};
+        s->nodes = calloc(s->n, sizeof *s->nodes);
+        if (!s->nodes)
+                return error_set(e, -ENOMEM, "status: %m");
+        r = find_places(s, e);
+        if (r < 0) {
+                error_locate(e, "%s", scenario->path);
+                statuses_fini(s);
+        }
+        return r;
+}
+
+void statuses_fini(struct statuses *s)
+{
+        for (size_t i = 0; s && s->nodes && i < s->n; i++)
+                json_decref(s->nodes[i].status);
+        if (s) {
+                free(s->nodes);
+                *s = (struct statuses){};
+        }
+}
+
+static const char *text_of(const json_t *status, const char *name)
+{
+        return json_string_value(json_object_get(status, name)) ?: "?";
+}
+
+static void note_stall(struct node_status *n)
+{
+        const json_t *stalled = json_object_get(n->status, "stalled_seconds"),
+                     *reason = json_object_get(n->status, "reason");
+
+        if (json_is_number(stalled))
+                snprintf(n->problem, sizeof n->problem, "stalled for %.0f s%s%.300s",
+                         json_number_value(stalled), json_is_string(reason) ? ": " : "",
+                         json_is_string(reason) ? json_string_value(reason) : "");
+}
+
+/* What is wrong with an answer, if it is no state of this node. */
+static bool is_refused(struct node_status *n, const struct http_get *g)
+{
+        const char *name = text_of(n->status, "node");
+
+        if (g->error < 0)
+                snprintf(n->problem, sizeof n->problem, "no answer from %s: %s", n->place,
+                         strerror(-g->error));
+        else if (!json_is_string(json_object_get(n->status, "state")))
+                snprintf(n->problem, sizeof n->problem, "%s is not a node of evb", n->place);
+        else if (strcmp(name, n->node->name) != 0)
+                snprintf(n->problem, sizeof n->problem, "%s is node %.60s", n->place, name);
+        return n->problem[0];
+}
+
+/* Takes over the body. */
+static void take_answer(struct node_status *n, struct http_get *g)
+{
+        json_decref(take_ptr(n->status));
+        n->problem[0] = '\0';
+        if (g->error == 0 && g->status == 200)
+                n->status = json_loads(g->body, 0, NULL);
+        free(take_ptr(g->body));
+        if (is_refused(n, g))
+                json_decref(take_ptr(n->status));
+        else
+                note_stall(n);
+}
+
+int statuses_ask(struct statuses *s, uint64_t timeout_ns)
+{
+        _cleanup_free_ struct http_get *gets = calloc(s->n, sizeof *gets);
+
+        if (!gets)
+                return -ENOMEM;
+        for (size_t i = 0; i < s->n; i++)
+                gets[i] = (struct http_get){.place = s->nodes[i].place, .path = "/status"};
+        http_get_all(gets, s->n, timeout_ns);
+        for (size_t i = 0; i < s->n; i++)
+                take_answer(&s->nodes[i], &gets[i]);
+        return 0;
+}
+
+json_t *node_status_to_json(const struct node_status *n)
+{
+        json_t *o = n->status ? json_copy(n->status) : json_object();
+
+        if (!n->status) {
+                json_object_set_new(o, "node", json_string(n->node->name));
+                json_object_set_new(o, "role", json_string(scenario_role_name(n->node->role)));
+        }
+        json_object_set_new(o, "reachable", json_boolean(n->status));
+        json_object_set_new(o, "problem", n->problem[0] ? json_string(n->problem) : json_null());
+        return o;
+}

@@ -1,0 +1,133 @@
+/* Makes the message of the DFM's page. Other nodes may answer anything, so what it takes from them has a
+ * bound; and it leaves out what the page does not need, as a large run has many pairs of nodes. */
+#include "message.h"
+
+#include <string.h>
+
+#include "evb/base/util.h"
+
+/* Of one node, and of all. A longer state is left out. */
+#define NODE_MAX_BYTES (256u << 10)
+#define ALL_MAX_BYTES (8u << 20)
+/* The page draws no single pairs beyond this number. */
+#define PAIRS_MAX 1024u
+
+static void prune(json_t *value)
+{
+        const char *key;
+        json_t *member;
+        void *next;
+        size_t i;
+
+        json_object_foreach_safe(value, next, key, member)
+        {
+                if (json_is_null(member))
+                        json_object_del(value, key);
+                else
+                        prune(member);
+        }
+        json_array_foreach(value, i, member) prune(member);
+}
+
+static double number_of(const json_t *o, const char *name)
+{
+        return json_number_value(json_object_get(o, name));
+}
+
+/* Adds what one ROS shapes for a destination. */
+static void add_shaped(json_t *to, const json_t *one)
+{
+        static const char *const sums[] = {"rate_bps", "backlog_bytes", "limit_bytes",
+                                           "bytes",    "packets",       "drops"};
+
+        json_object_set_new(to, "sources", json_integer((json_int_t)number_of(to, "sources") + 1));
+        for (size_t i = 0; i < ARRAY_SIZE(sums); i++)
+                json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
+}
+
+/* The shaping of all ROSs together, by destination. */
+static json_t *sum_shaping(const struct statuses *s)
+{
+        json_t *all = json_array(), *by_name = json_object();
+
+        for (size_t i = 0; i < s->n; i++) {
+                const json_t *rows = json_object_get(s->nodes[i].status, "shaping"), *row;
+                size_t k;
+
+                json_array_foreach(rows, k, row)
+                {
+                        const char *name = json_string_value(json_object_get(row, "node"));
+                        json_t *sum = name ? json_object_get(by_name, name) : NULL;
+
+                        if (!name)
+                                continue;
+                        if (!sum) {
+                                sum = json_object();
+                                json_object_set(sum, "node", json_object_get(row, "node"));
+                                json_object_set(sum, "address", json_object_get(row, "address"));
+                                json_object_set_new(by_name, name, sum);
+                                json_array_append(all, sum);
+                        }
+                        add_shaped(sum, row);
+                }
+        }
+        json_decref(by_name);
+        return all;
+}
+
+static json_t *make_node(const struct node_status *n, bool pairs, size_t *room)
+{
+        json_t *o = json_deep_copy(n->status), *made;
+        struct node_status copy = *n;
+        size_t bytes;
+
+        if (o && !pairs && n->node->role != ROLE_DFM) {
+                json_object_del(o, "peers");
+                json_object_del(o, "shaping");
+        }
+        prune(o);
+        bytes = o ? json_dumpb(o, NULL, 0, JSON_COMPACT) : 0;
+        copy.status = o;
+        if (bytes > MIN(NODE_MAX_BYTES, *room)) {
+                copy.status = NULL;
+                snprintf(copy.problem, sizeof copy.problem, "the state at %s has %zu bytes, too many to show",
+                         n->place, bytes);
+                bytes = 0;
+        }
+        *room -= bytes;
+        made = node_status_to_json(&copy);
+        json_decref(o);
+        return made;
+}
+
+static json_t *make_nodes(const struct statuses *s)
+{
+        size_t room = ALL_MAX_BYTES,
+               pairs = (size_t)scenario_count(s->scenario, ROLE_ROS) * scenario_count(s->scenario, ROLE_SFI);
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < s->n; i++)
+                json_array_append_new(all, make_node(&s->nodes[i], pairs <= PAIRS_MAX, &room));
+        return all;
+}
+
+char *page_make_message(const struct statuses *s, const struct page_moment *moment)
+{
+        const struct scenario *scenario = s->scenario;
+        json_t *o = json_object();
+        char *text;
+
+        json_object_set_new(o, "time", json_real((double)moment->utc_ns / NS_PER_S));
+        json_object_set_new(o, "elapsed", json_real((double)moment->elapsed_ns / NS_PER_S));
+        json_object_set_new(o, "dfm", json_string(moment->dfm));
+        json_object_set_new(o, "commands", json_boolean(moment->takes_commands));
+        json_object_set_new(o, "scenario", json_string(scenario->scenario.name));
+        json_object_set_new(o, "mode", json_string(scenario->scenario.mode == MODE_PULL ? "pull" : "push"));
+        json_object_set_new(o, "transport",
+                            json_string(scenario->scenario.transport == TRANSPORT_TCP ? "tcp" : "udp"));
+        json_object_set_new(o, "nodes", make_nodes(s));
+        json_object_set_new(o, "shaping", sum_shaping(s));
+        text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        json_decref(o);
+        return text;
+}

@@ -1,0 +1,213 @@
+/* Serves the page of a DFM, and feeds its stream. */
+#include "page.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "evb/base/log.h"
+#include "evb/base/util.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/thread.h"
+#include "files.h"
+#include "history.h"
+#include "message.h"
+
+#define PERIOD_NS NS_PER_S
+/* How long nodes may take to answer; the next look is due after that. */
+#define TIMEOUT_NS (800 * NS_PER_MS)
+/* It asks less often if looks take more than this share of a processor. */
+#define LOAD_SHARE 10
+#define NICE_STEP 10
+#define NICE_MOST 19
+/* Everything comes from the DFM itself, and nothing of it is in the text of the page. */
+#define SECURITY_POLICY                                                                                      \
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+struct page {
+        const struct scenario *scenario;
+        const struct scenario_node *self;
+        const struct node_stats *stats;
+        bool takes_commands;
+        struct history history;
+        struct http_server *server;
+        pthread_t thread;
+        bool running;
+        struct waker waker;
+        _Atomic bool stopping;
+        _Atomic size_t watching; /* streams */
+        /* Of the thread. */
+        struct statuses statuses; /* n 0: it is not known where the nodes are */
+        uint64_t begin_ns, next_ns, next_look_ns;
+};
+
+static void publish(struct page *p, uint64_t now_ns)
+{
+        const struct page_moment moment = {.dfm = p->self->name,
+                                           .takes_commands = p->takes_commands,
+                                           .elapsed_ns = now_ns - p->begin_ns,
+                                           .utc_ns = clock_utc_ns()};
+        _cleanup_free_ char *text = NULL;
+
+        if (statuses_ask(&p->statuses, TIMEOUT_NS) < 0)
+                return;
+        text = page_make_message(&p->statuses, &moment);
+        if (text)
+                (void)http_server_publish(p->server, text);
+}
+
+/* Collects for those who look. Returns the time of the next look. */
+static uint64_t look(struct page *p, uint64_t now_ns)
+{
+        uint64_t before_ns = thread_used_ns();
+
+        publish(p, now_ns);
+        return now_ns + MAX(PERIOD_NS, LOAD_SHARE * (thread_used_ns() - before_ns));
+}
+
+static void take_turn(struct page *p, uint64_t now_ns)
+{
+        if (now_ns >= p->next_ns) {
+                history_add(&p->history, p->stats, now_ns, clock_utc_ns());
+                p->next_ns = now_ns + PERIOD_NS;
+        }
+        if (p->watching == 0)
+                p->next_look_ns = 0;
+        else if (now_ns >= p->next_look_ns)
+                p->next_look_ns = look(p, now_ns);
+}
+
+static void *run(void *ctx)
+{
+        struct page *p = ctx;
+
+        (void)setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + NICE_STEP, NICE_MOST));
+        p->begin_ns = clock_now_ns();
+        while (!p->stopping) {
+                uint64_t now_ns = clock_now_ns(), until_ns;
+
+                take_turn(p, now_ns);
+                now_ns = clock_now_ns();
+                until_ns = p->watching > 0 ? MIN(p->next_ns, p->next_look_ns) : p->next_ns;
+                waker_prepare(&p->waker);
+                if (!p->stopping && now_ns < until_ns && (p->watching == 0 || p->next_look_ns > 0))
+                        waker_wait(&p->waker, (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
+                waker_done(&p->waker);
+        }
+        return NULL;
+}
+
+void page_watch(struct page *p, size_t n_streams)
+{
+        if (!p)
+                return;
+        p->watching = n_streams;
+        waker_wake(&p->waker);
+}
+
+/* `text` belongs to the reply. */
+static void reply_text(struct http_reply *ret, const char *content_type, char *text)
+{
+        ret->content_type = content_type;
+        ret->text = text;
+        ret->text_bytes = text ? strlen(text) : 0;
+}
+
+static void reply_file(struct http_reply *ret, const struct page_file *file)
+{
+        ret->content_type = file->content_type;
+        ret->cache_control = file->cache_control;
+        ret->security_policy = SECURITY_POLICY;
+        ret->text = malloc(file->n_bytes);
+        if (ret->text)
+                memcpy(ret->text, file->bytes, file->n_bytes);
+        ret->text_bytes = file->n_bytes;
+}
+
+bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret)
+{
+        if (!p)
+                return false;
+        for (size_t i = 0; i < n_page_files; i++) {
+                if (strcmp(request->path, page_files[i].path) == 0) {
+                        reply_file(ret, &page_files[i]);
+                        return true;
+                }
+        }
+        if (strcmp(request->path, "/events") == 0)
+                ret->is_stream = true;
+        else if (strcmp(request->path, "/history") == 0)
+                reply_text(ret, "application/json", history_text(&p->history));
+        else
+                return false;
+        return true;
+}
+
+int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
+             const struct node_stats *stats, bool takes_commands)
+{
+        struct error e = {};
+        struct page *p;
+        int r;
+
+        *ret = NULL;
+        if (self->role != ROLE_DFM)
+                return 0;
+        p = calloc(1, sizeof *p);
+        if (!p)
+                return log_error_errno(ENOMEM, "page: %m");
+        *p = (struct page){.scenario = s, .self = self, .stats = stats, .takes_commands = takes_commands};
+        history_init(&p->history);
+        r = waker_init(&p->waker);
+        if (r >= 0)
+                r = statuses_init(&p->statuses, s, &e);
+        if (r < 0) {
+                page_free(p);
+                return log_error_errno(r, "page: %s", e.message[0] ? e.message : strerror(-r));
+        }
+        *ret = p;
+        return 0;
+}
+
+int page_start(struct page *p, struct http_server *server, const unsigned *cpus, size_t n_cpus)
+{
+        sigset_t all, before;
+        int r;
+
+        if (!p)
+                return 0;
+        p->server = server;
+        /* Signals are for the event loop. */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = thread_start(&p->thread, "evb-page", cpus, n_cpus, run, p);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        p->running = r >= 0;
+        return r < 0 ? log_error_errno(r, "page: cannot start a thread: %m") : 0;
+}
+
+void page_stop(struct page *p)
+{
+        if (!p || !p->running)
+                return;
+        p->stopping = true;
+        waker_wake(&p->waker);
+        pthread_join(p->thread, NULL);
+        p->running = false;
+}
+
+struct page *page_free(struct page *p)
+{
+        if (!p)
+                return NULL;
+        page_stop(p);
+        statuses_fini(&p->statuses);
+        waker_fini(&p->waker);
+        history_fini(&p->history);
+        free(p);
+        return NULL;
+}

@@ -1,0 +1,26 @@
+/* The page of a DFM: it serves the files of the page, and a stream of the states of all nodes. A thread of
+ * its own samples the DFM's rates every second, and asks the other nodes while somebody looks; the event loop
+ * does nothing for it. NULL: this node has no page. */
+#pragma once
+
+#include "evb/conf/scenario.h"
+#include "evb/data/stats.h"
+#include "evb/net/http_server.h"
+
+/* A stream of the page ends after this time, and the browser connects again. */
+#define PAGE_STREAM_NS (300 * NS_PER_S)
+
+struct page;
+
+/* Only a DFM has one: otherwise *ret is NULL. `takes_commands`: the page may control runs. Errors are logged.
+ */
+int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
+             const struct node_stats *stats, bool takes_commands);
+/* Starts the thread, which publishes to the server until page_stop(). Errors are logged. */
+int page_start(struct page *p, struct http_server *server, const unsigned *cpus, size_t n_cpus);
+void page_stop(struct page *p);
+struct page *page_free(struct page *p);
+
+/* These run in the server's thread. Whether the request is for the page; then, *ret has the answer. */
+bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);
+void page_watch(struct page *p, size_t n_streams);

@@ -1,0 +1,387 @@
+// The page of a DFM: a stream of the states of all nodes becomes figures, tables and a picture.
+"use strict";
+
+const OLD_MS = 3500, RETRY_MS = 5000, HISTORY_S = 600;
+const ALL_STATES = ["idle", "configured", "running", "paused", "draining", "error"];
+const COMMANDS = [
+  // Command, label, and the states of run control that permit it.
+  ["start", "Start", ["idle", "configured", "draining", "error"]],
+  ["pause", "Pause", ["running"]],
+  ["resume", "Resume", ["paused"]],
+  ["stop", "Stop", ALL_STATES.filter((state) => state !== "error")],
+  ["next-run", "Next run", ALL_STATES],
+];
+
+const byId = (id) => document.getElementById(id);
+const numberOf = (value) => (isNumber(value) ? value : 0);
+
+let message = null, former = null, receivedMs = 0, samples = [], connection = null;
+
+// ---- The state of a node, in words.
+
+function judge(node, peer, dfmState) {
+  const view = { name: String(node.node), role: String(node.role), bytes: node.rates?.bytes_per_second, buffer: node.buffer_used };
+  const set = (kind, glyph, word, why) => Object.assign(view, { kind, glyph, word, why });
+  view.figures = figuresOf(node, peer);
+  if (!node.reachable && peer?.live === false) return set("gone", "✕", "gone", `the DFM does not hear from it; ${node.problem || ""}`);
+  if (!node.reachable) return set(peer?.live ? "warn" : "gone", "?", peer?.live ? "no figures" : "no answer", node.problem);
+  if (isNumber(node.stalled_seconds)) return set("bad", "■", "stalled", node.reason || `no progress for ${duration(node.stalled_seconds)}`);
+  if (peer?.live === false && dfmState === "running") return set("bad", "✕", "not heard", "the DFM does not hear from it");
+  if (node.shaped === false) return set("warn", "▲", "not shaped", "its shaping is not installed as planned");
+  if (peer?.xoff) return set("warn", "‖", "holds back", "its buffer is nearly full, and triggers wait");
+  if (node.reason) return set("warn", "◔", "waiting", node.reason);
+  if (node.busy) return set("warn", "‖", "busy", "triggers wait for free credits");
+  if (node.state === "running") return set("good", "●", "running");
+  return set("idle", "○", String(node.state));
+}
+
+function figuresOf(node, peer) {
+  const rates = node.rates || {}, parts = [];
+  if (node.role === "dfm") parts.push(si(rates.events_hz, "Hz"), si(rates.bytes_per_second, "B/s"), `${count(node.open_events)} open`);
+  else if (node.reachable) parts.push(si(rates.bytes_per_second, "B/s"), si(node.role === "sfi" ? rates.events_hz : rates.fragments_hz, "Hz"));
+  if (node.role === "sfi" && isNumber(peer?.free_credits)) parts.push(`${count(peer.free_credits)} credits`);
+  return parts;
+}
+
+// Bytes per second of each pair, from the counters of two messages; nothing after a restart.
+function pairRates(now, before) {
+  const rates = new Map(), seconds = before ? now.elapsed - before.elapsed : 0;
+  if (!(seconds > 0 && seconds < 30)) return rates;
+  const peersBefore = new Map();
+  for (const node of before.nodes) for (const peer of node.peers || []) peersBefore.set(`${node.node} ${node.start_time} ${peer.node}`, peer.bytes);
+  for (const role of ["sfi", "ros"]) {
+    for (const node of now.nodes.filter((one) => one.role === role)) {
+      for (const peer of node.peers || []) {
+        const last = peersBefore.get(`${node.node} ${node.start_time} ${peer.node}`);
+        if (isNumber(last) && isNumber(peer.bytes)) rates.set(role === "ros" ? `${node.node} ${peer.node}` : `${peer.node} ${node.node}`, Math.max(0, peer.bytes - last) / seconds);
+      }
+    }
+  }
+  return rates;
+}
+
+// ---- Figures
+
+const tiles = new Map();
+
+function showTile(title, value, note) {
+  if (!tiles.has(title)) {
+    const box = make("div"), figure = make("dd"), small = make("small"), text = make("span");
+    figure.append(text, small);
+    box.append(make("dt", "", title), figure);
+    byId("tiles").append(box);
+    tiles.set(title, { text, small });
+  }
+  const tile = tiles.get(title);
+  setText(tile.text, value);
+  setText(tile.small, note || "");
+}
+
+function showTiles(dfm) {
+  const rates = dfm.rates || {}, counts = dfm.counts || {}, latency = dfm.latency_us || {};
+  showTile("Event rate", si(rates.events_hz, "Hz"), `triggers ${si(rates.triggers_hz, "Hz")}`);
+  showTile("Data rate", si(rates.bytes_per_second, "B/s"), `${si(counts.payload_bytes, "B")} in all`);
+  showTile("Busy", percent(rates.busy_share), dfm.busy ? "busy now" : "of the last second");
+  showTile("Open events", count(dfm.open_events), `${count(dfm.waiting_triggers)} triggers wait`);
+  showTile("Latency", microseconds(latency.p50), `99 %: ${microseconds(latency.p99)}`);
+  showTile("Complete events", count(counts.events_complete), `of ${count(counts.triggers)} triggers`);
+  showTile("Partial and lost", `${count(counts.events_partial)} + ${count(counts.events_lost)}`, "events");
+}
+
+// ---- Tables
+
+function fillTable(table, heads, rows) {
+  const body = make("tbody"), head = make("thead"), line = make("tr");
+  for (const [text, className] of heads) {
+    const cell = make("th", className || "", text);
+    cell.scope = "col";
+    line.append(cell);
+  }
+  head.append(line);
+  for (const { cells, className } of rows) {
+    const row = make("tr", className || "");
+    cells.forEach(([text, kind, note], i) => {
+      const cell = make("td", [heads[i][1], kind].filter(Boolean).join(" "), text);
+      if (note) cell.append(" ", make("small", "", note));
+      row.append(cell);
+    });
+    body.append(row);
+  }
+  table.replaceChildren(head, body);
+}
+
+const sum = (object, except) => (object ? Object.entries(object).reduce((all, [key, value]) => all + (key === except ? 0 : numberOf(value)), 0) : undefined);
+
+const PLACES = [
+  ["Trigger input", "triggers", (n) => (n.role === "dfm" ? numberOf(sum(n.discarded?.triggers)) + numberOf(sum(n.discarded?.trigger_datagrams)) : undefined)],
+  ["Front-end to ROS", "frames", (n) => (n.role === "ros" && n.discarded ? numberOf(sum(n.discarded.front_end_frames)) + numberOf(sum(n.discarded.slice_frames)) : undefined)],
+  ["ROS, shaping queue", "packets", (n) => n.drops?.source_qdisc_packets],
+  ["ROS, refused by the kernel", "packets", (n) => n.drops?.send_failed_packets],
+  ["Network and switch", "packets", (n) => n.drops?.network_packets],
+  ["Receive socket", "packets", (n) => n.drops?.socket_packets],
+  ["Foreign or malformed", "packets", (n) => sum(n.discarded?.packets, "socket_full")],
+  ["SFI, fragment missing", "fragments", (n) => (n.role === "sfi" ? n.fragments?.lost : undefined)],
+  ["SFI, fragment corrupt", "fragments", (n) => (n.role === "sfi" ? n.fragments?.corrupt : undefined)],
+  ["SFI, disk too slow", "events", (n) => (n.role === "sfi" ? n.counts?.events_not_written : undefined)],
+  ["Events partial", "events", (n) => (n.role === "dfm" ? n.counts?.events_partial : undefined)],
+  ["Events lost", "events", (n) => (n.role === "dfm" ? n.counts?.events_lost : undefined)],
+];
+
+function showLoss(now, before) {
+  const seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.nodes || []).map((node) => [node.node, node]));
+  fillTable(byId("loss"), [["Place"], ["Now", "number"], ["Total", "number"], ["Most at"]], PLACES.map(([place, unit, read]) => {
+    let total, gained = 0, most = null, known = false;
+    for (const node of now.nodes) {
+      const value = node.reachable ? read(node) : undefined, earlier = last.get(node.node);
+      if (!isNumber(value)) continue;
+      total = numberOf(total) + value;
+      if (value > 0 && (!most || value > most[1])) most = [String(node.node), value];
+      if (earlier?.reachable && earlier.start_time === node.start_time && isNumber(read(earlier)) && seconds > 0) {
+        known = true;
+        gained += Math.max(0, value - read(earlier)) / seconds;
+      }
+    }
+    const kind = total > 0 ? "loss" : "none";
+    return { cells: [[place], [known ? (gained > 0 ? `${si(gained, "")}/s` : "0") : "–", gained > 0 ? "loss" : "none"],
+      [isNumber(total) ? `${count(total)} ${unit}` : "not known", kind], [most ? most[0] : "", most ? "" : "none"]] };
+  }));
+}
+
+function showShaping(now, before) {
+  const rows = [], seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.shaping || []).map((row) => [row.node, row]));
+  const cells = (name, row, earlier, note) => {
+    const sent = earlier && seconds > 0 && row.bytes >= earlier.bytes ? 8 * (row.bytes - earlier.bytes) / seconds : undefined;
+    return [[name, "", note], [si(row.rate_bps, "bit/s")], [si(sent, "bit/s")], [si(row.backlog_bytes, "B"), row.limit_bytes > 0 && row.backlog_bytes > 0.8 * row.limit_bytes ? "warn" : ""],
+      [count(row.drops), row.drops > 0 ? "loss" : "none"]];
+  };
+  const sources = now.nodes.filter((node) => node.role === "ros" && Array.isArray(node.shaping));
+  for (const row of now.shaping || []) {
+    rows.push({ cells: cells(String(row.node), row, last.get(row.node), [row.address, `${count(row.sources)}\u00a0ROS${row.sources === 1 ? "" : "s"}`].filter(Boolean).join(", ")) });
+    if (sources.length > PAIR_ROSS || now.shaping.length > PAIR_SFIS) continue;
+    for (const node of sources) {
+      const earlier = before?.nodes.find((one) => one.node === node.node && one.start_time === node.start_time)?.shaping?.find((one) => one.node === row.node);
+      for (const part of node.shaping.filter((one) => one.node === row.node)) rows.push({ className: "part", cells: cells(String(node.node), part, earlier) });
+    }
+  }
+  byId("unshaped").hidden = rows.length > 0;
+  byId("shaping").hidden = rows.length === 0;
+  fillTable(byId("shaping"), [["To"], ["Rate", "number"], ["Sent", "number"], ["Backlog", "number"], ["Drops", "number"]], rows);
+}
+
+function showNodeTable(now, views) {
+  if (!byId("node-table-box").open) return;
+  fillTable(byId("node-table"), [["Node"], ["Role"], ["State"], ["Events or fragments", "number"], ["Data", "number"], ["Buffer", "number"], ["Reason"]],
+    now.nodes.map((node, i) => ({ cells: [[views[i].name], [views[i].role], [`${views[i].glyph} ${views[i].word}`, "keep"],
+      [si(node.rates?.events_hz ?? node.rates?.fragments_hz, "Hz")], [si(node.rates?.bytes_per_second, "B/s")], [percent(node.buffer_used)], [views[i].why || ""]] })));
+}
+
+// ---- Banners
+
+const banners = new Map();
+
+function banner(name, kind, text) {
+  if (!text) {
+    banners.get(name)?.remove();
+    banners.delete(name);
+    return;
+  }
+  if (!banners.has(name)) {
+    banners.set(name, make("p"));
+    byId("banners").append(banners.get(name));
+  }
+  banners.get(name).className = `banner ${kind}`;
+  setText(banners.get(name), text);
+}
+
+function showBanners(now, dfm, views) {
+  const bad = views.filter((view) => view.role !== "dfm" && ["bad", "gone"].includes(view.kind)), first = bad[0];
+  const stalled = isNumber(dfm?.stalled_seconds) ? `■ The run makes no progress for ${duration(dfm.stalled_seconds)}: ${dfm.reason || "no reason known"}` : "";
+  banner("stall", "bad", stalled);
+  banner("dfm", "bad", dfm?.reachable ? "" : `✕ The DFM does not report its own state: ${dfm?.problem || "no answer"}`);
+  banner("nodes", "warn", first ? `▲ ${first.name}: ${first.word}${first.why ? `, ${first.why}` : ""}${bad.length > 1 ? `; and ${bad.length - 1} more` : ""}` : "");
+}
+
+function showAge() {
+  const age = (Date.now() - receivedMs) / 1000;
+  const old = receivedMs > 0 && Date.now() - receivedMs > OLD_MS;
+  document.body.classList.toggle("old", old);
+  if (old) banner("connection", "bad", `✕ No connection to the DFM: these figures are ${duration(age)} old`);
+  else if (receivedMs === 0 && performance.now() > OLD_MS) banner("connection", "bad", "✕ No figures from the DFM yet");
+  else banner("connection");
+}
+
+// ---- The stream
+
+const picture = new Picture();
+const charts = [
+  new Chart(byId("charts"), "Event rate", 2, (value) => si(value, "Hz")),
+  new Chart(byId("charts"), "Data rate", 3, (value) => si(value, "B/s")),
+  new Chart(byId("charts"), "Busy", 4, percent, 1),
+];
+
+function addSamples(more) {
+  if (more.length === 0) return;
+  const end = more[more.length - 1][0];
+  samples = samples.filter((sample) => sample[0] < more[0][0] - 0.5 && sample[0] > end - HISTORY_S).concat(more.filter((sample) => sample[0] > end - HISTORY_S));
+  for (const chart of charts) chart.show(samples);
+}
+
+async function loadHistory() {
+  try {
+    const reply = await fetch("/history");
+    if (!reply.ok) return;
+    const { samples: more } = await reply.json();
+    addSamples(more.filter((sample) => Array.isArray(sample) && sample.every(isNumber)));
+  } catch {
+    // The stream says that the DFM is gone.
+  }
+}
+
+function show(now) {
+  // After a restart of the DFM, its clock begins again.
+  const before = former && now.elapsed > former.elapsed ? former : null, dfm = now.nodes.find((node) => node.role === "dfm");
+  const peers = new Map((dfm?.peers || []).map((peer) => [peer.node, peer]));
+  const views = now.nodes.map((node) => judge(node, peers.get(node.node), dfm?.state));
+  document.title = `${dfm?.reachable ? si(dfm.rates?.events_hz, "Hz") : "no figures"} · ${now.scenario} · evb`;
+  setText(byId("scenario"), String(now.scenario));
+  setText(byId("summary"), [dfm?.run ? `run ${dfm.run}` : "no run yet", dfm?.control_state || dfm?.state, `${now.mode} over ${String(now.transport).toUpperCase()}`,
+    `${views.filter((view) => view.role === "ros").length} ROSs`, `${views.filter((view) => view.role === "sfi").length} SFIs`].filter(Boolean).join(" · "));
+  setText(byId("version"), `evb ${dfm?.version || ""}`);
+  if (dfm?.reachable) {
+    showTiles(dfm);
+    addSamples([[now.time, numberOf(dfm.rates?.triggers_hz), numberOf(dfm.rates?.events_hz), numberOf(dfm.rates?.bytes_per_second), numberOf(dfm.rates?.busy_share)]]);
+  }
+  showBanners(now, dfm, views);
+  showControl(now, dfm);
+  showLoss(now, before);
+  showShaping(now, before);
+  showNodeTable(now, views);
+  picture.show(views, pairRates(now, before), dfm?.reachable ? { triggers: dfm.rates?.triggers_hz, events: dfm.rates?.events_hz, push: now.mode === "push" } : null);
+}
+
+function receive(text) {
+  former = message;
+  message = JSON.parse(text);
+  receivedMs = Date.now();
+  show(message);
+  showAge();
+}
+
+function connect() {
+  if (connection || document.hidden) return;
+  connection = new EventSource("/events");
+  connection.addEventListener("open", loadHistory);
+  connection.addEventListener("message", (event) => receive(event.data));
+  connection.addEventListener("error", () => {
+    // The browser connects again by itself, unless the server refused.
+    if (connection?.readyState !== EventSource.CLOSED) return;
+    connection = null;
+    setTimeout(connect, RETRY_MS);
+  });
+}
+
+// The DFM asks the nodes only while somebody looks.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) connect();
+  else {
+    connection?.close();
+    connection = null;
+  }
+});
+setInterval(showAge, 1000);
+
+// ---- Run control
+
+const buttons = new Map();
+let pending = null;
+
+for (const [command, label] of COMMANDS) {
+  const button = make("button", command === "stop" ? "danger" : "", label);
+  button.type = "button";
+  button.addEventListener("click", () => order(command));
+  byId("control").append(button);
+  buttons.set(command, button);
+}
+
+// The DFM takes commands only with a token of its own.
+function showControl(now, dfm) {
+  const state = now.commands ? dfm?.control_state : undefined;
+  byId("control").hidden = !state;
+  for (const [command, , states] of COMMANDS) buttons.get(command).disabled = !states.includes(state);
+  if (!state) byId("ask").hidden = true;
+  banner("control", "note", dfm?.control_state === "paused" ? "‖ The run is paused: the DFM takes no triggers" : "");
+  banner("error", "bad", dfm?.control_state === "error" ? "✕ The last run ended in an error: no other one begins until somebody starts it" : "");
+}
+
+function askToken(command, text) {
+  pending = command;
+  byId("ask").hidden = false;
+  banner("token", "note", text);
+  byId("token").value = "";
+  byId("token").focus();
+}
+
+function confirmStop() {
+  const dialog = byId("confirm");
+  setText(byId("confirm-text"), `Stop the run of ${message?.scenario || "this scenario"}? Its open events are finished first.`);
+  return new Promise((resolve) => {
+    byId("confirm-yes").onclick = () => { resolve(true); dialog.close(); };
+    byId("confirm-no").onclick = () => dialog.close();
+    dialog.onclose = () => resolve(false);
+    dialog.showModal();
+  });
+}
+
+async function order(command) {
+  const token = sessionStorage.getItem("evb-token");
+  if (!token) return askToken(command, "Type the token of this DFM to control the run. It is kept until you close this tab.");
+  if (command === "stop" && !(await confirmStop())) return;
+  banner("token");
+  try {
+    const reply = await fetch("/control", { method: "POST", headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` }, body: JSON.stringify({ command }) });
+    const answer = await reply.json().catch(() => ({}));
+    if (reply.status === 401 || reply.status === 403) {
+      sessionStorage.removeItem("evb-token");
+      return askToken(command, `The DFM refused the token: ${answer.error || reply.status}`);
+    }
+    if (!reply.ok) banner("token", "bad", `The DFM refused the command "${command}": ${answer.error || reply.status}`);
+  } catch {
+    banner("token", "bad", `The command "${command}" did not reach the DFM`);
+  }
+}
+
+byId("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const token = byId("token").value.trim(), command = pending;
+  byId("ask").hidden = true;
+  byId("token").value = "";
+  banner("token");
+  if (!token) return;
+  sessionStorage.setItem("evb-token", token);
+  order(command);
+});
+byId("ask-cancel").addEventListener("click", () => {
+  byId("ask").hidden = true;
+  banner("token");
+});
+
+// ---- Light and dark
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+
+function showTheme() {
+  const chosen = localStorage.getItem("evb-theme"), dark = chosen ? chosen === "dark" : prefersDark.matches;
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  setText(byId("theme"), dark ? "☀ Light" : "☾ Dark");
+  byId("theme").setAttribute("aria-label", dark ? "Change to light colours" : "Change to dark colours");
+  return dark;
+}
+
+byId("theme").addEventListener("click", () => {
+  localStorage.setItem("evb-theme", showTheme() ? "light" : "dark");
+  showTheme();
+});
+prefersDark.addEventListener("change", showTheme);
+byId("node-table-box").addEventListener("toggle", () => { if (message) show(message); });
+showTheme();
+connect();

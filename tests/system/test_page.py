@@ -1,0 +1,415 @@
+#!/usr/bin/env python3
+"""The page of the DFM: what it serves, to how many, and what a browser shows of a real run.
+
+    test_page.py EVB CASE
+
+With EVB_PAGE_PICTURES=FOLDER, the case "browser" leaves pictures of the page there.
+"""
+import contextlib
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import threading
+import time
+
+from browser import browser
+from control import TOKEN, control_bed, free_port
+from harness import LIMIT_S, OWN_NET, folder, main
+from metrics import ask
+
+STREAMS = 8
+WIDTHS = (375, 1440)
+HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+
+
+@contextlib.contextmanager
+def page_bed(evb, keys=None):
+    """All nodes wait for a run; yields the bed and the place of the DFM."""
+    with folder() as own:
+        key = own / "token"
+        key.write_text(TOKEN)
+        port = free_port(f"{OWN_NET}.1")
+        with control_bed(evb, {"metrics.listen": f":{port}", "control.token-file": key, "trigger.rate": "500Hz", "sfi.output": "null",
+                               "sfi.credits": 100, **(keys or {})}) as b:
+            b.start_all()
+            b.wait_listening()
+            b.wait_state("configured")
+            yield b, f"{b.addresses['dfm']}:{port}"
+
+
+def status_of(place):
+    return json.loads(ask(place, "/status")[2])
+
+
+class Stream:
+    """A client of the stream, which reads when it likes."""
+
+    def __init__(self, place, small=False):
+        host, _, port = place.rpartition(":")
+        self.socket = socket.socket()
+        if small:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(LIMIT_S)
+        self.socket.connect((host, int(port)))
+        # Without chunks.
+        self.socket.sendall(b"GET /events HTTP/1.0\r\n\r\n")
+        self.file = self.socket.makefile("rb")
+
+    def head(self):
+        lines = [self.file.readline().decode()]
+        while lines[-1].strip():
+            lines.append(self.file.readline().decode())
+        return "".join(lines)
+
+    def message(self):
+        for line in self.file:
+            if line.startswith(b"data: "):
+                return json.loads(line[6:])
+        raise AssertionError("the stream ended")
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+def files(evb):
+    """The DFM serves the page with headers that allow nothing from outside; other nodes name its address."""
+    with page_bed(evb) as (b, place):
+        code, headers, html = ask(place, "/")
+        assert code == 200 and headers["Content-Type"] == "text/html; charset=utf-8", headers
+        assert headers["Cache-Control"] == "no-cache" and headers["X-Content-Type-Options"] == "nosniff", headers
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'self';") and "unsafe" not in policy and "frame-ancestors 'none'" in policy, policy
+        # Nothing inline, nothing from elsewhere.
+        assert not re.search(r"<style|<script(?![^>]* src=)| style=| on\w+=|https?:|//", re.sub(r"<!doctype html>", "", html)), html
+        links = re.findall(r'(?:href|src)="(/[\w.]+)\?(\w{12})"', html)
+        assert {path for path, _ in links} == {"/icon.svg", "/page.css", "/page.js", "/picture.js"} and len({h for _, h in links}) == 1, links
+        types = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+        for path, version in links:
+            code, headers, text = ask(place, f"{path}?{version}")
+            assert code == 200 and headers["Content-Type"] == types[path[path.rindex("."):]] and len(text) > 200, (path, headers)
+            assert "immutable" in headers["Cache-Control"] and headers["X-Content-Type-Options"] == "nosniff", headers
+        code, headers, text = ask(place, "/", method="HEAD")
+        assert code == 200 and int(headers["Content-Length"]) == len(html.encode()) and text == "", headers
+        code, headers, text = ask(place, "/events", method="HEAD")
+        assert code == 200 and headers["Content-Type"] == "text/event-stream" and text == "", headers
+        assert ask(place, "/page.html")[0] == ask(place, "/../page.css")[0] == 404
+        assert ask(place, "/", method="POST", body="x")[0] == 405 and ask(place, "/events", method="POST", body="x")[0] == 405
+        samples = json.loads(ask(place, "/history")[2])["samples"]
+        assert all(len(sample) == 5 for sample in samples), samples
+        ros = f"{b.addresses['ros1']}:{place.rpartition(':')[2]}"
+        code, headers, text = ask(ros, "/")
+        assert code == 200 and headers["Content-Type"].startswith("text/plain") and f"http://{place}/" in text, text
+        assert ask(ros, "/page.js")[0] == ask(ros, "/events")[0] == 404
+        b.terminate()
+
+
+def wait_message(stream, what, condition):
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        message = stream.message()
+        if condition(message):
+            return message
+        assert time.monotonic() < deadline, f"not {what}: {message}"
+
+
+def streams(evb):
+    """Eight may look at a time; one that does not read costs nobody anything; a run goes on."""
+    with page_bed(evb) as (b, place):
+        b.start_run()
+        all_streams = [Stream(place, small=i == 0) for i in range(STREAMS)]
+        for stream in all_streams:
+            head = stream.head()
+            assert head.startswith("HTTP/1.1 200") and "Content-Type: text/event-stream\r\n" in head and "no-store" in head, head
+        deadline = time.monotonic() + LIMIT_S
+        code, headers, _ = ask(place, "/events")
+        assert code == 503 and headers["Retry-After"] == "5", headers
+        # The first one reads nothing at all; the others get the states of all nodes.
+        message = wait_message(all_streams[1], "rates", lambda m: all(n["reachable"] and n["rates"]["bytes_per_second"] > 0 for n in m["nodes"]))
+        assert [n["node"] for n in message["nodes"]] == ["dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2"], message
+        assert message["dfm"] == "dfm" and message["commands"] is True and "null" not in json.dumps(message["nodes"][1]["peers"]), message
+        assert abs(message["time"] - time.time()) < LIMIT_S
+        later = all_streams[1].message()
+        assert 0 < later["elapsed"] - message["elapsed"] < LIMIT_S
+        assert ask(place, "/status")[0] == ask(place, "/")[0] == 200
+        all_streams[3].close()
+        # The place is given away once the DFM has noticed.
+        while True:
+            late = Stream(place)
+            if late.head().startswith("HTTP/1.1 200"):
+                break
+            late.close()
+            assert time.monotonic() < deadline, "no place becomes free"
+            time.sleep(0.1)
+        assert late.message()["nodes"]
+        before = status_of(place)["counts"]["events_complete"]
+        b.wait("events", lambda: status_of(place)["counts"]["events_complete"] > before + 500)
+        # The rates since the start, also without somebody who looks.
+        samples = json.loads(ask(place, "/history")[2])["samples"]
+        assert samples and max(sample[2] for sample in samples) > 0 and all(0 <= sample[4] <= 1 for sample in samples), samples
+        b.kill("ros2")
+        # It may be asked in the moment of its death.
+        gone = wait_message(late, "gone", lambda m: not m["nodes"][2]["reachable"] and "refused" in m["nodes"][2]["problem"])
+        assert gone["nodes"][1]["reachable"], gone
+        for stream in [*all_streams, late]:
+            stream.close()
+
+
+class Liar(http.server.BaseHTTPRequestHandler):
+    """A node that says what it likes."""
+
+    state = {}
+
+    def do_GET(self):
+        text = json.dumps(self.state).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def liar(address, port, state):
+    handler = type("Handler", (Liar,), {"state": state})
+    with http.server.ThreadingHTTPServer((address, port), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+def liars(evb):
+    """A node may answer anything, or nothing: the others are shown, and what is too long is not."""
+    port = free_port(f"{OWN_NET}.1")
+    with control_bed(evb, {"metrics.listen": f":{port}", "sfi.output": "null"}) as b, contextlib.ExitStack() as stack:
+        at = b.addresses
+        stack.enter_context(liar(at["ros1"], port, {"node": "ros1", "role": "ros", "state": "running", "reason": HOSTILE + "\n\ndata: 1\n\n", "x": None}))
+        stack.enter_context(liar(at["ros2"], port, {"node": "ros2", "state": "running", "much": "y" * 400_000}))
+        stack.enter_context(liar(at["ros3"], port, {"node": "ros3", "state": "running", "peers": 7, "shaping": {"a": [1]}, "rates": "none"}))
+        stack.enter_context(liar(at["sfi1"], port, ["no", "state"]))
+        silent = stack.enter_context(socket.create_server((at["sfi2"], port)))
+        b.start("dfm")
+        b.wait_listening()
+        stream = Stream(f"{at['dfm']}:{port}")
+        stream.head()
+        nodes = {n["node"]: n for n in stream.message()["nodes"]}
+        assert nodes["dfm"]["reachable"] and nodes["ros1"]["reachable"], nodes
+        assert nodes["ros1"]["reason"].startswith(HOSTILE) and "x" not in nodes["ros1"], nodes["ros1"]
+        assert not nodes["ros2"]["reachable"] and "too many to show" in nodes["ros2"]["problem"], nodes["ros2"]
+        assert nodes["ros3"]["rates"] == "none" and nodes["ros3"]["reachable"], nodes["ros3"]
+        assert "is not a node of evb" in nodes["sfi1"]["problem"] and "timed out" in nodes["sfi2"]["problem"], nodes
+        # The silent one delays nobody for longer than its time.
+        first = stream.message()["elapsed"]
+        assert stream.message()["elapsed"] - first < LIMIT_S / 10
+        stream.close()
+        silent.close()
+        b.terminate()
+
+
+# ---- In a browser
+
+def many(ros, sfi):
+    """A message of many nodes, of which one is gone and one stalls."""
+    nodes = [{"node": "dfm", "role": "dfm", "state": "running", "reachable": True, "start_time": 1, "run": 7,
+              "rates": {"triggers_hz": 900, "events_hz": 899, "bytes_per_second": 1e8, "busy_share": 0.1},
+              "peers": [{"node": "ros1", "role": "ros", "live": False}]}]
+    nodes += [{"node": f"ros{i + 1}", "role": "ros", "state": "running", "reachable": i > 0, "problem": "no answer from 10.0.0.1:9464: Connection refused" if i == 0 else None,
+               "rates": {"bytes_per_second": 1e6 * (1 + i % 5), "fragments_hz": 900}, "buffer_used": 0.3} for i in range(ros)]
+    nodes += [{"node": f"sfi{i + 1}", "role": "sfi", "state": "running", "reachable": True, "rates": {"bytes_per_second": 1e7, "events_hz": 100},
+               "buffer_used": 0.95, **({"stalled_seconds": 4, "reason": "the disk is full"} if i == 1 else {})} for i in range(sfi)]
+    return {"time": time.time(), "elapsed": 50, "dfm": "dfm", "scenario": "many", "mode": "push", "transport": "udp", "nodes": nodes, "shaping": [
+        {"node": f"sfi{i + 1}", "address": f"10.0.1.{i + 1}", "sources": ros, "rate_bps": 1e9, "backlog_bytes": 2e5, "limit_bytes": 3e5, "bytes": 1e9, "drops": 12} for i in range(sfi)]}
+
+
+class Looker:
+    def __init__(self, page, place):
+        self.page, self.base = page, f"http://{place}/"
+        self.pictures = os.environ.get("EVB_PAGE_PICTURES")
+
+    def at_all_sizes(self, name, schemes=("light", "dark")):
+        """Nothing may be wider than the screen."""
+        for width in WIDTHS:
+            self.page.set_size(width)
+            for scheme in schemes:
+                self.page.set_colours(scheme)
+                wide = self.page.wait("layout", f"innerWidth === {width} && document.documentElement.scrollWidth")
+                assert wide <= width, f"{name}: {wide} pixels at {width}"
+                outside = self.page.evaluate(f"[...document.querySelectorAll('.node, .tiles dd, h1, .banner')].filter((e) => e.getBoundingClientRect().right > {width}).map((e) => e.textContent)")
+                assert not outside, f"{name} at {width}: {outside}"
+                if self.pictures:
+                    self.page.picture(pathlib.Path(self.pictures) / f"{name}-{width}-{scheme}.png")
+
+    def tile(self, name):
+        return f"[...document.querySelectorAll('.tiles div')].find((e) => e.querySelector('dt').textContent === {json.dumps(name)})?.querySelector('dd span').textContent"
+
+    def box(self, node):
+        return f"document.querySelector('.node[data-node={node}]')"
+
+    def wait_banner(self, text):
+        self.page.wait(f"banner {text}", f"document.getElementById('banners').textContent.includes({json.dumps(text)})")
+
+    def click(self, label):
+        self.page.wait(f"button {label}", f"(() => {{ const b = [...document.querySelectorAll('button')].find((e) => e.textContent === {json.dumps(label)} && !e.disabled && e.offsetParent); b?.click(); return Boolean(b); }})()")
+
+    def enabled(self):
+        return self.page.evaluate("[...document.querySelectorAll('#control button:not(:disabled)')].map((e) => e.textContent)")
+
+
+def check_control(look, b, place):
+    """Commands need the token, and the state must permit them."""
+    page = look.page
+    page.wait("buttons", "!document.getElementById('control').hidden")
+    assert look.enabled() == ["Start", "Stop", "Next run"], look.enabled()
+    look.click("Start")
+    page.wait("question", "document.activeElement.id === 'token'")
+    page.call("Input.insertText", text="a wrong one")
+    page.key("Enter", 13)
+    look.wait_banner("refused the token: wrong token")
+    assert page.evaluate("sessionStorage.getItem('evb-token')") is None
+    page.call("Input.insertText", text=TOKEN)
+    page.key("Enter", 13)
+    b.wait_state("running")
+    page.wait("pause", "!buttons.get('pause').disabled && buttons.get('start').disabled")
+    look.click("Pause")
+    look.wait_banner("The run is paused")
+    assert b.state()["state"] == "paused"
+    look.click("Resume")
+    b.wait_state("running")
+    # A request without the right token changes nothing, even from this page.
+    code = page.evaluate("fetch('/control', {method: 'POST', body: '{\"command\": \"stop\"}'}).then((r) => r.status)")
+    assert code == 401 and b.state()["state"] == "running", code
+    # The browser logs both refusals, and nothing else.
+    assert len(page.problems) == 2 and all("401" in text and "/control" in text for text in page.problems), page.problems
+    page.problems.clear()
+
+
+def check_figures(look, b, place):
+    """The page has the figures of /status."""
+    page = look.page
+
+    def same(name, read, unit):
+        # Both change every second.
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            expected, shown = page.evaluate(f"si({read(status_of(place))}, {json.dumps(unit)})"), page.evaluate(look.tile(name))
+            if expected == shown and not expected.startswith("0"):
+                return
+            assert time.monotonic() < deadline, f"{name}: {shown}, not {expected}"
+            time.sleep(0.1)
+
+    same("Event rate", lambda s: s["rates"]["events_hz"], "Hz")
+    same("Data rate", lambda s: s["rates"]["bytes_per_second"], "B/s")
+    complete = int(page.evaluate(look.tile("Complete events")).replace("\u202f", ""))
+    assert 0 < complete <= status_of(place)["counts"]["events_complete"], complete
+    # Each pair has an arrow with its rate; together they carry what the DFM counts.
+    page.wait("arrows", "[...document.querySelectorAll('#arrows text.rate')].filter((e) => /^[1-9].*B\\/s$/.test(e.textContent)).length === 6")
+    page.wait("rates of pairs", "(() => { const all = [...pairRates(message, former).values()].reduce((a, b) => a + b, 0), dfm = message.nodes[0].rates.bytes_per_second; return all > 0.5 * dfm && all < 2 * dfm; })()")
+    assert page.evaluate(f"{look.box('ros1')}.querySelector('.word').textContent") == "running"
+    page.wait("charts", "[...document.querySelectorAll('.chart path.line')].every((e) => e.getAttribute('d').length > 20)")
+    rows = page.evaluate("[...document.querySelectorAll('#loss tbody tr')].map((r) => r.textContent)")
+    assert len(rows) == 12 and any(row.startswith("Network and switch") for row in rows), rows
+    page.evaluate("document.querySelector('details summary').click()")
+    assert page.evaluate("document.querySelectorAll('#node-table tbody tr').length") == 6
+    page.evaluate("document.querySelector('details summary').click()")
+    # The button prevails over the system.
+    page.set_colours("light")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.evaluate("document.getElementById('theme').click()")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    page.evaluate("localStorage.removeItem('evb-theme'); delete document.documentElement.dataset.theme; showTheme()")
+    page.set_colours("dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def check_stall(look, b, place):
+    """Why a run stalls is on the page, in the words of /status."""
+    for sfi in ("sfi1", "sfi2"):
+        os.kill(b.processes[sfi].pid, signal.SIGSTOP)
+    look.wait_banner("The run makes no progress for")
+    reason = status_of(place)["reason"]
+    assert reason, "no reason"
+    look.wait_banner(reason.split(",")[0].split(" for ")[0][:40])
+    look.page.wait("stalled DFM", f"{look.box('dfm')}.querySelector('.word').textContent === 'stalled'")
+    look.page.wait("silent SFI", f"{look.box('sfi1')}.textContent.includes('timed out')")
+    look.at_all_sizes("stalled", ("light",))
+    for sfi in ("sfi1", "sfi2"):
+        os.kill(b.processes[sfi].pid, signal.SIGCONT)
+    look.page.wait("progress", "!document.getElementById('banners').textContent.includes('no progress')")
+
+
+def check_losses(look, b, place):
+    """A node that is gone, and a DFM that restarts."""
+    page = look.page
+    b.kill("ros3")
+    page.wait("gone", f"['gone', 'no figures'].includes({look.box('ros3')}.querySelector('.word').textContent) && {look.box('ros3')}.textContent.includes('refused')")
+    page.wait("idle arrows", "document.querySelectorAll('#arrows path.flow.idle').length >= 2")
+    assert not page.problems, page.problems
+    b.kill("dfm")
+    look.wait_banner("No connection to the DFM: these figures are")
+    assert page.evaluate("document.body.classList.contains('old')")
+    b.start("dfm")
+    page.wait("the new DFM", "!document.body.classList.contains('old') && !document.getElementById('banners').textContent.includes('No connection') && message.elapsed < 60")
+    assert all("ERR_" in text and "/events" in text or "/history" in text for text in page.problems), page.problems
+    page.problems.clear()
+
+
+def check_made_up(look):
+    """Many nodes fit; texts from the network stay texts."""
+    page = look.page
+    page.evaluate("connection.close(); former = message = null; 0")
+    for ros, sfi in ((24, 8), (92, 8), (1, 1), (40, 60)):
+        page.evaluate("former = message = null; 0")
+        page.set_size(1440)
+        page.evaluate(f"receive({json.dumps(json.dumps(many(ros, sfi)))})")
+        assert page.evaluate("document.querySelectorAll('.node').length") == 1 + ros + sfi
+        # One label for each node that has an arrow of its own, or one for all.
+        labels = (ros if ros < 33 else 1) + (sfi if sfi < 33 else 1)
+        page.wait("labels", f"document.querySelectorAll('#arrows text.rate').length === {labels}")
+        look.at_all_sizes(f"nodes-{ros}-{sfi}", ("light",))
+    message = many(2, 2)
+    message["scenario"] = HOSTILE
+    for node in message["nodes"][1:]:
+        node.update({"node": node["node"] + HOSTILE, "problem": HOSTILE, "reason": HOSTILE, "state": HOSTILE, "stalled_seconds": 1})
+    message["nodes"][1]["rates"] = message["nodes"][2]["peers"] = "text"
+    message["shaping"][0].update({"node": HOSTILE, "address": HOSTILE, "rate_bps": HOSTILE})
+    page.evaluate(f"document.getElementById('node-table-box').open = true; receive({json.dumps(json.dumps(message))})")
+    assert page.text().count(HOSTILE) > 10, page.text()
+    assert page.evaluate("window.hacked") is None and page.evaluate("document.querySelectorAll('main script, main img, header img').length") == 0
+    look.at_all_sizes("hostile", ("light",))
+
+
+def in_browser(evb):
+    with browser() as page, page_bed(evb) as (b, place):
+        look = Looker(page, place)
+        page.set_size(1440)
+        page.open(look.base)
+        page.wait("figures", "document.querySelectorAll('.node').length === 6")
+        check_control(look, b, place)
+        check_figures(look, b, place)
+        look.at_all_sizes("run")
+        look.click("Stop")
+        page.wait("question", "document.getElementById('confirm').open")
+        look.click("Cancel")
+        check_stall(look, b, place)
+        assert b.state()["state"] == "running", b.state()
+        assert not page.problems, page.problems
+        check_losses(look, b, place)
+        page.evaluate("order('stop'); 0")
+        look.click("Stop the run")
+        b.wait("end of the run", lambda: b.state()["state"] in ("draining", "idle", "configured", "error"))
+        check_made_up(look)
+        assert not page.problems, page.problems
+        strangers = [address for address in page.addresses if not address.startswith((look.base, "about:"))]
+        assert not strangers and look.base + "events" in page.addresses, page.addresses
+
+
+if __name__ == "__main__":
+    main({"files": files, "streams": streams, "liars": liars, "browser": in_browser})

@@ -1,0 +1,204 @@
+/* Tests what the DFM's page is told: messages have a bound, whatever nodes answer, and the history is that of
+ * the last ten minutes. */
+#include "../test.h"
+
+#include <jansson.h>
+
+#include "evb/base/util.h"
+#include "evb/conf/scenario.h"
+#include "page/history.h"
+#include "page/message.h"
+
+static struct {
+        struct scenario *scenario;
+        struct statuses statuses;
+} t;
+
+static int tear_down(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < t.statuses.n; i++)
+                json_decref(t.statuses.nodes[i].status);
+        free(t.statuses.nodes);
+        free(t.scenario);
+        memset(&t, 0, sizeof t);
+        return 0;
+}
+
+static void add(enum node_role role, unsigned index, const char *format)
+{
+        struct scenario *s = t.scenario;
+        struct scenario_node *n = &s->nodes[s->n_nodes];
+        struct node_status *status = &t.statuses.nodes[s->n_nodes++];
+
+        n->role = role;
+        n->index = index;
+        snprintf(n->name, sizeof n->name, "%s%u", scenario_role_name(role), index + 1);
+        *status = (struct node_status){.node = n};
+        status->status = json_loads(format, 0, NULL);
+        t.statuses.n = s->n_nodes;
+}
+
+/* All nodes of a role answer the same. */
+static void make(unsigned n_ros, unsigned n_sfi, const char *ros, const char *sfi)
+{
+        t.scenario = calloc(1, sizeof *t.scenario);
+        t.statuses.scenario = t.scenario;
+        t.statuses.nodes = calloc(1 + n_ros + n_sfi, sizeof *t.statuses.nodes);
+        t.scenario->ros.count = n_ros;
+        t.scenario->sfi.count = n_sfi;
+        add(ROLE_DFM, 0,
+            "{\"node\": \"dfm1\", \"state\": \"running\", \"peers\": [{\"node\": \"ros1\"}], \"run\": null}");
+        for (unsigned i = 0; i < n_ros; i++)
+                add(ROLE_ROS, i, ros);
+        for (unsigned i = 0; i < n_sfi; i++)
+                add(ROLE_SFI, i, sfi);
+}
+
+static json_t *message(size_t *ret_bytes)
+{
+        const struct page_moment moment = {.dfm = "dfm1",
+                                           .takes_commands = true,
+                                           .elapsed_ns = 3 * NS_PER_S / 2,
+                                           .utc_ns = 7 * NS_PER_S};
+        char *text = page_make_message(&t.statuses, &moment);
+        json_t *o;
+
+        assert_non_null(text);
+        /* The stream divides messages at line ends. */
+        assert_null(strchr(text, '\n'));
+        o = json_loads(text, 0, NULL);
+        assert_non_null(o);
+        if (ret_bytes)
+                *ret_bytes = strlen(text);
+        free(text);
+        return o;
+}
+
+static double real(const json_t *o, const char *name)
+{
+        return json_number_value(json_object_get(o, name));
+}
+
+#define SHAPED                                                                                               \
+        "{\"state\": \"running\", \"x\": null, \"peers\": [{\"node\": \"sfi1\", \"bytes\": 5, \"live\": "    \
+        "null}],"                                                                                            \
+        " \"shaping\": [{\"node\": \"sfi1\", \"address\": \"10.0.0.1\", \"rate_bps\": 100, \"drops\": 2,"    \
+        " \"backlog_bytes\": 30}, {\"node\": \"sfi2\", \"rate_bps\": 7}, {\"rate_bps\": 9}, 4]}"
+
+static void shaping_is_summed_by_destination(void **state)
+{
+        const json_t *row;
+        json_t *o, *nodes;
+
+        (void)state;
+        make(3, 2, SHAPED, "{\"state\": \"running\", \"shaping\": \"no array\"}");
+        o = message(NULL);
+        assert_true(real(o, "elapsed") == 1.5 && real(o, "time") == 7);
+        assert_int_equal(json_array_size(json_object_get(o, "shaping")), 2);
+        row = json_array_get(json_object_get(o, "shaping"), 0);
+        assert_string_equal(json_string_value(json_object_get(row, "node")), "sfi1");
+        assert_string_equal(json_string_value(json_object_get(row, "address")), "10.0.0.1");
+        assert_true(real(row, "sources") == 3 && real(row, "rate_bps") == 300 && real(row, "drops") == 6);
+        assert_true(real(row, "backlog_bytes") == 90);
+        row = json_array_get(json_object_get(o, "shaping"), 1);
+        assert_true(real(row, "sources") == 3 && real(row, "rate_bps") == 21);
+        /* What is not known is left out, in all depths. */
+        nodes = json_object_get(o, "nodes");
+        row = json_array_get(nodes, 1);
+        assert_null(json_object_get(row, "x"));
+        row = json_array_get(json_object_get(row, "peers"), 0);
+        assert_true(real(row, "bytes") == 5);
+        assert_null(json_object_get(row, "live"));
+        json_decref(o);
+}
+
+static void pairs_of_very_many_nodes_are_left_out(void **state)
+{
+        json_t *o, *node;
+
+        (void)state;
+        make(33, 32, SHAPED, SHAPED);
+        o = message(NULL);
+        node = json_array_get(json_object_get(o, "nodes"), 1);
+        assert_true(json_is_true(json_object_get(node, "reachable")));
+        assert_null(json_object_get(node, "peers"));
+        assert_null(json_object_get(node, "shaping"));
+        /* The sums remain, and the DFM's view of each node. */
+        assert_true(real(json_array_get(json_object_get(o, "shaping"), 0), "sources") == 65);
+        node = json_array_get(json_object_get(o, "nodes"), 0);
+        assert_int_equal(json_array_size(json_object_get(node, "peers")), 1);
+        json_decref(o);
+}
+
+/* Each state is short enough, and all together are not. */
+static void messages_have_a_bound(void **state)
+{
+        static char text[250000];
+        json_t *o, *node;
+        size_t bytes, shown = 0;
+
+        (void)state;
+        memset(text, 'x', sizeof text - 1);
+        memcpy(text, "{\"state\": \"running\", \"reason\": \"", 32);
+        memcpy(text + sizeof text - 3, "\"}", 3);
+        make(60, 1, text, text);
+        o = message(&bytes);
+        assert_true(bytes < (9u << 20) && bytes > (7u << 20));
+        for (size_t i = 0; i < json_array_size(json_object_get(o, "nodes")); i++) {
+                node = json_array_get(json_object_get(o, "nodes"), i);
+                shown += json_is_true(json_object_get(node, "reachable"));
+                if (!json_is_true(json_object_get(node, "reachable")))
+                        assert_non_null(
+                                strstr(json_string_value(json_object_get(node, "problem")), "too many"));
+        }
+        assert_int_equal(shown, 1 + (8u << 20) / strlen(text));
+        json_decref(o);
+}
+
+static void the_history_is_of_ten_minutes(void **state)
+{
+        static struct node_stats stats;
+        struct history h;
+        json_t *o, *rows;
+        char *text;
+
+        (void)state;
+        history_init(&h);
+        for (unsigned i = 0; i <= HISTORY_MAX + 50; i++) {
+                atomic_store(&stats.events_complete, 100u * i);
+                atomic_store(&stats.payload_bytes, 2000u * i);
+                atomic_store(&stats.busy_ns, (uint64_t)i * NS_PER_S / 2);
+                history_add(&h, &stats, (2u * i + 1) * NS_PER_S, (1000u + 2u * i) * NS_PER_S);
+        }
+        text = history_text(&h);
+        o = json_loads(text, 0, NULL);
+        rows = json_object_get(o, "samples");
+        assert_int_equal(json_array_size(rows), HISTORY_MAX);
+        for (size_t i = 0; i < HISTORY_MAX; i++) {
+                const json_t *row = json_array_get(rows, i);
+
+                /* Two seconds lie between samples; the first has no rates. */
+                assert_true(json_number_value(json_array_get(row, 0)) == 1000 + 2 * (51 + (double)i));
+                assert_true(json_number_value(json_array_get(row, 2)) == 50);
+                assert_true(json_number_value(json_array_get(row, 3)) == 1000);
+                assert_true(json_number_value(json_array_get(row, 4)) == 0.25);
+        }
+        json_decref(o);
+        free(text);
+        history_fini(&h);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(shaping_is_summed_by_destination),
+                TEST(pairs_of_very_many_nodes_are_left_out),
+                TEST(messages_have_a_bound),
+                TEST(the_history_is_of_ten_minutes),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

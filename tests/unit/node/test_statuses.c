@@ -1,0 +1,191 @@
+/* Tests what the answers of nodes become: servers of the test answer in their places. */
+#include "../test.h"
+
+#include "node_sample.h"
+
+#include <errno.h>
+
+#include "evb/net/http_server.h"
+#include "evb/net/local_listener.h"
+#include "evb/node/statuses.h"
+
+#define ANSWERS 3
+#define LIMIT_NS (60 * NS_PER_S)
+
+static struct {
+        struct scenario *scenario;
+        char folder[64];
+        struct server {
+                struct local_listener listener;
+                struct http_server *http;
+                const char *text;
+                unsigned status;
+        } servers[ANSWERS];
+} t;
+
+static void answer(void *ctx, const struct http_request *request, struct http_reply *ret)
+{
+        const struct server *s = ctx;
+
+        assert_string_equal(request->path, "/status");
+        ret->content_type = "application/json";
+        ret->status = s->status;
+        ret->text = strdup(s->text);
+        ret->text_bytes = strlen(ret->text);
+}
+
+/* The node answers with this text. */
+static void serve(struct server *s, const char *node, unsigned status, const char *text)
+{
+        struct http_config config = {.answer = answer, .ctx = s};
+        char path[128];
+        struct error e = {};
+
+        snprintf(path, sizeof path, "%s/%s", t.folder, node);
+        assert_int_equal(local_listener_open(&s->listener, path, &e), 0);
+        s->status = status;
+        s->text = text;
+        config.listener = s->listener.fd;
+        assert_int_equal(http_server_new(&s->http, &config, &e), 0);
+}
+
+static void stop(struct server *s)
+{
+        http_server_free(take_ptr(s->http));
+        if (s->listener.fd >= 0)
+                local_listener_close(&s->listener);
+        s->listener.fd = -1;
+}
+
+static int set_up(void **state)
+{
+        (void)state;
+        strcpy(t.folder, "/tmp/evb-test-XXXXXX");
+        assert_non_null(mkdtemp(t.folder));
+        for (size_t i = 0; i < ANSWERS; i++)
+                t.servers[i].listener.fd = -1;
+        t.scenario = sample_scenario("udp");
+        snprintf(t.scenario->metrics.listen, sizeof t.scenario->metrics.listen, "unix:%s/%%n", t.folder);
+        t.scenario->metrics.kind = METRICS_UNIX;
+        return 0;
+}
+
+static int tear_down(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ANSWERS; i++)
+                stop(&t.servers[i]);
+        free(t.scenario);
+        return rmdir(t.folder);
+}
+
+static struct node_status *find(struct statuses *s, const char *name)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (strcmp(s->nodes[i].node->name, name) == 0)
+                        return &s->nodes[i];
+        }
+        fail_msg("no node %s", name);
+        return NULL;
+}
+
+static void each_answer_is_judged(void **state)
+{
+        struct statuses s;
+        struct error e = {};
+        char expected[SCENARIO_TEXT_MAX + 40];
+
+        (void)state;
+        serve(&t.servers[0], "dfm", 200,
+              "{\"node\":\"dfm\",\"state\":\"running\",\"stalled_seconds\":6.7,\"reason\":\"no credit\"}");
+        serve(&t.servers[1], "ros1", 200, "{\"node\":\"ros2\",\"state\":\"running\"}");
+        serve(&t.servers[2], "ros2", 200, "[{\"state\":\"running\"}]");
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(s.n, 5);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_string_equal(find(&s, "dfm")->problem, "stalled for 7 s: no credit");
+        assert_string_equal(json_string_value(json_object_get(find(&s, "dfm")->status, "state")), "running");
+        snprintf(expected, sizeof expected, "unix:%s/ros1 is node ros2", t.folder);
+        assert_string_equal(find(&s, "ros1")->problem, expected);
+        assert_null(find(&s, "ros1")->status);
+        snprintf(expected, sizeof expected, "unix:%s/ros2 is not a node of evb", t.folder);
+        assert_string_equal(find(&s, "ros2")->problem, expected);
+        assert_null(find(&s, "ros2")->status);
+        snprintf(expected, sizeof expected, "no answer from unix:%s/sfi1: No such file or directory",
+                 t.folder);
+        assert_string_equal(find(&s, "sfi1")->problem, expected);
+        statuses_fini(&s);
+}
+
+/* What a node answered last is not shown for one that is gone, nor its former problem once it is back. */
+static void answers_replace_each_other(void **state)
+{
+        struct statuses s;
+        struct error e = {};
+
+        (void)state;
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_null(find(&s, "dfm")->status);
+        serve(&t.servers[0], "dfm", 200, "{\"node\":\"dfm\",\"state\":\"ready\",\"stalled_seconds\":null}");
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_non_null(find(&s, "dfm")->status);
+        assert_string_equal(find(&s, "dfm")->problem, "");
+        stop(&t.servers[0]);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_null(find(&s, "dfm")->status);
+        serve(&t.servers[0], "dfm", 500, "{\"node\":\"dfm\",\"state\":\"ready\"}");
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_null(find(&s, "dfm")->status);
+        statuses_fini(&s);
+}
+
+static void the_object_names_nodes_without_an_answer(void **state)
+{
+        struct statuses s;
+        struct error e = {};
+        json_t *o;
+
+        (void)state;
+        serve(&t.servers[0], "dfm", 200, "{\"node\":\"dfm\",\"state\":\"ready\"}");
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        o = node_status_to_json(find(&s, "dfm"));
+        assert_true(json_is_true(json_object_get(o, "reachable")));
+        assert_true(json_is_null(json_object_get(o, "problem")));
+        assert_non_null(json_object_get(o, "state"));
+        json_decref(o);
+        assert_null(json_object_get(find(&s, "dfm")->status, "reachable"));
+        o = node_status_to_json(find(&s, "sfi2"));
+        assert_true(json_is_false(json_object_get(o, "reachable")));
+        assert_string_equal(json_string_value(json_object_get(o, "role")), "sfi");
+        assert_string_equal(json_string_value(json_object_get(o, "node")), "sfi2");
+        assert_string_equal(json_string_value(json_object_get(o, "problem")), find(&s, "sfi2")->problem);
+        json_decref(o);
+        statuses_fini(&s);
+}
+
+static void a_scenario_without_places_is_refused(void **state)
+{
+        struct statuses s;
+        struct error e = {};
+
+        (void)state;
+        t.scenario->metrics.kind = METRICS_NONE;
+        assert_int_equal(statuses_init(&s, t.scenario, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "metrics.listen: the nodes serve no status"));
+        assert_string_equal(e.location, t.scenario->path);
+        statuses_fini(&s);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(each_answer_is_judged, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(answers_replace_each_other, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(the_object_names_nodes_without_an_answer, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(a_scenario_without_places_is_refused, set_up, tear_down),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
