@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,7 +21,11 @@
 struct top_screen {
         SCREEN *screen;
         bool colours, utf8, has_keys;
+        bool must_clear; /* the terminal may show anything */
 };
+
+/* By SIGWINCH. */
+static volatile sig_atomic_t was_resized;
 
 enum { PAIR_ERROR = 1, PAIR_WARNING, PAIR_TITLE };
 
@@ -36,6 +41,12 @@ bool top_screen_is_possible(void)
         possible = cursor_address != NULL;
         del_curterm(cur_term);
         return possible;
+}
+
+static void note_resize(int number)
+{
+        (void)number;
+        was_resized = 1;
 }
 
 static void open_colours(struct top_screen *s)
@@ -67,6 +78,8 @@ int top_screen_open(struct top_screen **ret)
                 free(s);
                 return -ENOTTY;
         }
+        /* Instead of the handler of ncurses, which ignores a return to the former size. */
+        sigaction(SIGWINCH, &(const struct sigaction){.sa_handler = note_resize}, NULL);
         open_colours(s);
         s->has_keys = isatty(STDIN_FILENO);
         cbreak();
@@ -90,15 +103,19 @@ struct top_screen *top_screen_free(struct top_screen *s)
         return NULL;
 }
 
-void top_screen_get_size(const struct top_screen *s, size_t *ret_width, size_t *ret_height)
+void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_height)
 {
         struct winsize now;
+        bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &now) == 0 && now.ws_row > 0 && now.ws_col > 0,
+             other = known && is_term_resized(now.ws_row, now.ws_col);
 
-        (void)s;
-        /* ncurses notices a change with the next key only. */
-        if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &now) == 0 && now.ws_row > 0 && now.ws_col > 0 &&
-            is_term_resized(now.ws_row, now.ws_col))
+        if (other)
                 resizeterm(now.ws_row, now.ws_col);
+        /* Each terminal has its own way to move or cut what it shows, also if it returns to the former size.
+         */
+        if (other || s->must_clear)
+                clearok(curscr, TRUE);
+        s->must_clear = false;
         *ret_width = (size_t)MAX(getmaxx(stdscr), 0);
         *ret_height = (size_t)MAX(getmaxy(stdscr), 0);
 }
@@ -165,8 +182,14 @@ enum top_key top_screen_read_key(struct top_screen *s)
                 {'h', TOP_KEY_HELP},          {'?', TOP_KEY_HELP},
                 {' ', TOP_KEY_PAUSE},         {KEY_RESIZE, TOP_KEY_RESIZED},
         };
-        int code = s->has_keys ? getch() : ERR;
+        int code;
 
+        if (was_resized) {
+                was_resized = 0;
+                s->must_clear = true;
+                return TOP_KEY_RESIZED;
+        }
+        code = s->has_keys ? getch() : ERR;
         if (code == ERR)
                 return TOP_KEY_NONE;
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {

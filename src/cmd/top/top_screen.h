@@ -30,7 +30,7 @@ bool top_screen_is_possible(void);
 /* -ENOTTY, -ENOMEM. The terminal is as before after top_screen_free(), which a signal must not skip. */
 int top_screen_open(struct top_screen **ret);
 struct top_screen *top_screen_free(struct top_screen *s);
-void top_screen_get_size(const struct top_screen *s, size_t *ret_width, size_t *ret_height);
+void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_height);
 void top_screen_draw(struct top_screen *s, const struct top_line *lines, size_t n);
 /* Does not wait; TOP_KEY_NONE: there is none. */
 enum top_key top_screen_read_key(struct top_screen *s);
