@@ -17,6 +17,7 @@ static const struct command commands[] = {
         {"check", cmd_check, "FILE", "check a scenario and print its effective values"},
         {"status", cmd_status, "", "show the state of all nodes of a scenario"},
         {"ctl", cmd_ctl, "VERB", "control the runs of a DFM: start, stop, pause, resume"},
+        {"top", cmd_top, "", "watch all nodes of a scenario"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
         {"frontend", cmd_frontend, "", "play the boards of a detector and their trigger box"},
         {"stream", cmd_stream, "VERB", "send and receive streams of data over UDP"},

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -288,5 +289,21 @@ char *quantity_format_count(uint64_t count, char text[static QUANTITY_TEXT_MAX])
         n = strlen(text);
         if (text[n - 1] == ' ')
                 text[n - 1] = '\0';
+        return text;
+}
+
+char *quantity_format_real(double value, const char *unit, char text[static QUANTITY_TEXT_MAX])
+{
+        static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+        size_t i = 0;
+
+        if (isnan(value))
+                return strcpy(text, "-");
+        if (fabs(value) < 0.001)
+                value = 0;
+        for (; fabs(value) >= 999.5 && i + 1 < ARRAY_SIZE(prefixes); i++)
+                value /= KILO;
+        snprintf(text, QUANTITY_TEXT_MAX, "%.3g%s%s%.8s", value, prefixes[i][0] || unit[0] ? " " : "",
+                 prefixes[i], unit);
         return text;
 }

@@ -1,9 +1,11 @@
 /* evb status: asks each node of a scenario for its state, and prints a table or a JSON report. */
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "evb/base/log.h"
+#include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
@@ -17,19 +19,9 @@ static const char *text_of(const struct node_status *n, const char *name)
         return json_string_value(json_object_get(n->status, name)) ?: "?";
 }
 
-/* At most 8 characters and the unit: "1.23 k", "999 ". */
-static char *format_si(char text[static 32], const json_t *value, const char *unit)
+static char *format_figure(char text[static QUANTITY_TEXT_MAX], const json_t *value, const char *unit)
 {
-        static const char *const prefixes[] = {"", "k", "M", "G", "T"};
-        double v = json_number_value(value);
-        size_t i = 0;
-
-        if (!json_is_number(value))
-                return strcpy(text, "-");
-        for (; v >= 999.5 && i + 1 < ARRAY_SIZE(prefixes); i++)
-                v /= 1000;
-        snprintf(text, 32, "%.3g %s%s", v, prefixes[i], unit);
-        return text;
+        return quantity_format_real(json_is_number(value) ? json_number_value(value) : NAN, unit, text);
 }
 
 static const json_t *figure(const struct node_status *n, const char *object, const char *name)
@@ -42,7 +34,8 @@ static void write_node(const struct node_status *n)
         bool ros = n->node->role == ROLE_ROS;
         const json_t *run = json_object_get(n->status, "run"),
                      *buffer = json_object_get(n->status, "buffer_used");
-        char number[24] = "-", share[16] = "-", done[32], rate[32], data[32];
+        char number[24] = "-", share[16] = "-", done[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
+             data[QUANTITY_TEXT_MAX];
 
         if (!n->status) {
                 printf("%-16.16s %-4s %-9s\n", n->node->name, scenario_role_name(n->node->role), "no answer");
@@ -54,9 +47,9 @@ static void write_node(const struct node_status *n)
                 snprintf(share, sizeof share, "%.0f %%", 100 * json_number_value(buffer));
         printf("%-16.16s %-4s %-9.9s %10s %8s %9s %10s %6s\n", n->node->name,
                scenario_role_name(n->node->role), n->problem[0] ? "stalled" : text_of(n, "state"), number,
-               format_si(done, figure(n, "counts", ros ? "fragments_sent" : "events_complete"), ""),
-               format_si(rate, figure(n, "rates", ros ? "fragments_hz" : "events_hz"), "Hz"),
-               format_si(data, figure(n, "rates", "bytes_per_second"), "B/s"), share);
+               format_figure(done, figure(n, "counts", ros ? "fragments_sent" : "events_complete"), ""),
+               format_figure(rate, figure(n, "rates", ros ? "fragments_hz" : "events_hz"), "Hz"),
+               format_figure(data, figure(n, "rates", "bytes_per_second"), "B/s"), share);
 }
 
 static void write_table(const struct node_status *nodes, size_t n)

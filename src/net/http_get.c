@@ -49,6 +49,8 @@ static void finish(struct http_get *g, int error)
         g->error = error;
         if (g->fd >= 0)
                 close(take_fd(&g->fd));
+        free(take_ptr(g->reply));
+        free(take_ptr(g->request));
 }
 
 /* "HTTP/1.1 200 OK", headers, an empty line, the body. */
@@ -104,12 +106,11 @@ static void receive_some(struct http_get *g)
         char *grown = realloc(g->reply, g->received + CHUNK_BYTES + 1);
         ssize_t n;
 
+        g->reply = grown ?: g->reply;
         if (!grown || g->received > HTTP_GET_MAX_BYTES) {
                 finish(g, grown ? -EMSGSIZE : -ENOMEM);
-                g->reply = grown ?: g->reply;
                 return;
         }
-        g->reply = grown;
         n = recv(g->fd, g->reply + g->received, CHUNK_BYTES, 0);
         g->received += (size_t)MAX(n, (ssize_t)0);
         g->reply[g->received] = '\0';
@@ -119,7 +120,24 @@ static void receive_some(struct http_get *g)
                 finish(g, -errno);
 }
 
-static void serve(struct http_get *g, short events)
+void http_get_start(struct http_get *g)
+{
+        g->error = -EINPROGRESS;
+        g->status = 0;
+        g->body = g->reply = NULL;
+        g->sent = g->received = 0;
+        g->request = make_request(g);
+        g->fd = g->request ? open_connection(g->place) : -ENOMEM;
+        if (g->fd < 0)
+                finish(g, g->fd);
+}
+
+unsigned http_get_events(const struct http_get *g)
+{
+        return g->sent == SIZE_MAX ? POLLIN : POLLOUT;
+}
+
+void http_get_continue(struct http_get *g)
 {
         int error = 0;
         socklen_t size = sizeof error;
@@ -128,8 +146,14 @@ static void serve(struct http_get *g, short events)
                 finish(g, -error);
         else if (g->sent == SIZE_MAX)
                 receive_some(g);
-        else if (events & (POLLOUT | POLLERR | POLLHUP))
+        else
                 send_some(g);
+}
+
+void http_get_stop(struct http_get *g, int error)
+{
+        if (g->fd >= 0)
+                finish(g, error);
 }
 
 static void get_batch(struct http_get *gets, size_t n, uint64_t until_ns)
@@ -138,43 +162,28 @@ static void get_batch(struct http_get *gets, size_t n, uint64_t until_ns)
         uint64_t now_ns = clock_now_ns();
         size_t open = n;
 
-        for (size_t i = 0; i < n; i++) {
-                gets[i].request = make_request(&gets[i]);
-                gets[i].fd = gets[i].request ? open_connection(gets[i].place) : -ENOMEM;
-                if (gets[i].fd < 0)
-                        gets[i].error = gets[i].fd;
-        }
+        for (size_t i = 0; i < n; i++)
+                http_get_start(&gets[i]);
         while (open > 0 && now_ns < until_ns) {
                 open = 0;
                 for (size_t i = 0; i < n; i++) {
-                        p[i] = (struct pollfd){.fd = gets[i].fd,
-                                               .events = gets[i].sent == SIZE_MAX ? POLLIN : POLLOUT};
+                        p[i] = (struct pollfd){.fd = gets[i].fd, .events = (short)http_get_events(&gets[i])};
                         open += gets[i].fd >= 0;
                 }
                 if (open > 0)
                         (void)poll(p, n, (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
                 for (size_t i = 0; i < n; i++) {
                         if (gets[i].fd >= 0 && p[i].revents)
-                                serve(&gets[i], p[i].revents);
+                                http_get_continue(&gets[i]);
                 }
                 now_ns = clock_now_ns();
         }
-        for (size_t i = 0; i < n; i++) {
-                if (gets[i].fd >= 0)
-                        finish(&gets[i], -ETIMEDOUT);
-                free(take_ptr(gets[i].reply));
-                free(take_ptr(gets[i].request));
-        }
+        for (size_t i = 0; i < n; i++)
+                http_get_stop(&gets[i], -ETIMEDOUT);
 }
 
 void http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
 {
-        for (size_t i = 0; i < n; i++) {
-                gets[i].error = -EINPROGRESS;
-                gets[i].status = 0;
-                gets[i].body = gets[i].reply = gets[i].request = NULL;
-                gets[i].sent = gets[i].received = 0;
-        }
         for (size_t i = 0; i < n; i += BATCH)
                 get_batch(gets + i, MIN(n - i, (size_t)BATCH), clock_now_ns() + timeout_ns);
 }

@@ -1,7 +1,8 @@
-/* Requests one page from each of many HTTP servers at once, or sends one JSON object to each, over TCP and
- * Unix sockets. */
+/* Requests pages from HTTP servers, or sends a JSON object to each, over TCP and Unix sockets: to many at once,
+ * or as part of an event loop. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,11 +18,20 @@ struct http_get {
         int error;
         unsigned status;
         char *body; /* the caller frees it; NULL: none */
+        int fd;     /* while the request is under way; -1: it is over */
         /* Private. */
-        int fd;
         size_t sent, received;
         char *reply, *request;
 };
+
+/* Begins a request; it may be over at once. */
+void http_get_start(struct http_get *g);
+/* The events of poll(2) or epoll(7) for which g->fd waits now. */
+unsigned http_get_events(const struct http_get *g);
+/* Continues, after any of them or an error of the connection. */
+void http_get_continue(struct http_get *g);
+/* Ends a request that is under way with this error. */
+void http_get_stop(struct http_get *g, int error);
 
 /* Sends all requests, and waits until each has its answer or has failed, at most `timeout_ns`. */
 void http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns);

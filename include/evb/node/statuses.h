@@ -8,6 +8,7 @@
 
 #include "evb/base/error.h"
 #include "evb/conf/scenario.h"
+#include "evb/sys/loop.h"
 
 #define NODE_STATUS_PROBLEM_MAX 400
 
@@ -16,6 +17,8 @@ struct node_status {
         char place[SCENARIO_TEXT_MAX]; /* where it serves its state: "HOST:PORT" or "unix:PATH" */
         json_t *status;                /* its last answer; NULL: it did not answer, or is not this node */
         char problem[NODE_STATUS_PROBLEM_MAX]; /* no answer, or a stalled run; "": none */
+        /* CLOCK_MONOTONIC: of the last answer, and when the request began that is under way; 0: none. */
+        uint64_t answered_ns, asked_ns;
 };
 
 struct statuses {
@@ -31,5 +34,22 @@ void statuses_fini(struct statuses *s);
 /* Asks all nodes at once, and waits until each has answered or failed, at most `timeout_ns` for every 256
  * nodes. -ENOMEM. */
 int statuses_ask(struct statuses *s, uint64_t timeout_ns);
+
+/* Asks again and again as part of an event loop: a node that is slow or dead delays no other one. */
+struct statuses_watch;
+
+/* `s` and `loop` are borrowed. A node that does not answer within `timeout_ns` has no status. -ENOMEM. */
+int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct loop *loop,
+                       uint64_t timeout_ns);
+struct statuses_watch *statuses_watch_free(struct statuses_watch *w);
+/* Asks each node of which no request is under way. Answers replace the former ones as they come. */
+void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns);
+/* Number of requests under way, or still to send, that are not older than `since_ns`. */
+size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns);
+/* When statuses_watch_expire() has something to do; NEVER_NS: no request is under way. */
+uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
+/* Ends the requests whose time is over. */
+void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
+
 /* What a node answered, with "reachable" and "problem"; of a node that did not answer, its name and role. */
 json_t *node_status_to_json(const struct node_status *n);

@@ -89,13 +89,16 @@ static void take_answer(struct node_status *n, struct http_get *g)
 {
         json_decref(take_ptr(n->status));
         n->problem[0] = '\0';
+        n->answered_ns = n->asked_ns = 0;
         if (g->error == 0 && g->status == 200)
                 n->status = json_loads(g->body, 0, NULL);
         free(take_ptr(g->body));
         if (is_refused(n, g))
                 json_decref(take_ptr(n->status));
-        else
+        else {
+                n->answered_ns = clock_now_ns();
                 note_stall(n);
+        }
 }
 
 int statuses_ask(struct statuses *s, uint64_t timeout_ns)
@@ -110,6 +113,164 @@ int statuses_ask(struct statuses *s, uint64_t timeout_ns)
         for (size_t i = 0; i < s->n; i++)
                 take_answer(&s->nodes[i], &gets[i]);
         return 0;
+}
+
+/* Connections at a time; a process may have 1024 descriptors. */
+#define CONNECTIONS_MAX 256
+
+/* A request to one node. */
+struct asker {
+        struct statuses_watch *watch;
+        struct node_status *node;
+        struct http_get get;
+        struct loop_io io; /* fd -1: it is not under way */
+        bool waits;        /* for a connection of others to end */
+};
+
+struct statuses_watch {
+        struct loop *loop;
+        uint64_t timeout_ns;
+        size_t n, n_open, n_waiting;
+        struct asker *askers;
+};
+
+static void start_waiting(struct statuses_watch *w);
+
+static void finish(struct asker *a)
+{
+        if (a->io.fd >= 0) {
+                loop_remove(a->watch->loop, &a->io);
+                a->io.fd = -1;
+                a->watch->n_open--;
+        }
+        take_answer(a->node, &a->get);
+}
+
+static void continue_asking(void *ctx, uint32_t events)
+{
+        struct asker *a = ctx;
+
+        (void)events;
+        http_get_continue(&a->get);
+        if (a->get.fd < 0 || loop_modify(a->watch->loop, &a->io, http_get_events(&a->get)) < 0) {
+                http_get_stop(&a->get, -EIO);
+                finish(a);
+                start_waiting(a->watch);
+        }
+}
+
+static void start(struct asker *a)
+{
+        a->node->asked_ns = clock_now_ns();
+        a->get = (struct http_get){.place = a->node->place, .path = "/status"};
+        http_get_start(&a->get);
+        a->io = (struct loop_io){
+                .fd = a->get.fd, .events = http_get_events(&a->get), .ready = continue_asking, .ctx = a};
+        if (a->io.fd < 0) {
+                finish(a);
+                return;
+        }
+        a->watch->n_open++;
+        if (loop_add(a->watch->loop, &a->io) < 0) {
+                http_get_stop(&a->get, -EIO);
+                finish(a);
+        }
+}
+
+static void start_waiting(struct statuses_watch *w)
+{
+        for (size_t i = 0; i < w->n && w->n_waiting > 0 && w->n_open < CONNECTIONS_MAX; i++) {
+                if (!w->askers[i].waits)
+                        continue;
+                w->askers[i].waits = false;
+                w->n_waiting--;
+                start(&w->askers[i]);
+        }
+}
+
+int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct loop *loop,
+                       uint64_t timeout_ns)
+{
+        struct statuses_watch *w = calloc(1, sizeof *w);
+
+        if (w)
+                w->askers = calloc(s->n, sizeof *w->askers);
+        if (!w || !w->askers) {
+                free(w);
+                return -ENOMEM;
+        }
+        w->loop = loop;
+        w->timeout_ns = timeout_ns;
+        w->n = s->n;
+        for (size_t i = 0; i < s->n; i++)
+                w->askers[i] = (struct asker){.watch = w, .node = &s->nodes[i], .io.fd = -1};
+        *ret = w;
+        return 0;
+}
+
+struct statuses_watch *statuses_watch_free(struct statuses_watch *w)
+{
+        for (size_t i = 0; w && i < w->n; i++) {
+                struct asker *a = &w->askers[i];
+
+                if (a->io.fd < 0)
+                        continue;
+                loop_remove(w->loop, &a->io);
+                http_get_stop(&a->get, -ECANCELED);
+                a->node->asked_ns = 0;
+        }
+        if (w)
+                free(w->askers);
+        free(w);
+        return NULL;
+}
+
+void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns)
+{
+        for (size_t i = 0; i < w->n; i++) {
+                struct asker *a = &w->askers[i];
+
+                if (a->node->asked_ns > 0)
+                        continue;
+                a->node->asked_ns = now_ns;
+                a->waits = true;
+                w->n_waiting++;
+        }
+        start_waiting(w);
+}
+
+size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns)
+{
+        size_t n = w->n_waiting;
+
+        for (size_t i = 0; i < w->n; i++)
+                n += w->askers[i].io.fd >= 0 && w->askers[i].node->asked_ns >= since_ns;
+        return n;
+}
+
+uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w)
+{
+        uint64_t deadline_ns = NEVER_NS;
+
+        for (size_t i = 0; i < w->n; i++) {
+                if (w->askers[i].io.fd >= 0)
+                        deadline_ns = MIN(deadline_ns, w->askers[i].node->asked_ns + w->timeout_ns);
+        }
+        return deadline_ns;
+}
+
+void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns)
+{
+        for (size_t i = 0; i < w->n; i++) {
+                struct asker *a = &w->askers[i];
+
+                if (a->io.fd < 0 || now_ns < a->node->asked_ns + w->timeout_ns)
+                        continue;
+                loop_remove(w->loop, &a->io);
+                http_get_stop(&a->get, -ETIMEDOUT);
+                finish(a);
+        }
+        start_waiting(w);
 }
 
 json_t *node_status_to_json(const struct node_status *n)

@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include <errno.h>
+#include <math.h>
 
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
@@ -122,6 +123,14 @@ static void quantities_are_formatted(void **state)
         assert_string_equal(quantity_format_time(1250000, text), "1.25 ms");
         assert_string_equal(quantity_format_count(5, text), "5");
         assert_string_equal(quantity_format_count(1900000, text), "1.90 M");
+        assert_string_equal(quantity_format_real(2.5, "Hz", text), "2.5 Hz");
+        assert_string_equal(quantity_format_real(999.4, "", text), "999");
+        assert_string_equal(quantity_format_real(999.6, "B", text), "1 kB");
+        assert_string_equal(quantity_format_real(3.984e6, "", text), "3.98 M");
+        assert_string_equal(quantity_format_real(0, "B/s", text), "0 B/s");
+        assert_string_equal(quantity_format_real(1e-7, "Hz", text), "0 Hz");
+        assert_string_equal(quantity_format_real(NAN, "Hz", text), "-");
+        assert_string_equal(quantity_format_real(1e300, "", text), "1e+285 P");
 }
 
 int main(void)

@@ -165,6 +165,69 @@ static void the_object_names_nodes_without_an_answer(void **state)
         statuses_fini(&s);
 }
 
+static void wait_until_pending(struct statuses_watch *w, struct loop *loop, size_t n)
+{
+        uint64_t until_ns = clock_now_ns() + LIMIT_NS;
+
+        while (statuses_watch_pending(w, 0) != n) {
+                assert_true(clock_now_ns() < until_ns);
+                assert_int_equal(loop_wait(loop, until_ns), 0);
+        }
+}
+
+/* ros1 accepts connections and says nothing, as a stopped process does. */
+static void a_silent_node_delays_no_other(void **state)
+{
+        struct statuses_watch *w;
+        struct node_status *dfm, *ros;
+        struct loop *loop;
+        struct statuses s;
+        struct error e = {};
+        uint64_t now_ns = clock_now_ns(), asked_ns;
+        char path[128];
+
+        (void)state;
+        serve(&t.servers[0], "dfm", 200, "{\"node\":\"dfm\",\"state\":\"ready\"}");
+        snprintf(path, sizeof path, "%s/ros1", t.folder);
+        assert_int_equal(local_listener_open(&t.servers[1].listener, path, &e), 0);
+        assert_int_equal(loop_new(&loop), 0);
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_watch_new(&w, &s, loop, LIMIT_NS), 0);
+        dfm = find(&s, "dfm");
+        ros = find(&s, "ros1");
+        assert_true(statuses_watch_deadline_ns(w) == NEVER_NS);
+        statuses_watch_ask(w, now_ns);
+        wait_until_pending(w, loop, 1);
+        assert_non_null(dfm->status);
+        assert_true(dfm->answered_ns >= now_ns && dfm->asked_ns == 0);
+        assert_true(ros->asked_ns >= now_ns && ros->answered_ns == 0 && ros->problem[0] == '\0');
+        assert_non_null(strstr(find(&s, "sfi2")->problem, "No such file or directory"));
+        assert_true(statuses_watch_deadline_ns(w) == ros->asked_ns + LIMIT_NS);
+        /* The next look has a request of its own for all but ros1. */
+        asked_ns = ros->asked_ns;
+        now_ns = clock_now_ns();
+        t.servers[0].text = "{\"node\":\"dfm\",\"state\":\"running\"}";
+        statuses_watch_ask(w, now_ns);
+        assert_int_equal(statuses_watch_pending(w, now_ns), 1);
+        wait_until_pending(w, loop, 1);
+        assert_int_equal(statuses_watch_pending(w, now_ns), 0);
+        assert_string_equal(json_string_value(json_object_get(dfm->status, "state")), "running");
+        assert_true(ros->asked_ns == asked_ns);
+        statuses_watch_expire(w, asked_ns + LIMIT_NS - 1);
+        assert_int_equal(statuses_watch_pending(w, 0), 1);
+        statuses_watch_expire(w, asked_ns + LIMIT_NS);
+        assert_int_equal(statuses_watch_pending(w, 0), 0);
+        assert_non_null(strstr(ros->problem, "Connection timed out"));
+        assert_true(ros->asked_ns == 0);
+        /* The end comes in the middle of a request. */
+        statuses_watch_ask(w, clock_now_ns());
+        assert_true(ros->asked_ns > 0);
+        statuses_watch_free(w);
+        assert_true(ros->asked_ns == 0);
+        statuses_fini(&s);
+        loop_free(loop);
+}
+
 static void a_scenario_without_places_is_refused(void **state)
 {
         struct statuses s;
@@ -184,6 +247,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(each_answer_is_judged, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(answers_replace_each_other, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(the_object_names_nodes_without_an_answer, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(a_silent_node_delays_no_other, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(a_scenario_without_places_is_refused, set_up, tear_down),
         };
 

@@ -1,0 +1,48 @@
+/* The columns of evb top: one table for the screen, the plain lines, the sort keys and the help. */
+#pragma once
+
+#include <stddef.h>
+
+#include "evb/base/quantity.h"
+#include "top_model.h"
+
+enum top_format {
+        TOP_TEXT_NODE,
+        TOP_TEXT_ROLE,
+        TOP_TEXT_STATE,
+        TOP_TEXT_NOTE, /* takes the rest of the line */
+        TOP_HZ,
+        TOP_BYTES_PER_SECOND,
+        TOP_BYTES,
+        TOP_COUNT,   /* with a prefix */
+        TOP_INTEGER, /* with all digits */
+        TOP_OF,      /* "3/32": two figures that follow each other */
+        TOP_SHARE,
+        TOP_BAR,
+};
+
+struct top_column {
+        const char *key;   /* of --sort */
+        const char *head;  /* on the screen */
+        const char *plain; /* in plain lines; NULL: it is not there */
+        enum top_format format;
+        enum top_figure figure;
+        unsigned width;    /* on the screen; of TOP_TEXT_NODE and _NOTE: the least */
+        unsigned priority; /* columns with larger numbers give way first */
+        const char *help;
+};
+
+#define TOP_COLUMNS 17
+extern const struct top_column top_columns[TOP_COLUMNS];
+
+/* The column with this key; NULL: none. */
+const struct top_column *top_column_find(const char *key);
+/* Fills `order` with all nodes: in the order of the scenario, or the largest figures first. Unknown figures
+ * come last, and nodes that are equal in the order of the scenario. */
+void top_sort(const struct top_model *m, const struct top_column *by, bool reverse, size_t *order);
+#define TOP_BAR_FULL '\x01'
+#define TOP_BAR_EMPTY '\x02'
+#define TOP_CELL_MAX 32
+/* The text of a cell on the screen, in printable ASCII besides the two characters of bars. */
+const char *top_cell_format(const struct top_node *n, const struct top_column *c,
+                            char text[static TOP_CELL_MAX]);

@@ -1,0 +1,379 @@
+/* Takes the figures of all nodes from their states. A node may answer anything: what is not a number is
+ * unknown. */
+#include "top_model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+
+int top_model_init(struct top_model *m, const struct statuses *from)
+{
+        *m = (struct top_model){.from = from, .n = from->n};
+        m->nodes = calloc(m->n, sizeof *m->nodes);
+        if (!m->nodes)
+                return -ENOMEM;
+        for (size_t i = 0; i < m->n; i++)
+                m->nodes[i].from = &from->nodes[i];
+        return 0;
+}
+
+void top_model_fini(struct top_model *m)
+{
+        free(m->nodes);
+        *m = (struct top_model){};
+}
+
+static double number(const json_t *o, const char *name)
+{
+        const json_t *value = json_object_get(o, name);
+
+        return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double number_in(const json_t *o, const char *object, const char *name)
+{
+        return number(json_object_get(o, object), name);
+}
+
+/* The unknown counts for nothing, unless all is unknown. */
+static double sum(double a, double b)
+{
+        return isnan(a) ? b : isnan(b) ? a : a + b;
+}
+
+/* The sum of a figure over the objects of an array, or over one of them, that of `node`. */
+static double sum_of(const json_t *array, const char *node, const char *name)
+{
+        double all = NAN;
+        size_t i;
+        json_t *o;
+
+        json_array_foreach((json_t *)array, i, o)
+        {
+                const char *text = json_string_value(json_object_get(o, "node"));
+
+                if (!node || (text && strcmp(text, node) == 0))
+                        all = sum(all, number(o, name));
+        }
+        return all;
+}
+
+/* What all ROSs have for an SFI, or what the DFM knows of it. */
+static double ask_others(const struct top_model *m, const struct top_node *n, enum node_role role,
+                         const char *array, const char *name)
+{
+        double all = NAN;
+
+        for (size_t i = 0; i < m->n; i++) {
+                const struct node_status *other = m->nodes[i].from;
+
+                if (other->node->role == role && other->status)
+                        all = sum(all,
+                                  sum_of(json_object_get(other->status, array), n->from->node->name, name));
+        }
+        return all;
+}
+
+static double drops_of(const json_t *status)
+{
+        static const char *const places[] = {"source_qdisc_packets", "send_failed_packets", "network_packets",
+                                             "socket_packets"};
+        double all = NAN;
+
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+                all = sum(all, number_in(status, "drops", places[i]));
+        return all;
+}
+
+static void take_common(double *f, const json_t *s, enum node_role role)
+{
+        f[TOP_RUN] = number(s, "run");
+        f[TOP_TRIGGERS] = number_in(s, "rates", "triggers_hz");
+        f[TOP_RATE] = number_in(s, "rates", role == ROLE_ROS ? "fragments_hz" : "events_hz");
+        f[TOP_DATA] = number_in(s, "rates", "bytes_per_second");
+        f[TOP_BUFFER] = number(s, "buffer_used");
+        f[TOP_BUSY] = number_in(s, "rates", "busy_share");
+        f[TOP_OPEN] = number(s, "open_events");
+        f[TOP_UNWRITTEN] = number(s, "unwritten_events");
+        f[TOP_CREDITS] = number(s, "credits");
+        f[TOP_PARTIAL] = number_in(s, "counts", "events_partial");
+        f[TOP_LOST] =
+                role == ROLE_DFM ? number_in(s, "counts", "events_lost") : number_in(s, "fragments", "lost");
+        f[TOP_DROPS] = drops_of(s);
+        f[TOP_DISK] = number(s, "output_free_bytes");
+        f[TOP_DISK_SIZE] = number(s, "output_size_bytes");
+}
+
+static void take_figures(const struct top_model *m, struct top_node *n)
+{
+        const json_t *s = n->from->status;
+        enum node_role role = n->from->node->role;
+        double *f = n->figures;
+
+        for (size_t i = 0; i < TOP_FIGURES; i++)
+                f[i] = NAN;
+        take_common(f, s, role);
+        if (role == ROLE_DFM)
+                f[TOP_FREE] = sum_of(json_object_get(s, "peers"), NULL, "free_credits");
+        if (role == ROLE_ROS) {
+                f[TOP_QUEUED] = sum_of(json_object_get(s, "peers"), NULL, "queued_bytes");
+                f[TOP_BACKLOG] = sum_of(json_object_get(s, "shaping"), NULL, "backlog_bytes");
+        }
+        if (role == ROLE_SFI) {
+                f[TOP_FREE] = ask_others(m, n, ROLE_DFM, "peers", "free_credits");
+                f[TOP_QUEUED] = ask_others(m, n, ROLE_ROS, "peers", "queued_bytes");
+                f[TOP_BACKLOG] = ask_others(m, n, ROLE_ROS, "shaping", "backlog_bytes");
+        }
+}
+
+/* The rates are those of the node's last second. A node whose event loop hangs does not renew them: they are
+ * 0 if it has counted nothing for longer. */
+static void judge_rates(struct top_node *n, bool restarted)
+{
+        const json_t *s = n->from->status;
+        double moved =
+                sum(sum(number_in(s, "counts", "events_complete"), n->figures[TOP_PARTIAL]),
+                    sum(number_in(s, "counts", "fragments_sent"), number_in(s, "counts", "payload_bytes")));
+
+        moved = sum(moved, number_in(s, "fragments", "received"));
+        if (restarted || n->moved_ns == 0 || isnan(moved) || moved != n->moved)
+                n->moved_ns = n->from->answered_ns;
+        else if (n->from->answered_ns - n->moved_ns >= 2 * NS_PER_S) {
+                n->figures[TOP_RATE] = n->figures[TOP_DATA] = 0;
+                if (n->from->node->role == ROLE_DFM)
+                        n->figures[TOP_TRIGGERS] = 0;
+        }
+        n->moved = moved;
+}
+
+/* A restarted node counts from zero. */
+static void compare(struct top_node *n, const double before[static TOP_FIGURES])
+{
+        double start = number(n->from->status, "start_time");
+        bool first = n->answered_ns == 0, restarted = first || (!isnan(start) && start != n->start_time);
+
+        for (size_t i = 0; i < TOP_FIGURES; i++)
+                n->grew[i] = !first && n->figures[i] > (restarted ? 0 : before[i]);
+        judge_rates(n, restarted);
+        n->start_time = start;
+        n->answered_ns = n->from->answered_ns;
+}
+
+static void __attribute__((format(printf, 2, 3))) set_note(struct top_node *n, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(n->note, sizeof n->note, format, args);
+        va_end(args);
+        /* A terminal must not interpret what a node sends. */
+        for (char *c = n->note; *c; c++)
+                *c = *c >= ' ' && *c <= '~' ? *c : '?';
+}
+
+static void set_state(struct top_node *n, enum top_state state, const char *text)
+{
+        n->state = state;
+        snprintf(n->state_text, sizeof n->state_text, "%.9s", text);
+        for (char *c = n->state_text; *c; c++)
+                *c = *c > ' ' && *c <= '~' ? *c : '_';
+}
+
+static void judge_version(struct top_node *n)
+{
+        const char *version = json_string_value(json_object_get(n->from->status, "version"));
+
+        if (!version)
+                set_note(n, "it runs an older version of evb");
+        else if (strcmp(version, EVB_VERSION) != 0)
+                set_note(n, "it runs evb %.40s, and this is evb %s", version, EVB_VERSION);
+}
+
+static void judge(struct top_node *n, uint64_t now_ns, uint64_t late_ns)
+{
+        const struct node_status *from = n->from;
+        const char *reason = json_string_value(json_object_get(from->status, "reason"));
+
+        if (!from->status && !from->problem[0]) {
+                set_state(n, TOP_LATE, "late");
+                set_note(n, "no answer yet");
+                return;
+        }
+        set_note(n, "%s", from->problem[0] ? from->problem : reason ?: "");
+        if (!from->status)
+                set_state(n, TOP_SILENT, "no_answer");
+        else if (from->asked_ns > 0 && now_ns - MIN(from->asked_ns, now_ns) >= late_ns) {
+                set_state(n, TOP_LATE, "late");
+                set_note(n, "no answer for %.1f s", (double)(now_ns - from->answered_ns) / NS_PER_S);
+        } else if (from->problem[0])
+                set_state(n, TOP_STALLED, "stalled");
+        else
+                set_state(n, TOP_FINE, json_string_value(json_object_get(from->status, "state")) ?: "-");
+        if (from->status && !n->note[0])
+                judge_version(n);
+}
+
+static void update_node(const struct top_model *m, struct top_node *n, uint64_t now_ns, uint64_t late_ns)
+{
+        double before[TOP_FIGURES];
+
+        memcpy(before, n->figures, sizeof before);
+        judge(n, now_ns, late_ns);
+        take_figures(m, n);
+        if (!n->from->status)
+                n->moved_ns = 0;
+        else if (n->from->answered_ns != n->answered_ns)
+                compare(n, before);
+        else
+                judge_rates(n, false);
+}
+
+static double total_of(const struct top_model *m, enum node_role role, const char *object, const char *name)
+{
+        double all = NAN;
+
+        for (size_t i = 0; i < m->n; i++) {
+                if (m->nodes[i].from->node->role == role)
+                        all = sum(all, number_in(m->nodes[i].from->status, object, name));
+        }
+        return all;
+}
+
+static void take_dfm(struct top_model *m, const struct top_node *n)
+{
+        const json_t *s = n->from->status;
+        double *t = m->totals;
+
+        snprintf(m->run_state, sizeof m->run_state, "%s", n->state_text);
+        m->run = n->figures[TOP_RUN];
+        t[TOP_TOTAL_TRIGGERS_HZ] = n->figures[TOP_TRIGGERS];
+        t[TOP_TOTAL_EVENTS_HZ] = n->figures[TOP_RATE];
+        t[TOP_TOTAL_DATA] = n->figures[TOP_DATA];
+        t[TOP_TOTAL_BUSY] = n->figures[TOP_BUSY];
+        t[TOP_TOTAL_WAITING] = number(s, "waiting_triggers");
+        t[TOP_TOTAL_OPEN] = n->figures[TOP_OPEN];
+        t[TOP_TOTAL_COMPLETE] = number_in(s, "counts", "events_complete");
+        t[TOP_TOTAL_PARTIAL] = n->figures[TOP_PARTIAL];
+        t[TOP_TOTAL_LOST] = n->figures[TOP_LOST];
+        t[TOP_TOTAL_REJECTED] = number_in(s, "counts", "events_rejected");
+        t[TOP_TOTAL_P50_US] = number_in(s, "latency_us", "p50");
+        t[TOP_TOTAL_P99_US] = number_in(s, "latency_us", "p99");
+}
+
+/* As in a run's report: what the kernel of a ROS refused to send is missing at an SFI, but no network lost
+ * it. */
+static void take_drops(struct top_model *m)
+{
+        double *t = m->totals, refused = total_of(m, ROLE_ROS, "drops", "send_failed_packets");
+
+        t[TOP_TOTAL_SOURCE_QDISC] = total_of(m, ROLE_ROS, "drops", "source_qdisc_packets");
+        t[TOP_TOTAL_NETWORK] = total_of(m, ROLE_SFI, "drops", "network_packets");
+        if (refused > 0 && !isnan(t[TOP_TOTAL_NETWORK]))
+                t[TOP_TOTAL_NETWORK] = fmax(0, t[TOP_TOTAL_NETWORK] - refused);
+        t[TOP_TOTAL_SOCKET] = total_of(m, ROLE_SFI, "drops", "socket_packets");
+        t[TOP_TOTAL_LATE] = total_of(m, ROLE_SFI, "fragments", "late");
+        t[TOP_TOTAL_CORRUPT] = total_of(m, ROLE_SFI, "fragments", "corrupt");
+        for (size_t i = 0; i < m->n; i++) {
+                if (m->nodes[i].from->node->role == ROLE_ROS)
+                        t[TOP_TOTAL_BACKLOG] = sum(t[TOP_TOTAL_BACKLOG], m->nodes[i].figures[TOP_BACKLOG]);
+        }
+}
+
+/* Adds the counts of one node to {"packets malformed": 3, ...}, without those that the totals have. */
+static void add_discarded(json_t *to, const json_t *discarded)
+{
+        const char *kind, *reason;
+        json_t *reasons, *count;
+        char name[64];
+
+        json_object_foreach((json_t *)discarded, kind, reasons)
+        {
+                json_object_foreach(reasons, reason, count)
+                {
+                        bool known = strcmp(reason, "socket_full") == 0 ||
+                                     (strcmp(kind, "fragments") == 0 && strcmp(reason, "late") == 0);
+
+                        if (known || !json_is_integer(count) || json_integer_value(count) <= 0)
+                                continue;
+                        snprintf(name, sizeof name, "%.30s %.30s", kind, reason);
+                        json_object_set_new(to, name,
+                                            json_integer(json_integer_value(json_object_get(to, name)) +
+                                                         json_integer_value(count)));
+                }
+        }
+}
+
+static void take_discarded(struct top_model *m)
+{
+        json_t *all = json_object(), *count;
+        char text[QUANTITY_TEXT_MAX];
+        const char *name;
+        size_t length = 0;
+
+        for (size_t i = 0; i < m->n; i++)
+                add_discarded(all, json_object_get(m->nodes[i].from->status, "discarded"));
+        m->discarded[0] = '\0';
+        json_object_foreach(all, name, count)
+        {
+                int n = snprintf(m->discarded + length, sizeof m->discarded - length, "%s%s %s",
+                                 length > 0 ? ", " : "", name,
+                                 quantity_format_real((double)json_integer_value(count), "", text));
+
+                length = MIN(length + (size_t)n, sizeof m->discarded - 1);
+        }
+        for (char *c = m->discarded; *c; c++)
+                *c = *c == '_' ? ' ' : *c >= ' ' && *c <= '~' ? *c : '?';
+        json_decref(all);
+}
+
+static double free_share(const struct top_node *n)
+{
+        return n ? n->figures[TOP_DISK] / n->figures[TOP_DISK_SIZE] : INFINITY;
+}
+
+void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
+{
+        m->n_silent = m->n_late = 0;
+        m->fullest = NULL;
+        m->run = NAN;
+        strcpy(m->run_state, "-");
+        for (size_t i = 0; i < TOP_TOTALS; i++)
+                m->totals[i] = NAN;
+        for (size_t i = 0; i < m->n; i++) {
+                struct top_node *n = &m->nodes[i];
+
+                update_node(m, n, now_ns, late_ns);
+                m->n_silent += n->state == TOP_SILENT;
+                m->n_late += n->state == TOP_LATE;
+                if (free_share(n) < free_share(m->fullest))
+                        m->fullest = n;
+                if (n->from->node->role == ROLE_DFM)
+                        take_dfm(m, n);
+        }
+        take_drops(m);
+        take_discarded(m);
+}
+
+json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds)
+{
+        json_t *all = json_array();
+        bool ok = true;
+
+        for (size_t i = 0; i < m->n; i++) {
+                const struct node_status *n = m->nodes[i].from;
+                json_t *one = node_status_to_json(n);
+
+                ok &= m->nodes[i].state == TOP_FINE;
+                json_object_set_new(one, "age_seconds",
+                                    n->status ? json_real((double)(now_ns - n->answered_ns) / NS_PER_S)
+                                              : json_null());
+                json_array_append_new(all, one);
+        }
+        return json_pack("{s:f, s:s, s:b, s:o}", "time", utc_seconds, "scenario",
+                         m->from->scenario->scenario.name, "ok", ok, "nodes", all);
+}

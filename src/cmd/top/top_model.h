@@ -1,0 +1,86 @@
+/* What evb top shows of the nodes: figures of their states, and what changed since the look before. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "evb/node/statuses.h"
+
+/* Figures of one node; NAN: unknown, or its role does not have it. */
+enum top_figure {
+        TOP_RUN,
+        TOP_TRIGGERS, /* per second */
+        TOP_RATE,     /* events per second; of a ROS: fragments */
+        TOP_DATA,     /* bytes per second */
+        TOP_BUFFER,
+        TOP_BUSY, /* shares, 0 to 1 */
+        TOP_FREE,
+        TOP_CREDITS,
+        TOP_OPEN,
+        TOP_UNWRITTEN,
+        TOP_QUEUED,  /* bytes in the ROS, or in all ROSs for this SFI */
+        TOP_BACKLOG, /* likewise, bytes in shaping */
+        TOP_PARTIAL,
+        TOP_LOST,
+        TOP_DROPS, /* packets */
+        TOP_DISK,
+        TOP_DISK_SIZE, /* free bytes, and all */
+        TOP_FIGURES,
+};
+
+/* In order of importance. */
+enum top_state { TOP_FINE, TOP_LATE, TOP_STALLED, TOP_SILENT };
+
+struct top_node {
+        const struct node_status *from;
+        enum top_state state;
+        char state_text[12];                /* "running", "stalled", "late", "no answer" */
+        char note[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
+        double figures[TOP_FIGURES];
+        bool grew[TOP_FIGURES]; /* since the look before */
+        /* The answer before: what it counts, and since when it has been counting the same. */
+        uint64_t answered_ns, moved_ns;
+        double start_time, moved;
+};
+
+/* Sums over the nodes; NAN: unknown. */
+enum top_total {
+        TOP_TOTAL_TRIGGERS_HZ,
+        TOP_TOTAL_EVENTS_HZ,
+        TOP_TOTAL_DATA,
+        TOP_TOTAL_BUSY,
+        TOP_TOTAL_WAITING,
+        TOP_TOTAL_OPEN,
+        TOP_TOTAL_COMPLETE,
+        TOP_TOTAL_PARTIAL,
+        TOP_TOTAL_LOST,
+        TOP_TOTAL_REJECTED,
+        TOP_TOTAL_P50_US,
+        TOP_TOTAL_P99_US,
+        TOP_TOTAL_BACKLOG,
+        TOP_TOTAL_SOURCE_QDISC,
+        TOP_TOTAL_NETWORK,
+        TOP_TOTAL_SOCKET,
+        TOP_TOTAL_LATE,
+        TOP_TOTAL_CORRUPT,
+        TOP_TOTALS,
+};
+
+struct top_model {
+        const struct statuses *from;
+        size_t n, n_silent, n_late;
+        struct top_node *nodes; /* in the order of the scenario */
+        double totals[TOP_TOTALS];
+        char discarded[512]; /* "packets malformed 3, ...": what the totals do not have; "": nothing */
+        char run_state[12];  /* the DFM's; "-": unknown */
+        double run;
+        const struct top_node *fullest; /* the SFI with the smallest free share of its disk; NULL: none */
+};
+
+int top_model_init(struct top_model *m, const struct statuses *from); /* -ENOMEM */
+void top_model_fini(struct top_model *m);
+/* Reads the answers. `late_ns`: age from which a request under way makes its node late. */
+void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns);
+/* The object of one interval. */
+json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds);

@@ -1,0 +1,147 @@
+"""Runs a program in a pseudo-terminal, and keeps its screen as a terminal would."""
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+from harness import LIMIT_S, Skip
+
+
+def emulator():
+    """The package python3-pyte, a VT100 in memory."""
+    sys.path.append("/usr/lib/python3/dist-packages")
+    try:
+        import pyte
+    except ImportError:
+        raise Skip("python3-pyte is not installed") from None
+    finally:
+        sys.path.pop()
+    return pyte
+
+
+def make_screen(width, height):
+    """A screen and its stream. pyte ignores SU and SD, with which ncurses moves lines on an xterm (ECMA-48)."""
+    pyte = emulator()
+
+    class Screen(pyte.Screen):
+        def move_lines(self, move, count):
+            x, y = self.cursor.x, self.cursor.y
+            self.cursor.y = self.margins.top if self.margins else 0
+            move(count)
+            self.cursor.x, self.cursor.y = x, y
+
+        def scroll_up(self, count=1):
+            self.move_lines(self.delete_lines, count)
+
+        def scroll_down(self, count=1):
+            self.move_lines(self.insert_lines, count)
+
+    class Stream(pyte.ByteStream):
+        csi = {**pyte.ByteStream.csi, "S": "scroll_up", "T": "scroll_down"}
+        events = pyte.ByteStream.events | {"scroll_up", "scroll_down"}
+
+    screen = Screen(width, height)
+    return screen, Stream(screen)
+
+
+class Terminal:
+    """A terminal of width x height with one program, whose session it controls."""
+
+    def __init__(self, words, width, height, env=None, **options):
+        self.screen, self.stream = make_screen(width, height)
+        self.master, self.slave = os.openpty()
+        self.lock, self.raw, self.closed = threading.Lock(), b"", False
+        self.set_size(width, height)
+        self.modes = termios.tcgetattr(self.slave)
+        environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LINES", "COLUMNS", "LC_CTYPE")}
+        environment.update({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})})
+        self.process = subprocess.Popen(words, env=environment, preexec_fn=self.control, stdin=self.slave, stdout=self.slave,
+                                        stderr=self.slave, **options)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.hang_up()
+        os.close(self.slave)
+
+    def control(self):
+        os.setsid()
+        fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+
+    def set_size(self, width, height):
+        self.width, self.height = width, height
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", height, width, 0, 0))
+
+    def resize(self, width, height):
+        """The kernel sends SIGWINCH."""
+        with self.lock:
+            self.screen.resize(height, width)
+            self.set_size(width, height)
+
+    def read(self):
+        while True:
+            try:
+                more = os.read(self.master, 65536)
+            except OSError:
+                return
+            with self.lock:
+                self.raw += more
+                self.stream.feed(more)
+
+    def hang_up(self):
+        """The user closes the window."""
+        if not self.closed:
+            self.closed = True
+            os.close(self.master)
+
+    def type(self, keys):
+        os.write(self.master, keys if isinstance(keys, bytes) else keys.encode())
+
+    def lines(self):
+        with self.lock:
+            return [line.rstrip() for line in self.screen.display]
+
+    def wait(self, what, condition):
+        """Waits until the condition holds for the lines of the screen, and returns them."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            lines = self.lines()
+            if condition(lines):
+                return lines
+            assert self.process.poll() is None, f"exit {self.process.returncode} before {what}:\n" + "\n".join(lines)
+            assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s:\n" + "\n".join(lines)
+            time.sleep(0.02)
+
+    def wait_text(self, pattern):
+        return self.wait(pattern, lambda lines: any(re.search(pattern, line) for line in lines))
+
+    def end(self, expect=0):
+        """The program ended, and left the terminal as it was."""
+        status = self.process.wait(timeout=LIMIT_S)
+        assert status == expect, (status, self.raw[-2000:])
+        after = termios.tcgetattr(self.slave)
+        assert after == self.modes, f"the terminal has other modes than before: {after}, {self.modes}"
+        self.wait_restored()
+
+    def wait_restored(self):
+        """The former screen and the cursor are back."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            with self.lock:
+                raw = self.raw
+            if b"\x1b[?1049h" not in raw or (raw.rfind(b"\x1b[?1049l") > raw.rfind(b"\x1b[?1049h")
+                                             and raw.rfind(b"\x1b[?25h") > raw.rfind(b"\x1b[?25l")):
+                return
+            assert time.monotonic() < deadline, raw[-200:]
+            time.sleep(0.02)

@@ -1,0 +1,82 @@
+/* Nodes as evb top sees them, with answers that a test writes. */
+#pragma once
+
+#include "../test.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "top_columns.h"
+
+struct sample {
+        struct scenario *scenario;
+        struct statuses statuses;
+        struct top_model model;
+        uint64_t now_ns;
+};
+
+/* A DFM, n_ros ROSs, and SFIs for the other nodes; nobody has answered. */
+static inline void sample_open(struct sample *t, size_t n_ros, size_t n_sfi)
+{
+        size_t n = 1 + n_ros + n_sfi;
+
+        *t = (struct sample){.now_ns = 1000 * NS_PER_S};
+        t->scenario = calloc(1, sizeof *t->scenario);
+        t->statuses = (struct statuses){t->scenario, n, calloc(n, sizeof *t->statuses.nodes)};
+        assert_true(t->scenario && t->statuses.nodes);
+        strcpy(t->scenario->scenario.name, "beam");
+        t->scenario->n_nodes = n;
+        for (size_t i = 0; i < n; i++) {
+                struct scenario_node *node = &t->scenario->nodes[i];
+
+                node->role = i == 0 ? ROLE_DFM : i <= n_ros ? ROLE_ROS : ROLE_SFI;
+                if (i == 0)
+                        strcpy(node->name, "dfm");
+                else
+                        snprintf(node->name, sizeof node->name, "%s%zu", i <= n_ros ? "ros" : "sfi",
+                                 i <= n_ros ? i : i - n_ros);
+                t->statuses.nodes[i].node = node;
+        }
+        assert_int_equal(top_model_init(&t->model, &t->statuses), 0);
+}
+
+static inline void sample_close(struct sample *t)
+{
+        for (size_t i = 0; i < t->statuses.n; i++)
+                json_decref(t->statuses.nodes[i].status);
+        free(t->statuses.nodes);
+        free(t->scenario);
+        top_model_fini(&t->model);
+}
+
+/* The members of the node's object, e.g. "'credits': 3"; ' stands for ". */
+static inline void __attribute__((format(printf, 3, 4)))
+sample_answer(struct sample *t, size_t i, const char *format, ...)
+{
+        struct node_status *n = &t->statuses.nodes[i];
+        char members[2048], text[2300];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(members, sizeof members, format, args);
+        va_end(args);
+        snprintf(text, sizeof text, "{\"version\":\"" EVB_VERSION "\",\"state\":\"running\"%s%s}",
+                 members[0] ? "," : "", members);
+        for (char *c = text; *c; c++)
+                *c = *c == '\'' ? '"' : *c;
+        json_decref(n->status);
+        n->status = json_loads(text, 0, NULL);
+        if (!n->status)
+                fail_msg("not JSON: %s", text);
+        n->answered_ns = t->now_ns;
+        n->asked_ns = 0;
+        n->problem[0] = '\0';
+}
+
+static inline void sample_look(struct sample *t)
+{
+        top_model_update(&t->model, t->now_ns, NS_PER_S / 2);
+}
