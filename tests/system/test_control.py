@@ -558,6 +558,22 @@ def fell_short(evb):
         assert reports["dfm"][0]["reasons"] and not reports["dfm"][1]["reasons"], reports["dfm"]
 
 
+def missed_end(evb):
+    """A builder that was suspended while its run ended and another one began ends the former, and joins the present one."""
+    with configured(evb, {"dfm.node-timeout": "1s", "dfm.start-timeout": "1s", "sfi.timeout": "1s", "ros.wait": "500ms", "dfm.event-timeout": "3s"}) as b:
+        b.start_run()
+        b.wait_triggers()
+        b.processes["sfi1"].send_signal(signal.SIGSTOP)
+        b.wait("loss", lambda: "sfi1" in b.state()["nodes"]["missing"])
+        assert b.start_run(command="next-run")["run"] == 2
+        b.wait_triggers()
+        b.processes["sfi1"].send_signal(signal.SIGCONT)
+        assert b.wait_state("running", nodes={"expected": 5, "present": 5, "missing": []})["run"] == 2
+        b.wait_triggers()
+        assert b.stop_run()["last_run"] == {"run": 2, "status": "ok", "reasons": []}
+        assert [r["run"] for r in b.reports("sfi1")] == [1, 2]
+
+
 def error(evb):
     """After a failed output the state is error, and no run begins by itself until start."""
     with control_bed(evb, {"run.start": "auto"}) as b:
@@ -633,5 +649,5 @@ if __name__ == "__main__":
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
-        "sigterm": sigterm, "fell-short": fell_short, "error": error, "metrics": metrics, "one-run": one_run,
+        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "metrics": metrics, "one-run": one_run,
     })
