@@ -73,12 +73,6 @@ struct node {
 /* role.c */
 /* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
-/* What events ask of each ROS. */
-void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_ROS_MAX]);
-/* How long an event waits for the frame of this ROS; of the ROS that waits longest (0: there are no frames).
- */
-uint64_t node_ros_wait_ns(const struct scenario *s, const struct scenario_node *n);
-uint64_t node_frame_wait_ns(const struct scenario *s);
 /* Draws 64 random bits that are not 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
 /* Logs a stop. `heard_dfm_ns`: time of the DFM's last message, 0: none. */
