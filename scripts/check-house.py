@@ -15,7 +15,7 @@ import re
 import sys
 
 LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["data"],
-          ["node", "stream"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
+          ["node", "stream"], ["sim"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, FILE_MAX, FOLDER_MAX, WIDTH_MAX = 70, 500, 25, 110
 # Named in comments, and not ours.

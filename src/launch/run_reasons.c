@@ -50,6 +50,13 @@ static void stalled(const struct view *v, struct reasons *to)
                 reasons_add(to, "%s", why);
 }
 
+/* In virtual time: what no history may show. */
+static void violated(const struct view *v, struct reasons *to)
+{
+        if (v->l->virtual_run && v->l->virtual_run->violation)
+                reasons_add(to, "%s", v->l->virtual_run->violation);
+}
+
 /* Only the DFM knows what it waited for, so its reason comes first. */
 static void no_trigger(const struct view *v, struct reasons *to)
 {
@@ -147,7 +154,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
 }
 
 static void (*const checks[])(const struct view *v, struct reasons *to) = {
-        stalled, no_trigger, incomplete, unbalanced, built_twice, died, of_nodes,
+        violated, stalled, no_trigger, incomplete, unbalanced, built_twice, died, of_nodes,
 };
 
 void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to)

@@ -18,6 +18,7 @@
 #include "stall/summary_stall.h"
 #include "level2/summary_level2.h"
 #include "trigger_summary.h"
+#include "virtual/summary_virtual.h"
 
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \
@@ -357,6 +358,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         }
         json_object_set_new(o, "files", files);
         json_object_set_new(o, "nodes", nodes);
+        summary_virtual_add(o, l);
         return o;
 }
 

@@ -90,12 +90,6 @@ void node_account(struct node *n);
 /* role.c */
 /* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
-/* What events ask of each ROS. */
-void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_ROS_MAX]);
-/* How long an event waits for the frame of this ROS; of the ROS that waits longest (0: there are no frames).
- */
-uint64_t node_ros_wait_ns(const struct scenario *s, const struct scenario_node *n);
-uint64_t node_frame_wait_ns(const struct scenario *s);
 /* The operator's names, which may replace those of the scenario. The DFM has checked them; another program
  * may speak in its name. */
 void node_add_metadata(struct node *n, const struct metadata_set *set);

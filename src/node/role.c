@@ -22,37 +22,6 @@ struct data_context node_data_context(const struct node *n)
         };
 }
 
-void node_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_ROS_MAX])
-{
-        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                if (n->role == ROLE_ROS)
-                        rules[n->index] = (struct ros_rule){
-                                .optional = !n->required,
-                                .wait_ns = n->wait_ns,
-                                .frames = scenario_has_front_end(n),
-                                .leads = scenario_leads(s, n),
-                        };
-        }
-}
-
-uint64_t node_ros_wait_ns(const struct scenario *s, const struct scenario_node *n)
-{
-        return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
-}
-
-uint64_t node_frame_wait_ns(const struct scenario *s)
-{
-        uint64_t longest_ns = 0;
-
-        if (!scenario_has_front_ends(s))
-                return 0;
-        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                if (n->role == ROLE_ROS)
-                        longest_ns = MAX(longest_ns, node_ros_wait_ns(s, n));
-        }
-        return longest_ns;
-}
-
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
 {
         struct message_to to;

@@ -9,7 +9,7 @@
 #include "evb/core/dfm.h"
 #include "evb/data/busy_output.h"
 #include "evb/data/level2_server.h"
-#include "evb/data/network.h"
+#include "evb/node/role_config.h"
 #include "evb/data/trigger_input.h"
 #include "evb/store/replay.h"
 #include "evb/sys/priority.h"
@@ -21,9 +21,6 @@
 #include "run_control/run_control.h"
 #include "run_record.h"
 
-#define EVENTS_MAX 65536u
-/* Numbers of frames that wait for other ROSs, or for room in trigger.queue. */
-#define ANNOUNCED_MAX 65536u
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
 /* Keep-alives without a turn after which the DFM counts as suspended; it normally has one turn in each. */
@@ -148,26 +145,6 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
         return r;
 }
 
-static void configure_triggers(struct dfm_config *config, const struct scenario *s)
-{
-        static const enum dfm_trigger_source sources[] = {
-                [TRIGGER_INTERNAL] = DFM_TRIGGER_SCHEDULE,
-                [TRIGGER_UDP] = DFM_TRIGGER_OFFERED,
-                [TRIGGER_CLOCK] = DFM_TRIGGER_CLOCK,
-                [TRIGGER_FRAMES] = DFM_TRIGGER_FRAMES,
-        };
-
-        config->trigger_source =
-                scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
-        config->trigger_queue = (uint32_t)s->trigger.queue;
-        config->slice_ns = s->trigger.slice_ns;
-        config->number_bits = MIN(scenario_number_bits(s), 32u);
-        config->window_ns = s->trigger.window_ns;
-        config->announced_max = ANNOUNCED_MAX;
-        config->busy_above_permille = MAX((uint32_t)(1000 * s->trigger.busy_above), 1u);
-        config->busy_below_permille = (uint32_t)(1000 * s->trigger.busy_below);
-}
-
 static int open_triggers(struct node *n, struct dfm_role *d)
 {
         const struct data_context context = node_data_context(n);
@@ -191,35 +168,7 @@ static int open_role(struct node *n)
         struct dfm_role *d = calloc(1, sizeof *d);
         uint64_t now_ns = clock_now_ns();
         struct ros_rule rules[EVB_ROS_MAX];
-        struct dfm_config config = {
-                .incarnation = n->member.incarnation,
-                .keys = n->member.keys,
-                .occupied_ns = s->dfm.keep_alive_ns / 2 * 5,
-                .n_ros = (uint32_t)s->ros.count,
-                .n_sfi = (uint32_t)s->sfi.count,
-                .push = s->scenario.mode == MODE_PUSH,
-                .has_front_ends = scenario_has_front_ends(s),
-                .policy = (enum policy_id)s->dfm.policy,
-                .trigger_kind = (enum trigger_kind)s->trigger.kind,
-                .trigger_rate_millihertz = s->trigger.rate_millihertz,
-                .trigger_burst = s->trigger.burst_length,
-                .events = s->trigger.events,
-                .duration_ns = s->scenario.duration_ns,
-                .seed = s->run.seed,
-                .events_max = EVENTS_MAX,
-                .clear_group = (uint32_t)s->dfm.clear_group,
-                .clear_after_ns = s->dfm.clear_after_ns,
-                .event_timeout_ns = s->dfm.event_timeout_ns,
-                .reassign_max = (uint32_t)s->dfm.reassign,
-                .keep_alive_ns = s->dfm.keep_alive_ns,
-                .node_timeout_ns = s->dfm.node_timeout_ns,
-                .start_timeout_ns = s->dfm.start_timeout_ns,
-                .message_bytes = n->control.message_bytes,
-                .control = network_control_plan(s),
-                .ros_rules = rules,
-                .frame_wait_ns = node_frame_wait_ns(s),
-                .level2 = level2_server_config(s),
-        };
+        struct dfm_config config;
         int r;
 
         if (!d)
@@ -228,7 +177,10 @@ static int open_role(struct node *n)
         d->record.fd = -1;
         d->wait_log_ns = now_ns + WAIT_LOG_NS;
         d->give_up_ns = NEVER_NS;
-        configure_triggers(&config, s);
+        role_ros_rules(s, rules);
+        config = role_dfm_config(s, rules);
+        config.incarnation = n->member.incarnation;
+        config.keys = n->member.keys;
         r = open_replay(d, s, &config);
         if (r >= 0)
                 r = node_draw_number(&config.cookie);
@@ -237,7 +189,6 @@ static int open_role(struct node *n)
         r = choose_run(n, d, &config);
         if (r < 0)
                 return r;
-        node_ros_rules(s, rules);
         r = dfm_new(&d->core, &config, now_ns);
         n->core = d->core;
         if (r < 0)
@@ -418,31 +369,13 @@ static enum run_state state_of_run(const struct node *n)
 static void publish_counters(struct node *n)
 {
         struct dfm_role *d = n->state;
-        const struct dfm_counts *c = dfm_counts(d->core);
         struct node_stats *s = n->stats;
         uint64_t now_ns = clock_now_ns();
 
         idle_note(&d->idle, d->core, n->scenario);
-        stats_set(&s->triggers, c->triggers);
+        stats_take_dfm(s, d->core);
         trigger_input_publish(d->core, s);
-        stats_set(&s->events_assigned, c->assigned);
-        stats_set(&s->events_reassigned, c->reassigned);
-        stats_set(&s->events_complete, c->complete);
-        stats_set(&s->events_partial, c->partial);
-        stats_set(&s->events_lost, c->lost);
-        stats_set(&s->events_rejected, c->rejected);
         level2_server_account(d->level2);
-        stats_set(&s->busy_ns, c->busy_ns);
-        stats_set(&s->paused_ns, c->paused_ns);
-        stats_set(&s->events_ended_again, c->ended_again);
-        stats_set(&s->payload_bytes, c->payload_bytes);
-        stats_set(&s->fragments_expected, c->fragments_expected);
-        stats_set(&s->fragments_received, c->fragments_received);
-        stats_set(&s->fragments_lost, c->fragments_lost);
-        stats_set(&s->fragments_optional, c->fragments_absent);
-        atomic_store(&s->first_trigger_ns, c->first_trigger_ns);
-        atomic_store(&s->first_complete_ns, c->first_complete_ns);
-        atomic_store(&s->last_complete_ns, c->last_complete_ns);
         if (now_ns - d->latency_copied_ns >= LATENCY_COPY_NS || dfm_state(d->core) == RUN_ENDED) {
                 s->latency_ns = *dfm_latency_ns(d->core);
                 d->latency_copied_ns = now_ns;

@@ -10,6 +10,7 @@
 #include "evb/data/front_end.h"
 #include "evb/data/network.h"
 #include "evb/data/region_server.h"
+#include "evb/node/role_config.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
 #include "progress/member_obstacle.h"
@@ -91,7 +92,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .bits = s->ros.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
-                .idle_max_ns = node_ros_wait_ns(s, n->self),
+                .idle_max_ns = role_ros_wait_ns(s, n->self),
         };
         struct slicer *slicer;
         int k = slicer_new(&slicer, &config);
@@ -123,17 +124,7 @@ static int open_role(struct node *n)
 {
         const struct scenario *s = n->scenario;
         struct ros_node *r = calloc(1, sizeof *r);
-        struct ros_config config = {
-                .member = n->member,
-                .index = (uint16_t)n->self->index,
-                .n_sfi = (uint32_t)s->sfi.count,
-                .entries = (uint32_t)s->ros.buffer_events,
-                .buffer_bytes = s->ros.buffer_size_bytes,
-                .keep_alive_ns = s->dfm.keep_alive_ns,
-                .control = network_control_plan(s),
-                .regions = s->level2.regions_port > 0,
-                .wait_ns = node_ros_wait_ns(s, n->self),
-        };
+        struct ros_config config = role_ros_config(s, n->self);
         int k;
 
         if (!r)
@@ -141,6 +132,7 @@ static int open_role(struct node *n)
         n->state = r;
         r->stopped_ns = NEVER_NS;
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);
+        config.member = n->member;
         k = open_source(n, r, &config);
         if (k < 0)
                 return k;
@@ -365,26 +357,10 @@ static enum run_state state_of_run(const struct node *n)
 static void publish_counters(struct node *n)
 {
         struct ros_node *r = n->state;
-        const struct ros_counts *c = ros_counts(r->core);
         struct node_stats *s = n->stats;
 
         ros_note_obstacle(r->core, &r->sender, clock_now_ns());
-        stats_set(&s->fragments_sent, c->fragments_sent);
-        stats_set(&s->fragments_unknown, c->unknown);
-        stats_set(&s->fragments_source_lost, c->source_lost);
-        stats_set(&s->clear_gaps, c->clear_gaps);
-        stats_set(&s->events_implausible, c->implausible);
-        stats_set(&s->sequence_suspects, c->clear_suspects);
-        stats_set(&s->buffer_full, c->full);
-        stats_set(&s->xoff, c->xoff);
-        stats_set(&s->front_end_used, c->used);
-        stats_set(&s->front_end_late, c->late);
-        stats_set(&s->front_end_duplicate, c->duplicate);
-        stats_set(&s->front_end_impossible, c->impossible);
-        stats_set(&s->front_end_dropped, c->dropped);
-        stats_set(&s->front_end_left_over, c->left_over);
-        stats_set(&s->front_end_restarts, c->restarts);
-        stats_set(&s->fragments_absent, c->absent);
+        stats_take_ros(s, r->core);
         region_server_account(r->regions);
         metrics_note_ros(n->metrics, r->core, n->run);
         /* The node is done, so it can wait for the kernel's last counters. */

@@ -8,16 +8,12 @@
 #include "evb/base/util.h"
 #include "evb/data/builder.h"
 #include "evb/data/data_receive.h"
-#include "evb/data/network.h"
+#include "evb/node/role_config.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
 #include "progress/member_obstacle.h"
 #include "node_internal.h"
 
-/* Slots for incomplete events, if they may wait for silent ROSs: up to what the DFM can assign to one SFI. */
-#define SLOTS_LEAST 2048u
-#define SLOTS_MOST 16384u
-#define SLOTS_FRAGMENTS (1u << 20)
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
 /* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The
@@ -37,6 +33,7 @@ struct sfi_node {
         bool opened;      /* the builder has opened its files */
         bool more;
         bool failed;
+        bool follows_losses; /* of its port, to the ROSs */
         bool reduced;        /* the ROSs send at less than the planned rate */
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
@@ -64,56 +61,23 @@ static int watch_builder(struct node *n, struct sfi_node *s)
         return loop_add(n->loop, &s->builder_io);
 }
 
-/* TCP repeats what is lost by itself, and slows down by itself. */
-static bool follows_losses(const struct scenario *sc)
-{
-        bool wanted = sc->qos.on_loss == QOS_LOSS_REDUCE ||
-                      (sc->qos.on_loss == QOS_LOSS_AUTO && sc->qos.rate_bps == SCENARIO_AUTO);
-
-        return wanted && sc->qos.backend != QOS_NONE && sc->scenario.transport == TRANSPORT_UDP;
-}
-
-static uint32_t usual_slots(const struct scenario *sc)
-{
-        return MIN(MAX(SLOTS_FRAGMENTS / (uint32_t)sc->ros.count, SLOTS_LEAST), SLOTS_MOST);
-}
-
 static int open_role(struct node *n)
 {
         const struct scenario *sc = n->scenario;
         struct sfi_node *s = calloc(1, sizeof *s);
         struct data_context context = node_data_context(n);
-        uint32_t credits = (uint32_t)sc->sfi.credits;
         struct ros_rule rules[EVB_ROS_MAX];
-        struct sfi_config config = {
-                .member = n->member,
-                .index = (uint16_t)n->self->index,
-                .n_ros = (uint32_t)sc->ros.count,
-                .pull = sc->scenario.mode == MODE_PULL,
-                /* Also for credits that grow at run time, as nothing is allocated then. */
-                .slots = MAX(credits > 0 ? sfi_slots_for_credits(credits) : 0, usual_slots(sc)),
-                .buffer_bytes = sc->sfi.buffer_size_bytes,
-                .credits = credits,
-                .outstanding = (uint32_t)sc->sfi.outstanding,
-                .port_bytes = sc->network.link_rate_bps > 0 ? sc->network.switch_buffer_bytes : 0,
-                .port_rate_bps = sc->network.link_rate_bps,
-                .timeout_ns = sc->sfi.timeout_ns,
-                .retries_max = (uint32_t)sc->sfi.retries,
-                .retry_after_ns = sc->sfi.retry_after_ns,
-                .reliable = sc->scenario.transport == TRANSPORT_TCP,
-                .keep_alive_ns = sc->dfm.keep_alive_ns,
-                .message_bytes = n->control.message_bytes,
-                .frame_overhead_bytes = network_header_bytes(sc) + network_overhead_bytes(sc),
-                .control = network_control_plan(sc),
-                .follows_losses = follows_losses(sc),
-                .rules = rules,
-        };
+        struct sfi_config config;
         int r;
 
         if (!s)
                 return log_error_errno(ENOMEM, "sfi: %m");
         n->state = s;
         s->drained_ns = s->stopped_ns = NEVER_NS;
+        role_ros_rules(sc, rules);
+        config = role_sfi_config(sc, n->self, rules);
+        config.member = n->member;
+        s->follows_losses = config.follows_losses;
         s->buffer = memory_map(sc->sfi.buffer_size_bytes);
         if (!s->buffer)
                 return machine_no_memory("sfi.buffer-size", sc->sfi.buffer_size_bytes);
@@ -126,7 +90,6 @@ static int open_role(struct node *n)
         if (r < 0)
                 return r;
         config.room_bytes = s->receiver.ops->room_bytes(&s->receiver);
-        node_ros_rules(sc, rules);
         r = sfi_new(&s->core, &config, clock_now_ns());
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
@@ -328,7 +291,7 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 {
         const struct port_rate *p = sfi_port_rate(s->core);
 
-        if (!follows_losses(n->scenario))
+        if (!s->follows_losses)
                 return;
         /* The core is about to observe an interval. */
         if (now_ns >= p->look_ns) {
@@ -418,24 +381,7 @@ static void publish_counters(struct node *n)
 
         if (s->receiver.ops->account)
                 s->receiver.ops->account(&s->receiver);
-        stats_set(&to->events_assigned, c->assigned);
-        stats_set(&to->events_complete, c->complete);
-        stats_set(&to->events_partial, c->partial);
-        stats_set(&to->events_lost, c->lost);
-        stats_set(&to->payload_bytes, c->payload_bytes);
-        stats_set(&to->fragments_received, c->fragments_received);
-        stats_set(&to->fragments_lost, c->fragments_lost);
-        stats_set(&to->fragments_optional, c->fragments_absent);
-        stats_set(&to->fragments_late, c->late);
-        stats_set(&to->events_implausible, c->implausible);
-        stats_set(&to->fragments_duplicate, c->duplicate);
-        stats_set(&to->fragments_mismatched, c->mismatched);
-        stats_set(&to->fragments_no_room, c->no_room);
-        stats_set(&to->fragments_re_asked, c->retried);
-        stats_set(&to->fragments_recovered, c->recovered);
-        stats_set(&to->limit_decreases, c->limit_decreases);
-        stats_set(&to->rate_reductions, sfi_port_rate(s->core)->decreases);
-        stats_set(&to->packets_port_lost, sfi_port_rate(s->core)->lost);
+        stats_take_sfi(to, s->core);
         stats_set(&to->reduced_ns, port_rate_below_ns(sfi_port_rate(s->core), clock_now_ns()));
         if (n->scenario->scenario.transport == TRANSPORT_UDP) {
                 stats_set(&to->packets_received, c->datagrams_received);

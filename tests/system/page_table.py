@@ -5,6 +5,7 @@ from pages import commands_of
 
 README, OPERATE, NETWORK, DEPLOY, MONITORING = "README.md", "docs/operate.md", "docs/network.md", "docs/deploy.md", "docs/monitoring.md"
 MACHINES, LAB, PATHS, METRICS = ("test_machines.py", "test_lab.py", "test_paths.py", "test_metrics.py")
+TOP, PAGE = ("test_top.py", "test_page.py")
 
 
 def has_options(*words):
@@ -140,6 +141,13 @@ TABLE = {
         "curl http://10.0.0.5:9464/metrics": "network",
         "curl --unix-socket /run/evb/ros3.sock http://localhost/metrics": "socket",
         "evb status --scenario /etc/evb/scenario.conf": "network",
+        "curl http://10.0.0.5:9464/status": "network",
+        "curl -N http://10.0.0.1:9464/events": (PAGE, "GET /events HTTP/1.0"),
+        "evb run configs/scenarios/push-6x1.conf --set metrics.listen=127.0.0.1:9464 --set scenario.duration=10min": [
+            "it lasts ten minutes; test_page.py makes shorter runs", has_options("run", "--set")],
+        "evb top --scenario /etc/evb/scenario.conf": (TOP, '"top", "--scenario"'),
+        "evb top --scenario /etc/evb/scenario.conf --interval 10s >> rates.txt": (TOP, '"--count", "3", "--interval", "500ms"'),
+        "evb top --scenario /etc/evb/scenario.conf --count 60 --json > minute.jsonl": (TOP, '"--count", "2", "--json"'),
         "promtool check config /etc/prometheus/prometheus.yml": (METRICS, '"check", "config"'),
         "systemctl reload prometheus": ["it needs Prometheus as a service", has_files("configs/prometheus/prometheus.yml")],
     },

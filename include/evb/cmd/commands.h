@@ -7,6 +7,7 @@
 int cmd_ros(int argc, char **argv);
 int cmd_dfm(int argc, char **argv);
 int cmd_sfi(int argc, char **argv);
+int cmd_sim(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_qos(int argc, char **argv);

@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 #include "evb/base/histogram.h"
+#include "evb/core/dfm.h"
+#include "evb/core/ros.h"
+#include "evb/core/sfi.h"
 #include "evb/data/obstacle.h"
 #include "evb/protocol/event.h"
 #include "evb/protocol/message.h"
@@ -173,3 +176,8 @@ static inline void stats_set(_Atomic uint64_t *counter, uint64_t value)
 
 /* Counts a rejected message as foreign or malformed. */
 void stats_count_refusal(struct node_stats *s, enum message_verdict verdict);
+
+/* Copy what a core counted. Not all counters are the core's: data path, sockets and files have their own. */
+void stats_take_dfm(struct node_stats *s, const struct dfm *d);
+void stats_take_ros(struct node_stats *s, const struct ros *r);
+void stats_take_sfi(struct node_stats *s, const struct sfi *core);

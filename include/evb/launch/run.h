@@ -12,6 +12,13 @@
 /* How long a node may take to end that has nothing left to do. */
 #define LAUNCH_TERM_NS (5 * NS_PER_S)
 
+/* Of evb sim. */
+struct virtual_run {
+        uint64_t seed, digest;
+        uint32_t run;          /* its number */
+        const char *violation; /* of what must hold in every history; NULL: none */
+};
+
 struct launch {
         const struct launch_options *options; /* of these, the report uses `json` and `quiet` */
         const struct scenario *scenario;
@@ -23,8 +30,9 @@ struct launch {
         struct histogram cpu_shares[ROLE_SFI + 1]; /* of each role's processes while triggers came */
         bool has_switch;                           /* an emulated switch whose ports have a rate */
         struct testbed_counts at_switch;
-        unsigned signals; /* that asked the run to stop */
-        bool killed;      /* nodes that did not stop were killed */
+        unsigned signals;                      /* that asked the run to stop */
+        const struct virtual_run *virtual_run; /* NULL: a real run */
+        bool killed;                           /* nodes that did not stop were killed */
 };
 
 /* Returns the DFM's child; every scenario has one. */

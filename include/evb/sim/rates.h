@@ -1,0 +1,50 @@
+/* Rates as arithmetic: a link, the port of a switch, and a token bucket. Times are in picoseconds, so that a
+ * byte at 400 Gbit/s (20 ps) is exact; at other rates the time of a packet is rounded down by less than 1 ps,
+ * as launch/exact_port.h does it. Bytes are those of the frame with its Ethernet header. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PS_PER_NS UINT64_C(1000)
+
+/* The time that bytes take at a rate, which is not 0. */
+uint64_t rates_time_ps(uint64_t bytes, uint64_t rate_bps);
+
+/* A link sends one frame after the other. */
+struct sim_link {
+        uint64_t rate_bps; /* 0: infinite */
+        uint64_t end_ps;   /* when it has sent all frames so far */
+};
+
+/* Returns when the link has sent a frame that it gets now. */
+uint64_t sim_link_send(struct sim_link *l, uint64_t now_ps, uint32_t bytes);
+
+/* A port of a switch: a queue of bounded bytes, the frame being sent included, that drops what does not fit.
+ * The rule is that of docs/lab-port.md. */
+struct sim_port {
+        uint64_t rate_bps, buffer_bytes; /* rate 0: infinite, drops nothing */
+        uint64_t end_ps;
+        uint64_t carried, dropped;
+};
+
+/* False: dropped. *ret_leaves_ps: when the port has sent the frame. Call it in the order of arrivals. */
+bool sim_port_take(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
+
+/* The token bucket of a qdisc: TBF passes a packet for which it has all tokens; HTB passes one while it has
+ * any, and gets into debt. Stored as the time at which the bucket is full (GCRA of ITU-T I.371). */
+struct sim_bucket {
+        uint64_t rate_bps; /* 0: passes everything */
+        uint64_t burst_ps;
+        uint64_t full_ps;
+        uint32_t overhead_bytes; /* of each packet, in addition */
+        bool debt;               /* HTB */
+};
+
+/* A full bucket, whose burst does not include the overhead of packets. */
+void sim_bucket_init(struct sim_bucket *b, uint64_t rate_bps, uint64_t burst_bytes, uint32_t overhead_bytes,
+                     bool debt);
+/* From when a packet may pass; 0: at any time. NEVER_NS: never, as it is larger than the burst. */
+uint64_t sim_bucket_next_ps(const struct sim_bucket *b, uint32_t bytes);
+/* A packet passes. */
+void sim_bucket_take(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes);

@@ -1,0 +1,87 @@
+/* A scenario in virtual time: the cores of the daemons (dfm, ros, sfi) with their own configuration, and a
+ * model of what is between them. Each node has a link of network.link-rate to a switch, whose port to each
+ * node has that rate and drops what exceeds network.switch-buffer; a ROS shapes its traffic by the plan that
+ * the daemon would install; sockets and processors are bounded too. Payload does not exist, only its size.
+ *
+ * One seed is one history: the same scenario, seed and faults give the same digest wherever it runs. There is
+ * no clock, socket or file. Memory is bounded by the sockets' buffers, the queues of the shaping, and 16 MiB
+ * of frames in each link; docs/sim.md gives figures. One thread. */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "evb/base/error.h"
+#include "evb/conf/scenario.h"
+#include "evb/data/stats.h"
+
+/* What a node's processor and its link take. */
+struct sim_model {
+        uint64_t wake_ns;        /* mean time from an arrival or a timer to the turn of a sleeping process;
+                                    each one is drawn between a half and three halves of it */
+        uint64_t packet_ns;      /* a process receives or sends a packet */
+        uint64_t fragment_ns;    /* an SFI takes a chunk of a fragment */
+        uint64_t propagation_ns; /* from node to node, without the time that frames take */
+};
+
+extern const struct sim_model sim_model_usual;
+
+enum sim_fault_kind { SIM_CRASH, SIM_PAUSE, SIM_RESTART };
+
+/* Something that happens to a node. A crashed process loses its memory and its sockets; what its kernel has
+ * queued still leaves. A restart begins another process, and first ends the present one. */
+struct sim_fault {
+        enum sim_fault_kind kind;
+        uint32_t node; /* of scenario.nodes */
+        uint64_t at_ns, for_ns;
+};
+
+#define SIM_FAULTS_MAX 256
+
+struct sim_config {
+        const struct scenario *scenario; /* borrowed; see sim_check() */
+        uint64_t seed;
+        struct sim_model model;
+        const struct sim_fault *faults; /* copied */
+        size_t n_faults;
+        bool chaos; /* adds faults of nodes and of the network, drawn from the seed */
+        const volatile sig_atomic_t
+                *stop; /* not 0: end now, in the midst of the run; NULL: nothing stops it */
+        FILE *trace;   /* one line for each message, drop and change of state; NULL: none */
+};
+
+struct sim;
+
+/* Whether the model covers the scenario. -EINVAL: it does not, with the key that it lacks. */
+int sim_check(const struct scenario *s, struct error *error);
+/* -EINVAL: a plan for the shaping is impossible; -ENOMEM. */
+int sim_new(struct sim **ret, const struct sim_config *config, struct error *error);
+struct sim *sim_free(struct sim *s);
+
+/* Runs to the end of the run, to a violation, or until it is stopped. */
+void sim_run(struct sim *s);
+
+/* What became of a node. */
+struct sim_node_end {
+        const struct node_stats *stats; /* as its daemon would publish them; of all its processes */
+        bool is_dead;                   /* crashed, and not restarted */
+        uint32_t restarts;
+};
+
+struct sim_result {
+        uint64_t end_ns;
+        uint32_t run;      /* its number */
+        uint64_t digest;   /* of all messages delivered and all changes of state, with their times */
+        uint64_t messages; /* delivered */
+        uint64_t port_drops, link_drops;
+        bool has_switch;
+        const char *violation; /* NULL: none */
+        uint64_t violated_ns;
+        uint64_t last_fault_ns; /* 0: none */
+};
+
+struct sim_result sim_result(const struct sim *s);
+struct sim_node_end sim_node_end(const struct sim *s, uint32_t node);

@@ -1,0 +1,22 @@
+/* What the files of evb sim share. */
+#pragma once
+
+#include "evb/cmd/options.h"
+#include "evb/conf/scenario.h"
+#include "evb/sim/sim.h"
+
+struct sim_options {
+        struct options common;
+        struct sim_config config;
+        struct sim_fault faults[SIM_FAULTS_MAX];
+        uint64_t histories;
+        int argc;
+        char **argv;
+};
+
+/* Reads the command line and the scenario; *ret_scenario is the caller's. Any other result than
+ * OPTIONS_GO_ON is the exit status. */
+int sim_options_read(struct sim_options *o, const struct command *command, struct scenario **ret_scenario,
+                     int argc, char **argv);
+/* Prints the command that repeats the history of this seed. */
+void sim_print_replay(const struct sim_options *o, uint64_t seed);

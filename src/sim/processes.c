@@ -1,0 +1,179 @@
+/* The processes of the nodes: their start, their end, and what they count. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/node/role_config.h"
+#include "sim_internal.h"
+
+static uint64_t draw_number(struct sim *s)
+{
+        return random_next(&s->random) | 1; /* not 0 */
+}
+
+static struct member_config member_of(struct sim *s)
+{
+        return (struct member_config){
+                .incarnation = draw_number(s),
+                .run = (uint32_t)s->scenario->run.number,
+                .retry_ns = s->scenario->dfm.keep_alive_ns,
+                .keys = s->keys,
+        };
+}
+
+static int start_dfm(struct sim *s, struct sim_node *n)
+{
+        struct dfm_config c = role_dfm_config(s->scenario, s->rules);
+
+        c.incarnation = draw_number(s);
+        c.cookie = draw_number(s);
+        c.keys = s->keys;
+        c.seed = s->scenario->run.seed ^ random_mix(s->config.seed);
+        c.run = s->run;
+        c.former = s->former;
+        c.former.age_ns = sim_now_ns(s) - s->began_ns;
+        return dfm_new(&n->dfm, &c, sim_now_ns(s));
+}
+
+static int start_ros(struct sim *s, struct sim_node *n)
+{
+        struct ros_config c = role_ros_config(s->scenario, n->self);
+
+        c.member = member_of(s);
+        c.describe = source_describe;
+        c.describe_ctx = n->source;
+        memset(n->sfi_live, 0xff, sizeof n->sfi_live);
+        for (uint32_t i = 0; i < s->n_sfi; i++) {
+                struct sim_path *p = &n->paths[i];
+
+                p->charged_bytes = p->blocked_ns = p->held_until_ns = 0;
+                p->blocked = p->was_held = false;
+        }
+        return ros_new(&n->ros, &c, sim_now_ns(s));
+}
+
+static int start_sfi(struct sim *s, struct sim_node *n)
+{
+        struct sfi_config c = role_sfi_config(s->scenario, n->self, s->rules);
+
+        c.member = member_of(s);
+        /* As data/data_receive_udp.c, of what was requested. */
+        c.room_bytes = n->inboxes[SOCKET_DATA].room_bytes / 2 / 4 * 3;
+        if (!n->slots) {
+                n->slots = calloc(c.slots, sizeof *n->slots);
+                n->n_slots = c.slots;
+        } else
+                memset(n->slots, 0, n->n_slots * sizeof *n->slots);
+        n->drained_ns = NEVER_NS;
+        return n->slots ? sfi_new(&n->sfi, &c, sim_now_ns(s)) : -ENOMEM;
+}
+
+int sim_process_start(struct sim *s, struct sim_node *n)
+{
+        int r;
+
+        n->process++;
+        n->farewells = 0;
+        n->farewell_ns = n->last_turn_ns = n->ends_seen = 0;
+        n->free_ps = s->now_ps;
+        n->has_left = n->is_woken = false;
+        n->state = RUN_STARTING;
+        memset(n->stats, 0, sizeof *n->stats);
+        histogram_init(&n->stats->latency_ns);
+        if (n->self->role == ROLE_DFM)
+                r = start_dfm(s, n);
+        else
+                r = n->self->role == ROLE_ROS ? start_ros(s, n) : start_sfi(s, n);
+        if (r < 0)
+                return r;
+        n->is_live = true;
+        n->turn_ps = NEVER_NS;
+        sim_note(s, n, n->process, "starts");
+        sim_wake(s, n, s->now_ps);
+        return 0;
+}
+
+static void account_udp(struct sim_node *n)
+{
+        const struct sfi_counts *c = sfi_counts(n->sfi);
+
+        stats_set(&n->stats->packets_received, c->datagrams_received);
+        stats_set(&n->stats->packets_lost, c->datagrams_lost);
+        stats_set(&n->stats->sequence_suspects, c->datagrams_suspect);
+}
+
+static enum node_state state_of(const struct sim_node *n)
+{
+        static const enum node_state states[] = {
+                [RUN_STARTING] = NODE_READY,
+                [RUN_RUNNING] = NODE_RUNNING,
+                [RUN_DRAINING] = NODE_DRAINING,
+                [RUN_ENDED] = NODE_ENDED,
+        };
+
+        return states[n->state];
+}
+
+void sim_process_account(struct sim *s, struct sim_node *n)
+{
+        struct node_stats *to = n->stats;
+
+        if (!n->is_live)
+                return;
+        atomic_store(&to->state, state_of(n));
+        stats_set(&to->packets_socket_dropped, n->inboxes[SOCKET_DATA].dropped);
+        if (n->self->role == ROLE_ROS) {
+                stats_take_ros(to, n->ros);
+                stats_set(&to->granted_send_buffer_bytes, s->send_buffer_bytes / 2);
+                stats_set(&to->qos_backend, n->shaping.backend);
+                stats_set(&to->qos_rate_bps, n->shaping.rate_bps);
+        } else if (n->self->role == ROLE_SFI) {
+                stats_take_sfi(to, n->sfi);
+                stats_set(&to->granted_receive_buffer_bytes, n->inboxes[SOCKET_DATA].room_bytes / 2);
+                account_udp(n);
+        } else {
+                stats_take_dfm(to, n->dfm);
+                to->latency_ns = *dfm_latency_ns(n->dfm);
+        }
+}
+
+/* A DFM that resumes a run counts what the former one did; the counters of one that is gone stay readable. */
+static void keep_counts(struct sim_node *n)
+{
+        n->dropped_at_source = 0;
+        if (n->self->role == ROLE_DFM)
+                return;
+#define X(name, help) stats_add(&n->former->name, stats_get(&n->stats->name));
+        STATS_COUNTERS(X)
+#undef X
+}
+
+static void clear_inbox(struct sim_inbox *i)
+{
+        sim_queue_clear(&i->queue);
+        while (i->n_held > 0)
+                sim_packet_release(i->held[--i->n_held].packet);
+        i->charged_bytes = i->dropped = 0;
+}
+
+void sim_process_end(struct sim *s, struct sim_node *n)
+{
+        if (!n->is_live)
+                return;
+        sim_process_account(s, n);
+        keep_counts(n);
+        n->is_live = false;
+        n->turn_ps = NEVER_NS;
+        n->paused_until_ps = 0;
+        sim_schedule(s, n, ITEM_TURN, NEVER_NS);
+        if (n->self->role == ROLE_DFM)
+                n->dfm = dfm_free(n->dfm);
+        else if (n->self->role == ROLE_ROS)
+                n->ros = ros_free(n->ros);
+        else
+                n->sfi = sfi_free(n->sfi);
+        if (n->self->role != ROLE_DFM)
+                memset(n->stats, 0, sizeof *n->stats);
+        for (uint32_t i = 0; i < SOCKETS; i++)
+                clear_inbox(&n->inboxes[i]);
+}

@@ -1,0 +1,303 @@
+/* The loop of virtual time: takes the next turn of a process, arrival at the switch, or packet of a queue. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "evb/conf/digest.h"
+#include "evb/data/network.h"
+#include "evb/node/role_config.h"
+#include "sim_internal.h"
+
+/* As in data/data_receive_udp.c and node/control.c. The kernel doubles what a socket requests. */
+#define RECEIVE_BUFFER_BYTES (8u << 20)
+#define CONTROL_BUFFER_BYTES (4u << 20)
+/* How long the others go on once the DFM is gone for good. */
+#define ORPHANS_NS NS_PER_S
+
+/* Round figures of an idle machine, assumed and not measured: docs/sim.md says what depends on them. */
+const struct sim_model sim_model_usual = {
+        .wake_ns = 10 * NS_PER_US,
+        .packet_ns = 1 * NS_PER_US,
+        .fragment_ns = 250,
+        .propagation_ns = 5 * NS_PER_US,
+};
+
+int sim_check(const struct scenario *s, struct error *e)
+{
+        if (s->scenario.transport != TRANSPORT_UDP)
+                return error_set(e, -EINVAL, "scenario.transport: tcp is not modelled; expected udp");
+        if (!scenario_all_from(s, SOURCE_PATTERN))
+                return error_set(e, -EINVAL, "ros.source: only sources of kind pattern are modelled");
+        if (s->trigger.source_kind != TRIGGER_INTERNAL)
+                return error_set(e, -EINVAL, "trigger.source: only internal triggers are modelled");
+        if (s->level2.port > 0)
+                return error_set(e, -EINVAL, "level2.listen: level 2 is not modelled; expected none");
+        if (s->ros.pacing_bps > 0)
+                return error_set(e, -EINVAL, "ros.pacing: pacing is not modelled; expected none");
+        if (s->scenario.duration_ns == 0 && s->trigger.events == 0)
+                return error_set(e, -EINVAL,
+                                 "scenario.duration, trigger.events: the run has no end; expected one of "
+                                 "them");
+        return 0;
+}
+
+static int open_node(struct sim *s, struct sim_node *n, struct error *e)
+{
+        const struct scenario *sc = s->scenario;
+        const struct pattern_sizes sizes = source_sizes_of(sc);
+        int r = 0;
+
+        n->stats = calloc(1, sizeof *n->stats);
+        n->former = calloc(1, sizeof *n->former);
+        n->turn_ps = NEVER_NS;
+        n->link.rate_bps = n->port.rate_bps = sc->network.link_rate_bps;
+        n->port.buffer_bytes = sc->network.switch_buffer_bytes;
+        n->inboxes[SOCKET_DATA].room_bytes = 2 * (sc->network.receive_buffer_bytes ?: RECEIVE_BUFFER_BYTES);
+        n->inboxes[SOCKET_CONTROL].room_bytes = 2 * CONTROL_BUFFER_BYTES;
+        if (!n->stats || !n->former)
+                return error_set(e, -ENOMEM, "%m");
+        if (n->self->role == ROLE_ROS) {
+                n->paths = calloc(s->n_sfi, sizeof *n->paths);
+                r = n->paths ? source_new_pattern(&n->source, n->self->index, sc->run.seed, &sizes) : -ENOMEM;
+        }
+        if (r >= 0)
+                r = sim_process_start(s, n);
+        if (r < 0)
+                return error_set(e, r, "%s: %m", n->self->name);
+        return n->self->role == ROLE_ROS ? sim_shaping_open(s, n, e) : 0;
+}
+
+static void count_nodes(struct sim *s)
+{
+        for (uint32_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->scenario->nodes[i];
+
+                s->nodes[i].self = n;
+                s->nodes[i].number = i;
+                if (n->role == ROLE_DFM)
+                        s->dfm = i;
+                else if (n->role == ROLE_ROS)
+                        s->node_of_ros[n->index] = i;
+                else
+                        s->node_of_sfi[n->index] = i;
+        }
+}
+
+static int open_all(struct sim *s, struct error *e)
+{
+        const struct scenario *sc = s->scenario;
+        int r;
+
+        s->nodes = calloc(s->n_nodes, sizeof *s->nodes);
+        s->node_of_ros = calloc(EVB_ROS_MAX, sizeof *s->node_of_ros);
+        s->node_of_sfi = calloc(EVB_SFI_MAX, sizeof *s->node_of_sfi);
+        if (!s->nodes || !s->node_of_ros || !s->node_of_sfi)
+                return error_set(e, -ENOMEM, "%m");
+        r = heap_init(&s->heap, s->n_nodes * ITEMS);
+        if (r >= 0)
+                r = chunk_packer_new(&s->packer, network_datagram_bytes(sc), SIM_JOBS);
+        if (r < 0)
+                return error_set(e, r, "%m");
+        count_nodes(s);
+        sim_faults_prepare(s);
+        for (uint32_t i = 0; r >= 0 && i < s->n_nodes; i++)
+                r = open_node(s, &s->nodes[i], e);
+        return r;
+}
+
+int sim_new(struct sim **ret, const struct sim_config *config, struct error *e)
+{
+        const struct scenario *sc = config->scenario;
+        struct sim *s = calloc(1, sizeof *s);
+        int r;
+
+        if (!s)
+                return error_set(e, -ENOMEM, "%m");
+        s->config = *config;
+        s->scenario = sc;
+        s->n_nodes = (uint32_t)sc->n_nodes;
+        s->n_ros = (uint32_t)sc->ros.count;
+        s->n_sfi = (uint32_t)sc->sfi.count;
+        s->send_buffer_bytes = 2 * (sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES);
+        s->run = sc->run.number == SCENARIO_AUTO || sc->run.number == SCENARIO_NEXT
+                         ? 1
+                         : (uint32_t)sc->run.number;
+        s->former.known = true;
+        random_init(&s->random, config->seed);
+        s->digest = random_mix(config->seed);
+        scenario_digest(sc, &s->keys);
+        role_ros_rules(sc, s->rules);
+        r = open_all(s, e);
+        if (r < 0) {
+                sim_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+static void close_node(struct sim *s, struct sim_node *n)
+{
+        sim_process_end(s, n);
+        sim_queue_fini(&n->wire);
+        for (uint32_t i = 0; i < SOCKETS; i++)
+                sim_queue_fini(&n->inboxes[i].queue);
+        for (uint32_t i = 0; n->paths && i < s->n_sfi; i++)
+                sim_queue_fini(&n->paths[i].queue);
+        sim_shaping_fini(n);
+        source_free(n->source);
+        free(n->paths);
+        free(n->slots);
+        free(n->stats);
+        free(n->former);
+}
+
+struct sim *sim_free(struct sim *s)
+{
+        if (!s)
+                return NULL;
+        s->config.trace = NULL;
+        for (uint32_t i = 0; s->nodes && i < s->n_nodes; i++)
+                close_node(s, &s->nodes[i]);
+        chunk_packer_free(s->packer);
+        heap_fini(&s->heap);
+        free(s->nodes);
+        free(s->node_of_ros);
+        free(s->node_of_sfi);
+        free(s);
+        return NULL;
+}
+
+static uint64_t deadline_ns(const struct sim *s, const struct sim_node *n)
+{
+        switch (n->self->role) {
+        case ROLE_DFM:
+                return dfm_deadline_ns(n->dfm);
+        case ROLE_ROS:
+                return sim_ros_deadline_ns(s, n);
+        default:
+                return sim_sfi_deadline_ns(s, n);
+        }
+}
+
+/* A process whose work takes longer than it sleeps is never early. */
+static void plan_turn(struct sim *s, struct sim_node *n)
+{
+        const struct sim_model *m = &s->config.model;
+        uint64_t deadline = deadline_ns(s, n), next_ps = NEVER_NS;
+
+        n->free_ps = s->now_ps +
+                     (n->worked_packets * m->packet_ns + n->worked_chunks * m->fragment_ns) * PS_PER_NS;
+        for (uint32_t i = 0; i < SOCKETS; i++)
+                next_ps = MIN(next_ps, sim_inbox_next_ps(&n->inboxes[i]));
+        if (deadline != NEVER_NS)
+                next_ps = MIN(next_ps, deadline * PS_PER_NS);
+        if (next_ps != NEVER_NS)
+                sim_wake(s, n, MAX(next_ps, s->now_ps + 1));
+}
+
+static void take_turn(struct sim *s, struct sim_node *n)
+{
+        n->turn_ps = NEVER_NS;
+        n->worked_packets = n->worked_chunks = 0;
+        sim_sockets_look(s, n);
+        if (n->self->role == ROLE_DFM)
+                sim_dfm_turn(s, n);
+        else if (n->self->role == ROLE_ROS)
+                sim_ros_turn(s, n);
+        else
+                sim_sfi_turn(s, n);
+        sim_check_node(s, n);
+        if (!n->has_left)
+                plan_turn(s, n);
+        else if (n->self->role == ROLE_DFM)
+                s->is_over = true;
+        /* Only now, because moving an item costs less than removing it and putting it back. */
+        if (n->turn_ps == NEVER_NS)
+                sim_schedule(s, n, ITEM_TURN, NEVER_NS);
+}
+
+/* A DFM that will not come back leaves the others alone. */
+static bool is_orphaned(const struct sim *s)
+{
+        return !s->nodes[s->dfm].is_live && s->next_fault == s->n_faults &&
+               sim_now_ns(s) > s->calm_ns + ORPHANS_NS;
+}
+
+/* False: nothing will happen any more. */
+static bool step(struct sim *s)
+{
+        uint64_t at_ps = heap_first_key(&s->heap), fault_ns = sim_faults_next_ns(s);
+        uint32_t item = heap_first(&s->heap);
+
+        if (fault_ns != NEVER_NS && fault_ns * PS_PER_NS <= at_ps) {
+                s->now_ps = MAX(s->now_ps, fault_ns * PS_PER_NS);
+                sim_faults_apply(s);
+                return true;
+        }
+        if (item == HEAP_NONE || is_orphaned(s))
+                return false;
+        s->now_ps = MAX(s->now_ps, at_ps);
+        switch (item % ITEMS) {
+        case ITEM_TURN:
+                take_turn(s, &s->nodes[item / ITEMS]);
+                break;
+        case ITEM_WIRE:
+                sim_wire_arrive(s, &s->nodes[item / ITEMS]);
+                break;
+        default:
+                sim_shaping_turn(s, &s->nodes[item / ITEMS]);
+                break;
+        }
+        return true;
+}
+
+static void add_former(struct sim_node *n)
+{
+#define X(name, help) stats_add(&n->stats->name, stats_get(&n->former->name));
+        STATS_COUNTERS(X)
+#undef X
+}
+
+static bool is_stopped(const struct sim *s)
+{
+        return s->config.stop && *s->config.stop;
+}
+
+void sim_run(struct sim *s)
+{
+        while (!s->is_over && !is_stopped(s) && step(s))
+                ;
+        if (!is_stopped(s))
+                sim_check_end(s);
+        for (uint32_t i = 0; i < s->n_nodes; i++) {
+                sim_process_account(s, &s->nodes[i]);
+                add_former(&s->nodes[i]);
+        }
+}
+
+struct sim_result sim_result(const struct sim *s)
+{
+        struct sim_result r = {
+                .end_ns = sim_now_ns(s),
+                .run = s->run,
+                .digest = s->digest,
+                .messages = s->messages,
+                .link_drops = s->link_drops,
+                .has_switch = s->scenario->network.link_rate_bps > 0,
+                .violation = s->violation[0] ? s->violation : NULL,
+                .violated_ns = s->violated_ns,
+        };
+
+        for (size_t i = 0; i < s->next_fault; i++)
+                r.last_fault_ns = s->faults[i].at_ns;
+        for (uint32_t i = 0; i < s->n_nodes; i++)
+                r.port_drops += s->nodes[i].port.dropped;
+        return r;
+}
+
+struct sim_node_end sim_node_end(const struct sim *s, uint32_t node)
+{
+        const struct sim_node *n = &s->nodes[node];
+
+        return (struct sim_node_end){n->stats, !n->is_live, n->restarts};
+}

@@ -1,0 +1,42 @@
+/* A turn of the DFM: node/role_dfm.c without triggers from outside and level 2. */
+#include "sim_internal.h"
+
+/* As in node/role_dfm.c. */
+#define AWAY_KEEP_ALIVES 3
+
+static void note_absence(const struct sim *s, struct sim_node *n)
+{
+        uint64_t now_ns = sim_now_ns(s), away_ns = n->last_turn_ns > 0 ? now_ns - n->last_turn_ns : 0;
+
+        n->last_turn_ns = now_ns;
+        if (away_ns >= AWAY_KEEP_ALIVES * s->scenario->dfm.keep_alive_ns)
+                dfm_was_away(n->dfm, now_ns, away_ns);
+}
+
+/* What the daemon keeps in its file: a DFM that starts again resumes only a run that continues. */
+static void remember_run(struct sim *s, const struct sim_node *n)
+{
+        enum run_state state = dfm_state(n->dfm);
+
+        if (state == RUN_STARTING)
+                return;
+        s->has_ended = state == RUN_ENDED;
+        s->former.known = true;
+        s->former.cookie = state == RUN_ENDED ? 0 : dfm_cookie(n->dfm);
+        s->began_ns = sim_now_ns(s) - dfm_age_ns(n->dfm, sim_now_ns(s));
+        s->run = dfm_run(n->dfm);
+}
+
+void sim_dfm_turn(struct sim *s, struct sim_node *n)
+{
+        const struct message *m;
+        struct message_to to;
+
+        note_absence(s, n);
+        while ((m = sim_receive_message(s, n)))
+                dfm_receive(n->dfm, sim_now_ns(s), m);
+        while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message))
+                sim_send_message(s, n, to, &s->message);
+        remember_run(s, n);
+        n->has_left = dfm_is_done(n->dfm);
+}

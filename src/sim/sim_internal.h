@@ -1,0 +1,243 @@
+/* What the files of the simulator share. The order in which they may call each other: trace.c, network.c,
+ * shaping.c, messages.c, checks.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, faults.c, sim.c.
+ */
+#pragma once
+
+#include <stdio.h>
+
+#include "evb/base/fault.h"
+#include "evb/base/heap.h"
+#include "evb/base/random.h"
+#include "evb/base/util.h"
+#include "evb/core/dfm.h"
+#include "evb/core/ros.h"
+#include "evb/core/sfi.h"
+#include "evb/data/source.h"
+#include "evb/protocol/chunk.h"
+#include "evb/sim/rates.h"
+#include "evb/sim/sim.h"
+#include "evb/tc-model/plan.h"
+
+#define SIM_JOBS 256
+#define SIM_TO_ROSS UINT32_MAX
+#define SIM_HELD_MAX 64
+/* Headers of Ethernet, IP and UDP; and of these the ones of IP and UDP. */
+#define SIM_HEADERS_BYTES 42
+
+/* What is on its way. Its payload is not there; `head` holds the rest. */
+struct sim_packet {
+        uint32_t refs;
+        uint32_t head_bytes, frame_bytes;
+        uint32_t from, to; /* nodes, or SIM_TO_ROSS */
+        uint32_t process;  /* of the sender; see struct sim_node */
+        bool is_data;
+        uint8_t head[];
+};
+
+struct sim_entry {
+        uint64_t at_ps;
+        struct sim_packet *packet;
+};
+
+/* A queue of packets in the order of their times. */
+struct sim_queue {
+        struct sim_entry *entries;
+        uint32_t first, n, size;
+        uint64_t bytes; /* of frames */
+};
+
+/* Packets of one socket that arrived, or are about to. */
+struct sim_inbox {
+        struct sim_queue queue;
+        uint64_t room_bytes, charged_bytes;
+        uint64_t dropped;
+        struct sim_held {
+                struct sim_packet *packet;
+                uint32_t overtaken; /* further packets that come first */
+                uint64_t until_ps;
+        } held[SIM_HELD_MAX];
+        uint32_t n_held;
+};
+
+enum sim_socket { SOCKET_CONTROL, SOCKET_DATA, SOCKETS };
+
+/* A ROS's socket to one SFI, and its class. */
+struct sim_path {
+        uint64_t charged_bytes; /* of the send buffer */
+        bool blocked;
+        bool was_held;
+        uint64_t blocked_ns, held_until_ns;
+        struct sim_queue queue;
+        uint64_t limit_bytes;
+        struct sim_bucket rate, ceiling;
+        uint64_t dropped;
+};
+
+struct sim_shaping {
+        bool on;
+        struct sim_bucket link;
+        struct sim_queue control;
+        struct heap due; /* SFIs whose queue holds a packet, by when it may pass */
+        uint64_t turn;
+        uint32_t demand;
+        uint64_t burst_bytes, rate_bps, control_limit_bytes;
+        enum tc_backend backend;
+};
+
+/* What an SFI's slot holds, as the chunks said it; see checks.c. */
+struct sim_slot {
+        uint64_t event, bytes;
+        bool used;
+};
+
+struct sim_node {
+        const struct scenario_node *self;
+        uint32_t number;  /* in struct sim */
+        bool is_live;     /* its process runs */
+        bool has_left;    /* its process ended by itself */
+        uint32_t process; /* number of its processes so far */
+        union {
+                struct dfm *dfm;
+                struct ros *ros;
+                struct sfi *sfi;
+        };
+        uint64_t paused_until_ps, free_ps, turn_ps, last_turn_ns;
+        bool is_woken;                          /* by its socket, which has room again */
+        uint32_t worked_packets, worked_chunks; /* in this turn */
+        struct sim_link link;
+        struct sim_queue wire;
+        struct sim_port port;
+        struct sim_inbox inboxes[SOCKETS];
+        struct sim_path *paths; /* ROS */
+        struct sim_shaping shaping;
+        struct source *source;
+        uint64_t sfi_live[EVB_SFI_MAX / 64];
+        uint64_t dropped_at_source;
+        struct sim_slot *slots; /* SFI */
+        uint32_t n_slots;
+        uint64_t drained_ns, farewell_ns;
+        uint32_t farewells;
+        enum run_state state; /* last seen */
+        uint64_t ends_seen;
+        struct node_stats *stats, *former; /* of this process; the sums of the former ones */
+        uint32_t restarts;
+};
+
+enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEMS };
+
+struct sim {
+        struct sim_config config;
+        const struct scenario *scenario;
+        uint64_t now_ps, order;
+        struct heap heap; /* ITEMS of each node */
+        struct sim_node *nodes;
+        uint32_t n_nodes, n_ros, n_sfi;
+        uint32_t dfm, *node_of_ros, *node_of_sfi; /* numbers of nodes */
+        struct random random;
+        struct fault fault;
+        struct fault_config network; /* that the run uses */
+        struct member_keys keys;
+        struct sim_fault faults[SIM_FAULTS_MAX];
+        size_t n_faults, next_fault;
+        uint64_t calm_ns; /* from then on, no fault of a node happens or lasts */
+        struct ros_rule rules[EVB_ROS_MAX];
+        struct dfm_former former;
+        uint64_t began_ns; /* the run that `former` is about */
+        uint32_t run;
+        struct chunk_packer *packer;
+        struct message message;
+        struct ros_job jobs[SIM_JOBS];
+        struct chunk_job chunk_jobs[SIM_JOBS];
+        uint64_t send_buffer_bytes;
+        uint64_t link_drops, messages, digest;
+        uint64_t built;                 /* events, by all SFIs, in any way */
+        uint64_t progress, progress_ns; /* of the DFM and these */
+        bool plan_is_valid;             /* the plan promises that ports drop nothing */
+        bool has_ended;                 /* the run, as the DFM says */
+        bool is_over;
+        char violation[256];
+        uint64_t violated_ns;
+};
+
+static inline uint64_t sim_now_ns(const struct sim *s)
+{
+        return s->now_ps / PS_PER_NS;
+}
+
+/* trace.c */
+void sim_note_delivery(struct sim *s, const struct sim_node *to, const struct sim_packet *p);
+void sim_note_drop(struct sim *s, const struct sim_node *at, const struct sim_packet *p, const char *where);
+/* A change of state; `value` is part of the digest. */
+void sim_note(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+void sim_violate(struct sim *s, const struct sim_node *n, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* queue.c */
+struct sim_packet *sim_packet_new(const void *head, size_t head_bytes, size_t datagram_bytes);
+void sim_packet_release(struct sim_packet *p);
+void sim_queue_put(struct sim_queue *q, uint64_t at_ps, struct sim_packet *p);
+struct sim_entry sim_queue_take(struct sim_queue *q);
+void sim_queue_clear(struct sim_queue *q);
+void sim_queue_fini(struct sim_queue *q);
+
+static inline const struct sim_entry *sim_queue_first(const struct sim_queue *q)
+{
+        return q->n > 0 ? &q->entries[q->first] : NULL;
+}
+
+/* network.c */
+void sim_schedule(struct sim *s, const struct sim_node *n, enum sim_item item, uint64_t at_ps);
+/* Plans a turn for something that happens at this time, unless an earlier one is planned. */
+void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps);
+/* Passes a packet to the link of its sender. Takes it over. */
+void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
+/* The first frame of the link reaches the switch. */
+void sim_wire_arrive(struct sim *s, struct sim_node *n);
+/* The bytes of a send buffer that a packet takes. */
+uint64_t sim_socket_charge(uint32_t frame_bytes);
+void sim_path_release(struct sim *s, const struct sim_packet *p);
+/* At the beginning of a turn: decides which packets found no room in the sockets since the last one. */
+void sim_sockets_look(struct sim *s, struct sim_node *n);
+/* The next packet that the node's socket has now; the caller releases it. NULL: none. */
+struct sim_packet *sim_receive(struct sim *s, struct sim_node *n, enum sim_socket socket);
+/* When the next packet is there. */
+uint64_t sim_inbox_next_ps(const struct sim_inbox *i);
+
+/* shaping.c */
+int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e);
+void sim_shaping_fini(struct sim_node *n);
+/* Takes the packet over. */
+void sim_shaping_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
+/* Passes on what is due. */
+void sim_shaping_turn(struct sim *s, struct sim_node *n);
+/* Follows the rates and sources that the core knows. */
+void sim_shaping_follow(struct sim *s, struct sim_node *n);
+
+/* messages.c */
+void sim_send_message(struct sim *s, struct sim_node *n, struct message_to to, const struct message *m);
+/* The next control message; NULL: none. */
+const struct message *sim_receive_message(struct sim *s, struct sim_node *n);
+
+/* sim_ros.c, sim_sfi.c, sim_dfm.c: a turn of a process, and its next deadline. */
+void sim_ros_turn(struct sim *s, struct sim_node *n);
+uint64_t sim_ros_deadline_ns(const struct sim *s, const struct sim_node *n);
+void sim_sfi_turn(struct sim *s, struct sim_node *n);
+uint64_t sim_sfi_deadline_ns(const struct sim *s, const struct sim_node *n);
+void sim_dfm_turn(struct sim *s, struct sim_node *n);
+
+/* processes.c, faults.c */
+int sim_process_start(struct sim *s, struct sim_node *n);
+void sim_process_end(struct sim *s, struct sim_node *n);
+void sim_process_account(struct sim *s, struct sim_node *n);
+void sim_faults_prepare(struct sim *s);
+/* When the next fault happens; NEVER_NS: none does. */
+uint64_t sim_faults_next_ns(const struct sim *s);
+void sim_faults_apply(struct sim *s);
+
+/* checks.c */
+void sim_check_chunks(struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
+void sim_check_built(struct sim *s, struct sim_node *n, uint32_t slot);
+/* After a turn. */
+void sim_check_node(struct sim *s, struct sim_node *n);
+void sim_check_end(struct sim *s);

@@ -1,0 +1,126 @@
+/* A turn of an SFI: node/role_sfi.c with data/data_receive_udp.c, and an output that takes events at once
+ * (sfi.output = null). */
+#include "sim_internal.h"
+
+#define CHUNKS 1024
+/* Datagrams in a turn, before control messages and timers. */
+#define DATAGRAMS_MAX (8 * 512)
+#define BUILT_MAX 256
+#define FAREWELLS 3
+#define FAREWELL_NS (20 * NS_PER_MS)
+/* As in node/role_sfi.c. */
+#define TOTALS_NS (250 * NS_PER_MS)
+#define ACKNOWLEDGE_NS (2 * NS_PER_S)
+
+static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, size_t *k)
+{
+        sfi_reserve(n->sfi, sim_now_ns(s), chunks, *k);
+        sim_check_chunks(n, chunks, *k);
+        sfi_commit(n->sfi, sim_now_ns(s), chunks, *k);
+        n->worked_chunks += (uint32_t)*k;
+        *k = 0;
+}
+
+/* Reads the directory; what is behind it does not exist. */
+static void take(struct sim *s, struct sim_node *n, const struct sim_packet *p, struct sfi_chunk *chunks,
+                 size_t *k)
+{
+        struct chunk_reader reader;
+        const uint8_t *payload;
+        enum message_verdict v =
+                chunk_reader_begin(&reader, p->head, p->head_bytes, sfi_member(n->sfi)->cookie);
+
+        stats_count_refusal(n->stats, v);
+        if (v != MESSAGE_OK)
+                return;
+        if (sfi_count_datagram(n->sfi, reader.header.sender_index, reader.header.transaction))
+                sfi_note_queued(n->sfi, sim_now_ns(s), reader.header.sender_index,
+                                reader.header.queued_bytes);
+        while (chunk_reader_next(&reader, &chunks[*k].chunk, &payload)) {
+                chunks[*k].source = reader.header.sender_index;
+                if (++*k == CHUNKS)
+                        store(s, n, chunks, k);
+        }
+}
+
+static void receive_fragments(struct sim *s, struct sim_node *n)
+{
+        struct sfi_chunk chunks[CHUNKS];
+        struct sim_packet *p;
+        size_t k = 0;
+
+        for (uint32_t i = 0; i < DATAGRAMS_MAX && (p = sim_receive(s, n, SOCKET_DATA)); i++) {
+                sim_note_delivery(s, n, p);
+                n->worked_packets++;
+                take(s, n, p, chunks, &k);
+                sim_packet_release(p);
+        }
+        if (k > 0)
+                store(s, n, chunks, &k);
+}
+
+static void build(struct sim *s, struct sim_node *n)
+{
+        uint32_t slots[BUILT_MAX];
+        size_t k;
+
+        do {
+                k = sfi_take_built(n->sfi, slots, BUILT_MAX);
+                for (size_t i = 0; i < k; i++) {
+                        sim_check_built(s, n, slots[i]);
+                        sfi_written(n->sfi, sim_now_ns(s), slots[i], false);
+                }
+        } while (k == BUILT_MAX);
+}
+
+static bool awaits(const struct sim *s, const struct sim_node *n)
+{
+        uint64_t since_ns = sim_now_ns(s) - n->drained_ns;
+
+        return (!sfi_has_totals(n->sfi) && since_ns < TOTALS_NS) ||
+               (n->farewells == 0 && sfi_unacknowledged(n->sfi) > 0 && since_ns < ACKNOWLEDGE_NS);
+}
+
+static void say_farewell(const struct sim *s, struct sim_node *n)
+{
+        uint64_t now_ns = sim_now_ns(s);
+
+        if (sfi_run_state(n->sfi) != RUN_ENDED || !sfi_is_drained(n->sfi) || now_ns < n->farewell_ns)
+                return;
+        if (n->drained_ns == NEVER_NS)
+                n->drained_ns = now_ns;
+        n->farewell_ns = now_ns + FAREWELL_NS;
+        if (awaits(s, n))
+                return;
+        if (n->farewells++ == FAREWELLS)
+                n->has_left = true;
+        else
+                sfi_set_ended(n->sfi, now_ns);
+}
+
+void sim_sfi_turn(struct sim *s, struct sim_node *n)
+{
+        const struct message *m;
+        struct message_to to;
+
+        while ((m = sim_receive_message(s, n)))
+                sfi_receive(n->sfi, sim_now_ns(s), m);
+        receive_fragments(s, n);
+        build(s, n);
+        say_farewell(s, n);
+        if (sim_now_ns(s) >= sfi_port_rate(n->sfi)->look_ns)
+                sfi_set_socket_drops(n->sfi, n->inboxes[SOCKET_DATA].dropped);
+        while (sfi_step(n->sfi, sim_now_ns(s), &to, &s->message))
+                sim_send_message(s, n, to, &s->message);
+        build(s, n);
+}
+
+uint64_t sim_sfi_deadline_ns(const struct sim *s, const struct sim_node *n)
+{
+        uint64_t deadline_ns = sfi_deadline_ns(n->sfi);
+
+        (void)s;
+        if (sfi_run_state(n->sfi) == RUN_ENDED && sfi_is_drained(n->sfi))
+                deadline_ns = MIN(deadline_ns, n->farewell_ns);
+        return deadline_ns;
+}

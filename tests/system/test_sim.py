@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Scenarios in virtual time: evb sim.
+
+    test_sim.py EVB CASE
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+
+from harness import LIMIT_S, ROOT, SCENARIOS, balance, complete, folder, main, run, scenario, settings
+
+SHORT = """
+[scenario]
+mode = push
+[trigger]
+rate = 2kHz
+events = 300
+[ros]
+count = 3
+fragment-size = 2kB
+buffer-size = 4MiB
+[sfi]
+count = 2
+output = null
+buffer-size = 8MiB
+timeout = 40ms
+[dfm]
+keep-alive = 5ms
+node-timeout = 30ms
+event-timeout = 120ms
+[network]
+link-rate = 1Gbit
+switch-buffer = 64KiB
+"""
+# Six ROSs send 14 KiB each to one port of 1 Gbit/s, at 80 % of its rate.
+OVERLOAD = SCENARIOS / "push-6x1-qos.conf"
+
+
+def call(evb, *words, expect=0, **options):
+    done = subprocess.run([evb, "sim", *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S, **options)
+    assert done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout[-2000:]}"
+    return done
+
+
+def report_of(evb, *words, expect=0, **options):
+    report = json.loads(call(evb, *words, "--json", expect=expect, **options).stdout)
+    balance(report)
+    return report
+
+
+def seeds(evb):
+    """One seed is one history, in every mode; another seed is another one."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        for keys in ({}, {"scenario.mode": "pull"}, {"qos.backend": "auto"}, {"network.loss": "0.01", "network.reorder": "0.01", "network.duplicate": "0.01"}):
+            texts = {call(evb, path, "--seed", 5, "--json", *settings(keys)).stdout for _ in range(3)}
+            assert len(texts) == 1, texts
+            first, other = json.loads(texts.pop()), report_of(evb, path, "--seed", 6, *settings(keys))
+            assert first["seed"] == 5 and other["seed"] == 6, (first, other)
+            assert first["digest"] != other["digest"] and re.fullmatch("[0-9a-f]{16}", first["digest"]), first["digest"]
+            balance(first)
+        for keys in ({}, {"scenario.mode": "pull"}, {"qos.backend": "auto"}):
+            complete(report_of(evb, path, *settings(keys)))
+
+
+def places(evb):
+    """Addresses, folders, the environment and standard input do not matter."""
+    with folder() as here, folder() as there:
+        texts = set()
+        for where, prefix in ((here, []), (there, []), (there, ["setarch", "--addr-no-randomize"])):
+            path = scenario(where, SHORT)
+            for words in (["sim", "test.conf"], ["sim", str(path)]):
+                done = subprocess.run([*prefix, evb, *words, "--chaos", "--json"], capture_output=True, text=True, timeout=LIMIT_S, cwd=where,
+                                      stdin=subprocess.DEVNULL, env={**os.environ, "MALLOC_PERTURB_": str(len(texts) + 7), "TZ": "Asia/Tokyo"})
+                assert done.returncode in (0, 1), done
+                texts.add(done.stdout)
+        assert len(texts) == 1, texts
+
+
+def same_report(evb):
+    """The report has the fields of a real run, those of the nodes included, and two more."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        real = run(evb, path, {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"})
+        virtual = report_of(evb, path)
+        assert set(virtual) - set(real) == {"seed", "digest"} and set(real) <= set(virtual), set(real) ^ set(virtual)
+        for a, b in zip(real["nodes"], virtual["nodes"]):
+            assert set(a) == set(b), (a["name"], set(a) ^ set(b))
+        assert set(virtual["cpu_seconds"].values()) == set(virtual["peak_rss_bytes"].values()) == {None}, virtual["cpu_seconds"]
+        assert real["payload_bytes"] == virtual["payload_bytes"] == 300 * 3 * 2000
+        assert virtual["files"] == [] and virtual["drops"]["source_qdisc_packets"] is None
+        unlimited = report_of(evb, path, *settings({"network.link-rate": "unlimited"}))
+        assert unlimited["drops"]["switch_packets"] is None and unlimited["port"] is None, unlimited["drops"]
+
+
+def overload(evb):
+    """Six senders at once overflow the port; shaping and pull prevent it."""
+    keys = {"scenario.duration": "500ms"}
+    unshaped = report_of(evb, OVERLOAD, *settings({**keys, "qos.backend": "none"}))
+    assert unshaped["drops"]["switch_packets"] > 50 and unshaped["fragments"]["recovered"] > 0, unshaped["drops"]
+    # Chunks that were dropped are those that the network lost.
+    assert 0 < unshaped["drops"]["network_packets"] <= unshaped["drops"]["switch_packets"], unshaped["drops"]
+    complete(unshaped)
+    for backend in ("htb", "htb+tbf", "cbq+tbf", "auto"):
+        shaped = report_of(evb, OVERLOAD, *settings({**keys, "qos.backend": backend}))
+        assert shaped["drops"] == {"source_qdisc_packets": 0, "network_packets": 0, "switch_packets": 0, "socket_packets": 0}, shaped["drops"]
+        assert shaped["qos_backend"] == ("htb+tbf" if backend == "auto" else backend) and shaped["qos_rate_bps"] > 1.6e8, shaped
+        complete(shaped)
+    pulled = report_of(evb, OVERLOAD, *settings({**keys, "qos.backend": "none", "scenario.mode": "pull"}))
+    assert pulled["drops"]["switch_packets"] == 0 and pulled["fragments"]["re_asked"] == 0, pulled["drops"]
+    complete(pulled)
+
+
+def source_queue(evb):
+    """A limit below what sockets may send makes the source drop, and the report says so."""
+    keys = {"scenario.duration": "200ms", "qos.limit": "20kB", "qos.burst": "3kB"}
+    dropped = report_of(evb, OVERLOAD, *settings(keys))["drops"]
+    assert dropped["source_qdisc_packets"] > 0 and dropped["switch_packets"] == 0, dropped
+
+
+def sockets(evb):
+    """A process that is too slow drops at its socket."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        slow = report_of(evb, path, "--packet-time", "300us", *settings({"network.receive-buffer": "8KiB", "ros.fragment-size": "16kB"}), expect=1)
+        assert slow["drops"]["socket_packets"] > 0, slow["drops"]
+        fast = report_of(evb, path, "--packet-time", "0", "--fragment-time", "0", "--wake-time", "0", "--propagation", "0")
+        assert fast["drops"]["socket_packets"] == 0, fast["drops"]
+        complete(fast)
+
+
+def losses(evb):
+    """Retries recover what the network loses; without them events are partial."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        keys = {"network.loss": "0.02", "network.reorder": "0.02", "network.duplicate": "0.02", "sfi.timeout": "2s", "dfm.event-timeout": "10s",
+                "dfm.node-timeout": "1s"}
+        for mode in ("push", "pull"):
+            lossy = report_of(evb, path, *settings({**keys, "scenario.mode": mode}))
+            assert lossy["fragments"]["recovered"] > 0 and lossy["fragments"]["duplicate"] > 0 and lossy["drops"]["network_packets"] > 0, lossy["fragments"]
+            complete(lossy)
+        given_up = report_of(evb, path, *settings({**keys, "sfi.retries": "0", "sfi.timeout": "20ms"}), expect=1)
+        assert given_up["events_partial"] > 0 and given_up["fragments"]["re_asked"] == 0, given_up["fragments"]
+
+
+def faults(evb):
+    """Nodes that crash, pause and restart: the accounts balance, and the report says who is gone."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        for mode in ("push", "pull"):
+            keys = settings({"scenario.mode": mode})
+            back = report_of(evb, path, "--crash", "sfi1@20ms", "--restart", "sfi1@60ms", *keys)
+            assert back["triggers"] == 300 and back["events_complete"] > 250, back
+            report = report_of(evb, path, "--restart", "dfm@50ms", *keys)
+            assert report["triggers"] >= 290, report["triggers"]
+            paused = report_of(evb, path, "--pause", "ros3@30ms+10ms", "--pause", "sfi2@80ms+10ms", *keys)
+            complete(paused)
+            lost = report_of(evb, path, "--crash", "ros2@50ms", *keys, expect=1)
+            assert lost["events_partial"] > 0 and any("ros2 was killed by signal 9" in text for text in lost["reasons"]), lost["reasons"]
+            dead = report_of(evb, path, "--crash", "dfm@50ms", *keys, expect=1)
+            assert any("dfm was killed by signal 9" in text for text in dead["reasons"]), dead["reasons"]
+            assert 0 < dead["events_complete"] < 300, dead
+
+
+def trace(evb):
+    """Each line has a time, a node and what happens; the history is the same with and without it."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        words = [path, "--seed", 3, "--crash", "ros1@20ms", "--restart", "ros1@40ms", "--set", "network.loss=0.01", "--set", "trigger.events=80"]
+        done = subprocess.run([evb, "sim", *map(str, words), "--trace", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+        again = subprocess.run([evb, "sim", *map(str, words), "--trace"], capture_output=True, text=True, timeout=LIMIT_S)
+        quiet = subprocess.run([evb, "sim", *map(str, words), "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.stdout == quiet.stdout, "the trace changed the history"
+        lines = [line for line in done.stderr.splitlines() if re.match(r"\d+\.\d{9} ", line)]
+        assert lines and lines == [line for line in again.stdout.splitlines() if re.match(r"\d+\.\d{9} ", line)]
+        times = [float(line.split()[0]) for line in lines]
+        assert times == sorted(times)
+        for text in (r"dfm: Join from ros2, \d+ bytes", r"sfi1: Fragments from ros1, \d+ bytes", "0.020000000 ros1 crashes", "0.040000000 ros1 restarts",
+                     "sfi1 sees the run: running", r"sfi\d builds event 7: complete", "dropped at its receiver, as network.loss wants it: ",
+                     r"dfm counts \d+ triggers, \d+ complete"):
+            assert any(re.search(text, line) for line in lines), text
+        digest = json.loads(done.stdout)["digest"]
+        assert f"seed 3, digest {digest}, " in again.stdout
+
+
+def mistakes(evb):
+    with folder() as where:
+        path = scenario(where, SHORT)
+        for words, text in ((["--seed", "x"], '--seed: invalid value "x"; expected a whole number'),
+                            (["--seed", "-1"], "--seed: invalid value"),
+                            (["--histories", "0"], "--histories: invalid value \"0\"; expected a whole number from 1 on"),
+                            (["--crash", "ros9@1s"], '--crash: invalid value "ros9@1s"; expected NODE@TIME'),
+                            (["--crash", "ros1"], "--crash: invalid value"), (["--crash", "ros1@soon"], "--crash: invalid value"),
+                            (["--crash", "ros1@1s+1s"], "--crash: invalid value"),
+                            (["--pause", "ros1@1s"], "expected NODE@TIME+DURATION"), (["--pause", "ros1@1s+x"], "expected NODE@TIME+DURATION"),
+                            (["--restart", "@1s"], "--restart: invalid value"), (["--wake-time", "2s"], "expected a time up to 1s"),
+                            (["--packet-time", "3"], "--packet-time: invalid value"), (["--net", "lab"], "unknown option --net"),
+                            (["--set", "scenario.transport=tcp"], "scenario.transport: tcp is not modelled; expected udp"),
+                            (["--set", "ros.source=udp:4000"], "ros.source: only sources of kind pattern are modelled"),
+                            (["--set", "trigger.events=0"], "the run has no end"), (["--set", "level2.listen=tcp:4000"], "level2.listen"),
+                            (["--set", "ros.pacing=1Mbit"], "ros.pacing"),
+                            (["--set", "qos.backend=htb", "--set", "qos.burst=64"], "the queue would drop every packet"),
+                            (["--set", "ros.count=2000"], "out of range; expected 0 to 1024"),
+                            (["--set", "nonsense.key=1"], "unknown key")):
+            done = call(evb, path, *words, expect=2)
+            assert text in done.stderr and done.stdout == "", (words, done.stderr)
+        many = [word for i in range(257) for word in ("--crash", f"ros1@{i}ms")]
+        assert "more than 256 faults" in call(evb, path, *many, expect=2).stderr
+        assert "No such file" in call(evb, where / "none.conf", expect=2).stderr
+        assert "missing argument FILE" in call(evb, expect=2).stderr
+        assert "/nowhere" in call(evb, path, "--json=/nowhere/x.json", expect=2).stderr
+
+
+def histories(evb):
+    """Many short histories with faults: no rule is broken, and each one is that of its seed alone."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        for keys in ({}, {"scenario.mode": "pull"}, {"qos.backend": "auto", "trigger.kind": "poisson"}):
+            words = [path, "--chaos", "--set", "trigger.events=100", *settings(keys), "--json"]
+            sums = json.loads(call(evb, *words, "--histories", 100).stdout)
+            assert sums["histories"] == 100 and sums["violated"] is False and sums["triggers"] >= 9000, sums
+            assert sums["triggers"] == sums["events_complete"] + sums["events_partial"] + sums["events_lost"], sums
+            assert sums == json.loads(call(evb, *words, "--histories", 100).stdout)
+
+
+def stopped(evb):
+    """A signal ends a history that would take hours, and the report says how far it came."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        for words in (["--json"], []):
+            process = subprocess.Popen([evb, "sim", path, *settings({"trigger.events": "1000000000", "trigger.rate": "2kHz"}), "--trace", *words],
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            for line in process.stdout:
+                if "counts" in line:
+                    break
+            process.send_signal(signal.SIGINT)
+            text = process.stdout.read()
+            assert process.wait(LIMIT_S) == 1 and "evb sim: stopped by a signal at " in text, text[-500:]
+            assert '"digest":"' in text if words else "digest " in text, text[-500:]
+
+
+def script(evb):
+    """scripts/sim-histories.py draws scenarios too, and prints how to repeat a failure."""
+    words = [ROOT / "scripts" / "sim-histories.py", "--evb", evb, "--seed", "7", "--scenarios", "3", "--histories", "5"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0 and "15 histories" in done.stdout, done
+    with folder() as where:
+        liar = where / "evb"
+        liar.write_text("#!/bin/sh\necho 'evb sim: replay with: evb sim FILE --seed 9' >&2\nexit 1\n")
+        liar.chmod(0o755)
+        words[2] = liar
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 1 and "replay with: evb sim FILE --seed 9" in done.stderr and "--scenario-seed 7" in done.stderr, done
+
+
+def atlas(evb):
+    """The size of ATLAS's event builder in 2008: 150 ROSs, 100 SFIs, 3 kHz."""
+    keys = {"scenario.duration": "1s", "trigger.rate": "3kHz", "ros.count": 150, "sfi.count": 100, "network.link-rate": "1Gbit", "ros.fragment-size": "1kB"}
+    with folder() as where:
+        path = scenario(where, "[scenario]\nmode = pull\n[sfi]\ncount = 1\noutput = null\n[ros]\ncount = 1\n")
+        report = report_of(evb, path, *settings(keys))
+        assert report["triggers"] == 3000 and report["drops"]["switch_packets"] == 0, report["drops"]
+        complete(report)
+
+
+main({"seeds": seeds, "places": places, "same-report": same_report, "overload": overload, "source-queue": source_queue, "sockets": sockets, "losses": losses,
+      "faults": faults, "trace": trace, "mistakes": mistakes, "histories": histories, "stopped": stopped, "script": script, "atlas": atlas})

@@ -1,0 +1,211 @@
+/* Whole histories: what the seed decides, what faults cost, and what the network drops. */
+#include "sim_sample.h"
+
+#include <errno.h>
+
+struct outcome {
+        struct sim_result result;
+        uint64_t triggers, complete, partial, lost;
+};
+
+static struct outcome run(const struct sim_config *config)
+{
+        struct sim *sim = sample_run(config);
+        const struct node_stats *dfm = sample_stats(sim, config->scenario, "dfm");
+        struct outcome o = {
+                .result = sim_result(sim),
+                .triggers = stats_get(&dfm->triggers),
+                .complete = stats_get(&dfm->events_complete),
+                .partial = stats_get(&dfm->events_partial),
+                .lost = stats_get(&dfm->events_lost),
+        };
+
+        if (o.result.violation)
+                fail_msg("%s", o.result.violation);
+        assert_int_equal(o.triggers, o.complete + o.partial + o.lost);
+        sim_free(sim);
+        return o;
+}
+
+static struct sim_config config_of(const struct scenario *s, uint64_t seed)
+{
+        return (struct sim_config){.scenario = s, .seed = seed, .model = sim_model_usual};
+}
+
+static void one_seed_is_one_history(void **state)
+{
+        static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+                struct scenario *s = sample_scenario(&modes[i], 1);
+                struct sim_config c = config_of(s, 3);
+                struct outcome first = run(&c), again = run(&c);
+
+                assert_int_equal(first.triggers, 100);
+                assert_int_equal(first.complete, 100);
+                assert_true(first.result.digest == again.result.digest);
+                assert_int_equal(first.result.messages, again.result.messages);
+                assert_int_equal(first.result.end_ns, again.result.end_ns);
+                c.seed = 4;
+                assert_true(run(&c).result.digest != first.result.digest);
+                free(s);
+        }
+}
+
+/* Nothing but the processes' own times may decide. */
+static void the_trace_changes_nothing(void **state)
+{
+        struct scenario *s = sample_scenario(NULL, 0);
+        struct sim_config c = config_of(s, 3);
+        uint64_t digest = run(&c).result.digest;
+        char *text = NULL;
+        size_t n = 0;
+
+        (void)state;
+        c.trace = open_memstream(&text, &n);
+        assert_true(run(&c).result.digest == digest);
+        fclose(c.trace);
+        assert_non_null(strstr(text, "dfm: Join from ros1, 166 bytes\n"));
+        assert_non_null(strstr(text, "builds event 99: complete\n"));
+        free(text);
+        free(s);
+}
+
+/* 12 kB of each of 3 ROSs: 36 kB and more do not fit into 16 KiB. */
+static void an_overload_drops_at_the_port_and_retries_help(void **state)
+{
+        static const char *const keys[] = {"network.switch-buffer=16KiB", "ros.fragment-size=12kB",
+                                           "sfi.timeout=5s", "dfm.event-timeout=20s"};
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        struct sim_config c = config_of(s, 1);
+        struct outcome o = run(&c);
+
+        (void)state;
+        assert_true(o.result.port_drops > 0);
+        assert_int_equal(o.result.link_drops, 0);
+        assert_int_equal(o.complete, 100);
+        free(s);
+}
+
+static void a_crashed_sfi_costs_only_what_it_had(void **state)
+{
+        struct scenario *s = sample_scenario(NULL, 0);
+        struct sim_fault faults[] = {{SIM_CRASH, sample_node(s, "sfi1"), 10 * NS_PER_MS, 0},
+                                     {SIM_RESTART, sample_node(s, "sfi1"), 30 * NS_PER_MS, 0}};
+        struct sim_config c = config_of(s, 1);
+        uint64_t quiet = run(&c).result.digest;
+        struct outcome o;
+
+        (void)state;
+        c.faults = faults;
+        c.n_faults = ARRAY_SIZE(faults);
+        o = run(&c);
+        assert_int_equal(o.triggers, 100);
+        assert_true(o.complete > 90);
+        assert_true(o.result.digest != quiet);
+        assert_int_equal(o.result.last_fault_ns, 30 * NS_PER_MS);
+        free(s);
+}
+
+/* The run goes on where it was: the events before count. */
+static void a_dfm_that_starts_again_resumes_the_run(void **state)
+{
+        struct scenario *s = sample_scenario(NULL, 0);
+        struct sim_fault fault = {SIM_RESTART, sample_node(s, "dfm"), 20 * NS_PER_MS, 0};
+        struct sim_config c = config_of(s, 1);
+        struct outcome o;
+
+        (void)state;
+        c.faults = &fault;
+        c.n_faults = 1;
+        o = run(&c);
+        assert_true(o.triggers >= 100);
+        assert_true(o.complete > 90);
+        free(s);
+}
+
+static void a_pause_delays_and_loses_nothing(void **state)
+{
+        struct scenario *s = sample_scenario(NULL, 0);
+        struct sim_fault fault = {SIM_PAUSE, sample_node(s, "ros2"), 10 * NS_PER_MS, 15 * NS_PER_MS};
+        struct sim_config c = config_of(s, 1);
+        struct outcome o;
+
+        (void)state;
+        c.faults = &fault;
+        c.n_faults = 1;
+        o = run(&c);
+        assert_int_equal(o.complete, 100);
+        free(s);
+}
+
+/* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
+static void a_slow_process_drops_at_its_socket(void **state)
+{
+        static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
+                                           "ros.fragment-size=8kB"};
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        struct sim_config c = config_of(s, 1);
+        struct sim *sim;
+
+        (void)state;
+        c.model.packet_ns = NS_PER_MS;
+        sim = sample_run(&c);
+        assert_null(sim_result(sim).violation);
+        assert_true(stats_get(&sample_stats(sim, s, "sfi1")->packets_socket_dropped) > 0);
+        assert_int_equal(sim_result(sim).port_drops, 0);
+        assert_false(sim_node_end(sim, sample_node(s, "sfi1")).is_dead);
+        sim_free(sim);
+        free(s);
+}
+
+static void what_the_model_lacks_is_refused(void **state)
+{
+        static const char *const keys[] = {"scenario.transport=tcp", "ros.pacing=1Mbit",
+                                           "trigger.source=clock", "level2.listen=tcp:4000",
+                                           "trigger.events=0"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+                struct scenario *s = sample_scenario(&keys[i], 1);
+                struct error e = {};
+
+                assert_int_equal(sim_check(s, &e), -EINVAL);
+                assert_int_equal(strncmp(e.message, keys[i], i < 4 ? strcspn(keys[i], "=") : 0), 0);
+                free(s);
+        }
+}
+
+static void chaos_breaks_no_rule(void **state)
+{
+        static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+                struct scenario *s = sample_scenario(&modes[i], 1);
+                struct sim_config c = config_of(s, 1);
+
+                c.chaos = true;
+                for (; c.seed <= 20; c.seed++)
+                        run(&c);
+                free(s);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(one_seed_is_one_history),
+                cmocka_unit_test(the_trace_changes_nothing),
+                cmocka_unit_test(an_overload_drops_at_the_port_and_retries_help),
+                cmocka_unit_test(a_crashed_sfi_costs_only_what_it_had),
+                cmocka_unit_test(a_dfm_that_starts_again_resumes_the_run),
+                cmocka_unit_test(a_pause_delays_and_loses_nothing),
+                cmocka_unit_test(a_slow_process_drops_at_its_socket),
+                cmocka_unit_test(what_the_model_lacks_is_refused),
+                cmocka_unit_test(chaos_breaks_no_rule),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
