@@ -1,5 +1,5 @@
-/* Requests pages from HTTP servers, or sends a JSON object to each, over TCP and Unix sockets: many at once, or
- * as part of an event loop. */
+/* Requests pages from HTTP servers, or sends a JSON object to each, over TCP and Unix sockets: many at once,
+ * or as part of an event loop. */
 #pragma once
 
 #include <stdbool.h>

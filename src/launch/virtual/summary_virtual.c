@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "evb/conf/scenario_json.h"
 #include "evb/tc-model/layout.h"
 
 /* Sets all values of an object to null; the names stay. */
@@ -30,6 +31,8 @@ static void complete_node(json_t *node, const struct launch *l, const struct chi
         json_object_set_new(node, "cpu_seconds", json_null());
         json_object_set_new(node, "peak_rss_bytes", json_null());
         json_object_set_new(node, "reasons", json_array());
+        json_object_set_new(node, "metadata",
+                            scenario_metadata_to_json(l->scenario->metadata, l->scenario->n_metadata));
         set(node, "run", l->virtual_run->run);
         set(node, "granted_receive_buffer_bytes", stats_get(&c->stats->granted_receive_buffer_bytes));
         set(node, "granted_send_buffer_bytes", stats_get(&c->stats->granted_send_buffer_bytes));
