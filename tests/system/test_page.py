@@ -132,7 +132,7 @@ def streams(evb):
         # The first one reads nothing at all; the others get the states of all nodes.
         message = wait_message(all_streams[1], "rates", lambda m: all(n["reachable"] and n["rates"]["bytes_per_second"] > 0 for n in m["nodes"]))
         assert [n["node"] for n in message["nodes"]] == ["dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2"], message
-        assert message["dfm"] == "dfm" and message["commands"] is True and "null" not in json.dumps(message["nodes"][1]["peers"]), message
+        assert message["dfm"] == "dfm" and message["commands"]["resume"] == ["paused"] and "null" not in json.dumps(message["nodes"][1]["peers"]), message
         assert abs(message["time"] - time.time()) < LIMIT_S
         later = all_streams[1].message()
         assert 0 < later["elapsed"] - message["elapsed"] < LIMIT_S

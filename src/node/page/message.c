@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "evb/base/util.h"
+#include "evb/node/run_states.h"
 
 /* Of one node, and of all. A longer state is left out. */
 #define NODE_MAX_BYTES (256u << 10)
@@ -111,6 +112,23 @@ static json_t *make_nodes(const struct statuses *s)
         return all;
 }
 
+/* The states of run control that permit each command; null: the page may not control runs. */
+static json_t *make_commands(bool takes_commands)
+{
+        json_t *all = takes_commands ? json_object() : json_null();
+
+        for (enum run_command c = 0; takes_commands && c < RUN_COMMANDS; c++) {
+                json_t *states = json_array();
+
+                for (enum run_control_state s = 0; s < RUN_CONTROL_STATES; s++) {
+                        if (run_state_permits(s, c))
+                                json_array_append_new(states, json_string(run_state_name(s)));
+                }
+                json_object_set_new(all, run_command_name(c), states);
+        }
+        return all;
+}
+
 char *page_make_message(const struct statuses *s, const struct page_moment *moment)
 {
         const struct scenario *scenario = s->scenario;
@@ -120,7 +138,7 @@ char *page_make_message(const struct statuses *s, const struct page_moment *mome
         json_object_set_new(o, "time", json_real((double)moment->utc_ns / NS_PER_S));
         json_object_set_new(o, "elapsed", json_real((double)moment->elapsed_ns / NS_PER_S));
         json_object_set_new(o, "dfm", json_string(moment->dfm));
-        json_object_set_new(o, "commands", json_boolean(moment->takes_commands));
+        json_object_set_new(o, "commands", make_commands(moment->takes_commands));
         json_object_set_new(o, "scenario", json_string(scenario->scenario.name));
         json_object_set_new(o, "mode", json_string(scenario->scenario.mode == MODE_PULL ? "pull" : "push"));
         json_object_set_new(o, "transport",

@@ -2,15 +2,7 @@
 "use strict";
 
 const OLD_MS = 3500, RETRY_MS = 5000, HISTORY_S = 600;
-const ALL_STATES = ["idle", "configured", "running", "paused", "draining", "error"];
-const COMMANDS = [
-  // Command, label, and the states of run control that permit it.
-  ["start", "Start", ["idle", "configured", "draining", "error"]],
-  ["pause", "Pause", ["running"]],
-  ["resume", "Resume", ["paused"]],
-  ["stop", "Stop", ALL_STATES.filter((state) => state !== "error")],
-  ["next-run", "Next run", ALL_STATES],
-];
+const COMMANDS = [["start", "Start"], ["pause", "Pause"], ["resume", "Resume"], ["stop", "Stop"], ["next-run", "Next run"]];
 
 const byId = (id) => document.getElementById(id);
 const numberOf = (value) => (isNumber(value) ? value : 0);
@@ -307,7 +299,7 @@ for (const [command, label] of COMMANDS) {
 function showControl(now, dfm) {
   const state = now.commands ? dfm?.control_state : undefined;
   byId("control").hidden = !state;
-  for (const [command, , states] of COMMANDS) buttons.get(command).disabled = !states.includes(state);
+  for (const [command, button] of buttons) button.disabled = !now.commands?.[command]?.includes(state);
   if (!state) byId("ask").hidden = true;
   banner("control", "note", dfm?.control_state === "paused" ? "‖ The run is paused: the DFM takes no triggers" : "");
   banner("error", "bad", dfm?.control_state === "error" ? "✕ The last run ended in an error: no other one begins until somebody starts it" : "");
