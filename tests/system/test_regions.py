@@ -13,8 +13,8 @@ import subprocess
 import threading
 
 from harness import CHANCE, LIMIT_S, Running, chance_of_missing, folder, main, need_root, run, scenario
-from test_level2 import (ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, SLOW, Client, Farm, accepts, begin, join, message,
-                         sums)
+from test_level2 import (ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, SLOW, VERSION, Client, Farm, accepts, begin, join,
+                         message, sums)
 
 REGIONS = 26804
 REQUEST, READOUTS, FRAGMENTS_MAGIC = 0x00DCDF20, 0x00EB0016, 0xEB
@@ -98,7 +98,7 @@ class Readout:
         while len(self.bytes) < 20:
             self.more()
         magic, version, sender, cookie, transaction, queued, _ = struct.unpack_from("<BBHIIII", self.bytes)
-        assert (magic, version, sender, cookie) == (FRAGMENTS_MAGIC, 5, 2 << 12 | self.index, self.cookie % 2 ** 32), self.bytes[:20]
+        assert (magic, version, sender, cookie) == (FRAGMENTS_MAGIC, VERSION, 2 << 12 | self.index, self.cookie % 2 ** 32), self.bytes[:20]
         assert (transaction, queued) == (self.transaction, 0)
         self.transaction += 1
         self.at, stride, flags, chunks = 20, 1, 0, []
