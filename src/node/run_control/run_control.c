@@ -270,7 +270,10 @@ void run_control_note_end(struct run_control *c)
         if (!c)
                 return;
         run_state_note_end(c->node, &c->view);
-        if (!c->next_is_ready && (c->view.has_failed || has_fixed_number(c->node)))
+        /* Somebody has started another one already. */
+        if (c->next_is_ready)
+                c->view.has_failed = false;
+        else if (c->view.has_failed || has_fixed_number(c->node))
                 c->view.is_held = true;
 }
 
