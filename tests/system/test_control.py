@@ -298,6 +298,7 @@ def open_port(evb):
         json_type = {"Content-Type": "application/json"}
         assert b.request("POST", {"command": "stop"}, address=address)[0] == 415
         assert b.request("POST", {"command": "stop"}, address=address, headers={"Content-Type": "text/plain"})[0] == 415
+        assert b.request("POST", {"command": "stop"}, address=address, headers={**json_type, "Origin": "http://page.example"})[0] == 403
         assert b.request("POST", {"command": "stop"}, address=address, headers=json_type)[0] == 200
         assert b.request("GET", address=address)[1]["held"]
 
