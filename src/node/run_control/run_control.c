@@ -218,7 +218,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
         case RUN_COMMANDS:
                 break;
         }
-        if (!r->reply)
+        if (r->status == 200)
                 log_info("%s by evb ctl from %s", run_command_name(r->command), r->from);
 }
 
