@@ -203,6 +203,7 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 .body = u->body ?: "",
                 .body_bytes = u->bytes,
                 .content_type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE),
+                .origin = header(c, MHD_HTTP_HEADER_ORIGIN),
                 .token = bearer_token(c),
         };
         struct http_reply reply = {.status = MHD_HTTP_OK};

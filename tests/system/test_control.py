@@ -198,6 +198,11 @@ def fixed_number(evb):
         b.stop_run()
         b.refused("start", text="run.number = 77 is fixed")
         assert [r["run"] for r in b.terminate()["dfm"]] == [77]
+    with control_bed(evb, {"run.number": 77, "run.start": "auto", "trigger.events": 300}) as b:
+        b.start_all()
+        b.wait("the run", lambda: b.reports("dfm"))
+        assert b.wait_state("configured")["held"]
+        assert [r["run"] for r in b.terminate()["dfm"]] == [77]
 
 
 def command_line(evb):
@@ -293,6 +298,7 @@ def open_port(evb):
         json_type = {"Content-Type": "application/json"}
         assert b.request("POST", {"command": "stop"}, address=address)[0] == 415
         assert b.request("POST", {"command": "stop"}, address=address, headers={"Content-Type": "text/plain"})[0] == 415
+        assert b.request("POST", {"command": "stop"}, address=address, headers={**json_type, "Origin": "http://page.example"})[0] == 403
         assert b.request("POST", {"command": "stop"}, address=address, headers=json_type)[0] == 200
         assert b.request("GET", address=address)[1]["held"]
 

@@ -22,6 +22,7 @@ struct http_request {
         const char *body; /* of a POST; ends with a zero byte, and may contain others */
         size_t body_bytes;
         const char *content_type; /* of the body; "": none */
+        const char *origin;       /* of the page whose script sends it, as browsers say; "": none */
         const char *token;        /* of "Authorization: Bearer TOKEN"; "": none */
 };
 

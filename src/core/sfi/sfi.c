@@ -214,6 +214,7 @@ static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
         sequence_restart(&s->keep_alives);
         sfi_inventory_take(&s->updates, &s->totals);
         sfi_updates_restart(&s->updates, now_ns);
+        sfi_leave_metadata(s);
         s->keep_alive_due_ns = now_ns;
 }
 

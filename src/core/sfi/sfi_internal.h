@@ -27,6 +27,7 @@ struct sfi {
         struct metadata_set metadata, arriving; /* of the run; `arriving` lacks names */
         uint16_t arrived;                       /* bit i: name i of these has come */
         uint16_t metadata_wanted;               /* version, by the last KeepAlive */
+        uint64_t metadata_cookie;               /* of the run that they belong to */
         uint64_t disk_full_ns;                  /* since when; NEVER_NS: it is not */
         struct member member;
         uint64_t keep_alive_due_ns;
@@ -56,6 +57,9 @@ struct sfi {
 
 /* sfi_metadata.c: takes one name. */
 void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
+/* Another DFM: forgets those of a run that did not begin, as this DFM counts its versions from the beginning.
+ */
+void sfi_leave_metadata(struct sfi *s);
 /* In sfi_waits.c. */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
 /* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them. */

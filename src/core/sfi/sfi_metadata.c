@@ -5,6 +5,7 @@ void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *
 {
         struct metadata_set *a = &s->arriving;
 
+        s->metadata_cookie = m->header.cookie;
         if (m->metadata.version == s->metadata.version)
                 return;
         if (m->metadata.version != a->version || m->metadata.count != a->n) {
@@ -17,6 +18,14 @@ void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *
                 return;
         s->metadata = *a;
         s->keep_alive_due_ns = now_ns;
+}
+
+void sfi_leave_metadata(struct sfi *s)
+{
+        if (s->metadata_cookie == s->member.cookie)
+                return;
+        s->metadata = s->arriving = (struct metadata_set){};
+        s->arrived = s->metadata_wanted = 0;
 }
 
 const struct metadata_set *sfi_metadata(const struct sfi *s)

@@ -217,6 +217,16 @@ static void add_gauges(json_t *o, const struct metrics_view *v)
         set_count(o, "output_size_bytes", v->disk.known, v->disk.size_bytes);
 }
 
+/* Like all counts, those of the present run. */
+static json_t *make_discarded(const struct metrics_view *v)
+{
+        uint64_t values[METRICS_COUNTERS];
+
+        for (size_t i = 0; i < METRICS_COUNTERS; i++)
+                values[i] = counted(v, (enum metrics_counter)i);
+        return metrics_make_discarded(values, v->self->role);
+}
+
 char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
 {
         json_t *o = json_object();
@@ -237,7 +247,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "latency_us", make_latency(v));
         json_object_set_new(o, "fragments", make_fragments(v));
         json_object_set_new(o, "drops", make_drops(v));
-        json_object_set_new(o, "discarded", metrics_make_discarded(v->counters, v->self->role));
+        json_object_set_new(o, "discarded", make_discarded(v));
         json_object_set_new(o, "peers", make_peers(v));
         json_object_set_new(o, "shaping", make_shaping(v));
         /* 12 digits: a time since 1970 to 10 ms. */

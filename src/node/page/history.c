@@ -16,10 +16,10 @@ void history_fini(struct history *h)
         pthread_mutex_destroy(&h->lock);
 }
 
-/* Counters never go back. */
+/* Fewer than before are those of another run of the process: the counters begin again with each. */
 static double rate_of(uint64_t *last, uint64_t now, double seconds)
 {
-        double rate = (double)(now - *last) / seconds;
+        double rate = (double)(now < *last ? now : now - *last) / seconds;
 
         *last = now;
         return rate;

@@ -82,6 +82,11 @@ static bool may_control(const struct run_http *h, const struct http_request *req
                 refuse(h, request, ret, 415, "wrong type of content; expected " TYPE_JSON);
                 return false;
         }
+        /* It does not ask if the name of the page's server leads to this machine now (DNS rebinding). */
+        if (request->is_post && !h->token[0] && request->origin[0]) {
+                refuse(h, request, ret, 403, "pages of browsers need a token (control.token-file)");
+                return false;
+        }
         return true;
 }
 

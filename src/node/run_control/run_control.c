@@ -218,7 +218,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
         case RUN_COMMANDS:
                 break;
         }
-        if (!r->reply)
+        if (r->status == 200)
                 log_info("%s by evb ctl from %s", run_command_name(r->command), r->from);
 }
 
@@ -270,7 +270,10 @@ void run_control_note_end(struct run_control *c)
         if (!c)
                 return;
         run_state_note_end(c->node, &c->view);
-        if (c->view.has_failed && !c->next_is_ready)
+        /* Somebody has started another one already. */
+        if (c->next_is_ready)
+                c->view.has_failed = false;
+        else if (c->view.has_failed || has_fixed_number(c->node))
                 c->view.is_held = true;
 }
 

@@ -107,6 +107,33 @@ static void a_restarted_dfm_does_not_take_them_away(void **state)
         sfi_driver_fini(&t);
 }
 
+/* Its run never began. The next one is another run, whose versions count from the beginning. */
+static void those_of_a_run_that_did_not_begin_are_forgotten(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_metadata(&t, 1, 0, 1, "A", "1");
+        assert_int_equal(reported(&t), 1);
+        /* The SFI joins as it hears a stranger. */
+        t.now_ns += NS_PER_S;
+        trace_address(&t.message, TRACE_DFM + 1, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, 0);
+        t.message.header.cookie = TRACE_COOKIE + 1;
+        (void)sfi_receive(t.sfi, t.now_ns, &t.message);
+        (void)reported(&t);
+        t.message.welcome.incarnation = c.member.incarnation;
+        t.message.welcome.run = TRACE_RUN;
+        t.message.welcome.verdict = WELCOME_OK;
+        trace_address(&t.message, TRACE_DFM + 1, ROLE_DFM, 0, MESSAGE_WELCOME, 0);
+        t.message.header.cookie = TRACE_COOKIE + 1;
+        assert_true(sfi_receive(t.sfi, t.now_ns, &t.message));
+        assert_int_equal(sfi_metadata(t.sfi)->n, 0);
+        assert_int_equal(reported(&t), 0);
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -114,6 +141,7 @@ int main(void)
                 cmocka_unit_test(they_are_complete_once_all_have_come),
                 cmocka_unit_test(another_version_replaces_them),
                 cmocka_unit_test(a_restarted_dfm_does_not_take_them_away),
+                cmocka_unit_test(those_of_a_run_that_did_not_begin_are_forgotten),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

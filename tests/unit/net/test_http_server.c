@@ -25,6 +25,7 @@ static struct {
         char accept[256];
         char token[256];
         char type[256];
+        char origin[256];
         struct net_address from;
 } t;
 
@@ -37,6 +38,7 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
         snprintf(t.accept, sizeof t.accept, "%s", request->accept);
         snprintf(t.token, sizeof t.token, "%s", request->token);
         snprintf(t.type, sizeof t.type, "%s", request->content_type);
+        snprintf(t.origin, sizeof t.origin, "%s", request->origin);
         t.from = *request->from;
         ret->content_type = "text/plain";
         if (strcmp(request->path, "/none") == 0)
@@ -181,7 +183,8 @@ static void answers_post_if_asked_to(void **state)
         assert_int_equal(getsockname(fd, &own.any, &size), 0);
         own.size_bytes = size;
         send_text(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nAuthorization: bearer se cret\r\n"
-                      "Content-Type: application/json\r\nContent-Length: 6\r\n\r\nab");
+                      "Content-Type: application/json\r\nOrigin: http://a:1\r\n"
+                      "Content-Length: 6\r\n\r\nab");
         assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
         send_text(fd, "cdef");
         read_all(fd, text, sizeof text);
@@ -190,11 +193,13 @@ static void answers_post_if_asked_to(void **state)
         assert_non_null(strstr(text, "\r\n\r\nabcdef"));
         assert_string_equal(t.token, "se cret");
         assert_string_equal(t.type, "application/json");
+        assert_string_equal(t.origin, "http://a:1");
         assert_true(net_address_equal(&t.from, &own));
         assert_reply("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
                      "Authorization: Basic x\r\n\r\n2\r\nxy\r\n3\r\nz12\r\n0\r\n\r\n",
                      "HTTP/1.1 200", "\r\n\r\nxyz12");
         assert_string_equal(t.token, "");
+        assert_string_equal(t.origin, "");
         assert_reply("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401",
                      "WWW-Authenticate: Bearer");
         assert_reply("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405", "Allow: GET, HEAD\r\n");

@@ -189,6 +189,33 @@ static void the_history_is_of_ten_minutes(void **state)
         history_fini(&h);
 }
 
+/* With the next run of the process, the counters begin again. */
+static void the_next_run_has_rates_of_its_own(void **state)
+{
+        static struct node_stats stats;
+        struct history h;
+        const json_t *row;
+        json_t *o;
+        char *text;
+
+        (void)state;
+        history_init(&h);
+        atomic_store(&stats.events_complete, 1000);
+        atomic_store(&stats.payload_bytes, 5000);
+        history_add(&h, &stats, NS_PER_S, 1000 * NS_PER_S);
+        atomic_store(&stats.events_complete, 30);
+        atomic_store(&stats.payload_bytes, 0);
+        history_add(&h, &stats, 2 * NS_PER_S, 1001 * NS_PER_S);
+        text = history_text(&h);
+        o = json_loads(text, 0, NULL);
+        row = json_array_get(json_object_get(o, "samples"), 0);
+        assert_true(json_number_value(json_array_get(row, 2)) == 30);
+        assert_true(json_number_value(json_array_get(row, 3)) == 0);
+        json_decref(o);
+        free(text);
+        history_fini(&h);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, tear_down)
 
 int main(void)
@@ -198,6 +225,7 @@ int main(void)
                 TEST(pairs_of_very_many_nodes_are_left_out),
                 TEST(messages_have_a_bound),
                 TEST(the_history_is_of_ten_minutes),
+                TEST(the_next_run_has_rates_of_its_own),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,8 @@ static void a_dfm_has_its_figures_in_its_status(void **state)
         shared.latency_p99_ns = 2 * NS_PER_MS;
         v.counters[METRICS_COUNTER_events_complete] = 9;
         v.counters[METRICS_COUNTER_fragments_lost] = 8;
-        v.counters[METRICS_COUNTER_triggers_refused] = 6;
+        v.counters[METRICS_COUNTER_triggers_refused] = 10;
+        v.counters_before[METRICS_COUNTER_triggers_refused] = 4;
         shared.peers[1].live = shared.peers[1].xoff = true;
         shared.peers[3].free_credits = 11;
         shared.peers[3].held = 12;
