@@ -375,7 +375,7 @@ static const struct verb {
         {{"ctl status", cmd_ctl, "", "Show the state of the DFM and of its run."}, 0},
         {{"ctl start", cmd_ctl, "", "Start a run: at once, or when all nodes are present."}, 0},
         {{"ctl stop", cmd_ctl, "", "End the run. No other run begins until start or next-run."}, 0},
-        {{"ctl pause", cmd_ctl, "", "Take no triggers until resume; the run goes on."}, 0},
+        {{"ctl pause", cmd_ctl, "", "Take no further triggers until resume; the run goes on."}, 0},
         {{"ctl resume", cmd_ctl, "", "Take triggers again after a pause."}, 0},
         {{"ctl set", cmd_ctl, "KEY=VALUE",
           "Set a key that the DFM applies while it runs, such as trigger.rate."},

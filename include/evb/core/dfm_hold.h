@@ -23,8 +23,8 @@ bool dfm_is_ready(const struct dfm *d);
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
 
 /* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The
- * schedule of the DFM's own triggers stands still, and does not catch up later. The DFM takes triggers in the
- * queue after the pause, but not triggers from outside and slices of time that come in it. Frames that make
- * triggers wait. */
+ * schedule of the DFM's own triggers stands still, and does not catch up later. Triggers from outside and
+ * slices of time that come in the pause are not taken, but the DFM still takes those that are in its queue.
+ * Frames that make triggers wait. */
 void dfm_pause(struct dfm *d, uint64_t now_ns, bool on);
 bool dfm_is_paused(const struct dfm *d);
