@@ -16,9 +16,9 @@
 #include "evb/sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
-/* Longer than the DFM itself waits for its event loop. */
+/* Longer than the DFM's HTTP server waits for the event loop. */
 #define ANSWER_NS (6 * NS_PER_S)
-/* Pause between two looks at the state. */
+/* Interval between requests for the state. */
 #define LOOK_NS (100 * NS_PER_MS)
 
 struct ctl {
@@ -112,7 +112,7 @@ static int add_setting(json_t *to, const char *text)
         return 0;
 }
 
-/* *ret is the text of the request; NULL: a question for the state. */
+/* *ret is the body of the request; NULL: the request only asks for the state. */
 static int make_request(const struct ctl *c, char **ret)
 {
         json_t *o, *metadata;
@@ -151,7 +151,7 @@ static const char *explain(const struct ctl *c, int error)
         case EPERM:
                 return "permission denied: only the owner and the group of the socket may use it";
         case EINVAL:
-                return c->socket ? "not a path of a socket"
+                return c->socket ? "not the path of a socket"
                                  : "not an address; expected HOST:PORT with a numeric HOST";
         case EBADMSG:
                 return "another program answers there";
@@ -164,8 +164,8 @@ static int exit_of(unsigned http_status)
         return http_status == 200 ? 0 : http_status == 400 ? 2 : 1;
 }
 
-/* Sends one request. *ret is the object of the answer, NULL: there is none, and the reason is printed.
- * Returns the exit status. */
+/* Sends one request. *ret is the object of the answer; NULL: there is none, and the reason is on standard
+ * error. Returns the exit status. */
 static int ask(const struct ctl *c, const char *request, json_t **ret)
 {
         struct http_get g = {.place = c->place, .path = "/control", .post = request, .token = c->token};
@@ -269,13 +269,12 @@ static void print_state(const json_t *o)
 
 /* ---- Waiting ---- */
 
-/* Runs before the command; 0: none. */
+/* The present and the last run before the command; 0: none. */
 struct before {
         long long run, last;
 };
 
-/* Whether the state is the one that the command leads to. A short run may be over before anybody sees it run.
- */
+/* Whether the command has had its effect. A short run may be over before a request sees it running. */
 static bool is_reached(const struct ctl *c, const json_t *o, const struct before *before)
 {
         const char *state = text_of(o, "state");
@@ -294,7 +293,7 @@ static bool is_reached(const struct ctl *c, const json_t *o, const struct before
         }
 }
 
-/* Looks at the state until the command has its effect. *o is the last answer. */
+/* Requests the state until the command has had its effect. *o is the last answer. */
 static int await(const struct ctl *c, const struct before *before, json_t **o)
 {
         uint64_t until_ns = clock_now_ns() + c->wait_ns;
@@ -374,11 +373,9 @@ static const struct verb {
         size_t n_words;
 } verbs[] = {
         {{"ctl status", cmd_ctl, "", "Show the state of the DFM and of its run."}, 0},
-        {{"ctl start", cmd_ctl, "",
-          "Let a run begin: at once, or when the nodes that are missing are present."},
-         0},
+        {{"ctl start", cmd_ctl, "", "Start a run: at once, or when all nodes are present."}, 0},
         {{"ctl stop", cmd_ctl, "", "End the run. No other run begins until start or next-run."}, 0},
-        {{"ctl pause", cmd_ctl, "", "Take no further triggers for now; the run goes on."}, 0},
+        {{"ctl pause", cmd_ctl, "", "Take no further triggers until resume; the run goes on."}, 0},
         {{"ctl resume", cmd_ctl, "", "Take triggers again after a pause."}, 0},
         {{"ctl set", cmd_ctl, "KEY=VALUE",
           "Set a key that the DFM applies while it runs, such as trigger.rate."},
@@ -395,12 +392,12 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"socket", "PATH", "Unix socket of the DFM (control.listen = unix:PATH)", &c.socket},
                 {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},
                 {"key", "FILE", "file with the token of the DFM (control.token-file)", &c.key},
-                {"scenario", "FILE", "instead of these: the scenario of the DFM", &c.scenario},
+                {"scenario", "FILE", "scenario of the DFM, in place of --socket or --dfm", &c.scenario},
                 {"set-meta", "NAME=VALUE",
                  "add to the metadata of the run that begins; repeatable (start, next-run)", NULL,
                  &c.metadata},
-                {"wait", "TIME",
-                 "wait until the run has begun or ended, at most this time (start, stop, next-run)", &c.wait},
+                {"wait", "TIME", "wait at most TIME until the run has begun or ended (start, stop, next-run)",
+                 &c.wait},
         };
         bool starts = c.command == RUN_COMMAND_START || c.command == RUN_COMMAND_NEXT_RUN;
         int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);

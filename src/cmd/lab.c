@@ -18,7 +18,7 @@ static json_t *range_json(const struct lab_needs *needs, const struct lab_range 
                               : json_null();
 }
 
-/* "needs" has the sentence of the text, "dfm", "ros" and "sfi" the nodes, null for this machine alone. */
+/* "needs" has the text for people; "dfm", "ros" and "sfi" have the nodes, null for this machine alone. */
 static json_t *describe(const struct lab_measurement *m, const struct lab_needs *needs, const char *text)
 {
         json_t *features = json_array();
@@ -89,8 +89,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 {
         struct lab_options o = {};
         const struct option_entry own[] = {
-                {"quick", NULL, "run: measure fewer and shorter points, in less than 6 minutes for all",
-                 &o.quick},
+                {"quick", NULL, "run: measure fewer and shorter points, in some 7 minutes for all", &o.quick},
                 {"results", "FILE", "run: results file (default: " LAB_RESULTS ")", &o.results},
                 {"again", NULL, "run: repeat points that the results file already contains", &o.again},
                 {"accept-disturbed", NULL,

@@ -364,30 +364,25 @@ const struct scenario_key scenario_keys[] = {
 
         TEXT("metrics", "listen", metrics.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics, and the DFM also a "
-             "page for "
-             "browsers at /: a TCP port of its own address (:PORT) or of another numeric address of its "
-             "machine (0.0.0.0 or [::]: all), or a Unix "
-             "socket, whose path contains the name of the node as %n. With evb run, where all nodes share a "
+             "page for browsers at /: a TCP port of its own address (:PORT) or of another numeric address of "
+             "its machine (0.0.0.0 or [::]: all), or a Unix socket, whose path contains the name of the node "
+             "as %n. With evb run, where all nodes share a "
              "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md.",
              LOCAL),
 
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where the DFM takes commands of evb ctl: a TCP port of its own address (:PORT) or of another "
-             "numeric "
-             "address of its machine, or a Unix socket, which its owner and group may use. With it, the "
-             "nodes stay "
-             "for further runs; without it, each node serves one run. See docs/operate.md.",
+             "numeric address of its machine, or a Unix socket, which its owner and group may use. With this "
+             "key, nodes stay for further runs; without it, each node serves one run. See docs/operate.md.",
              LOCAL),
         TEXT("control", "allow", control.allow, "none",
              "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
-             "Addresses that may send commands to control.listen by TCP, besides loopback (nodes: the "
-             "addresses of "
-             "the scenario's nodes).",
+             "Addresses that may send commands to control.listen over TCP, besides loopback (nodes: the "
+             "addresses of the scenario's nodes).",
              LOCAL, ONLY(DFM)),
         TEXT("control", "token-file", control.token_file, "", "a file, or nothing",
              "File whose first line is the token that TCP clients must present (evb ctl --key); empty: none. "
-             "With "
-             "it, the DFM's metrics.listen takes commands too.",
+             "If control.listen is set too, metrics.listen of the DFM takes commands with this token.",
              LOCAL, ONLY(DFM)),
 
         TEXT("standby", "allow", standby.allow, "none",
@@ -408,9 +403,8 @@ const struct scenario_key scenario_keys[] = {
                   "other nodes receive it from the DFM.",
                   OR("next", SCENARIO_NEXT)),
         CHOICE("run", "start", run.start, "auto", "auto|manual",
-               "When a run begins: once all nodes are present (auto), or when evb ctl start says so as well "
-               "(manual, "
-               "needs control.listen).",
+               "When a run begins: once all nodes are present (auto), or only after evb ctl start as well "
+               "(manual; needs control.listen).",
                ONLY(DFM)),
         NUMBER(KEY_COUNT, "run", "seed", run.seed, "1", 0, ANY,
                "Seed of patterns, fragment sizes and triggers."),

@@ -241,9 +241,9 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             lost, stats_get(&stats->trigger_datagrams_dropped));
         if (c->in_pauses > 0 && counts_frames)
                 reasons_add(to,
-                            "%" PRIu64
-                            " triggers came in a pause, and were not taken; as frames are counted, "
-                            "later events may mix triggers: the trigger does not obey the busy signal",
+                            "%" PRIu64 " triggers came in a pause and were not taken; because ROSs count "
+                            "frames, later events may mix triggers: the trigger box does not obey the busy "
+                            "signal",
                             c->in_pauses);
         if (c->repeated > 0)
                 reasons_add(to,

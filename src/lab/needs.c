@@ -34,8 +34,8 @@ static const struct {
         {"TCP congestion control bbr", "network.tcp-congestion=bbr", has},
 };
 
-/* Properties of a network that no run can change. lab_can_make() compares those that a measurement varies,
- * and the MTU in any case. */
+/* Properties of a network that no run can change. lab_can_make() compares the MTU, and those others that a
+ * measurement varies. */
 static const struct {
         const char *text, *setting, *unit;
         double otherwise;
@@ -82,7 +82,8 @@ static void add_property(struct lab_needs *needs, const struct lab_point *points
                 add_feature(needs, text);
 }
 
-/* A stream has a file at each end. The paths of a measurement have one for each of their sources. */
+/* A stream has a file at each end. The data paths of a measurement share one file for each of their sources.
+ */
 static double disk_bytes(const struct lab_point *points, size_t n)
 {
         double bytes = 0;
@@ -140,7 +141,7 @@ static void add_point(struct lab_needs *needs, const struct lab_point *p)
         widen(&needs->sfi, setting_of(p, events ? "sfi.count" : "receivers", 1));
 }
 
-/* A stand-in farm is a process of this machine. */
+/* A stand-in farm is a process on this machine, so standby nodes do not have one. */
 static bool needs_testbed(const struct lab_measurement *m, const struct lab_point *points, size_t n)
 {
         for (size_t i = 0; i < n; i++) {

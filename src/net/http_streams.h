@@ -1,6 +1,6 @@
-/* The streams of events (text/event-stream) of an HTTP server. A line that is published goes to all of them.
- * Each has at most one line under way, which all share, so a slow reader skips lines and holds no memory of
- * its own. */
+/* The streams of events (text/event-stream) of an HTTP server. A published line goes to all of them. Each
+ * stream has at most one line under way, which all streams share. So a slow reader skips lines, and takes no
+ * memory of its own. */
 #pragma once
 
 #include <microhttpd.h>
@@ -41,8 +41,8 @@ void http_streams_fini(struct http_streams *s);
 /* Any thread. Replaces a line that no stream has taken yet. -ENOMEM. */
 int http_streams_publish(struct http_streams *s, const char *line);
 
-/* These belong to the server's thread. Makes the endless response of a new stream; NULL: as many as possible
- * are open, or out of memory. The stream exists until MHD has destroyed the response. */
+/* The rest belongs to the server's thread. Makes the endless response of a new stream; NULL: too many are
+ * open, or out of memory. The stream exists until MHD has destroyed the response. */
 struct MHD_Response *http_streams_add(struct http_streams *s, struct MHD_Connection *c, uint64_t now_ns);
 /* Continues the streams that have something to do. */
 void http_streams_turn(struct http_streams *s, uint64_t now_ns);

@@ -1,4 +1,5 @@
-/* The table of run control. */
+/* The table of run control: its states, and the commands that each permits. The DFM checks commands with it;
+ * evb ctl and make-docs.sh print it. */
 #include "evb/node/run_states.h"
 
 #include <string.h>
@@ -17,16 +18,19 @@ static const struct {
         const char *name, *help;
         unsigned permits;
 } states[RUN_CONTROL_STATES] = {
-        [RUN_CONTROL_IDLE] = {"idle", "No run, and nodes are missing.", START | STOP | SET | NEXT_RUN},
-        [RUN_CONTROL_CONFIGURED] = {"configured", "All required nodes wait for a run to be started.",
+        [RUN_CONTROL_IDLE] = {"idle", "There is no run, and nodes are missing.",
+                              START | STOP | SET | NEXT_RUN},
+        [RUN_CONTROL_CONFIGURED] = {"configured",
+                                    "All required nodes are present and wait for a run to start.",
                                     START | STOP | SET | NEXT_RUN},
         [RUN_CONTROL_RUNNING] = {"running", "The DFM takes triggers.", STOP | PAUSE | SET | NEXT_RUN},
         [RUN_CONTROL_PAUSED] = {"paused", "The run goes on, but the DFM takes no triggers.",
                                 STOP | RESUME | SET | NEXT_RUN},
-        [RUN_CONTROL_DRAINING] = {"draining", "The run takes no further triggers, and finishes its events.",
+        [RUN_CONTROL_DRAINING] = {"draining",
+                                  "The DFM takes no further triggers, and the nodes finish open events.",
                                   START | STOP | SET | NEXT_RUN},
         [RUN_CONTROL_ERROR] =
-                {"error", "The last run ended by an error: it stalled, or an output failed. No run begins.",
+                {"error", "The last run ended in an error: it stalled, or an output failed. No run begins.",
                  START | SET | NEXT_RUN},
 };
 

@@ -1,5 +1,5 @@
-/* What must hold in every history. None of it relies on what the cores say about themselves alone: chunks are
- * followed from their bytes to the event that was built of them, and the DFM's progress against the time. */
+/* Checks what must hold in every history. The checks do not rely only on what the cores say about themselves:
+ * they follow chunks from their bytes to the built event, and compare the DFM's progress with the time. */
 #include <inttypes.h>
 
 #include "sim_internal.h"
@@ -13,7 +13,7 @@ void sim_check_chunks(struct sim_node *n, const struct sfi_chunk *chunks, size_t
                 if (c->verdict != SFI_STORE)
                         continue;
                 slot = &n->slots[c->slot];
-                /* The core may have given the slot to another event: then its bytes count from here on. */
+                /* If the core has given the slot to another event, its bytes count from here on. */
                 if (!slot->used || slot->event != c->chunk.event)
                         *slot = (struct sim_slot){.used = true, .event = c->chunk.event};
                 slot->bytes += c->chunk.length;
@@ -70,9 +70,9 @@ void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
         slot->used = false;
 }
 
-/* The longest time in which no event may end anywhere although every node that will come is there: each
- * assignment of an event times out, a silent node is noticed, and the run's state reaches every node. An SFI
- * in pull may have to give up many events that the DFM has ended already, one after the other. */
+/* The longest time without the end of an event, once no further node comes: each assignment of an event times
+ * out, the DFM notices a silent node, and the run's state reaches every node. An SFI in pull may have to give
+ * up many events that the DFM has already ended, one after the other. */
 static uint64_t patience_ns(const struct scenario *s)
 {
         return (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + 5 * s->dfm.node_timeout_ns +
@@ -90,7 +90,7 @@ static bool is_served(const struct sim *s)
         return ross > 0 && sfis > 0;
 }
 
-/* Writes which nodes hold triggers back; the text has room for some. */
+/* Lists nodes that hold triggers back, as far as the text has room. */
 static void explain(const struct sim *s, const struct dfm *d, char *text, size_t size)
 {
         size_t used = 0;
@@ -136,7 +136,7 @@ static void check_dfm(struct sim *s, struct sim_node *n)
         const struct dfm_counts *c = dfm_counts(n->dfm);
         uint64_t ends = c->complete + c->partial + c->lost + c->rejected;
 
-        /* A DFM that resumes a run collects its events first, and then counts them. */
+        /* A DFM that resumes a run first collects its events, and only then counts them. */
         if (dfm_has_begun(n->dfm) && c->triggers != ends + dfm_open_events(n->dfm))
                 sim_violate(s, n, "%" PRIu64 " triggers, but %" PRIu64 " have ended and %u are open",
                             c->triggers, ends, dfm_open_events(n->dfm));
@@ -195,7 +195,7 @@ void sim_check_node(struct sim *s, struct sim_node *n)
                 check_bounds(s, n);
 }
 
-/* A plan that warns of nothing promises that no port drops, as long as every node sends and reads. */
+/* A plan without a warning promises that no port drops packets, as long as every node sends and reads. */
 static void check_ports(struct sim *s)
 {
         bool disturbed =

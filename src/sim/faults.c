@@ -1,13 +1,12 @@
-/* What happens to nodes, as configured or drawn from the seed. */
+/* The faults of nodes and of the network, as configured or drawn from the seed. */
 #include <string.h>
 
 #include "sim_internal.h"
 
-/* Faults of nodes that chaos draws at most, and the largest share of packets for each fault of the network.
- */
+/* Chaos draws at most this many faults of nodes, and this share of packets for each fault of the network. */
 #define CHAOS_FAULTS_MAX 6u
 #define CHAOS_SHARE 0.02
-/* Of trigger.rate = max. */
+/* Shortest time for faults, also that of trigger.rate = max. */
 #define CHAOS_LEAST_NS (100 * NS_PER_MS)
 
 static uint64_t horizon_ns(const struct scenario *s)
@@ -25,7 +24,7 @@ static void add(struct sim *s, enum sim_fault_kind kind, uint32_t node, uint64_t
                 s->faults[s->n_faults++] = (struct sim_fault){kind, node, at_ns, for_ns};
 }
 
-/* Short absences that nobody notices, and long ones after which the DFM goes on without the node. */
+/* Draws short absences that no node notices, and long ones after which the DFM goes on without the node. */
 static uint64_t draw_absence(struct sim *s)
 {
         return 1 + random_below(&s->random, 2 * s->scenario->dfm.node_timeout_ns);
@@ -111,7 +110,7 @@ void sim_faults_apply(struct sim *s)
         const struct sim_fault *f = &s->faults[s->next_fault++];
         struct sim_node *n = &s->nodes[f->node];
 
-        /* There is nothing left to disturb. A DFM that starts now would wait for the next run. */
+        /* Nothing is left to disturb. A DFM that starts now would wait for the next run. */
         if (s->has_ended)
                 return;
         switch (f->kind) {

@@ -3,9 +3,9 @@
  * empties it. */
 #include "sim_internal.h"
 
-/* What the queue of a link holds, as in the lab (launch/wires.c). Only control messages can fill it. */
+/* Size of a link's queue, as in the lab (launch/wires.c). Only control messages can fill it. */
 #define WIRE_LIMIT_BYTES (UINT64_C(16) << 20)
-/* A held packet that nothing overtakes (net/faults.c is asked as often). */
+/* How long a packet is held if none overtakes it; daemons ask net/faults.c at this interval. */
 #define HELD_PS (NS_PER_MS * PS_PER_NS)
 /* The kernel's structures around a packet: struct sk_buff, and struct skb_shared_info behind the data. */
 #define SKB_BYTES 256u
@@ -28,7 +28,7 @@ void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps)
         if (!n->is_live || n->has_left || at_ps == NEVER_NS ||
             (n->turn_ps != NEVER_NS && n->turn_ps <= at_ps))
                 return;
-        /* A process that runs at that time looks again without sleeping. */
+        /* A process that runs at that time checks again without sleeping. */
         if (at_ps < n->free_ps)
                 turn_ps = n->free_ps;
         else
@@ -58,8 +58,8 @@ void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p)
                 sim_schedule(s, n, ITEM_WIRE, at_ps);
 }
 
-/* Puts the packet into the socket's queue, for when it gets there. A process that stands still reads nothing
- * until then, so what does not fit is known now, and need not be kept. */
+/* Puts the packet into the socket's queue, with the time of its arrival. A suspended process reads nothing
+ * until then, so it is already known whether the packet fits, and one that does not need not be kept. */
 static void deliver(struct sim *s, struct sim_node *n, uint64_t at_ps, struct sim_packet *p)
 {
         struct sim_inbox *i = &n->inboxes[p->is_data ? SOCKET_DATA : SOCKET_CONTROL];
@@ -103,7 +103,7 @@ void sim_wire_arrive(struct sim *s, struct sim_node *n)
         sim_packet_release(p);
 }
 
-/* As struct sk_buff of a datagram: the kernel allocates powers of two. */
+/* As for struct sk_buff of a datagram, the kernel allocates powers of two. */
 uint64_t sim_socket_charge(uint32_t frame_bytes)
 {
         return power_of_two_at_least(frame_bytes + SHARED_INFO_BYTES) + SKB_BYTES;
@@ -157,7 +157,7 @@ static struct sim_packet *take_arrived(const struct sim *s, struct sim_inbox *i)
         return p;
 }
 
-/* Packets that wait longest were there first: what came when the buffer was full is behind them. */
+/* Packets at the front of the queue arrived first; those that found the buffer full are behind them. */
 static void drop_overflow(struct sim *s, struct sim_node *n, struct sim_inbox *i)
 {
         uint64_t arrived_bytes = 0;

@@ -1,4 +1,4 @@
-/* The processes of the nodes: their start, their end, and what they count. */
+/* Starts and ends the processes of the nodes, and keeps their counters. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static int start_sfi(struct sim *s, struct sim_node *n)
         struct sfi_config c = role_sfi_config(s->scenario, n->self, s->rules);
 
         c.member = member_of(s);
-        /* As data/data_receive_udp.c, of what was requested. */
+        /* As in data/data_receive_udp.c, a part of the requested buffer. */
         c.room_bytes = n->inboxes[SOCKET_DATA].room_bytes / 2 / 4 * 3;
         if (!n->slots) {
                 n->slots = calloc(c.slots, sizeof *n->slots);
@@ -137,7 +137,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         }
 }
 
-/* A DFM that resumes a run counts what the former one did; the counters of one that is gone stay readable. */
+/* A DFM that resumes a run includes what the former one counted. The counters of ended processes of other
+ * nodes stay readable. */
 static void keep_counts(struct sim_node *n)
 {
         n->dropped_at_source = 0;

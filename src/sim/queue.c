@@ -1,5 +1,4 @@
-/* Packets without payload, and queues of them that grow as needed. What bounds a queue is its user's affair.
- */
+/* Packets without payload, and queues of them that grow as needed. The user of a queue has to bound it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 
 #define FIRST_SIZE 16u
 
-/* Memory is not part of the model, so nothing can go on without it. */
+/* The model does not include a lack of memory, so the program cannot continue. */
 static void *must(void *memory)
 {
         if (!memory)

@@ -1,7 +1,7 @@
-/* A ROS's shaping in the kernel, by the daemon's own plan: a bucket for the link (HTB), in it control
- * messages first, and for each SFI a queue with a bucket of its own (TBF, or HTB alone). Classes whose
- * packets may pass take turns packet by packet; HTB lets them pass a quantum each. CBQ is modelled as HTB:
- * the TBF below it sets the rate. Super-packets of segmentation offload pass as their segments. */
+/* Models a ROS's shaping in the kernel, by the daemon's own plan: a bucket for the link (HTB), which passes
+ * control messages first, and for each SFI a queue with a bucket of its own (TBF, or HTB alone). Classes
+ * whose packets may pass take turns packet by packet; HTB lets them pass a quantum each. CBQ is modelled as
+ * HTB: the TBF below it sets the rate. Super-packets of segmentation offload pass as their segments. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static enum tc_backend backend_of(const struct scenario *s)
         return b == TC_BACKEND_AUTO ? TC_BACKEND_HTB_TBF : b;
 }
 
-/* The same steps as node/shaping_tree.c: the burst is that for all nodes, whoever is present. */
+/* Takes the same steps as node/shaping_tree.c: the burst is that for all nodes, even if some are absent. */
 static int make_plan(const struct sim *s, const struct sim_node *n, struct tc_plan *ret, struct error *e)
 {
         _cleanup_free_ struct tc_destination *to = calloc(s->n_sfi, sizeof *to);
@@ -106,12 +106,12 @@ void sim_shaping_follow(struct sim *s, struct sim_node *n)
                 return;
         h->demand = ros_demand_number(n->ros);
         if (make_plan(s, n, &plan, &e) < 0)
-                return; /* the daemon keeps the former plan, too */
+                return; /* the daemon also keeps the former plan */
         apply(s, n, &plan);
         tc_plan_fini(&plan);
 }
 
-/* When the first packet of an SFI's queue may pass. There is one. */
+/* When the first packet of an SFI's queue may pass. The queue must not be empty. */
 static uint64_t due_ps(const struct sim_path *p)
 {
         uint32_t bytes = p->queue.entries[p->queue.first].packet->frame_bytes;

@@ -1,4 +1,5 @@
-/* The loop of virtual time: takes the next turn of a process, arrival at the switch, or packet of a queue. */
+/* The loop of virtual time: executes the next turn of a process, arrival at the switch, or packet of a queue.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,10 +11,10 @@
 /* As in data/data_receive_udp.c and node/control.c. The kernel doubles what a socket requests. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* How long the others go on once the DFM is gone for good. */
+/* How long the other nodes go on after the last DFM has gone. */
 #define ORPHANS_NS NS_PER_S
 
-/* Round figures of an idle machine, assumed and not measured: docs/sim.md says what depends on them. */
+/* Round figures for an idle machine, assumed and not measured; docs/sim.md says what depends on them. */
 const struct sim_model sim_model_usual = {
         .wake_ns = 10 * NS_PER_US,
         .packet_ns = 1 * NS_PER_US,
@@ -211,19 +212,19 @@ static void take_turn(struct sim *s, struct sim_node *n)
                 plan_turn(s, n);
         else if (n->self->role == ROLE_DFM)
                 s->is_over = true;
-        /* Only now, because moving an item costs less than removing it and putting it back. */
+        /* Only now, because moving an item costs less than removing and inserting it. */
         if (n->turn_ps == NEVER_NS)
                 sim_schedule(s, n, ITEM_TURN, NEVER_NS);
 }
 
-/* A DFM that will not come back leaves the others alone. */
+/* Whether the DFM has gone, and no fault will restart it. */
 static bool is_orphaned(const struct sim *s)
 {
         return !s->nodes[s->dfm].is_live && s->next_fault == s->n_faults &&
                sim_now_ns(s) > s->calm_ns + ORPHANS_NS;
 }
 
-/* False: nothing will happen any more. */
+/* False: nothing is left to happen. */
 static bool step(struct sim *s)
 {
         uint64_t at_ps = heap_first_key(&s->heap), fault_ns = sim_faults_next_ns(s);

@@ -1,5 +1,6 @@
-/* What the files of the simulator share. The order in which they may call each other: trace.c, network.c,
- * shaping.c, messages.c, checks.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, faults.c, sim.c.
+/* What the files of the simulator share. Each file may call those before it in this order: trace.c,
+ * network.c, shaping.c, messages.c, checks.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c,
+ * faults.c, sim.c.
  */
 #pragma once
 
@@ -21,10 +22,10 @@
 #define SIM_JOBS 256
 #define SIM_TO_ROSS UINT32_MAX
 #define SIM_HELD_MAX 64
-/* Headers of Ethernet, IP and UDP; and of these the ones of IP and UDP. */
+/* Headers of Ethernet, IP and UDP. */
 #define SIM_HEADERS_BYTES 42
 
-/* What is on its way. Its payload is not there; `head` holds the rest. */
+/* A packet on its way. It has no payload; `head` holds the rest. */
 struct sim_packet {
         uint32_t refs;
         uint32_t head_bytes, frame_bytes;
@@ -53,7 +54,7 @@ struct sim_inbox {
         uint64_t dropped;
         struct sim_held {
                 struct sim_packet *packet;
-                uint32_t overtaken; /* further packets that come first */
+                uint32_t overtaken; /* packets that still have to overtake it */
                 uint64_t until_ps;
         } held[SIM_HELD_MAX];
         uint32_t n_held;
@@ -84,7 +85,7 @@ struct sim_shaping {
         enum tc_backend backend;
 };
 
-/* What an SFI's slot holds, as the chunks said it; see checks.c. */
+/* What an SFI's slot holds, according to the chunks; see checks.c. */
 struct sim_slot {
         uint64_t event, bytes;
         bool used;
@@ -102,7 +103,7 @@ struct sim_node {
                 struct sfi *sfi;
         };
         uint64_t paused_until_ps, free_ps, turn_ps, last_turn_ns;
-        bool is_woken;                          /* by its socket, which has room again */
+        bool is_woken;                          /* its socket has room again */
         uint32_t worked_packets, worked_chunks; /* in this turn */
         struct sim_link link;
         struct sim_queue wire;
@@ -139,7 +140,7 @@ struct sim {
         struct member_keys keys;
         struct sim_fault faults[SIM_FAULTS_MAX];
         size_t n_faults, next_fault;
-        uint64_t calm_ns; /* from then on, no fault of a node happens or lasts */
+        uint64_t calm_ns; /* time after which no fault of a node begins or lasts */
         struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_former former;
         uint64_t began_ns; /* the run that `former` is about */
@@ -190,18 +191,18 @@ static inline const struct sim_entry *sim_queue_first(const struct sim_queue *q)
 void sim_schedule(struct sim *s, const struct sim_node *n, enum sim_item item, uint64_t at_ps);
 /* Plans a turn for something that happens at this time, unless an earlier one is planned. */
 void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps);
-/* Passes a packet to the link of its sender. Takes it over. */
+/* Takes the packet over, and passes it to the link of its sender. */
 void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
 /* The first frame of the link reaches the switch. */
 void sim_wire_arrive(struct sim *s, struct sim_node *n);
-/* The bytes of a send buffer that a packet takes. */
+/* Bytes that a packet takes of a send buffer. */
 uint64_t sim_socket_charge(uint32_t frame_bytes);
 void sim_path_release(struct sim *s, const struct sim_packet *p);
 /* At the beginning of a turn: decides which packets found no room in the sockets since the last one. */
 void sim_sockets_look(struct sim *s, struct sim_node *n);
 /* The next packet that the node's socket has now; the caller releases it. NULL: none. */
 struct sim_packet *sim_receive(struct sim *s, struct sim_node *n, enum sim_socket socket);
-/* When the next packet is there. */
+/* When the next packet arrives. */
 uint64_t sim_inbox_next_ps(const struct sim_inbox *i);
 
 /* shaping.c */
@@ -209,9 +210,9 @@ int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e);
 void sim_shaping_fini(struct sim_node *n);
 /* Takes the packet over. */
 void sim_shaping_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
-/* Passes on what is due. */
+/* Passes on the packets that are due. */
 void sim_shaping_turn(struct sim *s, struct sim_node *n);
-/* Follows the rates and sources that the core knows. */
+/* Changes the shaping to the rates and sources that the core knows. */
 void sim_shaping_follow(struct sim *s, struct sim_node *n);
 
 /* messages.c */
@@ -238,6 +239,6 @@ void sim_faults_apply(struct sim *s);
 /* checks.c */
 void sim_check_chunks(struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
 void sim_check_built(struct sim *s, struct sim_node *n, uint32_t slot);
-/* After a turn. */
+/* Call it after each turn of the node. */
 void sim_check_node(struct sim *s, struct sim_node *n);
 void sim_check_end(struct sim *s);

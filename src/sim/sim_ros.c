@@ -1,5 +1,5 @@
-/* A turn of a ROS: node/role_ros.c with data/data_send_udp.c, whose rules about batches, blocked sockets and
- * datagrams that wait to be filled are repeated here, as the original works on sockets. */
+/* A turn of a ROS, as in node/role_ros.c with data/data_send_udp.c. This file repeats the rules about
+ * batches, blocked sockets and datagrams that wait to be filled, because the original works on sockets. */
 #include <string.h>
 
 #include "evb/data/network.h"
@@ -159,7 +159,7 @@ static void send_fragments(struct sim *s, struct sim_node *n)
         n->is_woken |= serve(s, n, 0, first);
 }
 
-/* As node/role_ros.c: what waits for an SFI that has left would fill the queue that all SFIs share. */
+/* As in node/role_ros.c: jobs for an SFI that has left would fill the queue that all SFIs share. */
 static void forget_gone(const struct sim *s, struct sim_node *n)
 {
         const uint64_t *live = ros_sfi_live(n->ros);

@@ -1,9 +1,9 @@
-/* A turn of an SFI: node/role_sfi.c with data/data_receive_udp.c, and an output that takes events at once
- * (sfi.output = null). */
+/* A turn of an SFI, as in node/role_sfi.c with data/data_receive_udp.c and an output that takes events at
+ * once (sfi.output = null). */
 #include "sim_internal.h"
 
 #define CHUNKS 1024
-/* Datagrams in a turn, before control messages and timers. */
+/* Most datagrams in a turn, before control messages and timers. */
 #define DATAGRAMS_MAX (8 * 512)
 #define BUILT_MAX 256
 #define FAREWELLS 3
@@ -21,7 +21,7 @@ static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, s
         *k = 0;
 }
 
-/* Reads the directory; what is behind it does not exist. */
+/* Reads the directory of a data message; its payload does not exist. */
 static void take(struct sim *s, struct sim_node *n, const struct sim_packet *p, struct sfi_chunk *chunks,
                  size_t *k)
 {

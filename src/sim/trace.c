@@ -1,4 +1,4 @@
-/* Follows the history: one digest of it, and on request one line for each message, drop and change of state.
+/* Computes the digest of a history, and on request prints a line for each message, drop and change of state.
  */
 #include <endian.h>
 #include <inttypes.h>

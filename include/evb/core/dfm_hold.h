@@ -9,21 +9,22 @@
 
 struct dfm;
 
-/* Holds the start: the run does not begin, whoever is present. A run that has begun, or that a former DFM had
- * begun, is not held. */
+/* Holds the start: the run does not begin, even if all nodes are present. Has no effect on a run that has
+ * begun, or that a former DFM began. */
 void dfm_hold_start(struct dfm *d);
-/* Lets the run begin as usual. Nodes that are missing now get dfm.start-timeout from now on. */
+/* Lets the run begin as usual. Missing nodes have dfm.start-timeout from now on to join. */
 void dfm_release_start(struct dfm *d, uint64_t now_ns);
 bool dfm_is_held(const struct dfm *d);
-/* All required nodes are present. */
+/* Whether all required nodes are present. */
 bool dfm_is_ready(const struct dfm *d);
 
-/* Metadata of the run, at most METADATA_MAX, which each SFI gets before it gets events. Without effect once
- * the run has begun. */
+/* Sets the metadata of the run, at most METADATA_MAX, which each SFI receives before it receives events. Has
+ * no effect once the run has begun. */
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
 
-/* Pauses the triggers of a running run, or ends the pause; without effect otherwise. Open events go on. The
- * schedule of the DFM's own triggers stands still: it catches nothing up. Triggers from outside, and slices
- * of time, that come meanwhile are not taken; those in the queue are. Frames that make triggers wait. */
+/* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The
+ * schedule of the DFM's own triggers stands still, and does not catch up later. Triggers from outside and
+ * slices of time that come in the pause are not taken, but the DFM still takes those that are in its queue.
+ * Frames that make triggers wait. */
 void dfm_pause(struct dfm *d, uint64_t now_ns, bool on);
 bool dfm_is_paused(const struct dfm *d);

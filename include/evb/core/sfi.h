@@ -200,8 +200,8 @@ struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);
 enum run_state sfi_run_state(const struct sfi *s);
 /* Cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
 const struct member *sfi_member(const struct sfi *s);
-/* The metadata with which an operator started the run; version 0: none. NULL: they have not all come, so no
- * file can be opened. */
+/* The metadata with which an operator started the run; version 0: none. NULL: some have not
+ * arrived, so no file can be opened. */
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
 const struct sfi_counts *sfi_counts(const struct sfi *s);

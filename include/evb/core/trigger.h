@@ -33,7 +33,7 @@ uint64_t trigger_next_ns(const struct trigger *t);
 /* Triggers that were due were held back until now_ns. The next one is due now, and the rest follow at the
  * rate. */
 void trigger_hold(struct trigger *t, uint64_t now_ns);
-/* The schedule stood still for that time: it goes on where it was. */
+/* The schedule stood still for that time, and goes on where it was. */
 void trigger_shift(struct trigger *t, uint64_t by_ns);
 /* From now_ns on, triggers follow another schedule. What was left of the present interval lasts as many new
  * intervals, and as many triggers are overdue as before: the change makes neither a burst nor a pause. A

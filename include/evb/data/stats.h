@@ -124,7 +124,7 @@
         X(file_bytes, "bytes written to event files")                                                        \
         X(events_stored, "events in closed event files")                                                     \
         X(events_not_written, "built events that an SFI dropped because the disk was slow")                  \
-        X(control_refused, "requests to run control of addresses or with tokens that it does not accept")    \
+        X(control_refused, "requests that run control refused for their address, token or content type")     \
         X(control_sent, "control messages sent")                                                             \
         X(control_received, "control messages received")                                                     \
         X(control_sent_bytes, "bytes of the control messages sent, with all headers")                        \
@@ -153,7 +153,7 @@ struct node_stats {
 
 enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_SEALING, NODE_ENDED };
 
-/* All counters, histograms and reasons begin again: for another run of the same process, while none of its
+/* Resets all counters, histograms and reasons for another run of the same process. Call it while none of its
  * threads counts. */
 void stats_begin_run(struct node_stats *s);
 

@@ -1,5 +1,5 @@
-/* What a measurement needs: nodes of a testbed by role, and what their machines must have. All of it follows
- * from the points of a full sweep, so it cannot differ from what they do. Pure. */
+/* What a measurement needs: nodes of a testbed by role, and features of their machines. The points of a full
+ * sweep determine both, so they cannot differ from what the points do. Pure. */
 #pragma once
 
 #include "evb/base/strbuf.h"
@@ -13,8 +13,8 @@ struct lab_range {
 };
 
 struct lab_needs {
-        bool testbed; /* standby nodes can make it; a DFM commands them. Otherwise this machine alone */
-        struct lab_range ros, sfi; /* nodes of a testbed: for the first points, and for all of them */
+        bool testbed; /* standby nodes can make it, commanded by a DFM; false: only this machine can */
+        struct lab_range ros, sfi; /* nodes of a testbed: for the smallest point, and for all points */
         char features[LAB_FEATURES_MAX][LAB_FEATURE_TEXT_MAX];
         size_t n_features;
 };

@@ -12,11 +12,11 @@
 /* How long a node may take to end that has nothing left to do. */
 #define LAUNCH_TERM_NS (5 * NS_PER_S)
 
-/* Of evb sim. */
+/* A run of evb sim. */
 struct virtual_run {
         uint64_t seed, digest;
         uint32_t run;          /* its number */
-        const char *violation; /* of what must hold in every history; NULL: none */
+        const char *violation; /* what did not hold, but must in every history; NULL: nothing */
 };
 
 struct launch {

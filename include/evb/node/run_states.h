@@ -32,6 +32,6 @@ enum run_command run_command_find(const char *name);
 bool run_state_permits(enum run_control_state state, enum run_command command);
 /* The states that permit a command: "running or paused"; returns `text`. */
 char *run_command_states(enum run_command command, char *text, size_t size_bytes);
-/* All states for people, and the table of a manual page (mdoc). */
+/* Print all states: for people, and as the table of a manual page (mdoc). */
 void run_states_print(FILE *to);
 void run_states_print_man(FILE *to);

@@ -1,5 +1,5 @@
-/* The states of all nodes of a scenario, as each one serves its own at /status (see docs/monitoring.md). Any
- * thread, one at a time. */
+/* Requests the states of all nodes of a scenario, which each node serves at /status (see docs/monitoring.md).
+ * Any thread, one at a time. */
 #pragma once
 
 #include <jansson.h>
@@ -17,7 +17,7 @@ struct node_status {
         char place[SCENARIO_TEXT_MAX]; /* where it serves its state: "HOST:PORT" or "unix:PATH" */
         json_t *status;                /* its last answer; NULL: it did not answer, or is not this node */
         char problem[NODE_STATUS_PROBLEM_MAX]; /* no answer, or a stalled run; "": none */
-        /* CLOCK_MONOTONIC: of the last answer, and when the request began that is under way; 0: none. */
+        /* CLOCK_MONOTONIC: time of the last answer, and of the start of the request under way; 0: none. */
         uint64_t answered_ns, asked_ns;
 };
 
@@ -35,16 +35,16 @@ void statuses_fini(struct statuses *s);
  * nodes. -ENOMEM. */
 int statuses_ask(struct statuses *s, uint64_t timeout_ns);
 
-/* Asks again and again as part of an event loop: a node that is slow or dead delays no other one. */
+/* Asks repeatedly as part of an event loop: a slow or dead node delays no other one. */
 struct statuses_watch;
 
 /* `s` and `loop` are borrowed. A node that does not answer within `timeout_ns` has no status. -ENOMEM. */
 int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct loop *loop,
                        uint64_t timeout_ns);
 struct statuses_watch *statuses_watch_free(struct statuses_watch *w);
-/* Asks each node of which no request is under way. Answers replace the former ones as they come. */
+/* Asks each node to which no request is under way. Answers replace the former ones as they arrive. */
 void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns);
-/* Number of requests under way, or still to send, that are not older than `since_ns`. */
+/* Number of requests under way or still to send, without those from before `since_ns`. */
 size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns);
 /* When statuses_watch_expire() has something to do; NEVER_NS: no request is under way. */
 uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);

@@ -225,7 +225,7 @@ struct metadata_entry {
 };
 
 struct metadata_set {
-        uint16_t version; /* of the set, in the order in which the DFM got them; 0: none */
+        uint16_t version; /* of the set; grows with each set that the DFM gets; 0: none */
         uint16_t n;
         struct metadata_entry entries[METADATA_MAX];
 };

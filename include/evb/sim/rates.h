@@ -1,6 +1,6 @@
 /* Rates as arithmetic: a link, the port of a switch, and a token bucket. Times are in picoseconds, so that a
  * byte at 400 Gbit/s (20 ps) is exact; at other rates the time of a packet is rounded down by less than 1 ps,
- * as launch/exact_port.h does it. Bytes are those of the frame with its Ethernet header. Pure. */
+ * as in launch/exact_port.h. Bytes are those of the frame with its Ethernet header. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -44,7 +44,7 @@ struct sim_bucket {
 /* A full bucket, whose burst does not include the overhead of packets. */
 void sim_bucket_init(struct sim_bucket *b, uint64_t rate_bps, uint64_t burst_bytes, uint32_t overhead_bytes,
                      bool debt);
-/* From when a packet may pass; 0: at any time. NEVER_NS: never, as it is larger than the burst. */
+/* When a packet may pass; 0: at any time; NEVER_NS: never, because it is larger than the burst. */
 uint64_t sim_bucket_next_ps(const struct sim_bucket *b, uint32_t bytes);
 /* A packet passes. */
 void sim_bucket_take(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes);

@@ -3,7 +3,7 @@
  * node has that rate and drops what exceeds network.switch-buffer; a ROS shapes its traffic by the plan that
  * the daemon would install; sockets and processors are bounded too. Payload does not exist, only its size.
  *
- * One seed is one history: the same scenario, seed and faults give the same digest wherever it runs. There is
+ * One seed is one history: the same scenario, seed and faults give the same digest on every machine. There is
  * no clock, socket or file. Memory is bounded by the sockets' buffers, the queues of the shaping, and 16 MiB
  * of frames in each link; docs/sim.md gives figures. One thread. */
 #pragma once
@@ -18,7 +18,7 @@
 #include "evb/conf/scenario.h"
 #include "evb/data/stats.h"
 
-/* What a node's processor and its link take. */
+/* Times that a node's processor and its link take. */
 struct sim_model {
         uint64_t wake_ns;        /* mean time from an arrival or a timer to the turn of a sleeping process;
                                     each one is drawn between a half and three halves of it */
@@ -31,8 +31,8 @@ extern const struct sim_model sim_model_usual;
 
 enum sim_fault_kind { SIM_CRASH, SIM_PAUSE, SIM_RESTART };
 
-/* Something that happens to a node. A crashed process loses its memory and its sockets; what its kernel has
- * queued still leaves. A restart begins another process, and first ends the present one. */
+/* Something that happens to a node. A crashed process loses its memory and its sockets; its kernel still
+ * sends what it has queued. A restart ends the present process, if any, and starts another. */
 struct sim_fault {
         enum sim_fault_kind kind;
         uint32_t node; /* of scenario.nodes */
@@ -49,13 +49,13 @@ struct sim_config {
         size_t n_faults;
         bool chaos; /* adds faults of nodes and of the network, drawn from the seed */
         const volatile sig_atomic_t
-                *stop; /* not 0: end now, in the midst of the run; NULL: nothing stops it */
+                *stop; /* not 0: end now, in the middle of the run; NULL: nothing stops it */
         FILE *trace;   /* one line for each message, drop and change of state; NULL: none */
 };
 
 struct sim;
 
-/* Whether the model covers the scenario. -EINVAL: it does not, with the key that it lacks. */
+/* Whether the model covers the scenario. -EINVAL: it does not; the error names the key. */
 int sim_check(const struct scenario *s, struct error *error);
 /* -EINVAL: a plan for the shaping is impossible; -ENOMEM. */
 int sim_new(struct sim **ret, const struct sim_config *config, struct error *error);
@@ -64,7 +64,7 @@ struct sim *sim_free(struct sim *s);
 /* Runs to the end of the run, to a violation, or until it is stopped. */
 void sim_run(struct sim *s);
 
-/* What became of a node. */
+/* How a node ended. */
 struct sim_node_end {
         const struct node_stats *stats; /* as its daemon would publish them; of all its processes */
         bool is_dead;                   /* crashed, and not restarted */

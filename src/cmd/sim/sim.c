@@ -35,7 +35,7 @@ static void print_violation(const struct sim_options *o, uint64_t seed, const st
         sim_print_replay(o, seed);
 }
 
-/* A process that has crashed for good ends as one that was killed. */
+/* Reports a process that crashed and did not restart as killed. */
 static int fill_children(const struct sim *sim, const struct scenario *s, struct child **ret)
 {
         struct child *children = calloc(s->n_nodes, sizeof *children);

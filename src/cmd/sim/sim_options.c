@@ -10,7 +10,7 @@
 #include "evb/data/network.h"
 #include "sim.h"
 
-/* Of the model's times. A process that takes longer for a packet would never keep up. */
+/* Longest time of the model. A process that takes longer for a packet would never keep up. */
 #define MODEL_MOST_NS NS_PER_S
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)
 
@@ -64,7 +64,7 @@ static bool parse_time(const char *text, size_t n, uint64_t *ret)
         return quantity_parse_time(copy, ret) >= 0 && *ret <= FAULT_MOST_NS;
 }
 
-/* NODE@TIME, and for a pause +DURATION. */
+/* Parses NODE@TIME, or NODE@TIME+DURATION for a pause. */
 static bool parse_fault(const struct scenario *s, enum sim_fault_kind kind, const char *text,
                         struct sim_fault *ret)
 {
@@ -106,7 +106,7 @@ static int read_faults(struct sim_options *o, const struct scenario *s, enum sim
         return OPTIONS_GO_ON;
 }
 
-/* Events need no file, and each node an address, which only the plan of the shaping reads. */
+/* Events need no file. Each node needs an address, which only the shaping plan reads. */
 static void prepare(struct scenario *s)
 {
         s->sfi.output = OUTPUT_NULL;
@@ -152,23 +152,24 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
 {
         struct texts t = {};
         const struct option_entry own[] = {
-                {"seed", "N", "seed of everything that chance decides (default: 1)", &t.seed},
+                {"seed", "N", "seed of all random numbers (default: 1)", &t.seed},
                 {"trace", NULL,
                  "print each message, drop and change of state, with its time; to standard error with --json "
                  "on standard output",
                  &t.trace},
-                {"histories", "N", "run N histories, of this seed and those after it (default: 1)",
+                {"histories", "N", "run N histories, with this seed and the next ones (default: 1)",
                  &t.histories},
-                {"crash", "NODE@TIME", "end a node's process; repeatable", .list = &t.crashes},
-                {"pause", "NODE@TIME+DURATION", "stop a node's process for a while; repeatable",
+                {"crash", "NODE@TIME", "crash the process of a node; repeatable", .list = &t.crashes},
+                {"pause", "NODE@TIME+DURATION", "suspend the process of a node for DURATION; repeatable",
                  .list = &t.pauses},
-                {"restart", "NODE@TIME", "start another process of a node; repeatable", .list = &t.restarts},
+                {"restart", "NODE@TIME", "start a new process of a node; repeatable", .list = &t.restarts},
                 {"chaos", NULL, "add faults of nodes and of the network, drawn from the seed", &t.chaos},
                 {"wake-time", "TIME", "mean time until a sleeping process runs (default: 10us)", &t.wake},
-                {"packet-time", "TIME", "processor time for a packet (default: 1us)", &t.packet},
+                {"packet-time", "TIME", "processor time to send or receive a packet (default: 1us)",
+                 &t.packet},
                 {"fragment-time", "TIME",
                  "processor time of an SFI for a chunk of a fragment (default: 250ns)", &t.fragment},
-                {"propagation", "TIME", "time from node to node, without that of sending (default: 5us)",
+                {"propagation", "TIME", "time from node to node, without the time to send (default: 5us)",
                  &t.propagation},
         };
         int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), 1, argc, argv);

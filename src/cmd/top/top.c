@@ -1,4 +1,4 @@
-/* evb top: asks the nodes of a scenario for their states at each interval, and shows them on a screen, as
+/* evb top: requests the states of all nodes of a scenario at each interval, and shows them on a screen, as
  * lines, or as JSON. */
 #include <errno.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 #define TIMEOUT_NS (3 * NS_PER_S)
 #define INTERVAL_LEAST_NS (100 * NS_PER_MS)
 #define INTERVAL_MOST_NS (3600 * NS_PER_S)
-/* The screen does not wait longer for answers, and is drawn at least as often for its clock. */
+/* The screen waits at most GRACE_NS for answers. It is drawn at least every REDRAW_NS, for its clock. */
 #define GRACE_NS (500 * NS_PER_MS)
 #define REDRAW_NS NS_PER_S
 
@@ -95,7 +95,7 @@ static void print(struct top *t)
                         top_lines_print_head(stdout);
                 top_lines_print(stdout, &t->model, format_now(time));
         }
-        /* main(), or options_close_json(), reports it. */
+        /* main(), or options_close_json(), reports the error. */
         if (fflush(t->json ?: stdout) != 0)
                 t->quit = true;
 }
@@ -193,7 +193,7 @@ static void take_keys(struct top *t)
                 draw(t);
 }
 
-/* Lines and JSON wait longer than a screen, as they are not corrected later. */
+/* Lines and JSON wait longer than a screen, because evb top cannot correct them later. */
 static uint64_t grace_ns(const struct top *t)
 {
         if (t->screen)
@@ -221,7 +221,7 @@ static void turn(struct top *t, uint64_t now_ns)
         else if (t->screen && t->looks > 0 && now_ns >= t->drawn_ns + REDRAW_NS)
                 draw(t);
         if (t->looked && now_ns >= t->asked_ns + t->settings.interval_ns) {
-                /* After a pause of this process, no interval is made up for. */
+                /* After a pause of this process, it does not make up for intervals. */
                 t->asked_ns = MAX(t->asked_ns + t->settings.interval_ns,
                                   now_ns - MIN(now_ns, t->settings.interval_ns / 2));
                 t->looked = false;
@@ -285,7 +285,8 @@ static void close_all(struct top *t)
         statuses_fini(&t->statuses);
 }
 
-/* A scenario that names the wrong places is an error, but not the end of a run. */
+/* Silent nodes are an error if --count limits the updates: the scenario may name the wrong addresses. Without
+ * it, the run may just have ended. */
 static int judge(const struct top *t)
 {
         if (t->settings.looks == 0 || t->model.n_silent < t->model.n)
@@ -316,7 +317,7 @@ static bool parse_settings(struct top_settings *to, const char *interval, const 
                         "evb top: --interval: \"%s\" is not a time from 100ms to 1h; expected e.g. 2s\n",
                         interval);
         else if (count && (quantity_parse_count(count, &to->looks) < 0 || to->looks == 0))
-                fprintf(stderr, "evb top: --count: \"%s\" is not a number of intervals; expected e.g. 10\n",
+                fprintf(stderr, "evb top: --count: \"%s\" is not a number of updates; expected e.g. 10\n",
                         count);
         else if (sort && !(to->sort = top_column_find(sort))) {
                 fprintf(stderr, "evb top: --sort: \"%s\" is not a column; expected", sort);
@@ -334,9 +335,9 @@ int cmd_top(int argc, char **argv)
         const char *path = NULL, *interval = NULL, *sort = NULL, *count = NULL;
         const struct option_entry own[] = {
                 {"scenario", "FILE", "scenario file", &path},
-                {"interval", "TIME", "time between two looks (default: 1s)", &interval},
+                {"interval", "TIME", "interval between updates (default: 1s)", &interval},
                 {"sort", "COLUMN", "order of the nodes on the screen (default: node)", &sort},
-                {"count", "N", "exit after N looks", &count},
+                {"count", "N", "exit after N updates", &count},
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct top t = {};

@@ -24,19 +24,19 @@ const struct top_column top_columns[TOP_COLUMNS] = {
         {"busy", "BUSY", "BUSY_PERCENT", TOP_SHARE, TOP_BUSY, 5, 14,
          "share of the last second for which triggers were held back"},
         {"credits", "CREDITS", "FREE_CREDITS", TOP_OF, TOP_FREE, 9, 5,
-         "credits that the DFM can use now, of those that the SFI has"},
+         "credits that the DFM can use now, of all credits of the SFI"},
         {"open", "OPEN", "OPEN_EVENTS", TOP_INTEGER, TOP_OPEN, 5, 10, "events that have begun and not ended"},
         {"drops", "DROPS", "DROPS", TOP_COUNT, TOP_DROPS, 7, 6,
          "packets lost in a ROS; of an SFI: in the network and its socket"},
         {"backlog", "BACKLOG", "BACKLOG_BYTES", TOP_BYTES, TOP_BACKLOG, 7, 8,
-         "bytes in the shaping of a ROS, or of all ROSs for an SFI"},
+         "bytes that wait in the shaping of a ROS, or of all ROSs for an SFI"},
         {"queued", "QUEUED", "QUEUED_BYTES", TOP_BYTES, TOP_QUEUED, 7, 11,
          "payload that waits in a ROS, or in all ROSs for an SFI"},
         {"partial", "PARTIAL", "PARTIAL_EVENTS", TOP_COUNT, TOP_PARTIAL, 7, 9,
          "events built with fragments missing"},
         {"lost", "LOST", "LOST", TOP_COUNT, TOP_LOST, 7, 12,
-         "lost events of the DFM; fragments missing at the SFI"},
-        {"disk", "DISK", "FREE_BYTES", TOP_BYTES, TOP_DISK, 7, 13, "free bytes of the disk of sfi.directory"},
+         "lost events at the DFM; missing fragments at an SFI"},
+        {"disk", "DISK", "FREE_BYTES", TOP_BYTES, TOP_DISK, 7, 13, "free bytes on the disk of sfi.directory"},
         {"note", "NOTE", "NOTE", TOP_TEXT_NOTE, TOP_RUN, 24, 15, "a problem, or what the node waits for"},
 };
 
@@ -114,7 +114,7 @@ void top_sort(const struct top_model *m, const struct top_column *by, bool rever
 
 static void format_bar(double share, char text[static TOP_CELL_MAX])
 {
-        /* What is not empty shows. */
+        /* A bar shows at least one cell for a buffer that is not empty. */
         int full = isnan(share) || share <= 0 ? 0 : (int)fmin(BAR_CELLS, fmax(1, share * BAR_CELLS + 0.5));
 
         if (isnan(share)) {
@@ -126,7 +126,7 @@ static void format_bar(double share, char text[static TOP_CELL_MAX])
         snprintf(text + BAR_CELLS, TOP_CELL_MAX - BAR_CELLS, " %3.0f%%", fmin(100 * fmax(share, 0), 999));
 }
 
-/* With a prefix if it has too many digits. */
+/* Uses a prefix if the number has too many digits. */
 static const char *format_integer(double value, size_t width, char text[static TOP_CELL_MAX])
 {
         int n = snprintf(text, TOP_CELL_MAX, isnan(value) ? "-" : "%.0f", value);
@@ -139,7 +139,7 @@ static void format_percent(double share, char text[static TOP_CELL_MAX])
         snprintf(text, TOP_CELL_MAX, isnan(share) ? "-" : "%.0f%%", fmin(100 * share, 999));
 }
 
-/* The first one alone if both are too long. */
+/* Writes only the part if both are too long. */
 static const char *format_of(double part, double whole, size_t width, char text[static TOP_CELL_MAX])
 {
         int n;

@@ -24,11 +24,11 @@ enum top_format {
 struct top_column {
         const char *key;   /* of --sort */
         const char *head;  /* on the screen */
-        const char *plain; /* in plain lines; NULL: it is not there */
+        const char *plain; /* in plain lines */
         enum top_format format;
         enum top_figure figure;
         unsigned width;    /* on the screen; of TOP_TEXT_NODE and _NOTE: the least */
-        unsigned priority; /* columns with larger numbers give way first */
+        unsigned priority; /* columns with larger numbers are left out first */
         const char *help;
 };
 
@@ -43,6 +43,6 @@ void top_sort(const struct top_model *m, const struct top_column *by, bool rever
 #define TOP_BAR_FULL '\x01'
 #define TOP_BAR_EMPTY '\x02'
 #define TOP_CELL_MAX 32
-/* The text of a cell on the screen, in printable ASCII besides the two characters of bars. */
+/* The text of a cell on the screen, in printable ASCII and the two characters of bars. */
 const char *top_cell_format(const struct top_node *n, const struct top_column *c,
                             char text[static TOP_CELL_MAX]);

@@ -31,7 +31,7 @@ void top_lines_print_head(FILE *to)
         fputc('\n', to);
 }
 
-/* Rates have fractions; all others are whole numbers or percent. */
+/* Frequencies and percentages have fractions; all others are whole numbers. */
 static void print_figure(FILE *to, const struct top_column *c, double value)
 {
         bool is_share = c->format == TOP_BAR || c->format == TOP_SHARE;

@@ -1,5 +1,5 @@
-/* Takes the figures of all nodes from their states. A node may answer anything: what is not a number is
- * unknown. */
+/* Takes the figures of all nodes from their states. A node may answer anything, so a figure that is not a
+ * number is unknown. */
 #include "top_model.h"
 
 #include <errno.h>
@@ -40,13 +40,13 @@ static double number_in(const json_t *o, const char *object, const char *name)
         return number(json_object_get(o, object), name);
 }
 
-/* The unknown counts for nothing, unless all is unknown. */
+/* An unknown value counts as 0, unless both are unknown. */
 static double sum(double a, double b)
 {
         return isnan(a) ? b : isnan(b) ? a : a + b;
 }
 
-/* The sum of a figure over the objects of an array, or over one of them, that of `node`. */
+/* The sum of a figure over the objects of an array, or only over that of `node`. */
 static double sum_of(const json_t *array, const char *node, const char *name)
 {
         double all = NAN;
@@ -63,7 +63,7 @@ static double sum_of(const json_t *array, const char *node, const char *name)
         return all;
 }
 
-/* What all ROSs have for an SFI, or what the DFM knows of it. */
+/* The sum of what all ROSs have for an SFI, or what the DFM knows of it. */
 static double ask_others(const struct top_model *m, const struct top_node *n, enum node_role role,
                          const char *array, const char *name)
 {
@@ -131,8 +131,8 @@ static void take_figures(const struct top_model *m, struct top_node *n)
         }
 }
 
-/* The rates are those of the node's last second. A node whose event loop hangs does not renew them: they are
- * 0 if it has counted nothing for longer. */
+/* The rates are those of the node's last second. A node whose event loop hangs does not update them, so they
+ * become 0 if the node has counted nothing for longer. */
 static void judge_rates(struct top_node *n, bool restarted)
 {
         const json_t *s = n->from->status;
@@ -265,8 +265,8 @@ static void take_dfm(struct top_model *m, const struct top_node *n)
         t[TOP_TOTAL_P99_US] = number_in(s, "latency_us", "p99");
 }
 
-/* As in a run's report: what the kernel of a ROS refused to send is missing at an SFI, but no network lost
- * it. */
+/* As in a run's report: packets that the kernel of a ROS refused to send are missing at an SFI, but the
+ * network did not lose them. */
 static void take_drops(struct top_model *m)
 {
         double *t = m->totals, refused = total_of(m, ROLE_ROS, "drops", "send_failed_packets");
@@ -284,7 +284,7 @@ static void take_drops(struct top_model *m)
         }
 }
 
-/* Adds the counts of one node to {"packets malformed": 3, ...}, without those that the totals have. */
+/* Adds the counts of one node to {"packets malformed": 3, ...}, without those that the totals include. */
 static void add_discarded(json_t *to, const json_t *discarded)
 {
         const char *kind, *reason;

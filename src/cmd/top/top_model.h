@@ -1,4 +1,5 @@
-/* What evb top shows of the nodes: figures of their states, and what changed since the look before. Pure. */
+/* What evb top shows of the nodes: figures of their states, and what has changed since the previous update.
+ * Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,11 +36,11 @@ enum top_state { TOP_FINE, TOP_LATE, TOP_STALLED, TOP_SILENT };
 struct top_node {
         const struct node_status *from;
         enum top_state state;
-        char state_text[12];                /* "running", "stalled", "late", "no answer" */
+        char state_text[12];                /* "running", "stalled", "late", "no_answer" */
         char note[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
         double figures[TOP_FIGURES];
-        bool grew[TOP_FIGURES]; /* since the look before */
-        /* The answer before: what it counts, and since when it has been counting the same. */
+        bool grew[TOP_FIGURES]; /* since the previous update */
+        /* Of the previous answer: its count, and since when this count has been the same. */
         uint64_t answered_ns, moved_ns;
         double start_time, moved;
 };
@@ -72,7 +73,7 @@ struct top_model {
         size_t n, n_silent, n_late;
         struct top_node *nodes; /* in the order of the scenario */
         double totals[TOP_TOTALS];
-        char discarded[512]; /* "packets malformed 3, ...": what the totals do not have; "": nothing */
+        char discarded[512]; /* "packets malformed 3, ...": what no total includes; "": nothing */
         char run_state[12];  /* the DFM's; "-": unknown */
         double run;
         const struct top_node *fullest; /* the SFI with the smallest free share of its disk; NULL: none */

@@ -1,5 +1,5 @@
-/* Draws with ncurses, which knows the terminals, sends only what changed, and restores the terminal also
- * around Ctrl-Z. It draws in colours unless NO_COLOR is set, and bars in ASCII unless the locale is UTF-8. */
+/* Draws with ncurses, which knows the terminals, sends only what has changed, and restores the terminal even
+ * around Ctrl-Z. Draws in colours unless NO_COLOR is set, and bars in ASCII unless the locale is UTF-8. */
 #include "top_screen.h"
 
 #include <curses.h>
@@ -24,7 +24,7 @@ struct top_screen {
         bool must_clear; /* the terminal may show anything */
 };
 
-/* By SIGWINCH. */
+/* Set by SIGWINCH. */
 static volatile sig_atomic_t was_resized;
 
 enum { PAIR_ERROR = 1, PAIR_WARNING, PAIR_TITLE };
@@ -70,7 +70,7 @@ int top_screen_open(struct top_screen **ret)
                 return -ENOMEM;
         setlocale(LC_CTYPE, "");
         s->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-        /* The terminal has the size that it reports, whatever LINES and COLUMNS say. */
+        /* The size is the one that the terminal reports, whatever LINES and COLUMNS say. */
         use_env(TRUE);
         use_tioctl(TRUE);
         s->screen = newterm(NULL, stdout, stdin);
@@ -78,7 +78,7 @@ int top_screen_open(struct top_screen **ret)
                 free(s);
                 return -ENOTTY;
         }
-        /* Instead of the handler of ncurses, which ignores a return to the former size. */
+        /* Replaces the handler of ncurses, which ignores a return to the former size. */
         sigaction(SIGWINCH, &(const struct sigaction){.sa_handler = note_resize}, NULL);
         open_colours(s);
         s->has_keys = isatty(STDIN_FILENO);
@@ -111,8 +111,7 @@ void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_he
 
         if (other)
                 resizeterm(now.ws_row, now.ws_col);
-        /* Each terminal has its own way to move or cut what it shows, also if it returns to the former size.
-         */
+        /* Each terminal moves or cuts its text in its own way, even if it returns to the former size. */
         if (other || s->must_clear)
                 clearok(curscr, TRUE);
         s->must_clear = false;

@@ -27,10 +27,10 @@ struct top_screen;
 
 /* Whether standard output is a terminal on which lines can be placed. */
 bool top_screen_is_possible(void);
-/* -ENOTTY, -ENOMEM. The terminal is as before after top_screen_free(), which a signal must not skip. */
+/* -ENOTTY, -ENOMEM. top_screen_free() restores the terminal, so a signal must not end the program before. */
 int top_screen_open(struct top_screen **ret);
 struct top_screen *top_screen_free(struct top_screen *s);
 void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_height);
 void top_screen_draw(struct top_screen *s, const struct top_line *lines, size_t n);
-/* Does not wait; TOP_KEY_NONE: there is none. */
+/* Does not wait; TOP_KEY_NONE: no key was pressed. */
 enum top_key top_screen_read_key(struct top_screen *s);

@@ -1,5 +1,5 @@
-/* Lays out the screen: a summary of the run, problems, the list of nodes, and the keys. What does not fit
- * gives way in order of its importance; no line is wider than the terminal. */
+/* Lays out the screen: a summary of the run, problems, the list of nodes, and the keys. On small terminals,
+ * the less important parts are left out; no line is wider than the terminal. */
 #include "top_view.h"
 
 #include <math.h>
@@ -12,14 +12,14 @@
 #define GAP 2         /* blanks between items of the summary */
 #define LIST_LEAST 3u /* nodes that the summary leaves room for */
 #define NOTE_LINES 3
-#define KEYS_LEAST 7 /* lower terminals do not show the keys */
+#define KEYS_LEAST 7 /* terminals with fewer lines do not show the keys */
 #define NAME_MAX 24u
 
 struct page {
         size_t width, n, n_max;
         struct top_line *lines;
-        struct top_line *last; /* that was added */
-        struct top_line sink;  /* what is beyond n_max */
+        struct top_line *last; /* line that was added last */
+        struct top_line sink;  /* receives lines beyond n_max */
 };
 
 static struct top_line *add_line(struct page *p, enum top_style style)
@@ -30,7 +30,7 @@ static struct top_line *add_line(struct page *p, enum top_style style)
         return p->last;
 }
 
-/* Cut at the width. */
+/* Cuts the text at the width. */
 static void __attribute__((format(printf, 3, 4)))
 add_text(struct page *p, struct top_line *line, const char *format, ...)
 {
@@ -43,7 +43,7 @@ add_text(struct page *p, struct top_line *line, const char *format, ...)
         line->text[p->width] = '\0';
 }
 
-/* Items of the summary follow each other, and begin a new line if they do not fit. */
+/* Adds an item of the summary, on a new line if it does not fit. */
 static void __attribute__((format(printf, 2, 3))) add_item(struct page *p, const char *format, ...)
 {
         struct top_line *line = p->last;
@@ -61,7 +61,7 @@ static void __attribute__((format(printf, 2, 3))) add_item(struct page *p, const
         add_text(p, line, "%*s%s", length > 0 ? GAP : 0, "", item);
 }
 
-/* A text over several lines, divided at blanks. */
+/* Adds a text over several lines, divided at blanks. */
 static void add_wrapped(struct page *p, enum top_style style, const char *text, size_t n_max)
 {
         for (size_t i = 0; *text && i < n_max; i++) {
@@ -146,7 +146,7 @@ static void add_summary(struct page *p, const struct top_model *m)
         add_item(p, "corrupt %s", si(t[TOP_TOTAL_CORRUPT], "", a));
 }
 
-/* What is of interest only if it exists. */
+/* Adds figures that are shown only if they exist. */
 static void add_extras(struct page *p, const struct top_model *m)
 {
         char a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX], text[sizeof m->discarded + 16];
@@ -165,7 +165,7 @@ static void add_extras(struct page *p, const struct top_model *m)
                          si(m->fullest->figures[TOP_DISK_SIZE], "B", b));
 }
 
-/* The most important problem in full, and the number of the others. */
+/* Adds the most important problem in full, and the number of the others. */
 static void add_problems(struct page *p, const struct top_model *m, size_t n_max)
 {
         const struct top_node *worst = NULL;
@@ -194,7 +194,7 @@ struct layout {
         unsigned widths[TOP_COLUMNS]; /* 0: the column is not there */
 };
 
-/* A column that no node has anything for takes no room. */
+/* A column for which no node has a figure takes no room. */
 static bool is_empty(const struct top_model *m, const struct top_column *c)
 {
         if (c->format < TOP_HZ)
@@ -309,7 +309,7 @@ static void add_help(struct page *p, const struct top_view *v)
                 add_text(p, add_line(p, TOP_DIM), "%-11s %s", top_columns[i].head, top_columns[i].help);
 }
 
-/* Nodes that fit below `used` lines. */
+/* Number of nodes that fit below `used` lines. */
 static size_t list_room(const struct top_view *v, size_t used)
 {
         size_t keys = v->height >= KEYS_LEAST ? 1 : 0;
@@ -317,10 +317,10 @@ static size_t list_room(const struct top_view *v, size_t used)
         return v->height > used + keys ? v->height - used - keys : 0;
 }
 
-/* What is above the list, as far as that has room for some nodes. */
+/* Adds what is above the list, as long as some nodes still fit below. */
 static void add_top(struct page *p, const struct top_view *v, const struct top_model *m)
 {
-        size_t rows = MIN(m->n, (size_t)LIST_LEAST) + 2; /* with their head, and the keys */
+        size_t rows = MIN(m->n, (size_t)LIST_LEAST) + 2; /* the nodes, their head, and the keys */
 
         add_title(p, v, m, 0);
         p->n_max = MAX(v->height, rows + 1) - rows;

@@ -8,8 +8,7 @@
 enum top_style { TOP_PLAIN, TOP_TITLE, TOP_HEAD, TOP_WARNING, TOP_ERROR, TOP_DIM };
 
 struct top_line {
-        char text[TOP_LINE_MAX +
-                  1]; /* printable ASCII besides the characters of bars; no wider than asked for */
+        char text[TOP_LINE_MAX + 1]; /* printable ASCII and the characters of bars; no wider than the view */
         enum top_style style;
 };
 

@@ -1,5 +1,5 @@
-/* Holds the start of the run, and its triggers, as an operator asks. The paused time is counted apart from
- * that in which triggers are held back for lack of credits. */
+/* Holds the start of the run, and pauses its triggers, as an operator commands. Counts the paused time apart
+ * from the time for which triggers are held back for lack of credits. */
 #include "evb/core/dfm_hold.h"
 
 #include "dfm_internal.h"
@@ -41,7 +41,7 @@ void dfm_pause(struct dfm *d, uint64_t now_ns, bool on)
                 d->hold.paused = true;
                 d->hold.since_ns = now_ns;
         } else {
-                /* The slices that have passed belong to the pause. */
+                /* The slices that have passed since then belong to the pause. */
                 dfm_triggers_tick(d, now_ns);
                 dfm_count_pause(d, now_ns);
                 d->hold.paused = false;

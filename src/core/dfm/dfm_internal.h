@@ -447,7 +447,7 @@ static inline bool dfm_pause_holds(const struct dfm *d)
         return d->hold.paused && (source == DFM_TRIGGER_SCHEDULE || source == DFM_TRIGGER_FRAMES);
 }
 
-/* Whether a trigger that comes now is not taken, as a pause lasts. */
+/* Whether the DFM does not take a trigger that comes now, because of a pause. */
 static inline bool dfm_pause_refuses(const struct dfm *d)
 {
         return d->hold.paused && !dfm_pause_holds(d);
@@ -475,7 +475,7 @@ static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
                (s->held > 0 || s->used > s->finished || (n->was_in_run && !n->inventory_done));
 }
 
-/* Whether the SFI does not have the metadata of the run yet: its files could not have them. */
+/* Whether the SFI does not have the metadata of the run yet, so its files would lack them. */
 static inline bool dfm_lacks_metadata(const struct dfm *d, uint32_t sfi)
 {
         uint16_t version = d->hold.metadata.version;

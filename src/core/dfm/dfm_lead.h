@@ -25,7 +25,7 @@ struct dfm_have {
         uint64_t last, top; /* the last number, and the highest one plus 1 */
 };
 
-/* The frames make the triggers. */
+/* The numbers, if frames make the triggers. */
 struct dfm_lead {
         struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
         uint32_t size, tail, n;
@@ -37,9 +37,10 @@ struct dfm_lead {
         uint64_t floor;            /* numbers below are taken already */
         bool begun;                /* the first number is chosen */
         uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
-        uint64_t near_ns;          /* when one close to those taken came last */
-        bool closing;              /* the boards began again: everything of before ends */
-        /* Frames of all leading ROSs, and when they became more; frames of all others then. */
+        uint64_t near_ns;          /* when a number close to those taken last came */
+        bool closing;              /* the boards began again: all earlier numbers end */
+        /* Frames of all leading ROSs, and when this number last grew; frames of all other ROSs at that time.
+         */
         uint64_t led, led_ns, others;
 };
 

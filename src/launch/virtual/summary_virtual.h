@@ -1,10 +1,10 @@
-/* What the report of a run in virtual time has in addition, and what it cannot know. */
+/* Adapts the report of a run in virtual time: what it has in addition, and what it cannot know. */
 #pragma once
 
 #include <jansson.h>
 
 #include "evb/launch/run.h"
 
-/* Adds "seed" and "digest". Processors and memory are those of nobody: they become null. Nothing for a real
- * run. */
+/* Adds "seed" and "digest". Makes figures of processors and memory null, because no node has them. Does
+ * nothing for a real run. */
 void summary_virtual_add(json_t *report, const struct launch *l);

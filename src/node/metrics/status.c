@@ -98,7 +98,8 @@ static json_t *make_fragments(const struct metrics_view *v)
         return o;
 }
 
-/* Likewise. What the kernel of a ROS refused to send is missing at an SFI, but only the ROS knows it. */
+/* Likewise. Packets that the kernel of a ROS refused to send are missing at an SFI, but only the ROS knows
+ * why. */
 static json_t *make_drops(const struct metrics_view *v)
 {
         bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;

@@ -20,8 +20,8 @@ static int find_places(struct statuses *s, struct error *e)
                 s->nodes[i].node = &c->nodes[i];
                 if (!scenario_metrics_reach(c, &c->nodes[i], s->nodes[i].place))
                         return error_set(e, -EINVAL,
-                                         "metrics.listen: the address of node %s is not known, as evb run "
-                                         "chooses it; expected HOST:PORT or unix:PATH",
+                                         "metrics.listen: the address of node %s is not known, because evb "
+                                         "run chooses it; expected HOST:PORT or unix:PATH",
                                          c->nodes[i].name);
         }
         return 0;

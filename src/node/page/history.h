@@ -1,5 +1,5 @@
-/* The rates of the last ten minutes, so that a page that opens shows more than its own time. One thread adds,
- * and any thread reads. */
+/* The rates of the last ten minutes, so that a page shows more than the time since it was opened. One thread
+ * adds, and any thread reads. */
 #pragma once
 
 #include <pthread.h>

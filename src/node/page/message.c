@@ -1,5 +1,5 @@
-/* Makes the message of the DFM's page. Other nodes may answer anything, so what it takes from them has a
- * bound; and it leaves out what the page does not need, as a large run has many pairs of nodes. */
+/* Makes the message of the DFM's page. Other nodes may answer anything, so the size of their answers is
+ * bounded. Leaves out what the page does not need, because a large run has many pairs of nodes. */
 #include "message.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "evb/base/util.h"
 #include "evb/node/run_states.h"
 
-/* Of one node, and of all. A longer state is left out. */
+/* Bounds for one node, and for all. The message leaves longer states out. */
 #define NODE_MAX_BYTES (256u << 10)
 #define ALL_MAX_BYTES (8u << 20)
 /* The page draws no single pairs beyond this number. */
@@ -46,7 +46,7 @@ static void add_shaped(json_t *to, const json_t *one)
                 json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
 }
 
-/* The shaping of all ROSs together, by destination. */
+/* Sums the shaping of all ROSs, by destination. */
 static json_t *sum_shaping(const struct statuses *s)
 {
         json_t *all = json_array(), *by_name = json_object();

@@ -18,13 +18,13 @@
 #include "message.h"
 
 #define PERIOD_NS NS_PER_S
-/* How long nodes may take to answer; the next look is due after that. */
+/* How long nodes may take to answer; shorter than the period. */
 #define TIMEOUT_NS (800 * NS_PER_MS)
-/* It asks less often if looks take more than this share of a processor. */
+/* The thread asks less often if asking takes more than 1/LOAD_SHARE of a processor. */
 #define LOAD_SHARE 10
 #define NICE_STEP 10
 #define NICE_MOST 19
-/* Everything comes from the DFM itself, and nothing of it is in the text of the page. */
+/* The page loads only files of the DFM, and has no scripts or styles in its text. */
 #define SECURITY_POLICY                                                                                      \
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -41,7 +41,7 @@ struct page {
         _Atomic bool stopping;
         _Atomic size_t watching; /* streams */
         /* Of the thread. */
-        struct statuses statuses; /* n 0: it is not known where the nodes are */
+        struct statuses statuses; /* n is 0 if the addresses of the nodes are not known */
         uint64_t begin_ns, next_ns, next_look_ns;
 };
 
@@ -60,7 +60,7 @@ static void publish(struct page *p, uint64_t now_ns)
                 (void)http_server_publish(p->server, text);
 }
 
-/* Collects for those who look. Returns the time of the next look. */
+/* Asks all nodes for the open streams. Returns when to ask again. */
 static uint64_t look(struct page *p, uint64_t now_ns)
 {
         uint64_t before_ns = thread_used_ns();

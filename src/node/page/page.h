@@ -1,5 +1,5 @@
-/* The page of a DFM: it serves the files of the page, and a stream of the states of all nodes. A thread of
- * its own samples the DFM's rates every second, and asks the other nodes while somebody looks; the event loop
+/* The page of a DFM: serves the files of the page, and a stream of the states of all nodes. A thread of its
+ * own samples the DFM's rates every second, and asks all nodes while a browser shows the page. The event loop
  * does nothing for it. NULL: this node has no page. */
 #pragma once
 
@@ -12,7 +12,8 @@
 
 struct page;
 
-/* Only a DFM has one: otherwise *ret is NULL. `takes_commands`: the page may control runs. Errors are logged.
+/* Only a DFM has a page: otherwise *ret is NULL. `takes_commands`: the page may control runs. Errors are
+ * logged.
  */
 int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
              const struct node_stats *stats, bool takes_commands);
@@ -21,6 +22,7 @@ int page_start(struct page *p, struct http_server *server, const unsigned *cpus,
 void page_stop(struct page *p);
 struct page *page_free(struct page *p);
 
-/* These run in the server's thread. Whether the request is for the page; then, *ret has the answer. */
+/* The rest runs in the server's thread. True: the request is for the page, and *ret has the answer. */
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);
+/* The number of open streams has changed. */
 void page_watch(struct page *p, size_t n_streams);

@@ -35,7 +35,7 @@ function figuresOf(node, peer) {
   return parts;
 }
 
-// Bytes per second of each pair, from the counters of two messages; nothing after a restart.
+// Returns the bytes per second of each pair, from the counters of two messages; no rates after a restart.
 function pairRates(now, before) {
   const rates = new Map(), seconds = before ? now.elapsed - before.elapsed : 0;
   if (!(seconds > 0 && seconds < 30)) return rates;
@@ -225,7 +225,7 @@ async function loadHistory() {
     const { samples: more } = await reply.json();
     addSamples(more.filter((sample) => Array.isArray(sample) && sample.every(isNumber)));
   } catch {
-    // The stream says that the DFM is gone.
+    // The stream shows that the DFM is gone.
   }
 }
 
@@ -272,7 +272,7 @@ function connect() {
   });
 }
 
-// The DFM asks the nodes only while somebody looks.
+// The DFM asks the nodes only while a browser shows the page.
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) connect();
   else {
@@ -295,14 +295,14 @@ for (const [command, label] of COMMANDS) {
   buttons.set(command, button);
 }
 
-// The DFM takes commands only with a token of its own.
+// The page has buttons only if the DFM takes commands with a token.
 function showControl(now, dfm) {
   const state = now.commands ? dfm?.control_state : undefined;
   byId("control").hidden = !state;
   for (const [command, button] of buttons) button.disabled = !now.commands?.[command]?.includes(state);
   if (!state) byId("ask").hidden = true;
   banner("control", "note", dfm?.control_state === "paused" ? "‖ The run is paused: the DFM takes no triggers" : "");
-  banner("error", "bad", dfm?.control_state === "error" ? "✕ The last run ended in an error: no other one begins until somebody starts it" : "");
+  banner("error", "bad", dfm?.control_state === "error" ? "✕ The last run ended in an error; the next one begins only when you start it" : "");
 }
 
 function askToken(command, text) {
@@ -326,7 +326,7 @@ function confirmStop() {
 
 async function order(command) {
   const token = sessionStorage.getItem("evb-token");
-  if (!token) return askToken(command, "Type the token of this DFM to control the run. It is kept until you close this tab.");
+  if (!token) return askToken(command, "Enter the token of this DFM to control the run. The browser keeps it until you close this tab.");
   if (command === "stop" && !(await confirmStop())) return;
   banner("token");
   try {

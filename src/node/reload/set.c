@@ -39,7 +39,7 @@ static int check_key(const struct node *n, const struct scenario_key *key, const
 
         if (!key)
                 return explain(-EINVAL, why, size_bytes,
-                               "unknown key \"%.60s\"; expected SECTION.KEY as of evb check --keys", name);
+                               "unknown key \"%.60s\"; expected a SECTION.KEY of `evb check --keys`", name);
         if (key->applied_by & KEY_OF(n->self->role))
                 return 0;
         if (key->applied_by)

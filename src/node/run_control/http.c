@@ -1,5 +1,5 @@
-/* Reads requests to /control: who sends them, whether he may, and what they ask for. Runs in the threads of
- * HTTP servers, and touches neither the core nor what may change. */
+/* Reads requests to /control: who sends them, whether the sender may, and what they ask for. Runs in the
+ * threads of HTTP servers, and touches neither the core nor other state of the event loop. */
 #include "http.h"
 
 #include <jansson.h>
@@ -32,7 +32,7 @@ static void answer_error(struct http_reply *ret, unsigned status, const char *te
         json_decref(o);
 }
 
-/* Logged at a limited rate: anybody on the network could cause it. */
+/* Logs at a limited rate, because anybody on the network could cause it. */
 static void refuse(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                    unsigned status, const char *why)
 {
@@ -60,7 +60,7 @@ static bool is_allowed(const struct scenario *s, const struct net_address *from)
         return scenario_list_has(s, s->control.allow, AF_INET6, six->s6_addr);
 }
 
-/* At control.listen: the permissions of the socket decide, or address and token. False: `ret` says why not.
+/* At control.listen, the permissions of the Unix socket decide, or address and token. False: `ret` says why.
  */
 static bool may_control(const struct run_http *h, const struct http_request *request, struct http_reply *ret)
 {
@@ -76,10 +76,11 @@ static bool may_control(const struct run_http *h, const struct http_request *req
                                          : "no token; expected that of control.token-file");
                 return false;
         }
-        /* A page that a browser on this machine shows cannot send this type without asking first. */
+        /* A foreign page in a browser on this machine cannot send this type without asking the server first.
+         */
         if (request->is_post && !h->token[0] &&
             strncasecmp(request->content_type, TYPE_JSON, strlen(TYPE_JSON)) != 0) {
-                refuse(h, request, ret, 415, "wrong type of content; expected " TYPE_JSON);
+                refuse(h, request, ret, 415, "wrong Content-Type; expected " TYPE_JSON);
                 return false;
         }
         /* It does not ask if the name of the page's server leads to this machine now (DNS rebinding). */
@@ -90,7 +91,7 @@ static bool may_control(const struct run_http *h, const struct http_request *req
         return true;
 }
 
-/* At metrics.listen: everybody may read, and commands need the token, wherever they come from. */
+/* At metrics.listen, everybody may read, and commands from any address need the token. */
 static bool may_control_at_metrics(const struct run_http *h, const struct http_request *request,
                                    struct http_reply *ret)
 {
@@ -174,7 +175,7 @@ static bool read_command(struct run_request *r, const json_t *o, char *why)
         return true;
 }
 
-/* The body is bounded by the server. False: `why` says what is wrong. */
+/* The server bounds the size of the body. False: `why` says what is wrong. */
 static bool read_body(struct run_request *r, const struct http_request *request, char *why)
 {
         json_error_t e;

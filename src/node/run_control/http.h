@@ -6,7 +6,7 @@
 #include "evb/data/stats.h"
 #include "mailbox.h"
 
-/* A command with 12 names and values of metadata, each escaped, takes less. */
+/* More than a command with 12 names and values of metadata takes, each of them escaped. */
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
 
 struct http_request;
@@ -20,8 +20,8 @@ struct run_http {
         _Atomic int state; /* enum run_control_state, as of the last turn of the event loop */
 };
 
-/* Answers a request to /control, in the thread of a server. `at_metrics`: of metrics.listen, where the state
- * is for everybody, and commands need the token. */
+/* Answers a request to /control, in the thread of a server. `at_metrics`: the server is that of
+ * metrics.listen, where everybody may read the state, and commands need the token. */
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics);
 /* Any thread. */

@@ -12,7 +12,7 @@
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 
-/* Longest wait for the event loop, and for the request of another thread before. */
+/* Longest wait for the event loop, including that for an earlier request of another thread. */
 #define WAIT_NS (4 * NS_PER_S)
 
 struct run_mailbox {

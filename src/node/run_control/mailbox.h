@@ -1,4 +1,4 @@
-/* From the threads of HTTP servers to the event loop: one request at a time, with a bounded wait. */
+/* Passes requests from the threads of HTTP servers to the event loop, one at a time, with a bounded wait. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include "evb/node/run_states.h"
 
 struct run_request {
-        bool is_command; /* otherwise it asks for the state alone */
+        bool is_command; /* false: it only asks for the state */
         enum run_command command;
         char from[96]; /* the operator's address, for the log */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
@@ -23,8 +23,9 @@ int run_mailbox_new(struct run_mailbox **ret); /* negative errno */
 struct run_mailbox *run_mailbox_free(struct run_mailbox *m);
 /* Readable while a request waits. */
 int run_mailbox_fd(const struct run_mailbox *m);
-/* Any thread: waits until the event loop has answered. False: it did not in time, or is gone. */
+/* Any thread: waits until the event loop has answered. False: it has not answered in time, or has ended. */
 bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
 /* The event loop: calls `follow` with the request that waits, if any. */
 void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r), void *ctx);
+/* Any thread: requests that wait, and later ones, get no answer. */
 void run_mailbox_shut(struct run_mailbox *m);

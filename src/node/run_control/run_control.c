@@ -1,5 +1,5 @@
-/* Follows the commands of operators in the event loop of a DFM, and lets its runs begin. http.c reads the
- * requests, state_json.c describes the state. */
+/* Executes the commands of operators in the event loop of a DFM, and lets its runs begin. http.c reads the
+ * requests, and state_json.c describes the state. */
 #include "run_control.h"
 
 #include <errno.h>
@@ -39,14 +39,14 @@ struct run_control {
         int listener; /* TCP; -1: none */
         struct local_listener local;
         struct http_server *server;
-        bool begun;         /* the run of the present core has */
-        bool next_is_ready; /* these are for the run after the present one */
+        bool begun;         /* the run of the present core has begun */
+        bool next_is_ready; /* an operator has started the run after the present one, with this metadata */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
         struct metadata_set given; /* of them, those of the operator */
 };
 
-/* Each further run would have the number of the first one. */
+/* Further runs would have the number of the first one. */
 static bool has_fixed_number(const struct node *n)
 {
         return n->scenario->run.number != SCENARIO_AUTO && n->scenario->run.number != SCENARIO_NEXT;
@@ -84,7 +84,8 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct run_request *r, 
         r->reply = run_error_json(text);
 }
 
-/* The names of the scenario, and those of the command. False: they are too many. */
+/* Joins the names of the scenario and those of the command. False: they are too many, and the request is
+ * refused. */
 static bool take_metadata(struct run_control *c, struct run_request *r)
 {
         const struct scenario *s = c->node->scenario;
@@ -97,7 +98,7 @@ static bool take_metadata(struct run_control *c, struct run_request *r)
 
                 if (!why)
                         continue;
-                refuse(r, 400, "metadata.%s: %s, with those of the scenario", r->metadata[i].name, why);
+                refuse(r, 400, "metadata.%s: %s, including those of the scenario", r->metadata[i].name, why);
                 return false;
         }
         memcpy(c->metadata, list, sizeof list);
@@ -132,7 +133,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         dfm_release_start(core, now_ns);
 }
 
-/* One run, with one number, is all that is possible. */
+/* False: this DFM makes a single run, and the request is refused. */
 static bool may_have_another(const struct run_control *c, struct run_request *r)
 {
         const struct node *n = c->node;
@@ -145,8 +146,7 @@ static bool may_have_another(const struct run_control *c, struct run_request *r)
         else
                 refuse(r, 409,
                        "run.number = %llu is fixed, so this DFM makes a single run; expected run.number = "
-                       "auto or "
-                       "next",
+                       "auto or next",
                        (unsigned long long)n->scenario->run.number);
         return false;
 }
@@ -197,7 +197,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
                 return;
         }
         if (c->node->is_stopped) {
-                refuse(r, 409, "this DFM was stopped, and ends");
+                refuse(r, 409, "this DFM has been stopped, and is about to end");
                 return;
         }
         switch (r->command) {
@@ -219,7 +219,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
                 break;
         }
         if (r->status == 200)
-                log_info("%s by evb ctl from %s", run_command_name(r->command), r->from);
+                log_info("command %s from %s", run_command_name(r->command), r->from);
 }
 
 struct following {
@@ -285,7 +285,7 @@ static int open_local(struct run_control *c, const char *path, bool check_only)
         int r = check_only ? local_listener_check(path, &e) : local_listener_open(&c->local, path, &e);
 
         if (r >= 0) {
-                /* The directory's owner decides who else may come in. */
+                /* The owner and the group may connect; the directory may restrict them further. */
                 if (!check_only && chmod(path, 0660) < 0)
                         return log_error_errno(errno, "control.listen: %s: %m", path);
                 return 0;
@@ -302,7 +302,7 @@ static int open_listener(struct run_control *c, bool check_only)
 
         if (!scenario_control_place(s, place) ||
             (s->control.kind == CONTROL_TCP && net_address_parse_with_port(&local, place) < 0))
-                return log_error_errno(EINVAL, "control.listen: \"%s\" is no address of this machine",
+                return log_error_errno(EINVAL, "control.listen: \"%s\" is not an address of this machine",
                                        s->control.listen);
         if (s->control.kind == CONTROL_UNIX)
                 return open_local(c, place + strlen(UNIX_PREFIX), check_only);

@@ -1,5 +1,5 @@
-/* Run control of a DFM: takes commands of operators, over HTTP, in threads of its own, and follows them in
- * the event loop. It decides whether the next run begins, and what the last one came to. */
+/* Run control of a DFM: receives commands of operators over HTTP, in threads of its own, and executes them in
+ * the event loop. It decides whether the next run begins, and keeps the outcome of the last one. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,14 +13,14 @@ struct run_http;
 /* *ret is NULL if control.listen = none, or the node is not a DFM. `check_only` as of metrics_open(). Errors
  * are logged. */
 int run_control_open(struct run_control **ret, struct node *n);
-/* No further command comes; those that wait are answered with 503. Before the servers end. */
+/* Takes no further commands, and answers those that wait with 503. Call it before the servers end. */
 void run_control_shut(struct run_control *c);
 struct run_control *run_control_close(struct run_control *c);
 
-/* The rest belongs to the event loop. NULL: no run control, and no effect. */
-/* A core for the next run exists: holds its start, or gives it the metadata of its operator. */
+/* The rest belongs to the event loop. NULL: no run control, and no effect.
+ * Prepares the core of the next run: holds its start, or gives it the metadata of its operator. */
 void run_control_prepare(struct run_control *c, struct dfm *core);
-/* Follows a command that waits. */
+/* Executes the command that waits, if any. */
 void run_control_turn(struct run_control *c, uint64_t now_ns);
 /* The run of this core is over; n->reasons says how. */
 void run_control_note_end(struct run_control *c);

@@ -93,7 +93,7 @@ static json_t *last_run_json(const struct run_state_view *v)
                          "reasons", reasons);
 }
 
-/* What the state waits for, or suffers from; null: nothing. */
+/* What run control waits for, or its error; null: nothing. */
 static json_t *reason_json(const struct node *n, const struct run_state_view *v, enum run_control_state state,
                            uint64_t now_ns)
 {

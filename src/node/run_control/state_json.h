@@ -10,8 +10,8 @@ struct dfm;
 enum run_outcome { RUN_OUTCOME_NONE, RUN_OUTCOME_OK, RUN_OUTCOME_FELL_SHORT, RUN_OUTCOME_ERROR };
 
 struct run_state_view {
-        bool is_held;    /* the next run does not begin by itself */
-        bool has_failed; /* the last run ended by an error, and nobody has started another one */
+        bool is_held;    /* the next run waits for an operator */
+        bool has_failed; /* the last run ended in an error, and nobody has started another one */
         /* The last run. */
         uint32_t run;
         enum run_outcome outcome;
