@@ -219,7 +219,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
                 break;
         }
         if (!r->reply)
-                log_info("%s by evb ctl from %s", run_command_name(r->command), r->from);
+                log_info("%s requested from %s", run_command_name(r->command), r->from);
 }
 
 struct following {
