@@ -76,7 +76,8 @@ int local_listener_check(const char *path, struct error *e)
         if (r >= 0)
                 r = look(&a, e);
         if (r >= 0 && access(directory_of(&a, directory), W_OK | X_OK) < 0)
-                r = error_set(e, -errno, "cannot make a socket in its directory: %m");
+                r = error_set(e, -errno,
+                              "cannot make a socket in its directory: %m; it must exist and be writable");
         return r < 0 ? r : 0;
 }
 
@@ -96,7 +97,8 @@ int local_listener_open(struct local_listener *ret, const char *path, struct err
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a) < 0 || lstat(path, &st) < 0 ||
             listen(fd, BACKLOG) < 0)
-                return error_set(e, -errno, "cannot make the socket: %m");
+                return error_set(e, -errno,
+                                 "cannot make the socket: %m; is its directory there and writable?");
         *ret = (struct local_listener){.fd = take_fd(&fd), .device = st.st_dev, .inode = st.st_ino};
         strcpy(ret->path, path);
         return 0;

@@ -166,7 +166,7 @@ def keys(evb):
             whole(top)
             assert "sort: node" in top.lines()[-1], top.lines()
             top.type(" ")
-            lines = top.wait_text("9 nodes; paused")
+            lines = top.wait_text("9 nodes; display paused")
             complete = shown(lines, "Complete")
             # The clock goes on.
             top.wait("a later time", lambda now: now[0].startswith("evb top") and now[0][-8:] > lines[0][-8:])

@@ -113,7 +113,7 @@ static void add_title(struct page *p, const struct top_view *v, const struct top
         if (hidden > 0)
                 add_text(p, line, ", %zu hidden", hidden);
         if (v->paused)
-                add_text(p, line, "; paused");
+                add_text(p, line, "; display paused");
         room = p->width - strlen(line->text);
         if (room > strlen(v->clock))
                 add_text(p, line, "%*s", (int)room, v->clock);

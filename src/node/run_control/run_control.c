@@ -219,7 +219,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
                 break;
         }
         if (r->status == 200)
-                log_info("command %s from %s", run_command_name(r->command), r->from);
+                log_info("%s requested from %s", run_command_name(r->command), r->from);
 }
 
 struct following {

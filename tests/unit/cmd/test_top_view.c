@@ -252,7 +252,7 @@ static void the_order_and_the_pause_show(void **state)
         sample_answer(&t, 1, "'drops':{'send_failed_packets':5}");
         sample_look(&t);
         make(&t, &v);
-        need("; paused");
+        need("; display paused");
         need("DROPSv");
         need("s sort: drops");
         assert_true(need("ros1 ") < need("dfm "));
