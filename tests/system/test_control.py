@@ -101,8 +101,10 @@ def pause(evb):
         while time.monotonic() - begun < 1:
             assert b.state()["events"]["triggers"] == taken
         b.refused("pause", text="the state is paused; pause needs running")
+        b.wait("the reason", lambda: "paused" in (b.state()["reason"] or ""))
         before, state = time.monotonic(), b.ctl("resume")[0]
         paused = time.monotonic() - begun
+        assert "paused" not in (state["reason"] or ""), state
         assert state["state"] == "running" and before - begun - 0.5 < state["paused_seconds"] <= paused, (state, paused)
         total = b.wait_triggers(100)
         # At 1 kHz: had the pause been caught up, there would be as many more as it has milliseconds.

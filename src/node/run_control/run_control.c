@@ -16,6 +16,7 @@
 #include "evb/net/http_server.h"
 #include "evb/net/local_listener.h"
 #include "evb/net/token_file.h"
+#include "../progress/progress.h"
 #include "../reload/reload.h"
 #include "http.h"
 #include "state_json.h"
@@ -231,8 +232,11 @@ static void follow(void *ctx, struct run_request *r)
 {
         const struct following *f = ctx;
 
-        if (r->is_command)
+        if (r->is_command) {
                 execute(f->control, r, f->now_ns);
+                /* The answer has what the DFM waits for now. */
+                progress_watch(f->control->node, f->now_ns);
+        }
         if (!r->reply)
                 r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
         note_state(f->control);

@@ -102,7 +102,7 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
         if (state == RUN_CONTROL_ERROR && v->reasons.n > 0)
                 return json_string(v->reasons.text[0]);
         if (state == RUN_CONTROL_CONFIGURED && dfm_is_held(n->core))
-                return json_string("waiting for evb ctl start");
+                return json_string("waiting for the command start");
         progress_text(n, now_ns, text, sizeof text);
         return text[0] ? json_string(text) : json_null();
 }
