@@ -178,9 +178,10 @@ class Running:
         arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if b"--node" in arguments:
             self.names = {**self.names, pid: arguments[arguments.index(b"--node") + 1].decode()}
-        # A process that ends loses its command line first, and then its sockets. After that, it is a zombie.
+        # A process that ends loses its command line first, and then its sockets. After that, it is a zombie. Its first thread
+        # may be one while others still hold the sockets.
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return None if state in "ZX" else self.names.get(pid)
+        return None if state in "ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1 else self.names.get(pid)
 
     def nodes(self):
         """Returns the PIDs of the running nodes, by node name."""

@@ -11,6 +11,8 @@ import time
 
 from harness import LIMIT_S, Skip
 
+LAST_S = 10
+
 
 def emulator():
     """The package python3-pyte, a VT100 in memory."""
@@ -114,12 +116,15 @@ class Terminal:
 
     def wait(self, what, condition):
         """Waits until the condition holds for the lines of the screen, and returns them."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline, last = time.monotonic() + LIMIT_S, None
         while True:
             lines = self.lines()
             if condition(lines):
                 return lines
-            assert self.process.poll() is None, f"exit {self.process.returncode} before {what}:\n" + "\n".join(lines)
+            # What it printed last may still be on its way to the screen.
+            if self.process.poll() is not None:
+                last = last or time.monotonic() + LAST_S
+                assert time.monotonic() < last, f"exit {self.process.returncode} before {what}:\n" + "\n".join(lines)
             assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s:\n" + "\n".join(lines)
             time.sleep(0.02)
 

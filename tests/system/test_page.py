@@ -186,6 +186,14 @@ def liar(address, port, state):
             server.shutdown()
 
 
+def listens(host, port):
+    try:
+        socket.create_connection((host, port), timeout=LIMIT_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def liars(evb):
     """A node may answer anything, or nothing: the others are shown, and what is too long is not."""
     port = free_port(f"{OWN_NET}.1")
@@ -197,7 +205,7 @@ def liars(evb):
         stack.enter_context(liar(at["sfi1"], port, ["no", "state"]))
         silent = stack.enter_context(socket.create_server((at["sfi2"], port)))
         b.start("dfm")
-        b.wait_listening()
+        b.wait("the page", lambda: listens(at["dfm"], port))
         stream = Stream(f"{at['dfm']}:{port}")
         stream.head()
         nodes = {n["node"]: n for n in stream.message()["nodes"]}
