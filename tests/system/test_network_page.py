@@ -129,7 +129,7 @@ def without(b, command):
     b.stop()
 
 
-def listening(process, where):
+def listening(process):
     """Returns protocol and port of each socket on which a process listens, with "multicast" for those of a group."""
     found = set()
     for line in sh("ss", "-Hlntup").stdout.splitlines():
@@ -137,7 +137,6 @@ def listening(process, where):
             words = line.split()
             host, _, port = words[4].rpartition(":")
             found.add((words[0].upper() + (" multicast" if host.startswith("239.") else ""), int(port)))
-    assert found, where
     return found
 
 
@@ -192,7 +191,7 @@ def assert_ports(evb, path, expected):
             started[role] = subprocess.Popen([evb, role, "--config", str(path), "--node", f"{role}1"], stderr=subprocess.DEVNULL)
         for role, process in started.items():
             deadline = time.monotonic() + LIMIT_S
-            while (found := listening(process.pid, role) if process.poll() is None else None) != expected[role]:
+            while (found := listening(process.pid) if process.poll() is None else None) != expected[role]:
                 assert found is not None and time.monotonic() < deadline, (role, found, expected[role])
                 time.sleep(0.05)
     finally:
