@@ -176,6 +176,7 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
             m->assign.incarnation != (uint32_t)s->config.member.incarnation)
                 return;
         sfi_updates_receive_ack(&s->updates, now_ns, m->assign.finished_ack);
+        s->metadata_known |= m->n > 0; /* the DFM assigns events to an SFI that has them */
         sfi_limit_note_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
@@ -196,6 +197,7 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 return;
         s->slots.newest = MAX(s->slots.newest, m->keep_alive.triggers);
         s->metadata_wanted = m->keep_alive.metadata;
+        s->metadata_known = true;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 sfi_slots_note_oldest(&s->slots, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)

@@ -26,6 +26,7 @@ struct sfi {
         bool failed;
         struct metadata_set metadata, arriving; /* of the run; `arriving` lacks names */
         uint16_t arrived;                       /* bit i: name i of these has come */
+        bool metadata_known;                    /* a KeepAlive, or an event, has come from the DFM */
         uint16_t metadata_wanted;               /* version, by the last KeepAlive */
         uint64_t metadata_cookie;               /* of the run that they belong to */
         uint64_t disk_full_ns;                  /* since when; NEVER_NS: it is not */

@@ -26,11 +26,13 @@ void sfi_leave_metadata(struct sfi *s)
                 return;
         s->metadata = s->arriving = (struct metadata_set){};
         s->arrived = s->metadata_wanted = 0;
+        s->metadata_known = false;
 }
 
 const struct metadata_set *sfi_metadata(const struct sfi *s)
 {
         bool has = s->metadata_wanted == 0 || s->metadata_wanted == s->metadata.version;
 
-        return has ? &s->metadata : NULL;
+        /* Fragments of a former process's events may come before the DFM has said what the run has. */
+        return has && s->metadata_known ? &s->metadata : NULL;
 }
