@@ -29,6 +29,7 @@ void node_account(struct node *n)
         };
 
         n->kind->account(n);
+        run_control_publish(n->control_of_runs, loop_now_ns(n->loop));
         atomic_store_explicit(&n->stats->state, n->is_sealing ? NODE_SEALING : states[n->kind->state(n)],
                               memory_order_relaxed);
 }
