@@ -60,10 +60,12 @@ static bool waits_for_start(const struct run_control *c)
                (c->node->runs > 0 && has_fixed_number(c->node));
 }
 
-static void note_state(struct run_control *c)
+/* Returns whether it is another one than before. */
+static bool note_state(struct run_control *c)
 {
-        atomic_store_explicit(&c->http.state, (int)run_state_of(c->node->core, &c->view),
-                              memory_order_relaxed);
+        int state = (int)run_state_of(c->node->core, &c->view);
+
+        return atomic_exchange_explicit(&c->http.state, state, memory_order_relaxed) != state;
 }
 
 const struct run_http *run_control_http(const struct run_control *c)
@@ -252,8 +254,7 @@ static void follow(void *ctx, struct run_request *r)
         }
         if (!r->reply)
                 r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
-        note_state(f->control);
-        if (r->is_command)
+        if (note_state(f->control) || r->is_command)
                 run_control_publish(f->control, f->now_ns);
 }
 
@@ -269,7 +270,8 @@ void run_control_turn(struct run_control *c, uint64_t now_ns)
                 c->view.has_failed = false;
         }
         run_mailbox_turn(c->mailbox, follow, &f);
-        note_state(c);
+        if (note_state(c))
+                run_control_publish(c, now_ns);
 }
 
 void run_control_prepare(struct run_control *c, struct dfm *core)
