@@ -382,6 +382,28 @@ def check_made_up(look):
         labels = (ros if ros < 33 else 1) + (sfi if sfi < 33 else 1)
         page.wait("labels", f"document.querySelectorAll('#arrows text.rate').length === {labels}")
         look.at_all_sizes(f"nodes-{ros}-{sfi}", ("light",))
+        summary = page.evaluate("document.getElementById('summary').textContent")
+        assert summary.endswith(f"{ros} ROS{'s' if ros > 1 else ''} · {sfi} SFI{'s' if sfi > 1 else ''}"), summary
+    # A run that loses events, before and after an operator has paused it; each count of one is in the singular.
+    message = many(2, 2)
+    del message["nodes"][4]["stalled_seconds"]
+    message["nodes"][1]["reachable"], message["nodes"][0]["peers"] = True, []
+    message["nodes"][0]["counts"] = {"triggers": 1, "events_lost": 1}
+    reason = "1 event lost in the last 7 s; missing fragments: ros1 4"
+    for node in (message["nodes"][0], message["nodes"][3]):
+        node.update({"condition": "losing", "problem": "1 event lost in the last 7 s"})
+    for state in ("losing", "paused"):
+        message["elapsed"] += 1
+        message["nodes"][0].update({"condition": state, "control_state": "paused" if state == "paused" else "running"})
+        message["run"] = {"ok": False, "run": 7, "state": state, "reason": reason}
+        page.evaluate(f"receive({json.dumps(json.dumps(message))})")
+        banners = page.evaluate("document.getElementById('banners').textContent")
+        assert banners.count(reason) == 1 and "▲" not in banners and ("paused" in banners) == (state == "paused"), banners
+        assert f"run 7 · {state} · " in page.evaluate("document.getElementById('summary').textContent")
+        assert page.evaluate(f"{look.box('sfi1')}.querySelector('.word').textContent") == "losing"
+        text = page.evaluate("document.getElementById('main').textContent")
+        assert "of 1 trigger" in text and "of 1 triggers" not in text and "1 event" in text and "1 events" not in text, text
+    look.at_all_sizes("losing", ("light",))
     message = many(2, 2)
     message["scenario"] = HOSTILE
     for node in message["nodes"][1:]:
