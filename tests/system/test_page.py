@@ -369,6 +369,28 @@ def check_losses(look, b, place):
     page.problems.clear()
 
 
+def check_gaps(page):
+    """Rates are over the time between two messages: ten times as long after a DFM was suspended. There are none after a restart."""
+    def receive(elapsed, sent, start=1, sources=2):
+        message = many(2, 1)
+        message["elapsed"] = elapsed
+        message["nodes"][1].update({"reachable": True, "start_time": start, "peers": [{"node": "sfi1", "bytes": sent}]})
+        message["shaping"][0].update({"bytes": sent, "sources": sources})
+        page.evaluate(f"receive({json.dumps(json.dumps(message))})")
+        pair = page.evaluate("pairRates(message, former).get('ros1 sfi1') ?? null")
+        return pair, page.evaluate("document.querySelector('#shaping tbody td:nth-child(3)').textContent").replace("\u00a0", " ")
+
+    page.evaluate("former = message = null; 0")
+    assert receive(100, 1e6) == (None, "–")
+    assert receive(101, 2e6) == (1e6, "8.00 Mbit/s")
+    assert receive(111, 12e6) == (1e6, "8.00 Mbit/s")
+    # A ROS restarts, one answers again, and the DFM restarts.
+    assert receive(112, 1e3, start=2) == (None, "–")
+    assert receive(113, 9e9, start=2, sources=3)[1] == "–"
+    text = page.evaluate("(() => { const m = structuredClone(message); m.elapsed = 1; m.nodes[1].peers[0].bytes = 0; receive(JSON.stringify(m)); return document.body.textContent; })()")
+    assert page.evaluate("pairRates(message, null).size") == 0 and not re.search(r"NaN|Infinity|undefined|-\d|e\+", text), text
+
+
 def check_made_up(look):
     """Many nodes fit; texts from the network stay texts."""
     page = look.page
@@ -403,7 +425,9 @@ def check_made_up(look):
         assert page.evaluate(f"{look.box('sfi1')}.querySelector('.word').textContent") == "losing"
         text = page.evaluate("document.getElementById('main').textContent")
         assert "of 1 trigger" in text and "of 1 triggers" not in text and "1 event" in text and "1 events" not in text, text
+        assert page.evaluate(f"{look.box('dfm')}.querySelector('.word').textContent") == state
     look.at_all_sizes("losing", ("light",))
+    check_gaps(page)
     message = many(2, 2)
     message["scenario"] = HOSTILE
     for node in message["nodes"][1:]:

@@ -20,10 +20,10 @@ function judge(node, peer, dfmState) {
   if (!node.reachable && peer?.live === false) return set("gone", "✕", "gone", `the DFM does not hear from it; ${node.problem || ""}`);
   if (!node.reachable) return set(peer?.live ? "warn" : "gone", "?", peer?.live ? "no figures" : "no answer", node.problem);
   if (node.condition === "error") return set("bad", "✕", "error", node.problem);
+  if (node.condition === "paused") return set(node.problem ? "bad" : "warn", "‖", "paused", node.problem || node.reason);
   if (isNumber(node.stalled_seconds)) return set("bad", "■", "stalled", node.reason || `no progress for ${duration(node.stalled_seconds)}`);
   if (peer?.live === false && dfmState === "running") return set("bad", "✕", "not heard", "the DFM does not hear from it");
-  if (node.problem) return set("bad", "▼", "losing", node.problem);
-  if (node.condition === "paused") return set("warn", "‖", "paused", node.reason);
+  if (node.condition === "losing") return set("bad", "▼", "losing", node.problem);
   if (node.shaped === false) return set("warn", "▲", "not shaped", "its shaping is not installed as planned");
   if (peer?.xoff) return set("warn", "‖", "holds back", "its buffer is nearly full, and triggers wait");
   if (node.reason) return set("warn", "◔", "waiting", node.reason);
@@ -192,7 +192,7 @@ function banner(name, kind, text) {
 
 function showBanners(now, dfm, views) {
   const bad = views.filter((view) => view.role !== "dfm" && ["bad", "gone"].includes(view.kind) && view.word !== "losing"), first = bad[0];
-  const loses = now.nodes.some((node) => node.problem && !isNumber(node.stalled_seconds) && node.reachable && node.condition !== "error");
+  const loses = now.nodes.some((node) => node.condition === "losing" || (node.condition === "paused" && node.problem));
   const stalled = isNumber(dfm?.stalled_seconds) ? `■ The run makes no progress for ${duration(dfm.stalled_seconds)}: ${dfm.reason || "no reason known"}` : "";
   banner("stall", "bad", stalled);
   banner("losing", "bad", loses && !stalled ? `▼ The run loses events: ${now.run?.reason}` : "");
