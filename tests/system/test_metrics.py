@@ -420,6 +420,23 @@ def queries_exist(scrapes):
             assert set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", selector)) <= labels, query
 
 
+def dashboard(evb):
+    """Each panel says in plain words what it shows, with a unit, in a place of its own; run control and stalls are there."""
+    board = json.loads((CONFIGS / "grafana" / "evb.json").read_text())
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    for panel in panels:
+        # Words, no names of metrics, and no word that only the program knows.
+        assert re.fullmatch(r"[A-Z][A-Za-z]+,?( [A-Za-z]+,?)+", panel["title"]), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in {"short", "hertz", "Bps", "bytes", "s", "percentunit", "cps", "pps"}, panel["title"]
+        assert panel["targets"] and all(target["legendFormat"] for target in panel["targets"]), panel["title"]
+    for key in ("id", "title"):
+        assert len({panel[key] for panel in board["panels"]}) == len(board["panels"]), f"the same {key} twice"
+    cells = [(x, y) for g in (panel["gridPos"] for panel in board["panels"]) for x in range(g["x"], g["x"] + g["w"]) for y in range(g["y"], g["y"] + g["h"])]
+    assert len(cells) == len(set(cells)) and max(x for x, _ in cells) == 23, "panels overlap, or are wider than the board"
+    text = " ".join(queries())
+    assert all(name in text for name in ("evb_run_control_state", "evb_paused_seconds_total", "evb_stalled")), text
+
+
 def rules(evb):
     """The alert rules are valid, and fire when they should."""
     need_promtool()
@@ -445,4 +462,5 @@ main({
     "together": together,
     "shaped": shaped,
     "rules": rules,
+    "dashboard": dashboard,
 })
