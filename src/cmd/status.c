@@ -79,6 +79,7 @@ static void write_node(const struct node_status *n)
 
 static void write_table(const struct statuses *s, const struct run_summary *run)
 {
+        bool repeats = strncmp(run->reason, run->state, strlen(run->state)) == 0;
         char number[24] = "";
 
         printf("%-16s %-4s %-9s %10s %8s %9s %10s %6s\n", "NODE", "ROLE", "STATE", "RUN", "DONE", "RATE",
@@ -87,8 +88,9 @@ static void write_table(const struct statuses *s, const struct run_summary *run)
                 write_node(&s->nodes[i]);
         if (run->run > 0)
                 snprintf(number, sizeof number, "run %u of ", run->run);
-        printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, run->state, run->reason[0] ? "; " : "",
-               run->reason);
+        /* Most reasons begin with the word for the state. */
+        printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, repeats ? "" : run->state,
+               repeats || !run->reason[0] ? "" : "; ", run->reason);
 }
 
 static json_t *to_json(const struct statuses *s, const struct run_summary *run)

@@ -113,7 +113,7 @@ def pause(evb):
         b.wait("the reason", lambda: "paused" in (b.state()["reason"] or ""))
         report, text = status_of(b, 0)
         assert report["state"] == report["nodes"][0]["condition"] == "paused" and report["ok"] and "paused by an operator for" in report["reason"], report
-        assert re.search(r"^dfm +dfm +paused +\d+", text, re.M) and re.search(r"^run \d+ of test: paused; paused by an operator for", text, re.M), text
+        assert re.search(r"^dfm +dfm +paused +\d+", text, re.M) and re.search(r"^run \d+ of test: paused by an operator for", text, re.M), text
         top = subprocess.run([b.evb, "top", "--scenario", str(b.file), "--set", f"metrics.listen={b.keys['metrics.listen']}", "--count", "1"],
                              capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
         assert re.search(r" dfm +dfm +paused .* paused by an operator for [0-9.]+ s$", top, re.M), top

@@ -182,7 +182,7 @@ def status(evb):
             assert report["dfm"]["reason"] in report["dfm"]["problem"], report
             done = ask_all(expect=1)
             assert re.search(r"^dfm +dfm +stalled .*\n  stalled for \d+ s: .*sfi", done.stdout, re.M), done.stdout
-            assert re.search(r"^run \d+ of test: stalled; stalled for \d+ s: .*sfi", done.stdout, re.M), done.stdout
+            assert re.search(r"^run \d+ of test: stalled for \d+ s: .*sfi", done.stdout, re.M), done.stdout
             for sfi in ("sfi1", "sfi2"):
                 os.kill(running.nodes()[sfi], signal.SIGCONT)
             running.signal()
