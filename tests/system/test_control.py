@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -320,6 +321,21 @@ def open_port(evb):
         assert b.request("GET", address=address)[1]["held"]
 
 
+def wakes(pid):
+    """How often the event loop of a process has slept."""
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", pathlib.Path(f"/proc/{pid}/task/{pid}/status").read_text(), re.M)[1])
+
+
+def crowd(b, address, requests=1000):
+    """However often anybody asks for the state, the event loop of the DFM sleeps on."""
+    begun, before = time.monotonic(), wakes(b.processes["dfm"].pid)
+    for _ in range(requests):
+        assert b.request("GET", address=address)[1]["state"] == "configured"
+    woken, seconds = wakes(b.processes["dfm"].pid) - before, time.monotonic() - begun
+    # The nodes wake it some ten times per second.
+    assert woken < requests / 2 + 100 * seconds, f"woken {woken} times in {seconds} s by {requests} requests"
+
+
 def page(evb):
     """The DFM's metrics.listen has the state for everybody, and takes commands with the token alone."""
     with folder() as keys:
@@ -329,6 +345,7 @@ def page(evb):
         with configured(evb, {"metrics.listen": f":{address[1]}", "control.token-file": key}) as b:
             assert b.request("GET", address=address)[1]["state"] == "configured"
             assert b.request("GET", path="/status", address=address)[1]["control_state"] == "configured"
+            crowd(b, address)
             assert b.request("POST", {"command": "start"}, address=address)[0] == 401
             assert b.request("POST", {"command": "start"}, token="x", address=address)[0] == 401
             assert b.request("POST", {"command": "start"}, token=TOKEN, path="/status", address=address)[0] == 405
