@@ -106,6 +106,7 @@ static json_t *make_node(const struct node_status *n, bool pairs, size_t *room)
         copy.status = o;
         if (bytes > MIN(NODE_MAX_BYTES, *room)) {
                 copy.status = NULL;
+                copy.condition = CONDITION_SILENT;
                 snprintf(copy.problem, sizeof copy.problem, "the state at %s has %zu bytes, too many to show",
                          n->place, bytes);
                 bytes = 0;
