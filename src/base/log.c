@@ -131,8 +131,8 @@ static void write_dropped(struct log_limit *l, uint64_t at_ns)
 
         if (l->dropped == 0)
                 return;
-        snprintf(text, sizeof text, "%u more messages of this kind were not logged; the last one: %s",
-                 l->dropped, l->last);
+        snprintf(text, sizeof text, "%u more message%s of this kind %s not logged; the last one: %s",
+                 l->dropped, l->dropped == 1 ? "" : "s", l->dropped == 1 ? "was" : "were", l->last);
         l->dropped = 0;
         write_once(&m, at_ns);
 }

@@ -80,7 +80,8 @@ static int read_lines(FILE *f, const char *path, json_t *to)
         if (bad > SPOILT_NAMED_MAX)
                 fprintf(stderr, "%s: %u lines are not results\n", path, bad);
         if (foreign > 0)
-                fprintf(stderr, "%s: skipped %u points of another version of the catalogue\n", path, foreign);
+                fprintf(stderr, "%s: skipped %u point%s of another version of the catalogue\n", path, foreign,
+                        foreign == 1 ? "" : "s");
         if (ferror(f)) {
                 fprintf(stderr, "%s: %s\n", path, strerror(errno));
                 return -EIO;

@@ -16,7 +16,8 @@ static void print_errors(const char *path, int r, const struct scenario_errors *
         for (size_t i = 0; i < MIN(errors->n, (size_t)SCENARIO_ERRORS_MAX); i++)
                 fprintf(stderr, "%s\n", errors->text[i]);
         if (errors->n > SCENARIO_ERRORS_MAX)
-                fprintf(stderr, "%s: %zu more errors\n", path, errors->n - SCENARIO_ERRORS_MAX);
+                fprintf(stderr, "%s: %zu more error%s\n", path, errors->n - SCENARIO_ERRORS_MAX,
+                        errors->n - SCENARIO_ERRORS_MAX == 1 ? "" : "s");
 }
 
 static struct scenario *load(const char *path, const struct options *o, bool warn)

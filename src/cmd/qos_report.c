@@ -123,8 +123,9 @@ static void set_warnings(json_t *j, const struct qos_result *r)
         for (size_t i = 0; r->outcome && i < r->outcome->n_warnings; i++)
                 json_array_append_new(all, json_string(r->outcome->warnings[i]));
         if (r->status && r->status->drops > 0)
-                json_array_append_new(all, json_sprintf("%llu packets were dropped at the source",
-                                                        (unsigned long long)r->status->drops));
+                json_array_append_new(all, json_sprintf("%llu packet%s dropped at the source",
+                                                        (unsigned long long)r->status->drops,
+                                                        r->status->drops == 1 ? " was" : "s were"));
         json_object_set_new(j, "warnings", all);
 }
 
@@ -276,7 +277,8 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         print_row("all other", &s->other, to);
         print_warnings(r, to);
         if (s->drops > 0)
-                fprintf(to, "ALARM: %llu packets were dropped at the source\n", (unsigned long long)s->drops);
+                fprintf(to, "ALARM: %llu packet%s dropped at the source\n", (unsigned long long)s->drops,
+                        s->drops == 1 ? " was" : "s were");
 }
 
 int qos_exit_status(int r)

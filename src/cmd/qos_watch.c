@@ -127,8 +127,9 @@ static int look_for_drops(struct watching *w, struct error *e)
         if (r >= 0 && s.drops > w->drops) {
                 char text[96];
 
-                snprintf(text, sizeof text, "ALARM: %llu more packets were dropped at the source",
-                         (unsigned long long)(s.drops - w->drops));
+                snprintf(text, sizeof text, "ALARM: %llu more packet%s dropped at the source",
+                         (unsigned long long)(s.drops - w->drops),
+                         s.drops - w->drops == 1 ? " was" : "s were");
                 snprintf(w->actor, sizeof w->actor, "the kernel");
                 report(w, text);
         }

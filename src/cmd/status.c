@@ -1,4 +1,5 @@
-/* evb status: asks each node of a scenario for its state, and prints a table or a JSON report. */
+/* evb status: asks each node of a scenario for its state, and prints a table, what nodes wait for and the
+ * state of the run, or a JSON report. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -9,15 +10,10 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
-#include "evb/node/statuses.h"
+#include "evb/node/run_summary.h"
 #include "evb/sys/loop.h"
 
 #define TIMEOUT_NS (3 * NS_PER_S)
-
-static const char *text_of(const struct node_status *n, const char *name)
-{
-        return json_string_value(json_object_get(n->status, name)) ?: "?";
-}
 
 static char *format_figure(char text[static QUANTITY_TEXT_MAX], const json_t *value, const char *unit)
 {
@@ -29,7 +25,26 @@ static const json_t *figure(const struct node_status *n, const char *object, con
         return json_object_get(json_object_get(n->status, object), name);
 }
 
-static void write_node(const struct node_status *n)
+/* A node may send anything; a terminal must not interpret it. */
+static void write_clean(const char *text)
+{
+        for (; *text; text++)
+                putchar((unsigned char)*text >= ' ' && *text != 0x7f ? *text : '?');
+}
+
+/* Why it is not as it should be, or what it waits for, on a line of its own. */
+static void write_reason(const struct node_status *n)
+{
+        const char *waits = json_string_value(json_object_get(n->status, "reason"));
+
+        if (!n->problem[0] && !waits)
+                return;
+        fputs("  ", stdout);
+        write_clean(n->problem[0] ? n->problem : waits);
+        putchar('\n');
+}
+
+static void write_figures(const struct node_status *n)
 {
         bool ros = n->node->role == ROLE_ROS;
         const json_t *run = json_object_get(n->status, "run"),
@@ -37,48 +52,69 @@ static void write_node(const struct node_status *n)
         char number[24] = "-", share[16] = "-", done[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
              data[QUANTITY_TEXT_MAX];
 
-        if (!n->status) {
-                printf("%-16.16s %-4s %-9s\n", n->node->name, scenario_role_name(n->node->role), "no answer");
-                return;
-        }
         if (json_is_integer(run))
                 snprintf(number, sizeof number, "%lld", (long long)json_integer_value(run));
         if (json_is_number(buffer))
                 snprintf(share, sizeof share, "%.0f %%", 100 * json_number_value(buffer));
-        printf("%-16.16s %-4s %-9.9s %10s %8s %9s %10s %6s\n", n->node->name,
-               scenario_role_name(n->node->role), n->problem[0] ? "stalled" : text_of(n, "state"), number,
+        printf("%10s %8s %9s %10s %6s", number,
                format_figure(done, figure(n, "counts", ros ? "fragments_sent" : "events_complete"), ""),
                format_figure(rate, figure(n, "rates", ros ? "fragments_hz" : "events_hz"), "Hz"),
                format_figure(data, figure(n, "rates", "bytes_per_second"), "B/s"), share);
 }
 
-static void write_table(const struct node_status *nodes, size_t n)
+static void write_node(const struct node_status *n)
 {
-        printf("%-16s %-4s %-9s %10s %8s %9s %10s %6s\n", "NODE", "ROLE", "STATE", "RUN", "DONE", "RATE",
-               "DATA", "BUFFER");
-        for (size_t i = 0; i < n; i++)
-                write_node(&nodes[i]);
+        char word[10];
+
+        snprintf(word, sizeof word, "%s", node_status_word(n));
+        printf("%-16.16s %-4s ", n->node->name, scenario_role_name(n->node->role));
+        write_clean(word);
+        if (n->status) {
+                printf("%*s ", (int)(sizeof word - 1 - strlen(word)), "");
+                write_figures(n);
+        }
+        putchar('\n');
+        write_reason(n);
 }
 
-static json_t *to_json(const struct statuses *s, bool ok)
+static void write_table(const struct statuses *s, const struct run_summary *run)
 {
-        json_t *all = json_array();
+        bool repeats = strncmp(run->reason, run->state, strlen(run->state)) == 0;
+        char number[24] = "";
+
+        printf("%-16s %-4s %-9s %10s %8s %9s %10s %6s\n", "NODE", "ROLE", "STATE", "RUN", "DONE", "RATE",
+               "DATA", "BUFFER");
+        for (size_t i = 0; i < s->n; i++)
+                write_node(&s->nodes[i]);
+        if (run->run > 0)
+                snprintf(number, sizeof number, "run %u of ", run->run);
+        /* Most reasons begin with the word for the state. */
+        printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, repeats ? "" : run->state,
+               repeats || !run->reason[0] ? "" : "; ", run->reason);
+}
+
+static json_t *to_json(const struct statuses *s, const struct run_summary *run)
+{
+        json_t *all = json_array(), *o = run_summary_to_json(run);
 
         for (size_t i = 0; i < s->n; i++)
                 json_array_append_new(all, node_status_to_json(&s->nodes[i]));
-        return json_pack("{s:s, s:b, s:o}", "scenario", s->scenario->scenario.name, "ok", ok, "nodes", all);
+        json_object_set_new(o, "scenario", json_string(s->scenario->scenario.name));
+        json_object_set_new(o, "nodes", all);
+        return o;
 }
 
 static int report(const struct options *o, const struct statuses *s)
 {
-        int status = 0;
+        struct run_summary run;
+        int status;
 
-        for (size_t i = 0; i < s->n; i++)
-                status |= s->nodes[i].problem[0] != '\0';
+        run_summary_make(s, &run);
+        status = run.ok ? 0 : 1;
         if (o->json)
-                status = options_write_json(o, to_json(s, status == 0), status);
+                status = options_write_json(o, to_json(s, &run), status);
         else
-                write_table(s->nodes, s->n);
+                write_table(s, &run);
         fflush(stdout);
         for (size_t i = 0; i < s->n; i++) {
                 if (s->nodes[i].problem[0])

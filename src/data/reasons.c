@@ -30,5 +30,6 @@ void reasons_log(const struct reasons *r)
         for (size_t i = 0; i < MIN(r->n, (size_t)REASONS_MAX); i++)
                 log_error("%s", r->text[i]);
         if (r->n > REASONS_MAX)
-                log_error("%zu more reasons are not listed", r->n - REASONS_MAX);
+                log_error("%zu more reason%s not listed", r->n - REASONS_MAX,
+                          r->n - REASONS_MAX == 1 ? " is" : "s are");
 }

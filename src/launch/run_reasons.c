@@ -126,10 +126,9 @@ static void died(const struct view *v, struct reasons *to)
         }
         if (by_us > 0)
                 reasons_add(to,
-                            v->l->signals > 1
-                                    ? "a second signal stopped the run at once: %u nodes were killed"
-                                    : "%u nodes did not stop in time and were killed",
-                            by_us);
+                            v->l->signals > 1 ? "a second signal stopped the run at once: %u node%s killed"
+                                              : "%u node%s killed, as %s did not stop in time",
+                            by_us, by_us == 1 ? " was" : "s were", by_us == 1 ? "it" : "they");
 }
 
 /* Adds the reasons that the nodes report; the DFM's only if there is no other. */

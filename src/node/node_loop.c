@@ -29,6 +29,7 @@ void node_account(struct node *n)
         };
 
         n->kind->account(n);
+        run_control_publish(n->control_of_runs, loop_now_ns(n->loop));
         atomic_store_explicit(&n->stats->state, n->is_sealing ? NODE_SEALING : states[n->kind->state(n)],
                               memory_order_relaxed);
 }
@@ -45,6 +46,8 @@ static void send_status(struct node *n, uint64_t now_ns)
                 [RUN_DRAINING] = "draining",
                 [RUN_ENDED] = "run over",
         };
+        unsigned long long events = stats_get(&n->stats->events_complete),
+                           fragments = stats_get(&n->stats->fragments_sent);
         char status[640], why[OBSTACLE_TEXT_MAX + 32];
 
         progress_text(n, now_ns, why, sizeof why);
@@ -52,10 +55,10 @@ static void send_status(struct node *n, uint64_t now_ns)
                 notify_status(why);
                 return;
         }
-        snprintf(status, sizeof status, "run %u %s: %llu events complete, %llu fragments sent%s%s", n->run,
-                 n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)],
-                 (unsigned long long)stats_get(&n->stats->events_complete),
-                 (unsigned long long)stats_get(&n->stats->fragments_sent), prefixes[n->stall.now.kind], why);
+        snprintf(status, sizeof status, "run %u %s: %llu event%s complete, %llu fragment%s sent%s%s", n->run,
+                 n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)], events,
+                 events == 1 ? "" : "s", fragments, fragments == 1 ? "" : "s", prefixes[n->stall.now.kind],
+                 why);
         notify_status(status);
         if (n->is_sealing)
                 notify_extend(EXTEND_NS);

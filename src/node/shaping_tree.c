@@ -383,8 +383,8 @@ void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *st
         t->drops = status->drops;
         stats_add(&t->stats->packets_source_dropped, more);
         if (more > 0)
-                log_warning("shaping: %llu more packets were dropped at the source",
-                            (unsigned long long)more);
+                log_warning("shaping: %llu more packet%s dropped at the source", (unsigned long long)more,
+                            more == 1 ? " was" : "s were");
 }
 
 static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool repaired)

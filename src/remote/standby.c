@@ -131,10 +131,11 @@ static int connect_to_dfm(struct standby *s)
 
 static void notify_of_status(const struct standby *s)
 {
+        unsigned nodes = s->server ? command_server_nodes(s->server) : 0;
         char text[160];
 
         if (s->server)
-                snprintf(text, sizeof text, "on standby with %u nodes; %s", command_server_nodes(s->server),
+                snprintf(text, sizeof text, "on standby with %u node%s; %s", nodes, nodes == 1 ? "" : "s",
                          job_status(&s->job));
         else
                 snprintf(text, sizeof text, "%s; %s", s->welcome ? "on standby" : "not connected to the DFM",

@@ -404,9 +404,10 @@ static int conclude(struct receiver *v, json_t **ret)
         lost = missing(v);
         corrupt = sink_corrupt(v->sink);
         if (lost > 0)
-                log_error("%llu packets are missing", (unsigned long long)lost);
+                log_error("%llu packet%s missing", (unsigned long long)lost, lost == 1 ? " is" : "s are");
         if (corrupt > 0)
-                log_error("%llu packets arrived corrupt", (unsigned long long)corrupt);
+                log_error("%llu packet%s arrived corrupt", (unsigned long long)corrupt,
+                          corrupt == 1 ? "" : "s");
         return v->reason.failed || lost > 0 || corrupt > 0 ? 1 : 0;
 }
 

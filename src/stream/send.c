@@ -404,8 +404,9 @@ static int conclude(struct sender *s, json_t **ret)
                 log_error("the receiver misses %lld of %lld packets", (long long)lost,
                           (long long)json_integer_value(json_object_get(merged, "packets_sent")));
         if (s->endpoint->counts.send_failed > 0)
-                log_error("this machine's kernel refused %llu packets: %s",
+                log_error("this machine's kernel refused %llu packet%s: %s",
                           (unsigned long long)s->endpoint->counts.send_failed,
+                          s->endpoint->counts.send_failed == 1 ? "" : "s",
                           strerror(s->endpoint->counts.send_error));
         if (s->theirs && corrupt > 0)
                 log_error("%lld packets arrived corrupt", (long long)corrupt);

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -17,6 +18,7 @@ import urllib.request
 
 from control import TOKEN, balanced, configured, control_bed, free_port
 from harness import LIMIT_S, OWN_NET, Running, Skip, folder, main, scenario
+from metrics import ask
 from network import Network, wait_until
 from test_join import ROLES
 
@@ -89,9 +91,17 @@ def next_run(evb):
             assert sum(b.dump(path)["events"] for path in b.files(run)) == dfm["triggers"]
 
 
+def status_of(b, expect):
+    """What evb status says of the nodes: its report, and its text."""
+    words = [b.evb, "status", "--scenario", str(b.file), "--set", f"metrics.listen={b.keys['metrics.listen']}"]
+    both = [subprocess.run([*words, *more], capture_output=True, text=True, timeout=LIMIT_S, check=False) for more in (["--json"], [])]
+    assert [done.returncode for done in both] == [expect] * 2, both
+    return json.loads(both[0].stdout), both[1].stdout
+
+
 def pause(evb):
-    """In a pause no trigger is taken, and nothing is caught up afterwards; the time is accounted for."""
-    with configured(evb) as b:
+    """In a pause no trigger is taken, and nothing is caught up afterwards; the time is accounted for. All views call it a pause."""
+    with folder() as sockets, configured(evb, {"metrics.listen": f"unix:{sockets}/%n.sock"}) as b:
         b.start_run()
         b.wait_triggers()
         begun = time.monotonic()
@@ -102,6 +112,12 @@ def pause(evb):
             assert b.state()["events"]["triggers"] == taken
         b.refused("pause", text="the state is paused; pause needs running")
         b.wait("the reason", lambda: "paused" in (b.state()["reason"] or ""))
+        report, text = status_of(b, 0)
+        assert report["state"] == report["nodes"][0]["condition"] == "paused" and report["ok"] and "paused by an operator for" in report["reason"], report
+        assert re.search(r"^dfm +dfm +paused +\d+", text, re.M) and re.search(r"^run \d+ of test: paused by an operator for", text, re.M), text
+        top = subprocess.run([b.evb, "top", "--scenario", str(b.file), "--set", f"metrics.listen={b.keys['metrics.listen']}", "--count", "1"],
+                             capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+        assert re.search(r" dfm +dfm +paused .* paused by an operator for [0-9.]+ s$", top, re.M), top
         before, state = time.monotonic(), b.ctl("resume")[0]
         paused = time.monotonic() - begun
         assert "paused" not in (state["reason"] or ""), state
@@ -305,6 +321,21 @@ def open_port(evb):
         assert b.request("GET", address=address)[1]["held"]
 
 
+def wakes(pid):
+    """How often the event loop of a process has slept."""
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", pathlib.Path(f"/proc/{pid}/task/{pid}/status").read_text(), re.M)[1])
+
+
+def crowd(b, address, requests=1000):
+    """However often anybody asks for the state, the event loop of the DFM sleeps on."""
+    begun, before = time.monotonic(), wakes(b.processes["dfm"].pid)
+    for _ in range(requests):
+        assert b.request("GET", address=address)[1]["state"] == "configured"
+    woken, seconds = wakes(b.processes["dfm"].pid) - before, time.monotonic() - begun
+    # The nodes wake it some ten times per second.
+    assert woken < requests / 2 + 100 * seconds, f"woken {woken} times in {seconds} s by {requests} requests"
+
+
 def page(evb):
     """The DFM's metrics.listen has the state for everybody, and takes commands with the token alone."""
     with folder() as keys:
@@ -314,6 +345,7 @@ def page(evb):
         with configured(evb, {"metrics.listen": f":{address[1]}", "control.token-file": key}) as b:
             assert b.request("GET", address=address)[1]["state"] == "configured"
             assert b.request("GET", path="/status", address=address)[1]["control_state"] == "configured"
+            crowd(b, address)
             assert b.request("POST", {"command": "start"}, address=address)[0] == 401
             assert b.request("POST", {"command": "start"}, token="x", address=address)[0] == 401
             assert b.request("POST", {"command": "start"}, token=TOKEN, path="/status", address=address)[0] == 405
@@ -584,7 +616,7 @@ def missed_end(evb):
 
 def error(evb):
     """After a failed output the state is error, and no run begins by itself until start."""
-    with control_bed(evb, {"run.start": "auto"}) as b:
+    with folder() as sockets, control_bed(evb, {"run.start": "auto", "metrics.listen": f"unix:{sockets}/%n.sock"}) as b:
         output = b.folder / "output"
         output.mkdir()
         b.start_all(keys={"sfi.directory": output})
@@ -596,6 +628,11 @@ def error(evb):
         state = b.wait_state("error")
         assert state["last_run"]["run"] == first and state["last_run"]["status"] == "error", state
         assert "the output of" in state["reason"], state
+        b.wait("the error in evb status", lambda: "the output of" in (json.loads(ask(f"unix:{sockets}/dfm.sock", "/status")[2])["control_error"] or ""))
+        report, text = status_of(b, 1)
+        assert report["state"] == report["nodes"][0]["condition"] == "error" and not report["ok"], report
+        assert "the last run ended in an error: the output of" in report["reason"], report["reason"]
+        assert re.search(r"^run \d+ of test: error; the last run ended in an error: the output of sfi", text, re.M), text
         b.refused("pause", text="the state is error")
         b.refused("stop", text="the state is error")
         for _ in range(10):

@@ -117,6 +117,30 @@ def formats(evb):
         assert not list(where.glob("*.sock")), "sockets are left"
 
 
+def losing(evb):
+    """A run that loses events is not ok, however fast it runs: all views say so, and where."""
+    with folder() as where:
+        path, keys = scenario(where), settings(sockets(where))
+        words = [evb, "status", "--scenario", str(path), *keys]
+        with Running(evb, path, {"trigger.events": 0, "trigger.rate": "200Hz", "network.loss": 0.4, "sfi.retries": 0, "sfi.timeout": "200ms",
+                                 **sockets(where)}) as running:
+            running.wait_running()
+            wait_until("losses", lambda: json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=False).stdout)["state"] == "losing")
+            done = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            report = json.loads(done.stdout)
+            assert done.returncode == 1 and report["ok"] is False and report["run"] == report["nodes"][0]["run"], report
+            assert re.search(r"\d+ partial in the last \d+ s.*; missing fragments: ros\d .*; dropped packets: network \d", report["reason"]), report
+            assert {n["condition"] for n in report["nodes"] if n["role"] == "ros"} == {"running"} and report["nodes"][0]["condition"] == "losing", report
+            done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            assert done.returncode == 1 and re.search(r"^dfm +dfm +losing ", done.stdout, re.M), done
+            assert re.search(r"^run \d+ of test: losing; .* in the last \d+ s; missing fragments: ros", done.stdout, re.M) and "partial in the last" in done.stderr, done
+            done = subprocess.run([evb, "top", "--scenario", str(path), *keys, "--count", "1", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+            report = json.loads(done.stdout)
+            assert report["ok"] is False and report["state"] == "losing" and "missing fragments: ros" in report["reason"], report
+            running.signal()
+            running.end(expect=(1,))
+
+
 def status(evb):
     """evb status shows all nodes, in 80 columns; it names those that do not answer, and a run that stalls."""
     def ask_all(*more, expect=0):
@@ -133,7 +157,8 @@ def status(evb):
             running.wait_running()
             wait_scrape(place(where, "dfm"), "1000 events", lambda s: s.value("evb_events_complete_total") > 1000)
             lines = ask_all().stdout.splitlines()
-            assert len(lines) == 10 and all(len(line) <= 80 for line in lines), lines
+            assert len(lines) == 11 and all(len(line) <= 80 for line in lines), lines
+            assert re.match(r"run \d+ of test: running$", lines[-1]), lines
             assert lines[0].split()[:3] == ["NODE", "ROLE", "STATE"], lines
             assert lines[1].split()[:3] == ["dfm", "dfm", "running"], lines
             report = json.loads(ask_all("--json").stdout)
@@ -155,6 +180,9 @@ def status(evb):
             report = {node["node"]: node for node in json.loads(done.stdout)["nodes"]}
             assert report["dfm"]["stalled_seconds"] >= 5 and "sfi" in report["dfm"]["reason"], report
             assert report["dfm"]["reason"] in report["dfm"]["problem"], report
+            done = ask_all(expect=1)
+            assert re.search(r"^dfm +dfm +stalled .*\n  stalled for \d+ s: .*sfi", done.stdout, re.M), done.stdout
+            assert re.search(r"^run \d+ of test: stalled for \d+ s: .*sfi", done.stdout, re.M), done.stdout
             for sfi in ("sfi1", "sfi2"):
                 os.kill(running.nodes()[sfi], signal.SIGCONT)
             running.signal()
@@ -392,6 +420,23 @@ def queries_exist(scrapes):
             assert set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", selector)) <= labels, query
 
 
+def dashboard(evb):
+    """Each panel says in plain words what it shows, with a unit, in a place of its own; run control and stalls are there."""
+    board = json.loads((CONFIGS / "grafana" / "evb.json").read_text())
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    for panel in panels:
+        # Words, no names of metrics, and no word that only the program knows.
+        assert re.fullmatch(r"[A-Z][A-Za-z]+,?( [A-Za-z]+,?)+", panel["title"]), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in {"short", "hertz", "Bps", "bytes", "s", "percentunit", "cps", "pps"}, panel["title"]
+        assert panel["targets"] and all(target["legendFormat"] for target in panel["targets"]), panel["title"]
+    for key in ("id", "title"):
+        assert len({panel[key] for panel in board["panels"]}) == len(board["panels"]), f"the same {key} twice"
+    cells = [(x, y) for g in (panel["gridPos"] for panel in board["panels"]) for x in range(g["x"], g["x"] + g["w"]) for y in range(g["y"], g["y"] + g["h"])]
+    assert len(cells) == len(set(cells)) and max(x for x, _ in cells) == 23, "panels overlap, or are wider than the board"
+    text = " ".join(queries())
+    assert all(name in text for name in ("evb_run_control_state", "evb_paused_seconds_total", "evb_stalled")), text
+
+
 def rules(evb):
     """The alert rules are valid, and fire when they should."""
     need_promtool()
@@ -407,6 +452,7 @@ main({
     "accounts-pull": lambda evb: accounts(evb, "pull"),
     "formats": formats,
     "status": status,
+    "losing": losing,
     "promtool": promtool,
     "ports": ports,
     "waiting": waiting,
@@ -416,4 +462,5 @@ main({
     "together": together,
     "shaped": shaped,
     "rules": rules,
+    "dashboard": dashboard,
 })

@@ -122,7 +122,7 @@ def without(b, command):
         b.network.ip("switch", "link", "set", device, "type", *settings)
     b.start(expect_running=False)
     wait_until("the ROS's message", lambda: is_logged(b, "ros1", "no message from the DFM"))
-    wait_until("events", lambda: re.search(r"^sfi1 +sfi +running +\d+ +[1-9]", b.status(), re.M))
+    wait_until("events", lambda: re.search(r"^sfi1 +sfi +losing +\d+ +[1-9]", b.status(), re.M) and "of scenario: losing" in b.status())
     check_shown(command, b.status())
     b.close()
     b.start("--set", "network.control-group=none")

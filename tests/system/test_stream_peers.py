@@ -124,7 +124,7 @@ def endless_total(evb):
             sender.end(total, size=2 ** 63 - 1)
             assert sender.hear("report")["report"]["written_bytes"] == 3 * SIZE
             report, error = receiver.finish(1)
-            assert f"announced {total} packets, but cannot have sent more than" in error and "1 packets are missing" in error, error
+            assert f"announced {total} packets, but cannot have sent more than" in error and "1 packet is missing" in error, error
             assert report["packets_sent"] is None and report["packets_received"] == 2, report
 
 
@@ -162,7 +162,7 @@ def wrong_report(evb):
             assert sender.hear("report")["report"]["filled_in"] == 1
             assert receiver.process.wait(LIMIT_S) == 1
             error = receiver.process.stderr.read().decode()
-            assert "1 packets are missing" in error, error
+            assert "1 packet is missing" in error, error
             assert (where / "out").read_bytes() == part(0) + bytes(SIZE) + part(2)
 
 

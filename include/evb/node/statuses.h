@@ -12,11 +12,23 @@
 
 #define NODE_STATUS_PROBLEM_MAX 400
 
+/* What a node does, as an operator should see it; the worst comes last. */
+enum node_condition {
+        CONDITION_FINE,    /* as its state says */
+        CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
+        CONDITION_LOSING,  /* it lost events a short while ago */
+        CONDITION_STALLED, /* it makes no progress though work waits */
+        CONDITION_ERROR,   /* a DFM whose last run ended in an error */
+        CONDITION_SILENT,  /* it does not answer, or is not this node */
+};
+
 struct node_status {
         const struct scenario_node *node;
         char place[SCENARIO_TEXT_MAX]; /* where it serves its state: "HOST:PORT" or "unix:PATH" */
         json_t *status;                /* its last answer; NULL: it did not answer, or is not this node */
-        char problem[NODE_STATUS_PROBLEM_MAX]; /* no answer, or a stalled run; "": none */
+        enum node_condition condition;
+        bool is_losing;                        /* it lost events a short while ago; a paused DFM may, too */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* why it is not as it should be; "": it is */
         /* CLOCK_MONOTONIC: time of the last answer, and of the start of the request under way; 0: none. */
         uint64_t answered_ns, asked_ns;
 };
@@ -51,5 +63,8 @@ uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
 /* Ends the requests whose time is over. */
 void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
 
-/* What a node answered, with "reachable" and "problem"; of a node that did not answer, its name and role. */
+/* One word for the condition, or the node's own word for its state; "?": it has none. */
+const char *node_status_word(const struct node_status *n);
+/* What a node answered, with "reachable", "condition" and "problem"; of a node that did not answer, its name
+ * and role. */
 json_t *node_status_to_json(const struct node_status *n);

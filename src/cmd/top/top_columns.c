@@ -14,7 +14,7 @@ const struct top_column top_columns[TOP_COLUMNS] = {
         {"node", "NODE", "NODE", TOP_TEXT_NODE, TOP_RUN, 5, 0, "the order of the scenario"},
         {"role", "ROLE", "ROLE", TOP_TEXT_ROLE, TOP_RUN, 4, 7, "dfm, ros or sfi"},
         {"state", "STATE", "STATE", TOP_TEXT_STATE, TOP_RUN, 9, 1,
-         "state of the node, stalled, late or no_answer"},
+         "its own state, or no_answer, late, paused, error, stalled or losing"},
         {"run", "RUN", "RUN", TOP_INTEGER, TOP_RUN, 10, 16, "number of the run"},
         {"rate", "RATE", "RATE_HZ", TOP_HZ, TOP_RATE, 8, 2, "events per second; of a ROS: fragments"},
         {"data", "DATA", "BYTES_PER_SECOND", TOP_BYTES_PER_SECOND, TOP_DATA, 9, 3,

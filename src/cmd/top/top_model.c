@@ -206,14 +206,12 @@ static void judge(struct top_node *n, uint64_t now_ns, uint64_t late_ns)
         }
         set_note(n, "%s", from->problem[0] ? from->problem : reason ?: "");
         if (!from->status)
-                set_state(n, TOP_SILENT, "no_answer");
+                set_state(n, TOP_SILENT, node_status_word(from));
         else if (from->asked_ns > 0 && now_ns - MIN(from->asked_ns, now_ns) >= late_ns) {
                 set_state(n, TOP_LATE, "late");
                 set_note(n, "no answer for %.1f s", (double)(now_ns - from->answered_ns) / NS_PER_S);
-        } else if (from->problem[0])
-                set_state(n, TOP_STALLED, "stalled");
-        else
-                set_state(n, TOP_FINE, json_string_value(json_object_get(from->status, "state")) ?: "-");
+        } else
+                set_state(n, from->problem[0] ? TOP_PROBLEM : TOP_FINE, node_status_word(from));
         if (from->status && !n->note[0])
                 judge_version(n);
 }
@@ -249,8 +247,8 @@ static void take_dfm(struct top_model *m, const struct top_node *n)
         const json_t *s = n->from->status;
         double *t = m->totals;
 
-        snprintf(m->run_state, sizeof m->run_state, "%s", n->state_text);
-        m->run = n->figures[TOP_RUN];
+        if (n->state == TOP_LATE)
+                strcpy(m->run_state, n->state_text);
         t[TOP_TOTAL_TRIGGERS_HZ] = n->figures[TOP_TRIGGERS];
         t[TOP_TOTAL_EVENTS_HZ] = n->figures[TOP_RATE];
         t[TOP_TOTAL_DATA] = n->figures[TOP_DATA];
@@ -340,8 +338,8 @@ void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
 {
         m->n_silent = m->n_late = 0;
         m->fullest = NULL;
-        m->run = NAN;
-        strcpy(m->run_state, "-");
+        run_summary_make(m->from, &m->run);
+        strcpy(m->run_state, m->run.state);
         for (size_t i = 0; i < TOP_TOTALS; i++)
                 m->totals[i] = NAN;
         for (size_t i = 0; i < m->n; i++) {
@@ -361,7 +359,7 @@ void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
 
 json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds)
 {
-        json_t *all = json_array();
+        json_t *all = json_array(), *o = run_summary_to_json(&m->run);
         bool ok = true;
 
         for (size_t i = 0; i < m->n; i++) {
@@ -374,6 +372,9 @@ json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc
                                               : json_null());
                 json_array_append_new(all, one);
         }
-        return json_pack("{s:f, s:s, s:b, s:o}", "time", utc_seconds, "scenario",
-                         m->from->scenario->scenario.name, "ok", ok, "nodes", all);
+        json_object_set_new(o, "ok", json_boolean(ok));
+        json_object_set_new(o, "time", json_real(utc_seconds));
+        json_object_set_new(o, "scenario", json_string(m->from->scenario->scenario.name));
+        json_object_set_new(o, "nodes", all);
+        return o;
 }

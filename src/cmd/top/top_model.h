@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/node/statuses.h"
+#include "evb/node/run_summary.h"
 
 /* Figures of one node; NAN: unknown, or its role does not have it. */
 enum top_figure {
@@ -31,12 +31,12 @@ enum top_figure {
 };
 
 /* In order of importance. */
-enum top_state { TOP_FINE, TOP_LATE, TOP_STALLED, TOP_SILENT };
+enum top_state { TOP_FINE, TOP_LATE, TOP_PROBLEM, TOP_SILENT };
 
 struct top_node {
         const struct node_status *from;
         enum top_state state;
-        char state_text[12];                /* "running", "stalled", "late", "no_answer" */
+        char state_text[12];                /* "running", "losing", "late", "no_answer" */
         char note[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
         double figures[TOP_FIGURES];
         bool grew[TOP_FIGURES]; /* since the previous update */
@@ -73,9 +73,9 @@ struct top_model {
         size_t n, n_silent, n_late;
         struct top_node *nodes; /* in the order of the scenario */
         double totals[TOP_TOTALS];
-        char discarded[512]; /* "packets malformed 3, ...": what no total includes; "": nothing */
-        char run_state[12];  /* the DFM's; "-": unknown */
-        double run;
+        char discarded[512];            /* "packets malformed 3, ...": what no total includes; "": nothing */
+        struct run_summary run;         /* as of the last answers */
+        char run_state[16];             /* of it, or "late" if the DFM is */
         const struct top_node *fullest; /* the SFI with the smallest free share of its disk; NULL: none */
 };
 

@@ -102,12 +102,12 @@ static void add_title(struct page *p, const struct top_view *v, const struct top
         char left[TOP_LINE_MAX], run[24] = "";
         size_t room;
 
-        if (!isnan(m->run))
-                snprintf(run, sizeof run, ", run %.0f", m->run);
+        if (m->run.run > 0)
+                snprintf(run, sizeof run, ", run %u", m->run.run);
         snprintf(left, sizeof left, "evb top: %s%s, %s", m->from->scenario->scenario.name, run, m->run_state);
         for (char *c = left; *c; c++)
                 *c = *c >= ' ' && *c <= '~' ? *c : '?';
-        add_text(p, line, "%s; %zu nodes", left, m->n);
+        add_text(p, line, "%s; %zu node%s", left, m->n, m->n == 1 ? "" : "s");
         if (m->n_silent > 0)
                 add_text(p, line, ", %zu without answer", m->n_silent);
         if (hidden > 0)
@@ -165,29 +165,17 @@ static void add_extras(struct page *p, const struct top_model *m)
                          si(m->fullest->figures[TOP_DISK_SIZE], "B", b));
 }
 
-/* Adds the most important problem in full, and the number of the others. */
+/* Adds the most important problem in full, and the number of the others; or why the run does nothing. */
 static void add_problems(struct page *p, const struct top_model *m, size_t n_max)
 {
-        const struct top_node *worst = NULL;
-        char text[2 * TOP_LINE_MAX];
-        size_t others = 0;
+        char text[RUN_REASON_MAX + SCENARIO_TEXT_MAX];
+        const struct node_status *whose = m->run.whose;
+        bool dfm = whose && whose->node->role == ROLE_DFM;
 
-        for (size_t i = 0; i < m->n; i++) {
-                const struct top_node *n = &m->nodes[i];
-                /* The DFM knows the first cause. */
-                bool dfm = n->from->node->role == ROLE_DFM && n->state >= TOP_STALLED;
-
-                others += n->state >= TOP_STALLED;
-                if (n->state >= TOP_STALLED && (!worst || dfm))
-                        worst = n;
-        }
-        if (!worst)
+        if (!m->run.reason[0])
                 return;
-        snprintf(text, sizeof text, "%s: %s", worst->from->node->name, worst->note);
-        if (others > 1)
-                snprintf(text + strlen(text), sizeof text - strlen(text), "; %zu more %s", others - 1,
-                         others > 2 ? "problems" : "problem");
-        add_wrapped(p, TOP_ERROR, text, n_max);
+        snprintf(text, sizeof text, "%s%s%s", dfm ? whose->node->name : "", dfm ? ": " : "", m->run.reason);
+        add_wrapped(p, m->run.ok ? TOP_PLAIN : TOP_ERROR, text, n_max);
 }
 
 struct layout {
@@ -267,7 +255,7 @@ static void add_node(struct page *p, const struct layout *l, const struct top_no
 {
         static const enum top_style styles[] = {[TOP_FINE] = TOP_PLAIN,
                                                 [TOP_LATE] = TOP_DIM,
-                                                [TOP_STALLED] = TOP_ERROR,
+                                                [TOP_PROBLEM] = TOP_ERROR,
                                                 [TOP_SILENT] = TOP_ERROR};
         bool grew = n->grew[TOP_DROPS] || n->grew[TOP_PARTIAL] || n->grew[TOP_LOST];
         struct top_line *line = add_line(p, n->state == TOP_FINE && grew ? TOP_WARNING : styles[n->state]);

@@ -64,6 +64,25 @@ static void note_rates(struct metrics *m, struct metrics_state *to)
         metrics_take_rates(&to->rates, &m->last, &now);
 }
 
+/* Returns whether the window moved, and that of the peers with it. */
+static bool note_losses(const struct metrics *m, struct metrics_state *to)
+{
+        const struct node_stats *s = m->stats;
+        const struct losses_sample now = {
+                .now_ns = clock_now_ns(),
+                .complete = stats_get(&s->events_complete),
+                .partial = stats_get(&s->events_partial),
+                .lost = stats_get(&s->events_lost),
+                .not_written = stats_get(&s->events_not_written),
+                .packets_lost = stats_get(&s->packets_lost),
+                .packets_socket_dropped = stats_get(&s->packets_socket_dropped),
+                .packets_source_dropped = stats_get(&s->packets_source_dropped),
+                .packets_send_failed = stats_get(&s->packets_send_failed),
+        };
+
+        return losses_note(&to->losses, &now);
+}
+
 /* NULL: there are no metrics, or the server's thread copies right now: the next turn publishes. */
 static struct metrics_state *begin(struct metrics *m)
 {
@@ -84,6 +103,7 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
 
         if (!s)
                 return;
+        (void)note_losses(m, s);
         s->run = dfm_run(core);
         s->open_events = dfm_open_events(core);
         s->busy = dfm_is_busy(core);
@@ -113,6 +133,7 @@ void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run)
 
         if (!s)
                 return;
+        (void)note_losses(m, s);
         s->run = run;
         s->held_fragments = ros_held(core);
         s->buffer_used_bytes = ros_buffer_used_bytes(core);
@@ -133,9 +154,11 @@ void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run)
 void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten)
 {
         struct metrics_state *s = begin(m);
+        bool moved;
 
         if (!s)
                 return;
+        moved = note_losses(m, s);
         s->run = run;
         s->open_events = sfi_open_events(core);
         s->credits = sfi_credits(core);
@@ -149,7 +172,7 @@ void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, u
                         continue;
                 c = sfi_source_counts(core, n->index);
                 s->peers[i].fragments = c.fragments_received;
-                s->peers[i].fragments_lost = c.fragments_lost;
+                metrics_note_lost(&s->peers[i], c.fragments_lost, moved);
                 s->peers[i].fragments_absent = c.fragments_absent;
                 s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
@@ -227,6 +250,8 @@ static void look(struct metrics *m)
         memcpy(v->counters_before, m->counters_before, sizeof v->counters_before);
         pthread_mutex_unlock(&m->shared.lock);
         v->control_state = m->control ? run_http_state(m->control) : NULL;
+        if (m->control)
+                run_http_error(m->control, v->control_error);
         read_times(m);
         (void)obstacle_read(&m->stats->obstacle, &v->obstacle);
         v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);

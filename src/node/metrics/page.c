@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "evb/base/util.h"
+#include "evb/node/run_states.h"
 #include "evb/tc-model/layout.h"
 #include "counters.h"
 
@@ -49,10 +50,24 @@ static void write_gauge(struct metrics_writer *w, const char *name, const char *
         metrics_count(w, NULL, value);
 }
 
+/* Without run control, all are 0, so that queries find the metric. */
+static void write_control_state(struct metrics_writer *w, const struct metrics_view *v)
+{
+        metrics_family(
+                w, METRICS_GAUGE, "evb_run_control_state", NULL,
+                "state of run control: 1 for the present one, 0 for the others, and for all without it");
+        for (enum run_control_state state = 0; state < RUN_CONTROL_STATES; state++) {
+                const struct metrics_label label = {"state", run_state_name(state)};
+
+                metrics_count(w, &label, v->control_state && strcmp(v->control_state, label.value) == 0);
+        }
+}
+
 static void write_dfm(struct metrics_writer *w, const struct metrics_view *v)
 {
         const struct metrics_state *s = v->shared;
 
+        write_control_state(w, v);
         write_gauge(w, "evb_open_events", NULL, "events that have begun and not ended", s->open_events);
         write_gauge(w, "evb_busy", NULL, "1 while triggers are held back, otherwise 0", s->busy);
         write_gauge(w, "evb_waiting_triggers", NULL, "triggers that wait for a free credit",

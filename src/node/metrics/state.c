@@ -159,8 +159,19 @@ void metrics_continue(struct metrics_state *s, const struct metrics_totals *t)
                 add_peer(&s->peers[i], &t->peers[i]);
 }
 
+void metrics_note_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved)
+{
+        if (moved) {
+                p->lost_older = p->lost_newer;
+                p->lost_newer = fragments_lost;
+        }
+        p->fragments_lost = fragments_lost;
+        p->lost_recently = fragments_lost - MIN(p->lost_older, fragments_lost);
+}
+
 void metrics_state_begin_run(struct metrics_state *s)
 {
         s->event_latency = s->level2_latency = (struct metrics_histogram){};
+        s->losses = (struct losses){};
         memset(s->peers, 0, s->n_peers * sizeof *s->peers);
 }

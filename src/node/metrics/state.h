@@ -7,6 +7,7 @@
 #include "evb/base/histogram.h"
 #include "evb/conf/scenario.h"
 #include "evb/tc-model/status.h"
+#include "losses.h"
 #include "writer.h"
 
 /* Counters of one other node, by its position in the scenario. Those that do not fit the roles stay 0. */
@@ -16,6 +17,8 @@ struct metrics_peer {
         uint64_t free_credits, held; /* the DFM, of an SFI: credits, and open events */
         uint64_t fragments; /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
         uint64_t fragments_lost, fragments_absent;
+        /* An SFI: of the lost ones, those before the windows of `losses`, and those in the older one. */
+        uint64_t lost_older, lost_newer, lost_recently;
         uint64_t packets, packets_lost;
         uint64_t bytes;        /* of payload, in these fragments */
         uint64_t queued_bytes; /* a ROS, of payload for this SFI */
@@ -40,6 +43,7 @@ struct metrics_rates {
 
 struct metrics_state {
         struct metrics_rates rates;
+        struct losses losses;
         uint32_t run; /* 0: not known yet */
         uint64_t open_events;
         bool busy;                              /* DFM */
@@ -87,6 +91,8 @@ void metrics_state_begin_run(struct metrics_state *s);
 /* Adds the totals to the state of the present run. */
 void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
 
+/* An SFI lost this many fragments of a peer in this run; `moved` is what losses_note() returned. */
+void metrics_note_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved);
 /* Counts the values of a histogram up to each bound; one of its buckets on both sides of a bound is above. */
 void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
 /* Changes the rates if a second has passed since `last`, which becomes `now`. */

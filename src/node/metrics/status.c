@@ -113,10 +113,44 @@ static json_t *make_drops(const struct metrics_view *v)
         return o;
 }
 
+/* The fragments that an SFI misses, by the ROS that should have sent them. */
+static json_t *make_missing(const struct metrics_view *v)
+{
+        json_t *o = is_sfi(v) ? json_object() : json_null();
+
+        for (size_t i = 0; is_sfi(v) && i < v->shared->n_peers; i++) {
+                uint64_t lost = v->shared->peers[i].lost_recently;
+
+                if (lost > 0)
+                        set_count(o, v->scenario->nodes[i].name, true, lost);
+        }
+        return o;
+}
+
+static json_t *make_losses(const struct metrics_view *v, uint64_t now_ns)
+{
+        const struct losses_sample r = losses_recent(&v->shared->losses);
+        bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;
+        json_t *o = json_object();
+
+        set_real(o, "seconds", r.now_ns > 0, (double)(now_ns - MIN(r.now_ns, now_ns)) / NS_PER_S);
+        set_count(o, "events_lost", !is_ros(v), r.lost);
+        set_count(o, "events_partial", !is_ros(v), r.partial);
+        set_count(o, "events_not_written", is_sfi(v), r.not_written);
+        json_object_set_new(o, "missing_fragments", make_missing(v));
+        set_count(o, "network_packets", is_sfi(v) && udp,
+                  r.packets_lost - MIN(r.packets_lost, r.packets_socket_dropped));
+        set_count(o, "socket_packets", is_sfi(v), r.packets_socket_dropped);
+        set_count(o, "source_qdisc_packets", is_shaped_by_plan(v), r.packets_source_dropped);
+        set_count(o, "send_failed_packets", is_ros(v), r.packets_send_failed);
+        return o;
+}
+
 static json_t *make_latency(const struct metrics_view *v)
 {
         const struct metrics_state *s = v->shared;
-        bool known = is_dfm(v) && s->event_latency.count > 0;
+        /* The histogram has earlier runs, too. */
+        bool known = is_dfm(v) && s->latency_p99_ns > 0;
         json_t *o = json_object();
 
         set_real(o, "p50", known, (double)s->latency_p50_ns / NS_PER_US);
@@ -240,10 +274,13 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));
         json_object_set_new(o, "control_state",
                             v->control_state ? json_string(v->control_state) : json_null());
+        json_object_set_new(o, "control_error",
+                            v->control_error[0] ? json_string(v->control_error) : json_null());
         set_count(o, "run", v->shared->run > 0, v->shared->run);
         json_object_set_new(o, "counts", make_counts(v));
         json_object_set_new(o, "rates", make_rates(v));
         add_obstacle(o, &v->obstacle, now_ns);
+        json_object_set_new(o, "losses", make_losses(v, now_ns));
         add_gauges(o, v);
         json_object_set_new(o, "latency_us", make_latency(v));
         json_object_set_new(o, "fragments", make_fragments(v));

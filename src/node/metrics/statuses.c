@@ -2,11 +2,13 @@
 #include "evb/node/statuses.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/util.h"
 #include "evb/net/http_get.h"
+#include "losses_text.h"
 
 static int find_places(struct statuses *s, struct error *e)
 {
@@ -58,15 +60,42 @@ static const char *text_of(const json_t *status, const char *name)
         return json_string_value(json_object_get(status, name)) ?: "?";
 }
 
-static void note_stall(struct node_status *n)
+static bool control_is(const struct node_status *n, const char *state)
 {
-        const json_t *stalled = json_object_get(n->status, "stalled_seconds"),
-                     *reason = json_object_get(n->status, "reason");
+        return n->node->role == ROLE_DFM && strcmp(text_of(n->status, "control_state"), state) == 0;
+}
 
-        if (json_is_number(stalled))
+/* A terminal must not interpret what a node sends. */
+static void clean(char *text)
+{
+        for (; *text; text++)
+                *text = (unsigned char)*text >= ' ' && *text != 0x7f ? *text : '?';
+}
+
+static void judge(const struct scenario *s, struct node_status *n)
+{
+        const json_t *stalled = json_object_get(n->status, "stalled_seconds");
+        const char *reason = json_string_value(json_object_get(n->status, "reason")),
+                   *error = json_string_value(json_object_get(n->status, "control_error"));
+
+        n->condition = CONDITION_FINE;
+        n->is_losing = false;
+        if (control_is(n, "error")) {
+                n->condition = CONDITION_ERROR;
+                snprintf(n->problem, sizeof n->problem, "the last run ended in an error%s%.300s",
+                         error ? ": " : "", error ?: "");
+        } else if (json_is_number(stalled)) {
+                n->condition = CONDITION_STALLED;
                 snprintf(n->problem, sizeof n->problem, "stalled for %.0f s%s%.300s",
-                         json_number_value(stalled), json_is_string(reason) ? ": " : "",
-                         json_is_string(reason) ? json_string_value(reason) : "");
+                         fmin(json_number_value(stalled), 1e12), reason ? ": " : "", reason ?: "");
+        } else if (losses_describe(s, n, n->problem, sizeof n->problem)) {
+                n->condition = CONDITION_LOSING;
+                n->is_losing = true;
+        }
+        /* What an operator has done comes first; a problem remains one. */
+        if (control_is(n, "paused"))
+                n->condition = CONDITION_PAUSED;
+        clean(n->problem);
 }
 
 /* What is wrong with an answer, if it is no state of this node. */
@@ -85,7 +114,7 @@ static bool is_refused(struct node_status *n, const struct http_get *g)
 }
 
 /* Takes over the body. */
-static void take_answer(struct node_status *n, struct http_get *g)
+static void take_answer(const struct scenario *s, struct node_status *n, struct http_get *g)
 {
         json_decref(take_ptr(n->status));
         n->problem[0] = '\0';
@@ -93,11 +122,13 @@ static void take_answer(struct node_status *n, struct http_get *g)
         if (g->error == 0 && g->status == 200)
                 n->status = json_loads(g->body, 0, NULL);
         free(take_ptr(g->body));
-        if (is_refused(n, g))
+        if (is_refused(n, g)) {
                 json_decref(take_ptr(n->status));
-        else {
+                n->condition = CONDITION_SILENT;
+                n->is_losing = false;
+        } else {
                 n->answered_ns = clock_now_ns();
-                note_stall(n);
+                judge(s, n);
         }
 }
 
@@ -111,7 +142,7 @@ int statuses_ask(struct statuses *s, uint64_t timeout_ns)
                 gets[i] = (struct http_get){.place = s->nodes[i].place, .path = "/status"};
         http_get_all(gets, s->n, timeout_ns);
         for (size_t i = 0; i < s->n; i++)
-                take_answer(&s->nodes[i], &gets[i]);
+                take_answer(s->scenario, &s->nodes[i], &gets[i]);
         return 0;
 }
 
@@ -128,6 +159,7 @@ struct asker {
 };
 
 struct statuses_watch {
+        const struct scenario *scenario;
         struct loop *loop;
         uint64_t timeout_ns;
         size_t n, n_open, n_waiting;
@@ -143,7 +175,7 @@ static void finish(struct asker *a)
                 a->io.fd = -1;
                 a->watch->n_open--;
         }
-        take_answer(a->node, &a->get);
+        take_answer(a->watch->scenario, a->node, &a->get);
 }
 
 static void continue_asking(void *ctx, uint32_t events)
@@ -200,6 +232,7 @@ int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct l
                 return -ENOMEM;
         }
         w->loop = loop;
+        w->scenario = s->scenario;
         w->timeout_ns = timeout_ns;
         w->n = s->n;
         for (size_t i = 0; i < s->n; i++)
@@ -273,6 +306,17 @@ void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns)
         start_waiting(w);
 }
 
+const char *node_status_word(const struct node_status *n)
+{
+        static const char *const words[] = {
+                [CONDITION_PAUSED] = "paused",    [CONDITION_LOSING] = "losing",
+                [CONDITION_STALLED] = "stalled",  [CONDITION_ERROR] = "error",
+                [CONDITION_SILENT] = "no answer",
+        };
+
+        return n->condition == CONDITION_FINE ? text_of(n->status, "state") : words[n->condition];
+}
+
 json_t *node_status_to_json(const struct node_status *n)
 {
         json_t *o = n->status ? json_copy(n->status) : json_object();
@@ -282,6 +326,7 @@ json_t *node_status_to_json(const struct node_status *n)
                 json_object_set_new(o, "role", json_string(scenario_role_name(n->node->role)));
         }
         json_object_set_new(o, "reachable", json_boolean(n->status));
+        json_object_set_new(o, "condition", json_string(node_status_word(n)));
         json_object_set_new(o, "problem", n->problem[0] ? json_string(n->problem) : json_null());
         return o;
 }

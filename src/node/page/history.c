@@ -68,7 +68,7 @@ char *history_text(struct history *h)
                         rows, sample_to_json(&h->samples[(h->next + HISTORY_MAX - h->n + i) % HISTORY_MAX]));
         pthread_mutex_unlock(&h->lock);
         json_object_set_new(o, "samples", rows);
-        text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(10));
+        text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
         json_decref(o);
         return text;
 }

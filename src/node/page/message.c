@@ -6,6 +6,7 @@
 
 #include "evb/base/util.h"
 #include "evb/node/run_states.h"
+#include "evb/node/run_summary.h"
 
 /* Bounds for one node, and for all. The message leaves longer states out. */
 #define NODE_MAX_BYTES (256u << 10)
@@ -46,33 +47,47 @@ static void add_shaped(json_t *to, const json_t *one)
                 json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
 }
 
-/* Sums the shaping of all ROSs, by destination. */
+/* One empty sum for each SFI, by its name. What is no SFI of the scenario has none. */
+static json_t *make_sums(const struct scenario *s)
+{
+        json_t *sums = json_object();
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_SFI)
+                        json_object_set_new(sums, n->name,
+                                            json_pack("{s:s, s:s}", "node", n->name, "address", n->address));
+        }
+        return sums;
+}
+
+/* Sums the shaping of all ROSs, by destination. A ROS has at most one row for each SFI. */
 static json_t *sum_shaping(const struct statuses *s)
 {
-        json_t *all = json_array(), *by_name = json_object();
+        json_t *all = json_array(), *sums = make_sums(s->scenario), *sum;
+        size_t rows_max = json_object_size(sums);
+        const char *name;
 
         for (size_t i = 0; i < s->n; i++) {
-                const json_t *rows = json_object_get(s->nodes[i].status, "shaping"), *row;
-                size_t k;
+                const json_t *rows = json_object_get(s->nodes[i].status, "shaping");
+                size_t n = s->nodes[i].node->role == ROLE_ROS ? MIN(json_array_size(rows), rows_max) : 0;
 
-                json_array_foreach(rows, k, row)
-                {
-                        const char *name = json_string_value(json_object_get(row, "node"));
-                        json_t *sum = name ? json_object_get(by_name, name) : NULL;
+                for (size_t k = 0; k < n; k++) {
+                        const json_t *row = json_array_get(rows, k);
 
-                        if (!name)
-                                continue;
-                        if (!sum) {
-                                sum = json_object();
-                                json_object_set(sum, "node", json_object_get(row, "node"));
-                                json_object_set(sum, "address", json_object_get(row, "address"));
-                                json_object_set_new(by_name, name, sum);
-                                json_array_append(all, sum);
-                        }
-                        add_shaped(sum, row);
+                        name = json_string_value(json_object_get(row, "node"));
+                        sum = name ? json_object_get(sums, name) : NULL;
+                        if (sum)
+                                add_shaped(sum, row);
                 }
         }
-        json_decref(by_name);
+        json_object_foreach(sums, name, sum)
+        {
+                if (json_object_get(sum, "sources"))
+                        json_array_append(all, sum);
+        }
+        json_decref(sums);
         return all;
 }
 
@@ -91,6 +106,7 @@ static json_t *make_node(const struct node_status *n, bool pairs, size_t *room)
         copy.status = o;
         if (bytes > MIN(NODE_MAX_BYTES, *room)) {
                 copy.status = NULL;
+                copy.condition = CONDITION_SILENT;
                 snprintf(copy.problem, sizeof copy.problem, "the state at %s has %zu bytes, too many to show",
                          n->place, bytes);
                 bytes = 0;
@@ -133,8 +149,11 @@ char *page_make_message(const struct statuses *s, const struct page_moment *mome
 {
         const struct scenario *scenario = s->scenario;
         json_t *o = json_object();
+        struct run_summary run;
         char *text;
 
+        run_summary_make(s, &run);
+        json_object_set_new(o, "run", run_summary_to_json(&run));
         json_object_set_new(o, "time", json_real((double)moment->utc_ns / NS_PER_S));
         json_object_set_new(o, "elapsed", json_real((double)moment->elapsed_ns / NS_PER_S));
         json_object_set_new(o, "dfm", json_string(moment->dfm));

@@ -7,6 +7,8 @@ const COMMANDS = [["start", "Start"], ["pause", "Pause"], ["resume", "Resume"], 
 const byId = (id) => document.getElementById(id);
 const numberOf = (value) => (isNumber(value) ? value : 0);
 
+const some = (n, one, many) => `${count(n)} ${n === 1 ? one : many || `${one}s`}`;
+
 let message = null, former = null, receivedMs = 0, samples = [], connection = null;
 
 // ---- The state of a node, in words.
@@ -17,8 +19,11 @@ function judge(node, peer, dfmState) {
   view.figures = figuresOf(node, peer);
   if (!node.reachable && peer?.live === false) return set("gone", "✕", "gone", `the DFM does not hear from it; ${node.problem || ""}`);
   if (!node.reachable) return set(peer?.live ? "warn" : "gone", "?", peer?.live ? "no figures" : "no answer", node.problem);
+  if (node.condition === "error") return set("bad", "✕", "error", node.problem);
+  if (node.condition === "paused") return set(node.problem ? "bad" : "warn", "‖", "paused", node.problem || node.reason);
   if (isNumber(node.stalled_seconds)) return set("bad", "■", "stalled", node.reason || `no progress for ${duration(node.stalled_seconds)}`);
   if (peer?.live === false && dfmState === "running") return set("bad", "✕", "not heard", "the DFM does not hear from it");
+  if (node.condition === "losing") return set("bad", "▼", "losing", node.problem);
   if (node.shaped === false) return set("warn", "▲", "not shaped", "its shaping is not installed as planned");
   if (peer?.xoff) return set("warn", "‖", "holds back", "its buffer is nearly full, and triggers wait");
   if (node.reason) return set("warn", "◔", "waiting", node.reason);
@@ -31,7 +36,7 @@ function figuresOf(node, peer) {
   const rates = node.rates || {}, parts = [];
   if (node.role === "dfm") parts.push(si(rates.events_hz, "Hz"), si(rates.bytes_per_second, "B/s"), `${count(node.open_events)} open`);
   else if (node.reachable) parts.push(si(rates.bytes_per_second, "B/s"), si(node.role === "sfi" ? rates.events_hz : rates.fragments_hz, "Hz"));
-  if (node.role === "sfi" && isNumber(peer?.free_credits)) parts.push(`${count(peer.free_credits)} credits`);
+  if (node.role === "sfi" && isNumber(peer?.free_credits)) parts.push(some(peer.free_credits, "credit"));
   return parts;
 }
 
@@ -74,9 +79,9 @@ function showTiles(dfm) {
   showTile("Event rate", si(rates.events_hz, "Hz"), `triggers ${si(rates.triggers_hz, "Hz")}`);
   showTile("Data rate", si(rates.bytes_per_second, "B/s"), `${si(counts.payload_bytes, "B")} in all`);
   showTile("Busy", percent(rates.busy_share), dfm.busy ? "busy now" : "of the last second");
-  showTile("Open events", count(dfm.open_events), `${count(dfm.waiting_triggers)} triggers wait`);
+  showTile("Open events", count(dfm.open_events), some(dfm.waiting_triggers, "trigger waits", "triggers wait"));
   showTile("Latency", microseconds(latency.p50), `99 %: ${microseconds(latency.p99)}`);
-  showTile("Complete events", count(counts.events_complete), `of ${count(counts.triggers)} triggers`);
+  showTile("Complete events", count(counts.events_complete), `of ${some(counts.triggers, "trigger")}`);
   showTile("Partial and lost", `${count(counts.events_partial)} + ${count(counts.events_lost)}`, "events");
 }
 
@@ -105,18 +110,18 @@ function fillTable(table, heads, rows) {
 const sum = (object, except) => (object ? Object.entries(object).reduce((all, [key, value]) => all + (key === except ? 0 : numberOf(value)), 0) : undefined);
 
 const PLACES = [
-  ["Trigger input", "triggers", (n) => (n.role === "dfm" ? numberOf(sum(n.discarded?.triggers)) + numberOf(sum(n.discarded?.trigger_datagrams)) : undefined)],
-  ["Front-end to ROS", "frames", (n) => (n.role === "ros" && n.discarded ? numberOf(sum(n.discarded.front_end_frames)) + numberOf(sum(n.discarded.slice_frames)) : undefined)],
-  ["ROS, shaping queue", "packets", (n) => n.drops?.source_qdisc_packets],
-  ["ROS, refused by the kernel", "packets", (n) => n.drops?.send_failed_packets],
-  ["Network and switch", "packets", (n) => n.drops?.network_packets],
-  ["Receive socket", "packets", (n) => n.drops?.socket_packets],
-  ["Foreign or malformed", "packets", (n) => sum(n.discarded?.packets, "socket_full")],
-  ["SFI, fragment missing", "fragments", (n) => (n.role === "sfi" ? n.fragments?.lost : undefined)],
-  ["SFI, fragment corrupt", "fragments", (n) => (n.role === "sfi" ? n.fragments?.corrupt : undefined)],
-  ["SFI, disk too slow", "events", (n) => (n.role === "sfi" ? n.counts?.events_not_written : undefined)],
-  ["Events partial", "events", (n) => (n.role === "dfm" ? n.counts?.events_partial : undefined)],
-  ["Events lost", "events", (n) => (n.role === "dfm" ? n.counts?.events_lost : undefined)],
+  ["Trigger input", "trigger", (n) => (n.role === "dfm" ? numberOf(sum(n.discarded?.triggers)) + numberOf(sum(n.discarded?.trigger_datagrams)) : undefined)],
+  ["Front-end to ROS", "frame", (n) => (n.role === "ros" && n.discarded ? numberOf(sum(n.discarded.front_end_frames)) + numberOf(sum(n.discarded.slice_frames)) : undefined)],
+  ["ROS, shaping queue", "packet", (n) => n.drops?.source_qdisc_packets],
+  ["ROS, refused by the kernel", "packet", (n) => n.drops?.send_failed_packets],
+  ["Network and switch", "packet", (n) => n.drops?.network_packets],
+  ["Receive socket", "packet", (n) => n.drops?.socket_packets],
+  ["Foreign or malformed", "packet", (n) => sum(n.discarded?.packets, "socket_full")],
+  ["SFI, fragment missing", "fragment", (n) => (n.role === "sfi" ? n.fragments?.lost : undefined)],
+  ["SFI, fragment corrupt", "fragment", (n) => (n.role === "sfi" ? n.fragments?.corrupt : undefined)],
+  ["SFI, disk too slow", "event", (n) => (n.role === "sfi" ? n.counts?.events_not_written : undefined)],
+  ["Events partial", "event", (n) => (n.role === "dfm" ? n.counts?.events_partial : undefined)],
+  ["Events lost", "event", (n) => (n.role === "dfm" ? n.counts?.events_lost : undefined)],
 ];
 
 function showLoss(now, before) {
@@ -135,20 +140,20 @@ function showLoss(now, before) {
     }
     const kind = total > 0 ? "loss" : "none";
     return { cells: [[place], [known ? (gained > 0 ? `${si(gained, "")}/s` : "0") : "–", gained > 0 ? "loss" : "none"],
-      [isNumber(total) ? `${count(total)} ${unit}` : "not known", kind], [most ? most[0] : "", most ? "" : "none"]] };
+      [isNumber(total) ? some(total, unit) : "not known", kind], [most ? most[0] : "", most ? "" : "none"]] };
   }));
 }
 
 function showShaping(now, before) {
   const rows = [], seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.shaping || []).map((row) => [row.node, row]));
   const cells = (name, row, earlier, note) => {
-    const sent = earlier && seconds > 0 && row.bytes >= earlier.bytes ? 8 * (row.bytes - earlier.bytes) / seconds : undefined;
+    const sent = earlier && seconds > 0 && row.sources === earlier.sources && row.bytes >= earlier.bytes ? 8 * (row.bytes - earlier.bytes) / seconds : undefined;
     return [[name, "", note], [si(row.rate_bps, "bit/s")], [si(sent, "bit/s")], [si(row.backlog_bytes, "B"), row.limit_bytes > 0 && row.backlog_bytes > 0.8 * row.limit_bytes ? "warn" : ""],
       [count(row.drops), row.drops > 0 ? "loss" : "none"]];
   };
   const sources = now.nodes.filter((node) => node.role === "ros" && Array.isArray(node.shaping));
   for (const row of now.shaping || []) {
-    rows.push({ cells: cells(String(row.node), row, last.get(row.node), [row.address, `${count(row.sources)}\u00a0ROS${row.sources === 1 ? "" : "s"}`].filter(Boolean).join(", ")) });
+    rows.push({ cells: cells(String(row.node), row, last.get(row.node), [row.address, some(row.sources, "ROS")].filter(Boolean).join(", ")) });
     if (sources.length > PAIR_ROSS || now.shaping.length > PAIR_SFIS) continue;
     for (const node of sources) {
       const earlier = before?.nodes.find((one) => one.node === node.node && one.start_time === node.start_time)?.shaping?.find((one) => one.node === row.node);
@@ -186,9 +191,11 @@ function banner(name, kind, text) {
 }
 
 function showBanners(now, dfm, views) {
-  const bad = views.filter((view) => view.role !== "dfm" && ["bad", "gone"].includes(view.kind)), first = bad[0];
+  const bad = views.filter((view) => view.role !== "dfm" && ["bad", "gone"].includes(view.kind) && view.word !== "losing"), first = bad[0];
+  const loses = now.nodes.some((node) => node.condition === "losing" || (node.condition === "paused" && node.problem));
   const stalled = isNumber(dfm?.stalled_seconds) ? `■ The run makes no progress for ${duration(dfm.stalled_seconds)}: ${dfm.reason || "no reason known"}` : "";
   banner("stall", "bad", stalled);
+  banner("losing", "bad", loses && !stalled ? `▼ The run loses events: ${now.run?.reason}` : "");
   banner("dfm", "bad", dfm?.reachable ? "" : `✕ The DFM does not report its own state: ${dfm?.problem || "no answer"}`);
   banner("nodes", "warn", first ? `▲ ${first.name}: ${first.word}${first.why ? `, ${first.why}` : ""}${bad.length > 1 ? `; and ${bad.length - 1} more` : ""}` : "");
 }
@@ -236,8 +243,8 @@ function show(now) {
   const views = now.nodes.map((node) => judge(node, peers.get(node.node), dfm?.state));
   document.title = `${dfm?.reachable ? si(dfm.rates?.events_hz, "Hz") : "no figures"} · ${now.scenario} · evb`;
   setText(byId("scenario"), String(now.scenario));
-  setText(byId("summary"), [dfm?.run ? `run ${dfm.run}` : "no run yet", dfm?.control_state || dfm?.state, `${now.mode} over ${String(now.transport).toUpperCase()}`,
-    `${views.filter((view) => view.role === "ros").length} ROSs`, `${views.filter((view) => view.role === "sfi").length} SFIs`].filter(Boolean).join(" · "));
+  setText(byId("summary"), [dfm?.run ? `run ${dfm.run}` : "no run yet", ["losing", "stalled"].includes(now.run?.state) ? now.run.state : dfm?.control_state || dfm?.state, `${now.mode} over ${String(now.transport).toUpperCase()}`,
+    some(views.filter((view) => view.role === "ros").length, "ROS"), some(views.filter((view) => view.role === "sfi").length, "SFI")].filter(Boolean).join(" · "));
   setText(byId("version"), `evb ${dfm?.version || ""}`);
   if (dfm?.reachable) {
     showTiles(dfm);
@@ -302,7 +309,7 @@ function showControl(now, dfm) {
   for (const [command, button] of buttons) button.disabled = !now.commands?.[command]?.includes(state);
   if (!state) byId("ask").hidden = true;
   banner("control", "note", dfm?.control_state === "paused" ? "‖ The run is paused: the DFM takes no triggers" : "");
-  banner("error", "bad", dfm?.control_state === "error" ? "✕ The last run ended in an error; the next one begins only when you start it" : "");
+  banner("error", "bad", dfm?.control_state === "error" ? `✕ ${dfm.problem || "The last run ended in an error"}; the next run begins only when you start it` : "");
 }
 
 function askToken(command, text) {

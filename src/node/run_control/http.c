@@ -91,7 +91,7 @@ static bool may_control(const struct run_http *h, const struct http_request *req
         return true;
 }
 
-/* At metrics.listen, everybody may read, and commands from any address need the token. */
+/* At metrics.listen, everybody may read the copy, and commands from any address need the token. */
 static bool may_control_at_metrics(const struct run_http *h, const struct http_request *request,
                                    struct http_reply *ret)
 {
@@ -199,6 +199,20 @@ static void describe_sender(const struct http_request *request, char *text, size
                  is_local(request) ? "the Unix socket" : net_address_format(request->from, from));
 }
 
+static void answer_copy(const struct run_http *h, struct http_reply *ret)
+{
+        char *json = run_state_copy_json(h->copy);
+
+        if (!json) {
+                answer_error(ret, 503, "the DFM is starting");
+                return;
+        }
+        ret->status = 200;
+        ret->content_type = TYPE_JSON;
+        ret->text = json;
+        ret->text_bytes = strlen(json);
+}
+
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics)
 {
@@ -207,6 +221,10 @@ void run_http_answer(const struct run_http *h, const struct http_request *reques
 
         if (at_metrics ? !may_control_at_metrics(h, request, ret) : !may_control(h, request, ret))
                 return;
+        if (at_metrics && !request->is_post) {
+                answer_copy(h, ret);
+                return;
+        }
         describe_sender(request, r.from, sizeof r.from);
         if (request->is_post && !read_body(&r, request, why)) {
                 answer_error(ret, 400, why);
@@ -220,6 +238,11 @@ void run_http_answer(const struct run_http *h, const struct http_request *reques
         ret->content_type = TYPE_JSON;
         ret->text = r.reply;
         ret->text_bytes = r.reply ? strlen(r.reply) : 0;
+}
+
+void run_http_error(const struct run_http *h, char text[static RUN_ERROR_TEXT_MAX])
+{
+        run_state_copy_error(h->copy, text);
 }
 
 const char *run_http_state(const struct run_http *h)

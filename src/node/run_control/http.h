@@ -5,6 +5,7 @@
 
 #include "evb/data/stats.h"
 #include "mailbox.h"
+#include "state_copy.h"
 
 /* More than a command with 12 names and values of metadata takes, each of them escaped. */
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
@@ -16,13 +17,15 @@ struct run_http {
         const struct scenario *scenario;
         struct node_stats *stats;
         struct run_mailbox *mailbox;
+        struct run_state_copy *copy;
         const char *token; /* "": none */
         _Atomic int state; /* enum run_control_state, as of the last turn of the event loop */
 };
 
 /* Answers a request to /control, in the thread of a server. `at_metrics`: the server is that of
- * metrics.listen, where everybody may read the state, and commands need the token. */
+ * metrics.listen, where everybody may read the copy of the state, and commands need the token. */
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics);
 /* Any thread. */
 const char *run_http_state(const struct run_http *h);
+void run_http_error(const struct run_http *h, char text[static RUN_ERROR_TEXT_MAX]);

@@ -36,6 +36,7 @@ struct run_control {
         struct run_mailbox *mailbox;
         struct loop_io io;
         struct run_http http;
+        struct run_state_copy copy;
         char token[TOKEN_MAX_BYTES + 1];
         int listener; /* TCP; -1: none */
         struct local_listener local;
@@ -59,15 +60,29 @@ static bool waits_for_start(const struct run_control *c)
                (c->node->runs > 0 && has_fixed_number(c->node));
 }
 
-static void note_state(struct run_control *c)
+/* Returns whether it is another one than before. */
+static bool note_state(struct run_control *c)
 {
-        atomic_store_explicit(&c->http.state, (int)run_state_of(c->node->core, &c->view),
-                              memory_order_relaxed);
+        int state = (int)run_state_of(c->node->core, &c->view);
+
+        return atomic_exchange_explicit(&c->http.state, state, memory_order_relaxed) != state;
 }
 
 const struct run_http *run_control_http(const struct run_control *c)
 {
         return c ? &c->http : NULL;
+}
+
+void run_control_publish(struct run_control *c, uint64_t now_ns)
+{
+        const char *error;
+
+        if (!c || !run_state_copy_begin(&c->copy))
+                return;
+        error = run_state_of(c->node->core, &c->view) == RUN_CONTROL_ERROR && c->view.reasons.n > 0
+                        ? c->view.reasons.text[0]
+                        : "";
+        run_state_copy_end(&c->copy, run_state_json(c->node, &c->view, now_ns), error);
 }
 
 /* ---- Commands ---- */
@@ -239,7 +254,8 @@ static void follow(void *ctx, struct run_request *r)
         }
         if (!r->reply)
                 r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
-        note_state(f->control);
+        if (note_state(f->control) || r->is_command)
+                run_control_publish(f->control, f->now_ns);
 }
 
 void run_control_turn(struct run_control *c, uint64_t now_ns)
@@ -254,7 +270,8 @@ void run_control_turn(struct run_control *c, uint64_t now_ns)
                 c->view.has_failed = false;
         }
         run_mailbox_turn(c->mailbox, follow, &f);
-        note_state(c);
+        if (note_state(c))
+                run_control_publish(c, now_ns);
 }
 
 void run_control_prepare(struct run_control *c, struct dfm *core)
@@ -385,6 +402,7 @@ int run_control_open(struct run_control **ret, struct node *n)
                 return log_error_errno(ENOMEM, "control.listen: %m");
         c->node = n;
         c->listener = c->local.fd = -1;
+        run_state_copy_init(&c->copy);
         c->view.is_held = waits_for_start(c);
         r = run_mailbox_new(&c->mailbox);
         if (r < 0)
@@ -394,6 +412,7 @@ int run_control_open(struct run_control **ret, struct node *n)
         c->http.scenario = n->scenario;
         c->http.stats = n->stats;
         c->http.mailbox = c->mailbox;
+        c->http.copy = &c->copy;
         c->http.token = c->token;
         if (r >= 0)
                 r = open_listener(c, n->check_only);
@@ -424,6 +443,7 @@ struct run_control *run_control_close(struct run_control *c)
                 close(c->listener);
         local_listener_close(&c->local);
         run_mailbox_free(c->mailbox);
+        run_state_copy_fini(&c->copy);
         free(c);
         return NULL;
 }

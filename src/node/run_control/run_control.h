@@ -22,6 +22,8 @@ struct run_control *run_control_close(struct run_control *c);
 void run_control_prepare(struct run_control *c, struct dfm *core);
 /* Executes the command that waits, if any. */
 void run_control_turn(struct run_control *c, uint64_t now_ns);
+/* Publishes the state for readers at metrics.listen, who do not wake the event loop. */
+void run_control_publish(struct run_control *c, uint64_t now_ns);
 /* The run of this core is over; n->reasons says how. */
 void run_control_note_end(struct run_control *c);
 /* What other servers of this process need. NULL: there is no run control. */

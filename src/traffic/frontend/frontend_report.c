@@ -152,8 +152,9 @@ static void print_board(const struct frontend *f, unsigned i, FILE *to)
 
 void frontend_print(const struct frontend *f, FILE *to)
 {
-        fprintf(to, "frontend: %" PRIu64 " triggers in %.1f s from %u boards, seed %" PRIu64 "\n",
-                f->triggers, seconds_of(run_ns(f)), f->config->n_boards, f->config->seed);
+        fprintf(to, "frontend: %" PRIu64 " trigger%s in %.1f s from %u board%s, seed %" PRIu64 "\n",
+                f->triggers, f->triggers == 1 ? "" : "s", seconds_of(run_ns(f)), f->config->n_boards,
+                f->config->n_boards == 1 ? "" : "s", f->config->seed);
         if (f->config->has_trigger_to)
                 fprintf(to, "  triggers   %" PRIu64 " datagrams\n", f->box.packets);
         if (f->box.resets > 0)

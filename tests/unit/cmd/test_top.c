@@ -42,7 +42,7 @@ static void figures_come_from_the_states(void **state)
         assert_true(figure(&t, 3, TOP_FREE) == 10 && figure(&t, 3, TOP_CREDITS) == 12);
         assert_true(figure(&t, 3, TOP_BACKLOG) == 36 && figure(&t, 3, TOP_QUEUED) == 100);
         assert_true(figure(&t, 4, TOP_BACKLOG) == 4 && figure(&t, 3, TOP_UNWRITTEN) == 3);
-        assert_true(t.model.run == 7 && t.model.totals[TOP_TOTAL_BACKLOG] == 40);
+        assert_true(t.model.run.run == 7 && t.model.totals[TOP_TOTAL_BACKLOG] == 40);
         assert_true(t.model.totals[TOP_TOTAL_TRIGGERS_HZ] == 5 && t.model.totals[TOP_TOTAL_BUSY] == 0.25);
         assert_true(t.model.totals[TOP_TOTAL_P99_US] == 20 && t.model.totals[TOP_TOTAL_WAITING] == 6);
         assert_string_equal(t.model.fullest->from->node->name, "sfi2");
@@ -87,12 +87,12 @@ static void states_name_the_problem(void **state)
         (void)state;
         sample_open(&t, 2, 2);
         sample_answer(&t, 0, "'stalled_seconds':7");
-        strcpy(t.statuses.nodes[0].problem, "stalled for 7 s: no credit");
-        strcpy(t.statuses.nodes[1].problem, "no answer from x: Connection refused");
+        sample_problem(&t, 0, CONDITION_STALLED, "stalled for 7 s: no credit");
+        sample_problem(&t, 1, CONDITION_SILENT, "no answer from x: Connection refused");
         sample_answer(&t, 2, "'reason':'waits for the board'");
         sample_answer(&t, 3, "'version':'0.0.9'");
         sample_look(&t);
-        assert_int_equal(t.model.nodes[0].state, TOP_STALLED);
+        assert_int_equal(t.model.nodes[0].state, TOP_PROBLEM);
         assert_string_equal(t.model.nodes[0].note, "stalled for 7 s: no credit");
         assert_int_equal(t.model.nodes[1].state, TOP_SILENT);
         assert_string_equal(t.model.nodes[1].state_text, "no_answer");
@@ -138,7 +138,7 @@ static void a_restarted_node_counts_afresh(void **state)
         /* Gone and back. */
         json_decref(t.statuses.nodes[1].status);
         t.statuses.nodes[1].status = NULL;
-        strcpy(t.statuses.nodes[1].problem, "no answer");
+        sample_problem(&t, 1, CONDITION_SILENT, "no answer");
         sample_look(&t);
         assert_true(isnan(n->figures[TOP_PARTIAL]) && !n->grew[TOP_PARTIAL]);
         t.now_ns += NS_PER_S;
@@ -216,7 +216,7 @@ static void nodes_are_sorted(void **state)
         sample_answer(&t, 1, "'buffer_used':0.1");
         sample_answer(&t, 2, "'buffer_used':0.9");
         sample_answer(&t, 3, "'buffer_used':0.9");
-        strcpy(t.statuses.nodes[4].problem, "no answer");
+        sample_problem(&t, 4, CONDITION_SILENT, "no answer");
         sample_look(&t);
         assert_null(top_column_find("nothing"));
         assert_order(&t, "node", false, " dfm ros1 ros2 sfi1 sfi2");
@@ -273,7 +273,7 @@ static void lines_have_the_same_fields(void **state)
         (void)state;
         sample_open(&t, 1, 1);
         sample_answer(&t, 1, "'buffer_used':0.25,'rates':{'fragments_hz':12345.67}");
-        strcpy(t.statuses.nodes[2].problem, "no");
+        sample_problem(&t, 2, CONDITION_SILENT, "no");
         sample_look(&t);
         top_lines_print_head(f);
         top_lines_print(f, &t.model, "2026-11-24T18:45:01");
@@ -305,7 +305,7 @@ static void the_object_has_the_age_of_answers(void **state)
         sample_open(&t, 0, 1);
         sample_answer(&t, 0, "'run':7");
         t.now_ns += 2 * NS_PER_S;
-        strcpy(t.statuses.nodes[1].problem, "no answer");
+        sample_problem(&t, 1, CONDITION_SILENT, "no answer");
         sample_look(&t);
         o = top_model_to_json(&t.model, t.now_ns, 5.5);
         assert_true(json_real_value(json_object_get(o, "time")) == 5.5);

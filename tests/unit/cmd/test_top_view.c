@@ -57,10 +57,11 @@ static void fill(struct sample *t)
                               "'front_end_frames':{'no_room':123456789}},'reason':'waits for a free credit "
                               "of sfi1'",
                               (size_t)1000000000 * (i + 1));
-        strcpy(t->statuses.nodes[0].problem, "stalled for 7 s: no credit, as sfi1 and sfi2 wait for "
-                                             "fragments of ros1, ros2, ros3 and ros4, which "
-                                             "fell silent 12 s ago; see docs/operate.md");
-        strcpy(t->statuses.nodes[2].problem, "no answer from 10.0.0.5:9464: Connection timed out");
+        sample_problem(t, 0, CONDITION_STALLED,
+                       "stalled for 7 s: no credit, as sfi1 and sfi2 wait for "
+                       "fragments of ros1, ros2, ros3 and ros4, which "
+                       "fell silent 12 s ago; see docs/operate.md");
+        sample_problem(t, 2, CONDITION_SILENT, "no answer from 10.0.0.5:9464: Connection timed out");
         json_decref(t->statuses.nodes[2].status);
         t->statuses.nodes[2].status = NULL;
         sample_look(t);

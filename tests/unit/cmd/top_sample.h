@@ -74,6 +74,19 @@ sample_answer(struct sample *t, size_t i, const char *format, ...)
         n->answered_ns = t->now_ns;
         n->asked_ns = 0;
         n->problem[0] = '\0';
+        n->condition = CONDITION_FINE;
+        n->is_losing = false;
+}
+
+/* As statuses.c judges. */
+static inline void sample_problem(struct sample *t, size_t i, enum node_condition condition,
+                                  const char *problem)
+{
+        struct node_status *n = &t->statuses.nodes[i];
+
+        n->condition = condition;
+        n->is_losing = condition == CONDITION_LOSING;
+        snprintf(n->problem, sizeof n->problem, "%s", problem);
 }
 
 static inline void sample_look(struct sample *t)

@@ -205,6 +205,22 @@ static void roles_have_metrics_of_their_peers(void **state)
         free_view(&v, &shared);
 }
 
+static void run_control_has_one_state_or_none(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+
+        (void)state;
+        write_view(&v, true);
+        assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"paused\"} 0");
+        assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"error\"} 0");
+        v.control_state = "paused";
+        write_view(&v, true);
+        assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"paused\"} 1");
+        assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"running\"} 0");
+        free_view(&v, &shared);
+}
+
 /* After a repair, the kernel counts from zero. */
 static void shaping_counters_never_go_back(void **state)
 {
@@ -258,6 +274,10 @@ static void rates_are_of_a_second_or_more(void **state)
         metrics_take_rates(&rates, &last,
                            &(struct metrics_sample){.now_ns = 6 * NS_PER_S, .busy_ns = 5 * NS_PER_S});
         assert_true(rates.busy_share == 1);
+        /* Another run begins, and all counts with it. */
+        metrics_take_rates(&rates, &last, &(struct metrics_sample){.now_ns = 7 * NS_PER_S, .bytes = 30});
+        assert_true(rates.events_hz == 0 && rates.triggers_hz == 0 && rates.busy_share == 0);
+        assert_true(rates.bytes_per_second == 30);
 }
 
 static void clients_choose_the_format(void **state)
@@ -302,6 +322,7 @@ int main(void)
                 cmocka_unit_test(histograms_are_cumulative),
                 cmocka_unit_test(names_are_escaped),
                 cmocka_unit_test(roles_have_metrics_of_their_peers),
+                cmocka_unit_test(run_control_has_one_state_or_none),
                 cmocka_unit_test(shaping_counters_never_go_back),
                 cmocka_unit_test(rates_are_of_a_second_or_more),
                 cmocka_unit_test(clients_choose_the_format),

@@ -46,11 +46,14 @@ static void a_dfm_has_its_figures_in_its_status(void **state)
         json_t *o;
 
         (void)state;
+        shared.event_latency.count = 1;
         o = status_of(&v);
         assert_value(o, "run", "null");
+        /* Earlier runs had events, and this one has none yet. */
         assert_value(o, "latency_us.p50", "null");
         assert_value(o, "reason", "null");
         assert_value(o, "stalled_seconds", "null");
+        assert_value(o, "losses.seconds", "null");
         json_decref(o);
         v.process.start_seconds = 1795545600.25;
         shared.run = 7;
@@ -58,7 +61,6 @@ static void a_dfm_has_its_figures_in_its_status(void **state)
                 .kind = OBSTACLE_STALL, .since_ns = 2 * NS_PER_S, .text = "no credit from sfi2"};
         shared.rates = (struct metrics_rates){.triggers_hz = 3, .events_hz = 2.5, .busy_share = 0.25};
         shared.waiting_triggers = 4;
-        shared.event_latency.count = 1;
         shared.latency_p50_ns = 1500;
         shared.latency_p99_ns = 2 * NS_PER_MS;
         v.counters[METRICS_COUNTER_events_complete] = 9;
@@ -215,12 +217,53 @@ static void an_sfi_has_its_figures_in_its_status(void **state)
         sample_view_free(&v, &shared);
 }
 
+/* Of the last seconds, and only what the role can know. */
+static void recent_losses_have_a_count_for_each_place(void **state)
+{
+        struct metrics_state shared;
+        struct metrics_view v = sample_view("dfm", &shared);
+        json_t *o;
+
+        (void)state;
+        shared.losses =
+                (struct losses){.older = {.now_ns = NS_PER_S, .lost = 2, .partial = 1, .packets_lost = 1},
+                                .now = {.now_ns = 2 * NS_PER_S,
+                                        .lost = 7,
+                                        .partial = 7,
+                                        .packets_lost = 31,
+                                        .not_written = 4}};
+        shared.losses.now.packets_socket_dropped = 10;
+        shared.peers[2].lost_recently = 14;
+        v.control_state = "error";
+        strcpy(v.control_error, "it stalled");
+        o = status_of(&v);
+        assert_value(o, "control_error", "\"it stalled\"");
+        assert_value(o, "losses.seconds", "4.0");
+        assert_value(o, "losses.events_lost", "5");
+        assert_value(o, "losses.events_partial", "6");
+        assert_value(o, "losses.events_not_written", "null");
+        assert_value(o, "losses.missing_fragments", "null");
+        assert_value(o, "losses.network_packets", "null");
+        assert_value(o, "losses.send_failed_packets", "null");
+        json_decref(o);
+        v.self = scenario_find(v.scenario, "sfi1");
+        o = status_of(&v);
+        assert_value(o, "losses.events_not_written", "4");
+        assert_value(o, "losses.missing_fragments", "{\"ros2\": 14}");
+        assert_value(o, "losses.network_packets", "20");
+        assert_value(o, "losses.socket_packets", "10");
+        assert_value(o, "losses.source_qdisc_packets", "null");
+        json_decref(o);
+        sample_view_free(&v, &shared);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_dfm_has_its_figures_in_its_status),
                 cmocka_unit_test(a_ros_has_its_figures_in_its_status),
                 cmocka_unit_test(an_sfi_has_its_figures_in_its_status),
+                cmocka_unit_test(recent_losses_have_a_count_for_each_place),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,6 +117,53 @@ static void each_answer_is_judged(void **state)
         statuses_fini(&s);
 }
 
+static void assert_condition(const char *answer, const char *word, const char *problem)
+{
+        struct statuses s;
+        struct error e = {};
+
+        serve(&t.servers[0], "dfm", 200, answer);
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_string_equal(node_status_word(find(&s, "dfm")), word);
+        assert_string_equal(find(&s, "dfm")->problem, problem);
+        assert_string_equal(node_status_word(find(&s, "sfi1")), "no answer");
+        statuses_fini(&s);
+        stop(&t.servers[0]);
+}
+
+#define ANSWER(members) "{\"node\":\"dfm\",\"state\":\"running\"" members "}"
+
+static void the_condition_is_what_an_operator_should_see(void **state)
+{
+        (void)state;
+        assert_condition(ANSWER(""), "running", "");
+        assert_condition(ANSWER(",\"control_state\":\"running\",\"losses\":{\"events_lost\":0}"), "running",
+                         "");
+        assert_condition(ANSWER(",\"control_state\":\"paused\""), "paused", "");
+        assert_condition(ANSWER(",\"control_state\":\"paused\",\"stalled_seconds\":6,\"reason\":\"x\""),
+                         "paused", "stalled for 6 s: x");
+        assert_condition(ANSWER(",\"losses\":{\"seconds\":7.25,\"events_lost\":3,\"events_partial\":1}"),
+                         "losing", "3 events lost, 1 partial in the last 7 s");
+        assert_condition(ANSWER(",\"losses\":{\"events_not_written\":2},\"stalled_seconds\":5"), "stalled",
+                         "stalled for 5 s");
+        assert_condition(ANSWER(",\"control_state\":\"error\",\"control_error\":\"disk\\u001b full\""),
+                         "error", "the last run ended in an error: disk? full");
+        assert_condition(ANSWER(",\"control_state\":\"error\""), "error", "the last run ended in an error");
+}
+
+/* Any program may listen where a node should. */
+static void nonsense_is_no_loss(void **state)
+{
+        (void)state;
+        assert_condition(ANSWER(",\"losses\":[1]"), "running", "");
+        assert_condition(ANSWER(",\"losses\":{\"events_lost\":\"many\",\"events_partial\":-5}"), "running",
+                         "");
+        assert_condition(ANSWER(",\"losses\":{\"events_lost\":1,\"missing_fragments\":{\"ros1\":\"x\","
+                                "\"ros9\":1,\"ros2\":2}}"),
+                         "losing", "1 event lost in the last 0 s; missing fragments: ros2 2");
+}
+
 /* What a node answered last is not shown for one that is gone, nor its former problem once it is back. */
 static void answers_replace_each_other(void **state)
 {
@@ -245,6 +292,9 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(each_answer_is_judged, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(the_condition_is_what_an_operator_should_see, set_up,
+                                                tear_down),
+                cmocka_unit_test_setup_teardown(nonsense_is_no_loss, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(answers_replace_each_other, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(the_object_names_nodes_without_an_answer, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(a_silent_node_delays_no_other, set_up, tear_down),

@@ -1,0 +1,12 @@
+/* Describes what a node, or a whole run, lost a short while ago, from "losses" of the answers of nodes. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "evb/node/statuses.h"
+
+/* "12 events lost, 3 partial in the last 7 s; missing fragments: ros3 12". False: it lost none. */
+bool losses_describe(const struct scenario *s, const struct node_status *n, char *text, size_t size_bytes);
+/* Where a run loses: "; missing fragments: ros3 12; dropped packets: network 9". "": it is not known. */
+void losses_describe_places(const struct statuses *s, char *text, size_t size_bytes);

@@ -1,0 +1,107 @@
+/* Judges a run by what its DFM says, and then by its other nodes. */
+#include "evb/node/run_summary.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "losses_text.h"
+
+static const struct node_status *find_dfm(const struct statuses *s)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].node->role == ROLE_DFM)
+                        return &s->nodes[i];
+        }
+        return NULL;
+}
+
+/* The worst problem, and of equal ones the first; NULL: there is none. */
+static const struct node_status *find_worst(const struct statuses *s)
+{
+        const struct node_status *worst = NULL;
+
+        for (size_t i = 0; i < s->n; i++) {
+                const struct node_status *n = &s->nodes[i];
+
+                if (n->problem[0] && (!worst || n->condition > worst->condition))
+                        worst = n;
+        }
+        return worst;
+}
+
+/* `but_losses`: losses of all nodes are one problem. */
+static size_t count_problems(const struct statuses *s, bool but_losses)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < s->n; i++)
+                n += s->nodes[i].problem[0] && !(but_losses && s->nodes[i].is_losing);
+        return n;
+}
+
+/* The DFM knows the first cause of a problem. Where a run loses, only all nodes together know. */
+static void explain(const struct statuses *s, const struct node_status *dfm, struct run_summary *ret)
+{
+        const struct node_status *worst = dfm && dfm->problem[0] ? dfm : find_worst(s);
+        const char *waits = dfm ? json_string_value(json_object_get(dfm->status, "reason")) : NULL;
+        size_t others, length;
+
+        ret->whose = worst ?: waits ? dfm : NULL;
+        if (!worst) {
+                snprintf(ret->reason, sizeof ret->reason, "%s", waits ?: "");
+                return;
+        }
+        snprintf(ret->reason, sizeof ret->reason, "%s%s%s", worst == dfm ? "" : worst->node->name,
+                 worst == dfm ? "" : ": ", worst->problem);
+        length = strlen(ret->reason);
+        if (worst->is_losing) {
+                losses_describe_places(s, ret->reason + length, sizeof ret->reason - length);
+                length = strlen(ret->reason);
+        }
+        others = count_problems(s, worst->is_losing) - !worst->is_losing;
+        if (others > 0)
+                snprintf(ret->reason + length, sizeof ret->reason - length, "; %zu more problem%s", others,
+                         others == 1 ? "" : "s");
+}
+
+static bool any_loses(const struct statuses *s)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].is_losing)
+                        return true;
+        }
+        return false;
+}
+
+/* A terminal must not interpret what a node sends. */
+static void clean(char *text)
+{
+        for (; *text; text++)
+                *text = (unsigned char)*text >= ' ' && *text != 0x7f ? *text : '?';
+}
+
+void run_summary_make(const struct statuses *s, struct run_summary *ret)
+{
+        const struct node_status *dfm = find_dfm(s);
+        json_int_t run = dfm ? json_integer_value(json_object_get(dfm->status, "run")) : 0;
+
+        *ret = (struct run_summary){
+                .run = run > 0 && run <= UINT32_MAX ? (uint32_t)run : 0,
+                .ok = count_problems(s, false) == 0,
+        };
+        snprintf(ret->state, sizeof ret->state, "%s",
+                 dfm && dfm->condition == CONDITION_FINE && any_loses(s) ? "losing"
+                 : dfm                                                   ? node_status_word(dfm)
+                                                                         : "?");
+        explain(s, dfm, ret);
+        clean(ret->state);
+        clean(ret->reason);
+}
+
+json_t *run_summary_to_json(const struct run_summary *r)
+{
+        return json_pack("{s:b, s:o, s:s, s:o}", "ok", r->ok, "run",
+                         r->run > 0 ? json_integer(r->run) : json_null(), "state", r->state, "reason",
+                         r->reason[0] ? json_string(r->reason) : json_null());
+}

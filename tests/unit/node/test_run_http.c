@@ -1,0 +1,126 @@
+/* Tests what run control answers at metrics.listen, where anybody may ask: the copy of the state, without a
+ * word to the event loop, which does not run here. */
+#include "../test.h"
+
+#include <jansson.h>
+#include <poll.h>
+
+#include "evb/base/util.h"
+#include "evb/net/address.h"
+#include "evb/net/http_server.h"
+#include "run_control/http.h"
+
+static struct {
+        struct scenario scenario;
+        struct node_stats stats;
+        struct run_mailbox *mailbox;
+        struct run_state_copy copy;
+        struct run_http http;
+        struct net_address from;
+} t;
+
+static int set_up(void **state)
+{
+        (void)state;
+        memset(&t, 0, sizeof t);
+        run_state_copy_init(&t.copy);
+        t.from.any.sa_family = AF_INET;
+        t.http = (struct run_http){.scenario = &t.scenario, .stats = &t.stats, .copy = &t.copy, .token = ""};
+        return run_mailbox_new(&t.mailbox) < 0 || !(t.http.mailbox = t.mailbox);
+}
+
+static int tear_down(void **state)
+{
+        (void)state;
+        run_mailbox_free(t.mailbox);
+        run_state_copy_fini(&t.copy);
+        return 0;
+}
+
+static bool event_loop_is_woken(void)
+{
+        struct pollfd p = {.fd = run_mailbox_fd(t.mailbox), .events = POLLIN};
+
+        return poll(&p, 1, 0) != 0;
+}
+
+/* Returns the text, which is the caller's. */
+static char *ask(unsigned expected_status)
+{
+        const struct http_request request = {.path = "/control",
+                                             .accept = "",
+                                             .from = &t.from,
+                                             .content_type = "",
+                                             .origin = "",
+                                             .token = ""};
+        struct http_reply reply = {};
+
+        run_http_answer(&t.http, &request, &reply, true);
+        assert_int_equal(reply.status, expected_status);
+        assert_string_equal(reply.content_type, "application/json");
+        assert_int_equal(reply.text_bytes, strlen(reply.text));
+        return reply.text;
+}
+
+static void publish(const char *json, const char *error)
+{
+        assert_true(run_state_copy_begin(&t.copy));
+        run_state_copy_end(&t.copy, json ? strdup(json) : NULL, error);
+}
+
+static void readers_get_the_copy_while_the_event_loop_stands(void **state)
+{
+        char *text;
+
+        (void)state;
+        free(ask(503));
+        publish("{\"state\":\"running\"}", "");
+        for (int i = 0; i < 1000; i++) {
+                text = ask(200);
+                assert_string_equal(text, "{\"state\":\"running\"}");
+                free(text);
+        }
+        assert_false(event_loop_is_woken());
+        publish("{\"state\":\"paused\"}", "");
+        text = ask(200);
+        assert_string_equal(text, "{\"state\":\"paused\"}");
+        free(text);
+}
+
+static void without_memory_the_former_copy_remains(void **state)
+{
+        char error[RUN_ERROR_TEXT_MAX], *text;
+
+        (void)state;
+        publish("{\"state\":\"error\"}", "the disk is full");
+        publish(NULL, "it stalled");
+        text = ask(200);
+        assert_string_equal(text, "{\"state\":\"error\"}");
+        free(text);
+        run_state_copy_error(&t.copy, error);
+        assert_string_equal(error, "it stalled");
+}
+
+/* The event loop does not wait for a reader. */
+static void the_event_loop_never_waits(void **state)
+{
+        (void)state;
+        assert_true(run_state_copy_begin(&t.copy));
+        assert_false(run_state_copy_begin(&t.copy));
+        run_state_copy_end(&t.copy, NULL, "");
+        assert_true(run_state_copy_begin(&t.copy));
+        run_state_copy_end(&t.copy, NULL, "");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(readers_get_the_copy_while_the_event_loop_stands),
+                TEST(without_memory_the_former_copy_remains),
+                TEST(the_event_loop_never_waits),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+/* Tests the judgement of a whole run, which evb status, evb top and the page show. */
+#include "../test.h"
+
+#include "evb/base/util.h"
+#include "evb/node/run_summary.h"
+
+#define NODES 4
+
+static struct {
+        struct scenario scenario;
+        struct node_status nodes[NODES];
+        struct statuses statuses;
+} t;
+
+static int set_up(void **state)
+{
+        static const char *const names[NODES] = {"dfm", "ros1", "sfi1", "sfi2"};
+        static const enum node_role roles[NODES] = {ROLE_DFM, ROLE_ROS, ROLE_SFI, ROLE_SFI};
+
+        (void)state;
+        memset(&t, 0, sizeof t);
+        t.statuses = (struct statuses){&t.scenario, NODES, t.nodes};
+        t.scenario.n_nodes = NODES;
+        for (size_t i = 0; i < NODES; i++) {
+                strcpy(t.scenario.nodes[i].name, names[i]);
+                t.scenario.nodes[i].role = roles[i];
+                t.nodes[i].node = &t.scenario.nodes[i];
+                t.nodes[i].status = json_pack("{s:s, s:i}", "state", "running", "run", 7);
+        }
+        return 0;
+}
+
+static int tear_down(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < NODES; i++)
+                json_decref(t.nodes[i].status);
+        return 0;
+}
+
+static void bad(size_t i, enum node_condition condition, const char *problem)
+{
+        t.nodes[i].condition = condition;
+        t.nodes[i].is_losing = condition == CONDITION_LOSING;
+        strcpy(t.nodes[i].problem, problem);
+}
+
+static void assert_run(const char *state, bool ok, const char *reason)
+{
+        struct run_summary r;
+
+        run_summary_make(&t.statuses, &r);
+        assert_string_equal(r.state, state);
+        assert_string_equal(r.reason, reason);
+        assert_int_equal(r.ok, ok);
+        assert_int_equal(r.run, t.nodes[0].status ? 7 : 0);
+        assert_int_equal(!r.whose, !reason[0]);
+}
+
+static void a_healthy_run_has_the_state_of_its_dfm(void **state)
+{
+        (void)state;
+        assert_run("running", true, "");
+        json_object_set_new(t.nodes[0].status, "reason", json_string("no trigger for 9.0 s"));
+        assert_run("running", true, "no trigger for 9.0 s");
+        t.nodes[0].condition = CONDITION_PAUSED;
+        json_object_set_new(t.nodes[0].status, "reason", json_string("paused\033[2J"));
+        assert_run("paused", true, "paused?[2J");
+}
+
+static void the_dfm_knows_the_first_cause(void **state)
+{
+        (void)state;
+        bad(2, CONDITION_SILENT, "no answer from x");
+        assert_run("running", false, "sfi1: no answer from x");
+        bad(1, CONDITION_STALLED, "stalled for 7 s");
+        assert_run("running", false, "sfi1: no answer from x; 1 more problem");
+        bad(0, CONDITION_STALLED, "stalled for 6 s: no credit");
+        assert_run("stalled", false, "stalled for 6 s: no credit; 2 more problems");
+        bad(0, CONDITION_ERROR, "the last run ended in an error: the disk is full");
+        assert_run("error", false, "the last run ended in an error: the disk is full; 2 more problems");
+}
+
+static void a_dfm_without_an_answer_has_no_state(void **state)
+{
+        (void)state;
+        json_decref(take_ptr(t.nodes[0].status));
+        bad(0, CONDITION_SILENT, "no answer from y");
+        assert_run("no answer", false, "no answer from y");
+        t.statuses.n = 0;
+        t.nodes[0].status = NULL;
+        assert_run("?", true, "");
+}
+
+static void a_losing_run_says_where(void **state)
+{
+        (void)state;
+        json_object_set_new(t.nodes[1].status, "losses",
+                            json_pack("{s:i, s:n}", "source_qdisc_packets", 4, "network_packets"));
+        for (size_t i = 2; i < NODES; i++) {
+                bad(i, CONDITION_LOSING, "3 events partial in the last 7 s");
+                json_object_set_new(t.nodes[i].status, "losses",
+                                    json_pack("{s:{s:i, s:i}, s:i, s:i}", "missing_fragments", "ros1", 3,
+                                              "other", 1000, "network_packets", 5, "socket_packets", -1));
+        }
+        /* The DFM has not heard of it yet. */
+        assert_run("losing", false,
+                   "sfi1: 3 events partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
+                   "source queue "
+                   "4, network 10");
+        bad(0, CONDITION_LOSING, "2 events lost, 6 partial in the last 7 s");
+        assert_run("losing", false,
+                   "2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
+                   "source "
+                   "queue 4, network 10");
+        /* That is one problem; others are others. */
+        bad(1, CONDITION_SILENT, "no answer");
+        t.nodes[0].condition = CONDITION_PAUSED;
+        assert_run("paused", false,
+                   "2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
+                   "source "
+                   "queue 4, network 10; 1 more problem");
+}
+
+static void the_object_has_null_for_what_is_not_known(void **state)
+{
+        struct run_summary r = {.ok = true, .state = "ready"};
+        json_t *o = run_summary_to_json(&r);
+
+        (void)state;
+        assert_true(json_is_true(json_object_get(o, "ok")) && json_is_null(json_object_get(o, "run")));
+        assert_true(json_is_null(json_object_get(o, "reason")));
+        assert_string_equal(json_string_value(json_object_get(o, "state")), "ready");
+        json_decref(o);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_healthy_run_has_the_state_of_its_dfm),    TEST(the_dfm_knows_the_first_cause),
+                TEST(a_dfm_without_an_answer_has_no_state),      TEST(a_losing_run_says_where),
+                TEST(the_object_has_null_for_what_is_not_known),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
