@@ -1,18 +1,32 @@
-/* A binary heap that tracks the position of each item. */
+/* A binary heap that tracks the position of each item, and before it a ring for items that come in order: a
+ * node that is later than all others needs no place in the heap. */
 #include "evb/base/heap.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
+#define CAPACITY_MAX (UINT32_C(1) << 29)
+/* Marks the places of items in the ring. */
+#define IN_QUEUE (UINT32_C(1) << 31)
+
 int heap_init(struct heap *h, uint32_t capacity)
 {
+        uint32_t ring = 2;
+
+        if (capacity > CAPACITY_MAX)
+                return -EINVAL;
+        /* Twice the items: when it is full, at least half of its nodes were removed. */
+        while (ring < 2 * capacity)
+                ring *= 2;
         *h = (struct heap){
                 .nodes = calloc(capacity, sizeof *h->nodes),
+                .queue = calloc(ring, sizeof *h->queue),
                 .places = calloc(capacity, sizeof *h->places),
+                .queue_mask = ring - 1,
                 .capacity = capacity,
         };
-        if (!h->nodes || !h->places) {
+        if (!h->nodes || !h->queue || !h->places) {
                 heap_fini(h);
                 return -ENOMEM;
         }
@@ -24,6 +38,7 @@ int heap_init(struct heap *h, uint32_t capacity)
 void heap_fini(struct heap *h)
 {
         free(h->nodes);
+        free(h->queue);
         free(h->places);
         *h = (struct heap){};
 }
@@ -48,8 +63,8 @@ static uint32_t rise(struct heap *h, uint32_t at, const struct heap_node *node)
 
 static uint32_t sink(struct heap *h, uint32_t at, const struct heap_node *node)
 {
-        for (uint32_t down; (down = 2 * at + 1) < h->n; at = down) {
-                if (down + 1 < h->n && comes_before(&h->nodes[down + 1], &h->nodes[down]))
+        for (uint32_t down; (down = 2 * at + 1) < h->n_nodes; at = down) {
+                if (down + 1 < h->n_nodes && comes_before(&h->nodes[down + 1], &h->nodes[down]))
                         down++;
                 if (!comes_before(&h->nodes[down], node))
                         break;
@@ -65,12 +80,66 @@ static void settle(struct heap *h, uint32_t at, struct heap_node node)
         set(h, sink(h, at, &node), &node);
 }
 
+static void remove_from_heap(struct heap *h, uint32_t at)
+{
+        if (at != --h->n_nodes)
+                settle(h, at, h->nodes[h->n_nodes]);
+}
+
+static struct heap_node *in_queue(const struct heap *h, uint64_t at)
+{
+        return &h->queue[at & h->queue_mask];
+}
+
+static void set_in_queue(struct heap *h, uint64_t at, const struct heap_node *node)
+{
+        *in_queue(h, at) = *node;
+        h->places[node->item] = (uint32_t)(at & h->queue_mask) | IN_QUEUE;
+}
+
+/* Closes the gaps of removed nodes. */
+static void close_gaps(struct heap *h)
+{
+        uint64_t to = h->head;
+
+        for (uint64_t at = h->head; at < h->tail; at++) {
+                if (in_queue(h, at)->item != HEAP_NONE)
+                        set_in_queue(h, to++, in_queue(h, at));
+        }
+        h->tail = to;
+}
+
+static void append(struct heap *h, const struct heap_node *node)
+{
+        if (h->tail - h->head > h->queue_mask)
+                close_gaps(h);
+        set_in_queue(h, h->tail++, node);
+}
+
+static void remove_from_queue(struct heap *h, uint32_t at)
+{
+        h->queue[at].item = HEAP_NONE;
+        while (h->head < h->tail && in_queue(h, h->head)->item == HEAP_NONE)
+                h->head++;
+        while (h->head < h->tail && in_queue(h, h->tail - 1)->item == HEAP_NONE)
+                h->tail--;
+}
+
 void heap_put(struct heap *h, uint32_t item, uint64_t key, uint64_t tie)
 {
-        uint32_t at = h->places[item];
+        const struct heap_node node = {key, tie, item};
 
         assert(item < h->capacity);
-        settle(h, at == HEAP_NONE ? h->n++ : at, (struct heap_node){key, tie, item});
+        /* In the heap, it moves to its new position; from the ring, it comes as a new one. */
+        if (heap_has(h, item) && !(h->places[item] & IN_QUEUE)) {
+                settle(h, h->places[item], node);
+                return;
+        }
+        heap_remove(h, item);
+        if (h->head == h->tail || !comes_before(&node, in_queue(h, h->tail - 1)))
+                append(h, &node);
+        else
+                settle(h, h->n_nodes++, node);
 }
 
 void heap_remove(struct heap *h, uint32_t item)
@@ -80,8 +149,10 @@ void heap_remove(struct heap *h, uint32_t item)
         if (at == HEAP_NONE)
                 return;
         h->places[item] = HEAP_NONE;
-        if (at != --h->n)
-                settle(h, at, h->nodes[h->n]);
+        if (at & IN_QUEUE)
+                remove_from_queue(h, at & ~IN_QUEUE);
+        else
+                remove_from_heap(h, at);
 }
 
 bool heap_has(const struct heap *h, uint32_t item)
@@ -89,12 +160,25 @@ bool heap_has(const struct heap *h, uint32_t item)
         return h->places[item] != HEAP_NONE;
 }
 
+/* NULL: empty. */
+static const struct heap_node *first(const struct heap *h)
+{
+        const struct heap_node *queued = h->head < h->tail ? in_queue(h, h->head) : NULL,
+                               *other = h->n_nodes > 0 ? &h->nodes[0] : NULL;
+
+        return !queued || (other && comes_before(other, queued)) ? other : queued;
+}
+
 uint32_t heap_first(const struct heap *h)
 {
-        return h->n > 0 ? h->nodes[0].item : HEAP_NONE;
+        const struct heap_node *node = first(h);
+
+        return node ? node->item : HEAP_NONE;
 }
 
 uint64_t heap_first_key(const struct heap *h)
 {
-        return h->n > 0 ? h->nodes[0].key : UINT64_MAX;
+        const struct heap_node *node = first(h);
+
+        return node ? node->key : UINT64_MAX;
 }

@@ -1,39 +1,44 @@
-/* Maps event numbers to indices by linear probing. Deletion shifts the rest of a run back instead of leaving
- * a tombstone. */
+/* Maps event numbers to indices: a hash table of rows, each of which leads to a line of values. */
 #include "evb/base/idmap.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "evb/base/util.h"
 
+/* No id divided by the length of a line is as large. */
 #define EMPTY UINT64_MAX
+#define CACHE_LINE_BYTES 64u
+/* Rows per cache line: they, too, follow each other. */
+#define ROW_BITS 2u
 
-/* Cells per cache line. Consecutive event numbers share a line. */
-#define LINE_BITS 2u
-
-/* Fibonacci hashing of lines: an even distribution for one multiplication. */
-static uint32_t home(const struct idmap *map, uint64_t id)
+/* Fibonacci hashing: an even distribution for one multiplication. */
+static uint32_t home(const struct idmap *map, uint64_t key)
 {
-        uint32_t line = (uint32_t)(((id >> LINE_BITS) * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
+        uint32_t line = (uint32_t)(((key >> ROW_BITS) * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
 
-        return (line << LINE_BITS | (uint32_t)(id & ((1u << LINE_BITS) - 1))) & map->mask;
+        return (line << ROW_BITS | (uint32_t)(key & ((1u << ROW_BITS) - 1))) & map->mask;
 }
 
 int idmap_init(struct idmap *map, uint32_t capacity)
 {
-        uint32_t cells = 4;
+        uint32_t rows = 4;
 
         if (capacity > UINT32_C(1) << 30)
                 return -EINVAL;
-        while (cells < 2 * capacity)
-                cells *= 2;
-        *map = (struct idmap){.mask = cells - 1, .capacity = capacity};
-        map->cells = aligned_alloc(64, cells * sizeof *map->cells);
-        if (!map->cells)
+        while (rows < 2 * capacity)
+                rows *= 2;
+        *map = (struct idmap){.mask = rows - 1, .capacity = capacity, .free_line = IDMAP_NONE};
+        map->rows = aligned_alloc(CACHE_LINE_BYTES, rows * sizeof *map->rows);
+        map->lines = aligned_alloc(CACHE_LINE_BYTES, MAX(capacity, 1u) * sizeof *map->lines);
+        if (!map->rows || !map->lines) {
+                idmap_fini(map);
                 return -ENOMEM;
-        for (uint32_t i = 0; i < cells; i++)
-                map->cells[i].id = EMPTY;
+        }
+        for (uint32_t i = 0; i < rows; i++)
+                map->rows[i].key = EMPTY;
         return 0;
 }
 
@@ -41,63 +46,97 @@ void idmap_fini(struct idmap *map)
 {
         if (!map)
                 return;
-        free(map->cells);
+        free(map->rows);
+        free(map->lines);
         *map = (struct idmap){};
 }
 
-/* The cell of `id`, or the empty cell for it. */
-static uint32_t find(const struct idmap *map, uint64_t id)
+/* The row of `key`, or the empty one for it. */
+static uint32_t find(const struct idmap *map, uint64_t key)
 {
-        uint32_t i = home(map, id);
+        uint32_t i = home(map, key);
 
-        while (map->cells[i].id != id && map->cells[i].id != EMPTY)
+        while (map->rows[i].key != key && map->rows[i].key != EMPTY)
                 i = (i + 1) & map->mask;
         return i;
 }
 
+/* There is a free line for each id that the map may hold. */
+static uint32_t take_line(struct idmap *map)
+{
+        uint32_t line = map->free_line;
+
+        if (line == IDMAP_NONE)
+                line = map->untouched_line++;
+        else
+                map->free_line = map->lines[line][0];
+        memset(map->lines[line], 0xff, sizeof map->lines[line]);
+        return line;
+}
+
+static void release_line(struct idmap *map, uint32_t line)
+{
+        map->lines[line][0] = map->free_line;
+        map->free_line = line;
+}
+
 uint32_t idmap_get(const struct idmap *map, uint64_t id)
 {
-        const struct idmap_cell *cell = &map->cells[find(map, id)];
+        const struct idmap_row *row = &map->rows[find(map, id / IDMAP_LINE)];
 
-        return cell->id == id && id != EMPTY ? cell->value : IDMAP_NONE;
+        return row->key == EMPTY ? IDMAP_NONE : map->lines[row->line][id % IDMAP_LINE];
 }
 
 bool idmap_put(struct idmap *map, uint64_t id, uint32_t value)
 {
-        struct idmap_cell *cell = &map->cells[find(map, id)];
+        struct idmap_row *row = &map->rows[find(map, id / IDMAP_LINE)];
+        bool absent = row->key == EMPTY || map->lines[row->line][id % IDMAP_LINE] == IDMAP_NONE;
 
-        if (cell->id == EMPTY) {
-                if (map->count == map->capacity || id == EMPTY)
-                        return false;
-                map->count++;
-                cell->id = id;
-        }
-        cell->value = value;
+        assert(value != IDMAP_NONE);
+        if (id == UINT64_MAX || (absent && map->count == map->capacity))
+                return false;
+        if (row->key == EMPTY)
+                *row = (struct idmap_row){.key = id / IDMAP_LINE, .line = take_line(map)};
+        row->used += absent;
+        map->count += absent;
+        map->lines[row->line][id % IDMAP_LINE] = value;
         return true;
+}
+
+/* Shifts the rest of a run back instead of leaving a tombstone. */
+static void remove_row(struct idmap *map, uint32_t hole)
+{
+        release_line(map, map->rows[hole].line);
+        for (uint32_t i = (hole + 1) & map->mask; map->rows[i].key != EMPTY; i = (i + 1) & map->mask) {
+                uint32_t wanted = home(map, map->rows[i].key);
+
+                /* A row may move into the hole unless its home is behind the hole. */
+                if (((i - wanted) & map->mask) < ((i - hole) & map->mask))
+                        continue;
+                map->rows[hole] = map->rows[i];
+                hole = i;
+        }
+        map->rows[hole].key = EMPTY;
 }
 
 uint32_t idmap_remove(struct idmap *map, uint64_t id)
 {
-        uint32_t hole = find(map, id), value;
+        uint32_t at = find(map, id / IDMAP_LINE), value;
+        struct idmap_row *row = &map->rows[at];
 
-        if (map->cells[hole].id != id || id == EMPTY)
+        if (row->key == EMPTY)
                 return IDMAP_NONE;
-        value = map->cells[hole].value;
-        for (uint32_t i = (hole + 1) & map->mask; map->cells[i].id != EMPTY; i = (i + 1) & map->mask) {
-                uint32_t wanted = home(map, map->cells[i].id);
-
-                /* An entry may move into the hole unless its home is behind the hole. */
-                if (((i - wanted) & map->mask) < ((i - hole) & map->mask))
-                        continue;
-                map->cells[hole] = map->cells[i];
-                hole = i;
-        }
-        map->cells[hole].id = EMPTY;
+        value = map->lines[row->line][id % IDMAP_LINE];
+        if (value == IDMAP_NONE)
+                return IDMAP_NONE;
+        map->lines[row->line][id % IDMAP_LINE] = IDMAP_NONE;
         map->count--;
+        if (--row->used == 0)
+                remove_row(map, at);
         return value;
 }
 
 void idmap_prefetch(const struct idmap *map, uint64_t id)
 {
-        __builtin_prefetch(&map->cells[home(map, id)]);
+        __builtin_prefetch(&map->rows[home(map, id / IDMAP_LINE)]);
 }

@@ -154,7 +154,7 @@ void sim_shaping_turn(struct sim *s, struct sim_node *n)
         while (sim_bucket_next_ps(&h->link, 0) <= s->now_ps) {
                 if (h->control.n > 0)
                         pass(s, n, sim_queue_take(&h->control).packet);
-                else if (h->due.n > 0 && heap_first_key(&h->due) <= s->now_ps)
+                else if (heap_first_key(&h->due) <= s->now_ps)
                         pass_data(s, n, heap_first(&h->due));
                 else
                         break;

@@ -82,7 +82,8 @@ int flow_endpoint_from_json(struct flow_endpoint *ret, const json_t *o)
         struct flow_endpoint e = {};
         uint64_t role, kind, flow, which, port, message, buffer;
 
-        if (!get_number(o, "role", 0, FLOW_WATCHER, &role) || !get_number(o, "kind", 0, FLOW_ECHO, &kind) ||
+        if (!get_number(o, "role", 0, FLOW_WATCHER, &role) ||
+            !get_number(o, "kind", 0, FLOW_SEGMENTS, &kind) ||
             !get_number(o, "flow", 0, FLOWS_MAX - 1, &flow) ||
             !get_number(o, "which", 0, FLOW_RECEIVERS_MAX - 1, &which) ||
             !get_number(o, "port", PORT_LEAST, UINT16_MAX - 1, &port) ||

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <linux/if_ether.h>
-#include <linux/sock_diag.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -18,6 +17,7 @@
 #include "evb/sys/loop.h"
 #include "evb/traffic/flow_socket.h"
 #include "flow_echo.h"
+#include "flow_segments.h"
 
 #define RECEIVE_BYTES 262144u
 #define WAIT_MS 20
@@ -153,14 +153,6 @@ static int accept_one(const struct flow_shared *shared, int fd)
         return -1;
 }
 
-static uint64_t socket_drops(int fd)
-{
-        uint32_t memory[SK_MEMINFO_VARS] = {};
-        socklen_t size = sizeof memory;
-
-        return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &size) < 0 ? 0 : memory[SK_MEMINFO_DROPS];
-}
-
 static void receive_on(const struct flow_endpoint *e, struct flow_shared *shared,
                        struct flow_counters *counters)
 {
@@ -201,7 +193,7 @@ static void receive_on(const struct flow_endpoint *e, struct flow_shared *shared
                 counters->bytes += (uint64_t)n;
         }
         if (e->kind != FLOW_TCP)
-                counters->socket_drops = socket_drops(fd);
+                counters->socket_drops = flow_socket_drops(fd);
         close(fd);
         free(buffer);
 }
@@ -267,6 +259,10 @@ void flow_process_run(const struct flow_endpoint *e, struct flow_shared *shared,
                 flow_echo_request(e, shared, counters);
         else if (e->kind == FLOW_ECHO)
                 flow_echo_reply(e, shared);
+        else if (e->kind == FLOW_SEGMENTS && e->role == FLOW_SENDER)
+                flow_segments_send(e, shared, counters);
+        else if (e->kind == FLOW_SEGMENTS)
+                flow_segments_receive(e, shared, counters);
         else if (e->role == FLOW_SENDER)
                 send_on(e, shared, counters);
         else

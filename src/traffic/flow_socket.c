@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <limits.h>
+#include <linux/sock_diag.h>
 #include <sys/socket.h>
 
 #include "evb/base/log.h"
@@ -34,4 +35,12 @@ void flow_need_buffer(int fd, bool send, uint32_t bytes)
                             "net.core.%s or grant CAP_NET_ADMIN",
                             (unsigned long long)tcp_granted_bytes(fd, send), bytes,
                             send ? "wmem_max" : "rmem_max");
+}
+
+uint64_t flow_socket_drops(int fd)
+{
+        uint32_t memory[SK_MEMINFO_VARS] = {};
+        socklen_t size = sizeof memory;
+
+        return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &size) < 0 ? 0 : memory[SK_MEMINFO_DROPS];
 }

@@ -297,6 +297,11 @@ def drop_root():
         os.setuid(65534)
 
 
+def left_overs(pid):
+    """Namespaces that a launcher has not removed."""
+    return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}-")] if os.path.isdir("/run/netns") else []
+
+
 def need_root():
     if os.geteuid() != 0:
         raise Skip("network namespaces need root")

@@ -12,12 +12,8 @@ import socket
 import subprocess
 import time
 
-from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, main, need_root, run,
-                     scenario, settings)
-
-
-def left_overs(pid):
-    return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}-")] if os.path.isdir("/run/netns") else []
+from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, left_overs, main,
+                     need_root, run, scenario, settings)
 
 
 def lab(evb, **keys):

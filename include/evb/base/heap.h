@@ -1,6 +1,7 @@
 /* A priority queue of fixed capacity over the items 0 to capacity - 1. It holds each item at most once; items
- * may be moved or removed at any time. The item with the smallest key comes first. All operations take O(log
- * n). One thread. */
+ * may be moved or removed at any time. The item with the smallest key comes first. Operations take O(log n),
+ * and O(1) on average for items that are put in the order of their keys, as deadlines mostly are. One thread.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -11,13 +12,16 @@
 struct heap {
         struct heap_node {
                 uint64_t key, tie;
-                uint32_t item;
-        } * nodes;
-        uint32_t *places; /* of each item in `nodes`; HEAP_NONE: absent */
-        uint32_t n, capacity;
+                uint32_t item;   /* HEAP_NONE: removed from the queue */
+        } * nodes;               /* a binary heap of the items that came out of order */
+        struct heap_node *queue; /* a ring of the others, in order; its first and last nodes are items */
+        uint64_t head, tail;     /* of the ring, free-running */
+        uint32_t *places;        /* of each item in `nodes` or in the ring; HEAP_NONE: absent */
+        uint32_t n_nodes, queue_mask, capacity;
 };
 
-int heap_init(struct heap *h, uint32_t capacity); /* -ENOMEM */
+/* -ENOMEM, -EINVAL: the capacity exceeds 2^29. */
+int heap_init(struct heap *h, uint32_t capacity);
 void heap_fini(struct heap *h);
 
 /* Adds the item, or moves it to its new key. Among equal keys the smaller `tie` comes first. */

@@ -15,8 +15,9 @@
 #define FLOW_RECEIVERS_MAX 4
 
 /* FLOW_ECHO: the sender sends echo requests on the control port, beside data of its own that fill the link.
+ * FLOW_SEGMENTS: UDP in super-packets, which the kernel segments and joins, as fast as possible.
  * The numbers are stored in settings: do not reorder. */
-enum flow_kind { FLOW_UDP, FLOW_MULTICAST, FLOW_TCP, FLOW_ECHO };
+enum flow_kind { FLOW_UDP, FLOW_MULTICAST, FLOW_TCP, FLOW_ECHO, FLOW_SEGMENTS };
 
 struct flow {
         enum flow_kind kind;

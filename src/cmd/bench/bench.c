@@ -13,6 +13,9 @@ static const struct verb {
         {{"bench paths", cmd_bench, "",
           "Measure the ways from a file to a socket: rate, processor time, system calls."},
          bench_paths},
+        {{"bench wire", cmd_bench, "",
+          "Measure what the kernel alone carries over one link: the bound of every builder."},
+         bench_wire},
 };
 
 int cmd_bench(int argc, char **argv)

@@ -6,6 +6,7 @@
 /* Each parses its options, and returns the exit status. */
 int bench_qos(const struct command *command, int argc, char **argv);
 int bench_paths(const struct command *command, int argc, char **argv);
+int bench_wire(const struct command *command, int argc, char **argv);
 
 /* Parses the argument of an option, a number from 1 to `most`. False: it is none, and an error was printed.
  */

@@ -25,20 +25,21 @@ static uint32_t first_of(const struct plain *p)
         return first;
 }
 
-static void it_behaves_like_a_plain_list(void **state)
+/* Keys within `window` above a floor that rises by one every `pace` steps: with a wide window most come out
+ * of order, with a narrow one in order. */
+static void behaves_like_a_plain_list(uint64_t window, uint32_t pace)
 {
         struct plain plain[ITEMS] = {};
         struct random random;
         struct heap h;
 
-        (void)state;
         random_init(&random, 1);
         assert_int_equal(heap_init(&h, ITEMS), 0);
         for (uint32_t step = 0; step < 200000; step++) {
                 uint32_t item = (uint32_t)random_below(&random, ITEMS);
 
                 if (random_below(&random, 10) < (step / 1000 % 2 ? 7u : 3u)) {
-                        plain[item] = (struct plain){true, random_below(&random, 20), step};
+                        plain[item] = (struct plain){true, step / pace + random_below(&random, window), step};
                         heap_put(&h, item, plain[item].key, step);
                 } else {
                         plain[item].there = false;
@@ -53,6 +54,42 @@ static void it_behaves_like_a_plain_list(void **state)
         heap_fini(&h);
 }
 
+static void it_behaves_like_a_plain_list(void **state)
+{
+        (void)state;
+        behaves_like_a_plain_list(20, UINT32_MAX);
+}
+
+static void it_holds_deadlines(void **state)
+{
+        (void)state;
+        behaves_like_a_plain_list(1, 1);
+        behaves_like_a_plain_list(3, 1);
+        behaves_like_a_plain_list(200, 1);
+}
+
+/* One item stays while others come and go in order: the ring fills with removed nodes. */
+static void one_may_stay_for_ever(void **state)
+{
+        struct heap h;
+
+        (void)state;
+        assert_int_equal(heap_init(&h, ITEMS), 0);
+        heap_put(&h, 0, 0, 0);
+        for (uint32_t step = 1; step < 100 * ITEMS; step++) {
+                uint32_t item = 1 + step % (ITEMS - 1);
+
+                heap_put(&h, item, step, step);
+                assert_int_equal(heap_first(&h), 0);
+                assert_true(heap_has(&h, item));
+                if (step % 7 != 0)
+                        heap_remove(&h, item);
+        }
+        heap_remove(&h, 0);
+        assert_true(heap_first_key(&h) > 0);
+        heap_fini(&h);
+}
+
 static void items_come_out_in_order(void **state)
 {
         struct heap h;
@@ -61,7 +98,7 @@ static void items_come_out_in_order(void **state)
         assert_int_equal(heap_init(&h, ITEMS), 0);
         for (uint32_t i = 0; i < ITEMS; i++)
                 heap_put(&h, i, i * 37 % ITEMS / 2, i);
-        for (uint64_t last = 0; h.n > 0; heap_remove(&h, heap_first(&h))) {
+        for (uint64_t last = 0; heap_first(&h) != HEAP_NONE; heap_remove(&h, heap_first(&h))) {
                 assert_true(heap_first_key(&h) >= last);
                 last = heap_first_key(&h);
         }
@@ -74,6 +111,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(it_behaves_like_a_plain_list),
+                cmocka_unit_test(it_holds_deadlines),
+                cmocka_unit_test(one_may_stay_for_ever),
                 cmocka_unit_test(items_come_out_in_order),
         };
 

@@ -105,8 +105,10 @@ static void idmap_maps_ids(void **state)
         memset(model, 0xff, sizeof model);
         assert_int_equal(idmap_init(&map, CAPACITY), 0);
         for (int step = 0; step < 300000; step++) {
-                /* Consecutive ids, and ids that collide. */
-                uint64_t k = random_below(&r, IDS), id = k % 2 ? k : k << 40;
+                /* Consecutive ids, ids of which each needs a line, and ids that collide. */
+                uint64_t k = random_below(&r, IDS), id = k % 3 == 0   ? k
+                                                         : k % 3 == 1 ? k << 5 | 1ull << 32
+                                                                      : k << 40;
 
                 assert_int_equal(idmap_get(&map, id), model[k]);
                 if (random_below(&r, 2)) {

@@ -1,0 +1,245 @@
+/* evb bench wire: what the kernel alone carries in UDP super-packets over one link without a rate limit, from
+ * one sender to one receiver that do nothing else: the bound of every builder on this machine. */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/log.h"
+#include "evb/base/quantity.h"
+#include "evb/base/util.h"
+#include "evb/lab/valid.h"
+#include "evb/launch/testbed.h"
+#include "evb/sys/loop.h"
+#include "evb/sys/priority.h"
+#include "evb/traffic/flows.h"
+
+#define NAME "evb bench wire"
+#define ROUNDS_MAX 9
+#define SECONDS_MAX 60
+#define SIZES_MAX 16
+#define PORT 7100
+#define SOCKET_BUFFER_BYTES (8u << 20)
+/* The kernel refuses to segment for a device whose MTU is smaller. */
+#define IP_UDP_HEADER_BYTES 28u
+#define MTU_LEAST_BYTES 576u
+#define MTU_MOST_BYTES 65535u
+
+struct bench_options {
+        struct options common;
+        const char *sizes, *mtu, *seconds, *rounds, *accept;
+        unsigned size_bytes[SIZES_MAX];
+        size_t n_sizes;
+        uint64_t mtu_bytes, n_seconds, n_rounds;
+};
+
+/* One measurement of one size. */
+struct attempt {
+        const struct bench_options *options;
+        unsigned size_bytes;
+};
+
+static double per(double value, double n)
+{
+        return n > 0 ? value / n : 0;
+}
+
+static json_t *describe(const struct attempt *a, const struct flow_result *r)
+{
+        double sent = (double)r->sent_messages, received = (double)r->received_messages[0];
+
+        return json_pack(
+                "{s:i, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "datagram_bytes", (int)a->size_bytes,
+                "seconds", r->seconds, "sent_packets", (json_int_t)r->sent_messages, "received_packets",
+                (json_int_t)r->received_messages[0], "lost_percent", 100 * per(sent - received, sent),
+                "throughput_bytes_per_second", per((double)r->received_bytes[0], r->seconds),
+                "datagrams_per_second", per(received, r->seconds), "sender_ns_per_datagram",
+                per(r->sender_cpu_seconds * 1e9, sent), "receiver_ns_per_datagram",
+                per(r->receiver_cpu_seconds * 1e9, received));
+}
+
+/* Sends from one namespace to the other. Returns NULL after it has logged an error. */
+static json_t *measure(const struct attempt *a, struct machine_watch *watch)
+{
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
+        _cleanup_free_ struct flow_result *result = calloc(1, sizeof *result);
+        static const struct flow_shape unshaped;
+        struct testbed *testbed = NULL;
+        struct flow flow;
+        int r;
+
+        if (!s || !result) {
+                log_error_errno(ENOMEM, NAME ": %m");
+                return NULL;
+        }
+        s->ros.count = s->sfi.count = 1;
+        s->network.link_rate_bps = SCENARIO_UNLIMITED;
+        s->network.mtu_bytes = a->options->mtu_bytes;
+        s->n_nodes = 2;
+        strcpy(s->nodes[0].name, "sender");
+        strcpy(s->nodes[1].name, "receiver");
+        r = testbed_new(&testbed, s);
+        /* The testbed sets the addresses. */
+        flow = (struct flow){.kind = FLOW_SEGMENTS,
+                             .from = &s->nodes[0],
+                             .to = {&s->nodes[1]},
+                             .n_to = 1,
+                             .port = PORT,
+                             .message_bytes = a->size_bytes,
+                             .buffer_bytes = SOCKET_BUFFER_BYTES};
+        if (r >= 0)
+                r = flows_run(testbed, &flow, 1, &unshaped, (double)a->options->n_seconds, watch, result);
+        testbed_free(testbed);
+        return r < 0 ? NULL : describe(a, result);
+}
+
+/* A measurement, with what else the machine did meanwhile. */
+static json_t *watch_one(const void *ctx)
+{
+        struct machine_watch *watch = NULL;
+        struct machine_view view;
+        bool watched = machine_watch_new(&watch) >= 0;
+        json_t *figures = measure(ctx, watch);
+
+        machine_watch_view(watch, &view);
+        if (figures)
+                lab_valid_describe(figures, watched ? &view : NULL, priority_may_raise());
+        machine_watch_free(watch);
+        return figures;
+}
+
+/* Makes all rounds: each measures every size, so that a disturbance meets them alike. Returns false if a
+ * measurement failed or a signal came. */
+static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUNDS_MAX])
+{
+        for (size_t n = 0; n < o->n_rounds; n++) {
+                for (size_t i = 0; i < o->n_sizes; i++) {
+                        const struct attempt a = {o, o->size_bytes[i]};
+
+                        if (options_wants_progress(&o->common))
+                                fprintf(stderr, NAME ": round %zu of %llu, %u bytes\n", n + 1,
+                                        (unsigned long long)o->n_rounds, a.size_bytes);
+                        rounds[i][n] = lab_valid_make(watch_one, &a, signals_are_waiting,
+                                                      o->accept ? 0 : LAB_REPEATS_MAX);
+                        if (!rounds[i][n] || signals_are_waiting())
+                                return false;
+                }
+        }
+        return true;
+}
+
+static double number(const json_t *figures, const char *key)
+{
+        return json_number_value(json_object_get(figures, key));
+}
+
+static void print(const struct bench_options *o, const json_t *sizes)
+{
+        const json_t *f;
+        size_t i;
+
+        printf("UDP super-packets over one link, MTU %llu; medians of %llu round%s of %llu s\n\n",
+               (unsigned long long)o->mtu_bytes, (unsigned long long)o->n_rounds, o->n_rounds == 1 ? "" : "s",
+               (unsigned long long)o->n_seconds);
+        printf("%8s %8s %12s %8s %14s %16s %8s\n", "bytes", "MB/s", "datagrams/s", "lost, %", "sender, ns",
+               "receiver, ns", "stolen");
+        json_array_foreach(sizes, i, f)
+                printf("%8.0f %8.0f %12.0f %8.2f %14.0f %16.0f %6.1f %%%s\n", number(f, "datagram_bytes"),
+                       number(f, "throughput_bytes_per_second") / 1e6, number(f, "datagrams_per_second"),
+                       number(f, "lost_percent"), number(f, "sender_ns_per_datagram"),
+                       number(f, "receiver_ns_per_datagram"), 100 * number(f, "stolen_share"),
+                       lab_valid_reason(f) ? " (disturbed)" : "");
+}
+
+static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUNDS_MAX])
+{
+        json_t *sizes = json_array();
+
+        for (size_t i = 0; i < o->n_sizes; i++)
+                json_array_append_new(
+                        sizes, lab_valid_median(rounds[i], o->n_rounds, "throughput_bytes_per_second"));
+        if (!o->common.json || o->common.json_path)
+                print(o, sizes);
+        if (!o->common.json) {
+                json_decref(sizes);
+                return 0;
+        }
+        return options_write_json(&o->common,
+                                  json_pack("{s:s, s:I, s:I, s:I, s:o}", "bench", "wire", "mtu_bytes",
+                                            (json_int_t)o->mtu_bytes, "seconds", (json_int_t)o->n_seconds,
+                                            "rounds", (json_int_t)o->n_rounds, "sizes", sizes),
+                                  0);
+}
+
+static int run(const struct bench_options *o)
+{
+        json_t *rounds[SIZES_MAX][ROUNDS_MAX] = {};
+        int status = 1;
+
+        signals_hold();
+        /* Without permission, it measures all the same. */
+        (void)priority_attend();
+        if (make_rounds(o, rounds))
+                status = finish(o, rounds);
+        else if (signals_are_waiting())
+                fprintf(stderr, NAME ": interrupted\n");
+        for (size_t i = 0; i < o->n_sizes; i++) {
+                for (size_t n = 0; n < o->n_rounds; n++)
+                        json_decref(rounds[i][n]);
+        }
+        return status;
+}
+
+static bool wrong(const char *option, const char *text, const char *expected)
+{
+        fprintf(stderr, NAME ": --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
+        return false;
+}
+
+static bool parse_sizes(struct bench_options *o)
+{
+        char expected[128];
+
+        if (quantity_parse_bytes(o->mtu, &o->mtu_bytes) < 0 || o->mtu_bytes < MTU_LEAST_BYTES ||
+            o->mtu_bytes > MTU_MOST_BYTES)
+                return wrong("mtu", o->mtu, "576 to 65535 bytes");
+        snprintf(expected, sizeof expected, "at most %u sizes from 1 to %llu bytes, for example 64,1024",
+                 SIZES_MAX, (unsigned long long)o->mtu_bytes - IP_UDP_HEADER_BYTES);
+        if (quantity_parse_list(o->sizes, (unsigned)(o->mtu_bytes - IP_UDP_HEADER_BYTES + 1), o->size_bytes,
+                                SIZES_MAX, &o->n_sizes) < 0 ||
+            o->n_sizes == 0)
+                return wrong("sizes", o->sizes, expected);
+        for (size_t i = 0; i < o->n_sizes; i++) {
+                if (o->size_bytes[i] == 0)
+                        return wrong("sizes", o->sizes, expected);
+        }
+        return true;
+}
+
+int bench_wire(const struct command *command, int argc, char **argv)
+{
+        struct bench_options o = {.sizes = "64,1024,1448", .mtu = "1500", .seconds = "3", .rounds = "3"};
+        const struct option_entry own[] = {
+                {"sizes", "LIST", "bytes of a datagram, with a comma between two (default: 64,1024,1448)",
+                 &o.sizes},
+                {"mtu", "BYTES", "MTU of the link (default: 1500)", &o.mtu},
+                {"rounds", "N", "number of measurements of each size, at most 9 (default: 3)", &o.rounds},
+                {"seconds", "N", "duration of a measurement, at most 60 (default: 3)", &o.seconds},
+                {"accept-disturbed", NULL, "do not repeat what other work on this machine disturbed",
+                 &o.accept},
+        };
+        int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
+
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (o.common.n_settings > 0) {
+                fprintf(stderr, NAME ": --set %s: this command reads no scenario\n", o.common.settings[0]);
+                return 2;
+        }
+        if (!parse_sizes(&o) || !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
+            !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
+                return 2;
+        return run(&o);
+}
