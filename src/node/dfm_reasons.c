@@ -334,15 +334,15 @@ static void failed_outputs(const struct dfm *d, const struct scenario *s, struct
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
+                char text[REASON_TEXT_MAX - 64];
                 struct dfm_node_view v;
 
                 if (n->role != ROLE_SFI)
                         continue;
                 v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
                 if (v.failed)
-                        reasons_add(to,
-                                    "the output of %s failed%s: events that are complete may be in no file",
-                                    n->name, v.reason == REASON_DISK_FULL ? " (disk full)" : "");
+                        reasons_add(to, "%s: events that are complete may be in no file",
+                                    roster_describe_failure(s, d, n, text, sizeof text));
         }
 }
 
@@ -375,6 +375,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unsigned long long triggers = c->triggers;
         uint64_t open;
 
+        failed_outputs(d, s, to);
         if (triggers == 0)
                 reasons_add(to, "no trigger was accepted: %s%s%s",
                             dfm_has_begun(d) ? "" : "stopped before the run began",
@@ -386,7 +387,6 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(
                         to,
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
-        failed_outputs(d, s, to);
         vanished_sfis(d, s, to);
         if (c->ended_again > 0)
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",

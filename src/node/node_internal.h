@@ -78,6 +78,7 @@ struct node {
         struct shaping *shaping;             /* of a ROS, between two runs */
         unsigned runs;                       /* that have begun */
         bool goes_on;                        /* another run follows the present one */
+        bool has_served;                     /* it has been ready for a run: it stays for the next one */
         bool fell_short;                     /* a run did */
 };
 

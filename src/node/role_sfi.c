@@ -86,7 +86,10 @@ static int open_role(struct node *n)
                 .context = context,
                 .buffer = s->buffer,
         };
-        r = s->receiver.ops->open(&s->receiver);
+        r = builder_check(&context);
+        /* Between runs there is time to correct it; a run that begins before that fails. */
+        if (r >= 0 || n->has_served)
+                r = s->receiver.ops->open(&s->receiver);
         if (r < 0)
                 return r;
         config.room_bytes = s->receiver.ops->room_bytes(&s->receiver);
@@ -103,20 +106,28 @@ static bool run_continues(enum run_state state)
         return state == RUN_RUNNING || state == RUN_DRAINING;
 }
 
+static void fail(struct sfi_node *s, uint64_t now_ns, int error)
+{
+        if (!s->failed)
+                sfi_note_failure(s->core, now_ns, error);
+        s->failed = true;
+}
+
 /* Files carry the run number, which is final once the run begins. Until then no event is built. */
-static int open_files(struct node *n, struct sfi_node *s)
+static void open_files(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         const struct metadata_set *metadata = sfi_metadata(s->core);
         int r;
 
-        if (s->opened || !metadata || !member_is_joined(sfi_member(s->core)) ||
+        if (s->opened || s->failed || !metadata || !member_is_joined(sfi_member(s->core)) ||
             (!run_continues(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
-                return 0;
+                return;
         n->run = sfi_member(s->core)->run;
         node_add_metadata(n, metadata);
         r = builder_open_files(s->builder, n->run, n->metadata, n->n_metadata);
         s->opened = r >= 0;
-        return r;
+        if (r < 0)
+                fail(s, now_ns, r);
 }
 
 static void close_role(struct node *n)
@@ -144,13 +155,6 @@ static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
 {
         return n->scenario->sfi.slow_disk == SLOW_DISK_DROP && n->scenario->sfi.output == OUTPUT_FILE &&
                sfi_run_state(s->core) == RUN_RUNNING && s->waiting >= DIV_ROUND_UP(sfi_credits(s->core), 2);
-}
-
-static void fail(struct sfi_node *s, uint64_t now_ns, int error)
-{
-        if (!s->failed)
-                sfi_note_failure(s->core, now_ns, error);
-        s->failed = true;
 }
 
 /* Returns finished slots to the core. */
@@ -202,6 +206,18 @@ static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
                         builder_kick(s->builder);
         } while (k == ARRAY_SIZE(slots));
         collect(s, now_ns);
+}
+
+/* Without files, no event is stored. */
+static void lose_built(struct sfi_node *s, uint64_t now_ns)
+{
+        uint32_t slots[256];
+        size_t k;
+
+        while ((k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots))) > 0) {
+                for (size_t i = 0; i < k; i++)
+                        sfi_written(s->core, now_ns, slots[i], true);
+        }
 }
 
 static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
@@ -318,16 +334,17 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
-        int r = open_files(n, s);
+        int r;
 
-        if (r < 0)
-                return r;
+        open_files(n, s, now_ns);
         builder_woken(s->builder);
         r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
         if (r < 0)
                 return r;
         if (s->opened)
                 build(n, s, now_ns);
+        else if (s->failed)
+                lose_built(s, now_ns);
         say_farewell(n, s, now_ns);
         follow_reduction(n, s, now_ns);
         send_due(n, s, now_ns);

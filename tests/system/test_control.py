@@ -11,6 +11,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -604,6 +605,49 @@ def error(evb):
         b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
 
 
+def no_output(evb):
+    """A run that begins while builders cannot open their files ends in error, with the reason; all processes stay for the next one."""
+    if os.geteuid() != 0:
+        raise Skip("mounting a disk needs root")
+    if "EVB_TEST_MOUNTS" not in os.environ:
+        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
+    everyone = {"expected": 5, "present": 5, "missing": []}
+    with folder() as disk, control_bed(evb) as b:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], check=True)
+        output, away, filler = disk / "output", disk / "away", disk / "filler"
+        output.mkdir()
+
+        def fill():
+            with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as f:
+                while True:
+                    f.write(bytes(4096))
+
+        def mount(how):
+            subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
+
+        b.start_all(keys={"sfi.directory": output})
+        b.wait_listening()
+        b.wait_state("configured")
+        pids = b.pids()
+        for spoil, mend, what in ((fill, filler.unlink, "disk full"),
+                                  (lambda: output.rename(away), lambda: away.rename(output), "directory or file missing"),
+                                  (lambda: mount("ro"), lambda: mount("rw"), "directory not writable")):
+            spoil()
+            b.ctl("start")
+            state = b.wait_state("error", nodes=everyone)
+            assert re.fullmatch(rf"the output of sfi[12] failed \({what}; sfi.directory = {output}\): events that are complete may be in no file",
+                                state["reason"]) and state["last_run"]["status"] == "error", state
+            # All nodes are back, while the cause lasts.
+            mend()
+            run = b.start_run()["run"]
+            b.wait_triggers()
+            assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+            assert b.wait_state("configured", nodes=everyone) and b.pids() == pids
+        reports = b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
+        assert f"its output failed: No space left on device in {output}; free space there, or set sfi.directory" in reports["sfi1"][0]["reasons"], reports
+        subprocess.run(["umount", disk], check=True)
+
+
 def metrics(evb):
     """Counters of a process never go back, and its listener stays; /status counts the present run."""
     address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
@@ -657,5 +701,5 @@ if __name__ == "__main__":
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
-        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "metrics": metrics, "one-run": one_run,
+        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
     })

@@ -128,7 +128,7 @@ def full_disk(evb):
             subprocess.run(["umount", disk], check=True)
     why = f"its output failed: No space left on device in {disk}; free space there, or set sfi.directory"
     assert why in node(report, "sfi1")["reasons"], report
-    assert "the output of sfi1 failed (disk full): events that are complete may be in no file" in node(report, "dfm")["reasons"], report
+    assert f"the output of sfi1 failed (disk full; sfi.directory = {disk}): events that are complete may be in no file" in node(report, "dfm")["reasons"], report
 
 
 def timeout(evb):

@@ -49,7 +49,7 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        s->rate_due_ns = s->disk_full_ns = NEVER_NS;
+        s->rate_due_ns = NEVER_NS;
         s->rate_sent = PORT_RATE_FULL;
         port_rate_init(&s->rate, now_ns);
         r = init_parts(s);

@@ -23,13 +23,14 @@ struct sfi {
         struct sfi_config config;
         enum run_state run_state; /* the DFM's */
         enum run_state state;     /* our own */
-        bool failed;
+        bool failed;              /* the output, since then and for this reason */
+        uint64_t failed_ns;
+        enum node_reason failure;
         struct metadata_set metadata, arriving; /* of the run; `arriving` lacks names */
         uint16_t arrived;                       /* bit i: name i of these has come */
         bool metadata_known;                    /* a KeepAlive, or an event, has come from the DFM */
         uint16_t metadata_wanted;               /* version, by the last KeepAlive */
         uint64_t metadata_cookie;               /* of the run that they belong to */
-        uint64_t disk_full_ns;                  /* since when; NEVER_NS: it is not */
         struct member member;
         uint64_t keep_alive_due_ns;
         struct jump oldest_jump;
