@@ -16,12 +16,13 @@
 
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The
- * DFM waits as long for nodes that do not leave. */
+/* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 /* A stopped SFI leaves a continuing run once it got no event for this many keep-alives: the DFM then knows of
  * the stop. */
 #define QUIET_KEEP_ALIVES 5
+/* Farewells to a DFM that continues to count this SFI as present. */
+#define FAREWELLS_MOST 100
 
 struct sfi_node {
         struct sfi *core;
@@ -285,12 +286,19 @@ static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
                now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
 }
 
+/* All farewells are sent, and the DFM knows, or will not know. */
+static bool has_said_farewell(const struct sfi_node *s, uint64_t now_ns)
+{
+        return s->farewells >= FAREWELLS &&
+               (s->farewells >= FAREWELLS_MOST || !sfi_is_awaited(s->core, now_ns));
+}
+
 /* Once the files are sealed: informs the DFM, then leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))
                 s->drained_ns = now_ns;
-        if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || s->farewells == FAREWELLS)
+        if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || has_said_farewell(s, now_ns))
                 return;
         s->closed = s->closed || seal(n, s, now_ns);
         if (!s->closed)
@@ -382,7 +390,7 @@ static bool is_done(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
 
-        return s->farewells == FAREWELLS && now_ns >= s->farewell_ns;
+        return now_ns >= s->farewell_ns && has_said_farewell(s, now_ns);
 }
 
 static enum run_state state_of_run(const struct node *n)

@@ -12,7 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import unittest.mock
 
+from control import control_bed
 from harness import LIMIT_S, Running, Skip, balance, folder, main, run, scenario, settings
 from test_join import ROLES, bed
 
@@ -224,6 +227,36 @@ def status(evb):
         assert report["stalls"] >= 1 and report["stall_reason"] == "ros1 silent", report
 
 
+def late_failure(evb):
+    """A builder may close its last file long after the end of the run, and fail in that: the run counts as failed. One that is
+    killed meanwhile is a reason, too."""
+    with folder() as where, control_bed(evb, {**PATIENT, "dfm.node-timeout": "1s", "run.stop-timeout": "100s"}) as b:
+        shut, environment = disk_of(where)
+        shut.unlink()
+        with unittest.mock.patch.dict(os.environ, environment):
+            b.start("sfi1")
+        b.start_all(*(name for name in ROLES if name != "sfi1"))
+        b.wait_listening()
+        for spoil, status, reason in ((lambda: (shut.parent / "broken").write_text("fsync\n"), "error", "the output of sfi1 failed: events"),
+                                      (lambda: b.kill("sfi1"), "fell short", "sfi1 fell silent before it had closed its output: the last")):
+            b.wait_state("configured" if status == "error" else "error", nodes={"expected": 5, "present": 5, "missing": []})
+            b.start_run()
+            b.wait_triggers()
+            shut.touch()
+            b.ctl("stop")
+            b.wait("sealing", lambda: b.state()["reason"] == "waiting for sfi1 to close the last file")
+            # The other nodes are back, and would begin the next run.
+            since = time.monotonic()
+            while time.monotonic() < since + 2.5:
+                assert b.state()["state"] == "draining", b.state()
+            spoil()
+            shut.unlink()
+            b.wait("end", lambda: b.state()["last_run"]["status"] == status)
+            assert b.state()["last_run"]["reasons"][0].startswith(reason), b.state()
+            (shut.parent / "broken").unlink(missing_ok=True)
+        b.terminate(expect={"dfm": 1}, names=[name for name in ROLES if name != "sfi1"])
+
+
 if __name__ == "__main__":
     main({
         "suspended-sfi": lambda evb: suspended(evb, "sfi1", r"dfm: (still )?no progress for \d+ s: sfi1 silent for"),
@@ -235,4 +268,5 @@ if __name__ == "__main__":
         "timeout-disk": timeout_disk,
         "rare-triggers": rare_triggers,
         "status": status,
+        "late-failure": late_failure,
     })

@@ -33,6 +33,8 @@ struct sfi {
         uint64_t metadata_cookie;               /* of the run that they belong to */
         struct member member;
         uint64_t keep_alive_due_ns;
+        uint64_t present_until_ns; /* the DFM's last word after the end counts this SFI as present until then
+                                    */
         struct jump oldest_jump;
         struct sequence keep_alives; /* of this DFM */
         uint32_t alive_sequence;
@@ -57,6 +59,8 @@ struct sfi {
         struct sfi_counts counts;
 };
 
+/* sfi_end.c: takes the set of present SFIs from a KeepAlive. */
+void sfi_note_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live);
 /* sfi_metadata.c: takes one name. */
 void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
 /* Another DFM: forgets those of a run that did not begin, as this DFM counts its versions from the beginning.
