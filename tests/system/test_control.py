@@ -206,6 +206,21 @@ def fixed_number(evb):
         b.wait("the run", lambda: b.reports("dfm"))
         assert b.wait_state("configured")["held"]
         assert [r["run"] for r in b.terminate()["dfm"]] == [77]
+        file = b.files(77)[0].rename(b.folder / "replayed")
+        # So does the number of a replayed file, with run.number = auto.
+        with control_bed(evb, {"ros.source": f"file:{file}", "run.start": "auto"}) as other:
+            other.start_all()
+            other.wait_listening()
+            other.wait_state("running", run=77)
+            other.refused("next-run", text=f"run.number = auto takes the number 77 of {file} for every run, so this DFM makes a single run; "
+                                           "set run.number = next")
+            other.stop_run()
+            assert other.wait_state("configured")["held"]
+            other.refused("start", text="set run.number = next and restart the DFM")
+            assert [r["run"] for r in other.terminate()["dfm"]] == [77]
+        with configured(evb, {"ros.source": f"file:{file}", "run.number": "next"}) as other:
+            assert [other.start_run()["run"], other.start_run(command="next-run")["run"]] == [1, 2]
+            other.terminate()
 
 
 def command_line(evb):

@@ -47,16 +47,10 @@ struct run_control {
         struct metadata_set given; /* of them, those of the operator */
 };
 
-/* Further runs would have the number of the first one. */
-static bool has_fixed_number(const struct node *n)
-{
-        return n->scenario->run.number != SCENARIO_AUTO && n->scenario->run.number != SCENARIO_NEXT;
-}
-
 static bool waits_for_start(const struct run_control *c)
 {
         return c->node->scenario->run.start == START_MANUAL ||
-               (c->node->runs > 0 && has_fixed_number(c->node));
+               (c->node->runs > 0 && c->node->number_is_fixed);
 }
 
 static void note_state(struct run_control *c)
@@ -134,21 +128,36 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         dfm_release_start(core, now_ns);
 }
 
+/* Further runs would have the number of the first one, and their files would mix. */
+static void refuse_number(const struct node *n, struct run_request *r)
+{
+        const char *file = scenario_common_file(n->scenario);
+
+        if (n->scenario->run.number == SCENARIO_AUTO && file)
+                refuse(r, 409,
+                       "run.number = auto takes the number %u of %s for every run, so this DFM makes a "
+                       "single "
+                       "run; set run.number = next and restart the DFM to give each run another number",
+                       n->run, file);
+        else
+                refuse(r, 409,
+                       "run.number = %llu is fixed, so this DFM makes a single run; set run.number = auto or "
+                       "next and restart all nodes to make several",
+                       (unsigned long long)n->scenario->run.number);
+}
+
 /* False: this DFM makes a single run, and the request is refused. */
 static bool may_have_another(const struct run_control *c, struct run_request *r)
 {
         const struct node *n = c->node;
         bool is_first = n->runs == 0 && dfm_state(n->core) == RUN_STARTING;
 
-        if (is_first || (node_stays(n) && !has_fixed_number(n)))
+        if (is_first || (node_stays(n) && !n->number_is_fixed))
                 return true;
         if (!node_stays(n))
                 refuse(r, 409, "evb run makes a single run; start the nodes as services for several");
         else
-                refuse(r, 409,
-                       "run.number = %llu is fixed, so this DFM makes a single run; expected run.number = "
-                       "auto or next",
-                       (unsigned long long)n->scenario->run.number);
+                refuse_number(n, r);
         return false;
 }
 
@@ -277,7 +286,7 @@ void run_control_note_end(struct run_control *c)
         /* Somebody has started another one already. */
         if (c->next_is_ready)
                 c->view.has_failed = false;
-        else if (c->view.has_failed || has_fixed_number(c->node))
+        else if (c->view.has_failed || c->node->number_is_fixed)
                 c->view.is_held = true;
 }
 
