@@ -181,13 +181,21 @@ static void take_sender(struct net_address *ret, struct MHD_Connection *c)
         const struct sockaddr *a =
                 MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
 
-        *ret = (struct net_address){.any.sa_family = AF_UNIX, .size_bytes = sizeof(sa_family_t)};
+        *ret = (struct net_address){.any.sa_family = a->sa_family == AF_UNIX ? AF_UNIX : AF_UNSPEC,
+                                    .size_bytes = sizeof(sa_family_t)};
         if (a->sa_family == AF_INET)
                 *ret = (struct net_address){.v4 = *(const struct sockaddr_in *)a,
                                             .size_bytes = sizeof ret->v4};
         else if (a->sa_family == AF_INET6)
                 *ret = (struct net_address){.v6 = *(const struct sockaddr_in6 *)a,
                                             .size_bytes = sizeof ret->v6};
+}
+
+bool http_client_waits(int connection)
+{
+        struct pollfd p = {.fd = connection, .events = POLLRDHUP};
+
+        return poll(&p, 1, 0) == 0;
 }
 
 static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection *c, const char *url,
@@ -205,6 +213,7 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 .content_type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE),
                 .origin = header(c, MHD_HTTP_HEADER_ORIGIN),
                 .token = bearer_token(c),
+                .connection = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
         };
         struct http_reply reply = {.status = MHD_HTTP_OK};
 

@@ -273,14 +273,24 @@ def command_line(evb):
 
 
 def suspended(evb):
-    """A DFM that is suspended answers nobody, and goes on afterwards."""
-    with configured(evb) as b:
-        b.processes["dfm"].send_signal(signal.SIGSTOP)
-        b.refused("status", text="no answer in time")
-        b.processes["dfm"].send_signal(signal.SIGCONT)
-        b.wait_state("configured")
-        b.start_run()
-        b.terminate()
+    """A DFM that is suspended answers nobody, goes on afterwards, and does not follow commands whose senders have given up."""
+    port = free_port(f"{OWN_NET}.1")
+    with folder() as keys:
+        key = keys / "key"
+        key.write_text(TOKEN)
+        with configured(evb, {"metrics.listen": f":{port}", "control.token-file": key}) as b:
+            b.processes["dfm"].send_signal(signal.SIGSTOP)
+            # By TCP, a client that is killed; by the Unix socket, one that gives up.
+            other = subprocess.Popen([evb, "ctl", "start", "--dfm", f"{OWN_NET}.1:{port}", "--key", key], stderr=subprocess.DEVNULL)
+            b.refused("start", text="no answer in time: the DFM may be suspended. It will not follow the command later")
+            other.kill()
+            other.wait()
+            b.processes["dfm"].send_signal(signal.SIGCONT)
+            # The server itself may find the Unix socket closed.
+            b.wait("refusal", lambda: re.search("start from 127.* not followed: the client has closed its connection", b.log("dfm")))
+            assert b.wait_state("configured")["held"] and "start requested" not in b.log("dfm")
+            b.start_run()
+            b.terminate()
 
 
 def tcp(evb):

@@ -9,7 +9,8 @@
 struct run_request {
         bool is_command; /* false: it only asks for the state */
         enum run_command command;
-        char from[96]; /* the operator's address, for the log */
+        int connection; /* of the operator, who withdraws the command by closing it */
+        char from[96];  /* the operator's address, for the log */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
         char key[64], value[SCENARIO_TEXT_MAX]; /* of RUN_COMMAND_SET */

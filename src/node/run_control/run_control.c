@@ -237,11 +237,22 @@ struct following {
         uint64_t now_ns;
 };
 
+/* A DFM that was suspended must not follow commands of operators who have given up. */
+static bool is_withdrawn(struct run_request *r)
+{
+        if (http_client_waits(r->connection))
+                return false;
+        log_warning("%s from %s not followed: the client has closed its connection",
+                    run_command_name(r->command), r->from);
+        refuse(r, 503, "the client has closed its connection");
+        return true;
+}
+
 static void follow(void *ctx, struct run_request *r)
 {
         const struct following *f = ctx;
 
-        if (r->is_command) {
+        if (r->is_command && !is_withdrawn(r)) {
                 execute(f->control, r, f->now_ns);
                 /* The answer has what the DFM waits for now. */
                 progress_watch(f->control->node, f->now_ns);
