@@ -298,6 +298,7 @@ def tcp(evb):
     with folder() as keys:
         key, wrong = keys / "key", keys / "wrong"
         key.write_text(TOKEN + "\n")
+        key.chmod(0o644)
         wrong.write_text("x" * 20)
         address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
         place = ("--dfm", f"{address[0]}:{address[1]}")
@@ -315,6 +316,7 @@ def tcp(evb):
             (dfm,) = b.terminate()["dfm"]
             assert dfm["control_refused"] == 6, dfm
             assert "run control: refused a request from 127." in b.log("dfm")
+            assert b.log("dfm").count(f"all users of this machine can read {key}; to leave it to its owner, run: chmod 600 {key}") == 1
 
 
 def open_port(evb):
@@ -493,7 +495,7 @@ def garbage(evb):
         assert b.request("POST", b" " * 40000)[0] == 413
         with contextlib.suppress(ConnectionError):  # it ends without an answer
             b.request("POST", b" " * 1_000_000)
-        assert b.request("DELETE")[0] == 405
+        assert b.request("DELETE")[0] == 405 and b.allowed("/control") == "GET, HEAD, POST" and b.allowed("/elsewhere") == "GET, HEAD"
         assert b.request("GET", path="/elsewhere")[0] == 404
         slow = []
         for i in range(50):

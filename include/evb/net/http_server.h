@@ -51,6 +51,7 @@ struct http_config {
         /* POST is served with bodies up to this size; longer ones are answered with 413. 0: POST is refused.
          */
         size_t body_max_bytes;
+        const char *post_path; /* the path that takes POST, for the header Allow; NULL: none */
         /* After this time, a stream ends, and its client connects again. */
         uint64_t stream_ns;
         /* Runs in the server's thread when the number of streams has changed. NULL: nobody asks. */

@@ -338,15 +338,22 @@ static int read_token(struct run_control *c)
 {
         const char *path = c->node->scenario->control.token_file;
         struct error e = {};
+        struct stat st;
         int r;
 
         if (!path[0])
                 return 0;
         r = token_file_read(path, c->token, &e);
-        if (r >= 0)
-                return 0;
-        log_error("control.token-file: %s", e.message);
-        return -EINVAL;
+        if (r < 0) {
+                log_error("control.token-file: %s", e.message);
+                return -EINVAL;
+        }
+        if (stat(path, &st) >= 0 && st.st_mode & S_IROTH)
+                log_warning("control.token-file: all users of this machine can read %s; to leave it to its "
+                            "owner, "
+                            "run: chmod 600 %s",
+                            path, path);
+        return 0;
 }
 
 static void ready(void *ctx, uint32_t events)
@@ -359,7 +366,7 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
 {
         const struct run_control *c = ctx;
 
-        if (strcmp(request->path, "/control") == 0) {
+        if (strcmp(request->path, RUN_HTTP_PATH) == 0) {
                 run_http_answer(&c->http, request, ret, false);
                 return;
         }
@@ -377,6 +384,7 @@ static int serve(struct run_control *c)
                 .answer = answer,
                 .ctx = c,
                 .body_max_bytes = RUN_HTTP_BODY_MAX_BYTES,
+                .post_path = RUN_HTTP_PATH,
                 .cpus = n->self->cpus + 1,
                 .n_cpus = n->self->n_cpus > 1 ? n->self->n_cpus - 1 : 0,
         };
