@@ -429,7 +429,7 @@ def sealing_at_the_end(evb):
     run.stop-timeout, and does not know how it ends."""
     with folder() as where:
         disk = Disk(where, shut=True)
-        keys = to_files(where, 100, sfi_timeout="5s", dfm_keep_alive="50ms", dfm_node_timeout="5s", dfm_start_timeout="60s", run_stop_timeout="3s")
+        keys = to_files(where, 100, sfi_timeout="5s", dfm_keep_alive="50ms", dfm_node_timeout="5s", dfm_start_timeout="60s", run_stop_timeout="15s")
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(8)
             running.wait_for("sealing", disk.is_waiting)
