@@ -138,7 +138,22 @@ static int make_request(const struct ctl *c, char **ret)
 
 /* ---- The answer ---- */
 
-static const char *explain(const struct ctl *c, int error)
+/* A DFM does not follow a command whose sender has closed the connection. Over TCP, it may learn too late of
+ * that. */
+static const char *explain_silence(const struct ctl *c, bool is_command)
+{
+        if (!is_command)
+                return "no answer in time: the DFM may be suspended, or its machine not reachable";
+        if (strncmp(c->place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+                return "no answer in time: the DFM may be suspended. It will not follow the command later; "
+                       "see "
+                       "evb ctl status if it has done so before";
+        return "no answer in time: the DFM may be suspended, or its machine not reachable. It may have "
+               "followed "
+               "the command, or may still do so; see evb ctl status";
+}
+
+static const char *explain(const struct ctl *c, int error, bool is_command)
 {
         switch (-error) {
         case ENOENT:
@@ -146,7 +161,7 @@ static const char *explain(const struct ctl *c, int error)
         case ECONNREFUSED:
                 return "nobody listens there: is the DFM running, with this control.listen?";
         case ETIMEDOUT:
-                return "no answer in time: the DFM may be suspended, or its machine not reachable";
+                return explain_silence(c, is_command);
         case EACCES:
         case EPERM:
                 return "permission denied: only the owner and the group of the socket may use it";
@@ -174,7 +189,7 @@ static int ask(const struct ctl *c, const char *request, json_t **ret)
         *ret = NULL;
         http_get_all(&g, 1, ANSWER_NS);
         if (g.error < 0) {
-                fprintf(stderr, "evb ctl: %s: %s\n", c->place, explain(c, g.error));
+                fprintf(stderr, "evb ctl: %s: %s\n", c->place, explain(c, g.error, request));
                 return g.error == -EINVAL || g.error == -ENAMETOOLONG ? 2 : 1;
         }
         *ret = json_loads(g.body ?: "", 0, NULL);

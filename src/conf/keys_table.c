@@ -409,9 +409,10 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_COUNT, "run", "seed", run.seed, "1", 0, ANY,
                "Seed of patterns, fragment sizes and triggers."),
         NUMBER(KEY_TIME, "run", "stop-timeout", run.stop_timeout_ns, "45s", 0, HOUR,
-               "Maximum time for which a stopped node continues to serve until the DFM has ended the run. "
-               "Keep "
-               "it below TimeoutStopSec= of the units (60 s).",
+               "Maximum time for which a stopped node continues to serve until the DFM has ended the run, "
+               "and "
+               "then for which the DFM waits until the SFIs have closed their files. Keep it below "
+               "TimeoutStopSec= of the units (60 s).",
                LIVE(DFM | ROS | SFI)),
         NUMBER(KEY_TIME, "run", "stall-timeout", run.stall_timeout_ns, "10min", 0, 24 * HOUR,
                "Time without progress after which the DFM ends the run, so that all nodes exit with status 1 "

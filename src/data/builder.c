@@ -268,6 +268,11 @@ static void find_patterns(struct builder *b)
         }
 }
 
+int builder_check(const struct data_context *context)
+{
+        return context->scenario->sfi.output == OUTPUT_FILE ? event_output_check(context->scenario) : 0;
+}
+
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots)
 {
@@ -307,12 +312,15 @@ int builder_open_files(struct builder *b, uint32_t run, const struct scenario_me
         if (!b->output)
                 return 0;
         r = event_output_open(b->output, run, metadata, n);
-        if (r < 0)
-                return r;
-        r = thread_start(&b->thread, "evb-writer", self->cpus + 1, self->n_cpus > 1 ? self->n_cpus - 1 : 0,
-                         run_thread, b);
-        b->threaded = r >= 0;
-        return r < 0 ? log_error_errno(r, "starting the thread that writes events: %m") : 0;
+        if (r >= 0) {
+                r = thread_start(&b->thread, "evb-writer", self->cpus + 1,
+                                 self->n_cpus > 1 ? self->n_cpus - 1 : 0, run_thread, b);
+                b->threaded = r >= 0;
+                if (r < 0)
+                        log_error_errno(r, "starting the thread that writes events: %m");
+        }
+        b->error = MIN(r, 0);
+        return b->error;
 }
 
 struct builder *builder_free(struct builder *b)
@@ -398,11 +406,10 @@ int builder_error(const struct builder *b)
 void builder_reasons(struct builder *b, struct reasons *to)
 {
         end_thread(b);
-        if (event_writer_is_full(b->error))
-                reasons_add(to, "its output failed: %s in %s; free space there, or set sfi.directory",
-                            event_writer_describe_error(b->error), b->context.scenario->sfi.directory);
-        else if (b->error < 0)
-                reasons_add(to, "its output failed: %s", event_writer_describe_error(b->error));
+        if (b->error < 0)
+                reasons_add(to, "its output failed: %s in %s%s", event_writer_describe_error(b->error),
+                            b->context.scenario->sfi.directory,
+                            event_writer_is_full(b->error) ? "; free space there, or set sfi.directory" : "");
         if (b->corrupt_fragments > 0)
                 reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
                             (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,

@@ -89,9 +89,9 @@ static void log_unusable(int r, const char *path)
                 (void)log_with(LOG_LEVEL_ERROR, r, fields, "sfi.directory: cannot write to %s: %m", path);
 }
 
-/* Detects an unusable directory at the node's start instead of when the run begins. */
-static int check_directory(const char *path, bool direct)
+int event_output_check(const struct scenario *s)
 {
+        const char *path = s->sfi.directory;
         struct stat st;
         int r = 0;
 
@@ -102,7 +102,7 @@ static int check_directory(const char *path, bool direct)
         else if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0)
                 r = -errno;
         if (r == 0)
-                return direct ? check_direct(path) : 0;
+                return s->sfi.write_direct ? check_direct(path) : 0;
         log_unusable(r, path);
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
@@ -168,12 +168,8 @@ int event_output_new(struct event_output **ret, const struct data_context *conte
 {
         const struct scenario *s = context->scenario;
         uint32_t waiting = power_of_two_at_least(slots);
-        struct event_output *o;
-        int r = check_directory(s->sfi.directory, s->sfi.write_direct);
+        struct event_output *o = calloc(1, sizeof *o);
 
-        if (r < 0)
-                return r;
-        o = calloc(1, sizeof *o);
         if (!o)
                 return log_error_errno(ENOMEM, "sfi.output: %m");
         *o = (struct event_output){

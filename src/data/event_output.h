@@ -10,8 +10,11 @@
 
 struct event_output;
 
+/* Finds an unusable sfi.directory at the node's start instead of when the run begins: -EINVAL. Errors are
+ * logged. */
+int event_output_check(const struct scenario *s);
 /* At most `slots` events wait to be stored. `stored` is called before a long wait for the disk, so that the
- * caller can collect slots first. -EINVAL: sfi.directory is not usable. Errors are logged. */
+ * caller can collect slots first. Errors are logged. */
 int event_output_new(struct event_output **ret, const struct data_context *context, struct file_list *files,
                      const uint8_t *buffer, uint32_t slots, void (*stored)(void *ctx), void *ctx);
 /* A file that is not closed keeps the name NAME.writing. */

@@ -2,6 +2,7 @@
 #include "evb/data/socket_open.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "evb/base/log.h"
@@ -52,9 +53,28 @@ void socket_open_at_once(void)
         is_patient = false;
 }
 
+/* False: a signal stops the node. SIGHUP stays pending until the event loop reads it, which then reloads. */
+static bool wait_for_address(const char *text, bool *hung_up)
+{
+        uint64_t watchdog_ns = notify_watchdog_ns();
+        int signal;
+
+        notify_starting(EXTEND_NS, "waiting for its address");
+        /* Between two runs, the service manager expects it. */
+        if (watchdog_ns != NEVER_NS)
+                notify_watchdog();
+        signal = signals_wait(MIN(RETRY_NS, watchdog_ns));
+        if (signal == SIGHUP && !*hung_up)
+                log_info("SIGHUP: the scenario is read again once %s is present", text);
+        *hung_up |= signal == SIGHUP;
+        if (signal != 0 && signal != SIGHUP)
+                log_info("stopped while waiting for %s", text);
+        return signal == 0 || signal == SIGHUP;
+}
+
 static int open_patiently(const struct opening *o)
 {
-        bool logged = false;
+        bool logged = false, hung_up = false;
         int r;
 
         while (may_appear(r = o->open(o)) && is_patient && !getenv(NODE_STATS_ENV)) {
@@ -65,12 +85,11 @@ static int open_patiently(const struct opening *o)
                         log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m", text,
                                           o->what);
                 logged = true;
-                notify_starting(EXTEND_NS, "waiting for its address");
-                if (signals_wait(RETRY_NS)) {
-                        log_info("stopped while waiting for %s", text);
+                if (!wait_for_address(text, &hung_up))
                         return -ECANCELED;
-                }
         }
+        if (hung_up)
+                (void)raise(SIGHUP);
         if (r < 0)
                 return explain(o, r);
         if (logged)

@@ -82,7 +82,7 @@ static void add_headers(struct MHD_Response *r, const struct http_reply *reply)
         }
 }
 
-static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *reply)
+static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *reply, bool takes_post)
 {
         static const char empty[] = "";
         struct MHD_Response *r;
@@ -98,7 +98,8 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *r
         }
         add_headers(r, reply);
         if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
-                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+                (void)MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW,
+                                              takes_post ? "GET, HEAD, POST" : "GET, HEAD");
         if (reply->status == MHD_HTTP_UNAUTHORIZED)
                 (void)MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
         if (reply->status == MHD_HTTP_SERVICE_UNAVAILABLE)
@@ -108,7 +109,8 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct http_reply *r
         return sent;
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *text)
+static enum MHD_Result refuse_method(struct MHD_Connection *c, unsigned status, const char *text,
+                                     bool takes_post)
 {
         struct http_reply reply = {
                 .status = status,
@@ -117,7 +119,12 @@ static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const c
         };
 
         reply.text_bytes = reply.text ? strlen(reply.text) : 0;
-        return send_reply(c, &reply);
+        return send_reply(c, &reply, takes_post);
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *text)
+{
+        return refuse_method(c, status, text, false);
 }
 
 static enum MHD_Result send_stream(struct http_server *s, struct MHD_Connection *c, bool only_head)
@@ -181,7 +188,8 @@ static void take_sender(struct net_address *ret, struct MHD_Connection *c)
         const struct sockaddr *a =
                 MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
 
-        *ret = (struct net_address){.any.sa_family = AF_UNIX, .size_bytes = sizeof(sa_family_t)};
+        *ret = (struct net_address){.any.sa_family = a->sa_family == AF_UNIX ? AF_UNIX : AF_UNSPEC,
+                                    .size_bytes = sizeof(sa_family_t)};
         if (a->sa_family == AF_INET)
                 *ret = (struct net_address){.v4 = *(const struct sockaddr_in *)a,
                                             .size_bytes = sizeof ret->v4};
@@ -190,10 +198,18 @@ static void take_sender(struct net_address *ret, struct MHD_Connection *c)
                                             .size_bytes = sizeof ret->v6};
 }
 
+bool http_client_waits(int connection)
+{
+        struct pollfd p = {.fd = connection, .events = POLLRDHUP};
+
+        return poll(&p, 1, 0) == 0;
+}
+
 static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection *c, const char *url,
                                     const char *method, const struct upload *u)
 {
         bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+        bool takes_post = s->config.post_path && strcmp(url, s->config.post_path) == 0;
         struct net_address from;
         struct http_request request = {
                 .path = url,
@@ -205,9 +221,13 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 .content_type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE),
                 .origin = header(c, MHD_HTTP_HEADER_ORIGIN),
                 .token = bearer_token(c),
+                .connection = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
         };
         struct http_reply reply = {.status = MHD_HTTP_OK};
 
+        if (!reads && !request.is_post && takes_post)
+                return refuse_method(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                                     "only GET, HEAD and POST are served here\n", true);
         if (!reads && !request.is_post)
                 return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
         if (request.is_post && u->bytes > s->config.body_max_bytes)
@@ -216,7 +236,7 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
         s->config.answer(s->config.ctx, &request, &reply);
         if (reply.is_stream)
                 return send_stream(s, c, strcmp(method, MHD_HTTP_METHOD_HEAD) == 0);
-        return send_reply(c, &reply);
+        return send_reply(c, &reply, false);
 }
 
 /* libmicrohttpd calls this with the headers, with each part of the body, and at its end. */

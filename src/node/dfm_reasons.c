@@ -305,6 +305,8 @@ void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns,
         const struct look l = {d, s, now_ns, &b};
         uint64_t since_ns;
 
+        if (dfm_state(d) == RUN_ENDED && s->sfi.output == OUTPUT_FILE)
+                (void)add_names(&b, d, s, is_live_sfi, "waiting for ", " to close the last file");
         if (dfm_state(d) == RUN_STARTING || dfm_state(d) == RUN_ENDED)
                 return;
         if (add_silent(&l, &since_ns)) {
@@ -334,15 +336,15 @@ static void failed_outputs(const struct dfm *d, const struct scenario *s, struct
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
+                char text[REASON_TEXT_MAX - 64];
                 struct dfm_node_view v;
 
                 if (n->role != ROLE_SFI)
                         continue;
                 v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
                 if (v.failed)
-                        reasons_add(to,
-                                    "the output of %s failed%s: events that are complete may be in no file",
-                                    n->name, v.reason == REASON_DISK_FULL ? " (disk full)" : "");
+                        reasons_add(to, "%s: events that are complete may be in no file",
+                                    roster_describe_failure(s, d, n, text, sizeof text));
         }
 }
 
@@ -369,12 +371,31 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
+/* The DFM waited for them at the end of the run. */
+static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+                struct dfm_node_view v;
+
+                if (n->role != ROLE_SFI)
+                        continue;
+                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
+                if (v.unfinished && !v.failed && !v.vanished)
+                        reasons_add(to, "%s %s: the last file of the run may be unfinished, or lack events",
+                                    n->name,
+                                    v.live ? "did not close its output within run.stop-timeout"
+                                           : "fell silent before it had closed its output");
+        }
+}
+
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to)
 {
         const struct dfm_counts *c = dfm_counts(d);
         unsigned long long triggers = c->triggers;
         uint64_t open;
 
+        failed_outputs(d, s, to);
         if (triggers == 0)
                 reasons_add(to, "no trigger was accepted: %s%s%s",
                             dfm_has_begun(d) ? "" : "stopped before the run began",
@@ -386,8 +407,8 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(
                         to,
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
-        failed_outputs(d, s, to);
         vanished_sfis(d, s, to);
+        unfinished_sfis(d, s, to);
         if (c->ended_again > 0)
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",
                             (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",

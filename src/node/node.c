@@ -265,6 +265,7 @@ int node_run(const struct node_options *options)
                 return machine_exit_status(r);
         }
         atomic_store(&n.stats->state, NODE_READY);
+        n.has_served = true;
         notify_ready("waiting for the run");
         r = serve_runs(&n, options->json);
         node_close(&n);

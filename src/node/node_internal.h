@@ -78,7 +78,9 @@ struct node {
         struct shaping *shaping;             /* of a ROS, between two runs */
         unsigned runs;                       /* that have begun */
         bool goes_on;                        /* another run follows the present one */
+        bool has_served;                     /* it has been ready for a run: it stays for the next one */
         bool fell_short;                     /* a run did */
+        bool number_is_fixed;                /* of a DFM: by run.number, or by the file that is replayed */
 };
 
 /* node_loop.c: one run, from opened to done. Negative errno: it cannot continue (logged), or -EINTR: a second

@@ -14,7 +14,8 @@
 /* Intervals at which counters are published and the status is sent to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
 #define STATUS_NS NS_PER_S
-/* While a node seals its last file, each status asks the service manager for this much more time. */
+/* While a node seals its last file, or waits for others that do, each status asks the service manager for
+ * this much more time. */
 #define EXTEND_NS (30 * NS_PER_S)
 /* Wake-up interval while the fault injector holds datagrams back, because no descriptor announces them. */
 #define HOLDING_NS NS_PER_MS
@@ -60,7 +61,7 @@ static void send_status(struct node *n, uint64_t now_ns)
                  events == 1 ? "" : "s", fragments, fragments == 1 ? "" : "s", prefixes[n->stall.now.kind],
                  why);
         notify_status(status);
-        if (n->is_sealing)
+        if (n->is_sealing || n->kind->state(n) == RUN_ENDED)
                 notify_extend(EXTEND_NS);
 }
 

@@ -139,6 +139,7 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
                 r = run_record_take_number(&config->run, true);
         else if (config->run == 0 && d->replay)
                 config->run = replay_run(d->replay);
+        n->number_is_fixed = s->run.number != SCENARIO_NEXT && config->run != 0;
         if (config->run == 0 && r >= 0)
                 r = run_record_take_number(&config->run, false);
         n->run = config->run;

@@ -16,12 +16,13 @@
 
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. The
- * DFM waits as long for nodes that do not leave. */
+/* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 /* A stopped SFI leaves a continuing run once it got no event for this many keep-alives: the DFM then knows of
  * the stop. */
 #define QUIET_KEEP_ALIVES 5
+/* Farewells to a DFM that continues to count this SFI as present. */
+#define FAREWELLS_MOST 100
 
 struct sfi_node {
         struct sfi *core;
@@ -86,7 +87,10 @@ static int open_role(struct node *n)
                 .context = context,
                 .buffer = s->buffer,
         };
-        r = s->receiver.ops->open(&s->receiver);
+        r = builder_check(&context);
+        /* Between runs there is time to correct it; a run that begins before that fails. */
+        if (r >= 0 || n->has_served)
+                r = s->receiver.ops->open(&s->receiver);
         if (r < 0)
                 return r;
         config.room_bytes = s->receiver.ops->room_bytes(&s->receiver);
@@ -103,20 +107,28 @@ static bool run_continues(enum run_state state)
         return state == RUN_RUNNING || state == RUN_DRAINING;
 }
 
+static void fail(struct sfi_node *s, uint64_t now_ns, int error)
+{
+        if (!s->failed)
+                sfi_note_failure(s->core, now_ns, error);
+        s->failed = true;
+}
+
 /* Files carry the run number, which is final once the run begins. Until then no event is built. */
-static int open_files(struct node *n, struct sfi_node *s)
+static void open_files(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         const struct metadata_set *metadata = sfi_metadata(s->core);
         int r;
 
-        if (s->opened || !metadata || !member_is_joined(sfi_member(s->core)) ||
+        if (s->opened || s->failed || !metadata || !member_is_joined(sfi_member(s->core)) ||
             (!run_continues(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
-                return 0;
+                return;
         n->run = sfi_member(s->core)->run;
         node_add_metadata(n, metadata);
         r = builder_open_files(s->builder, n->run, n->metadata, n->n_metadata);
         s->opened = r >= 0;
-        return r;
+        if (r < 0)
+                fail(s, now_ns, r);
 }
 
 static void close_role(struct node *n)
@@ -144,13 +156,6 @@ static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
 {
         return n->scenario->sfi.slow_disk == SLOW_DISK_DROP && n->scenario->sfi.output == OUTPUT_FILE &&
                sfi_run_state(s->core) == RUN_RUNNING && s->waiting >= DIV_ROUND_UP(sfi_credits(s->core), 2);
-}
-
-static void fail(struct sfi_node *s, uint64_t now_ns, int error)
-{
-        if (!s->failed)
-                sfi_note_failure(s->core, now_ns, error);
-        s->failed = true;
 }
 
 /* Returns finished slots to the core. */
@@ -202,6 +207,18 @@ static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
                         builder_kick(s->builder);
         } while (k == ARRAY_SIZE(slots));
         collect(s, now_ns);
+}
+
+/* Without files, no event is stored. */
+static void lose_built(struct sfi_node *s, uint64_t now_ns)
+{
+        uint32_t slots[256];
+        size_t k;
+
+        while ((k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots))) > 0) {
+                for (size_t i = 0; i < k; i++)
+                        sfi_written(s->core, now_ns, slots[i], true);
+        }
 }
 
 static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
@@ -269,12 +286,19 @@ static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
                now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
 }
 
+/* All farewells are sent, and the DFM knows, or will not know. */
+static bool has_said_farewell(const struct sfi_node *s, uint64_t now_ns)
+{
+        return s->farewells >= FAREWELLS &&
+               (s->farewells >= FAREWELLS_MOST || !sfi_is_awaited(s->core, now_ns));
+}
+
 /* Once the files are sealed: informs the DFM, then leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))
                 s->drained_ns = now_ns;
-        if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || s->farewells == FAREWELLS)
+        if (s->drained_ns == NEVER_NS || now_ns < s->farewell_ns || has_said_farewell(s, now_ns))
                 return;
         s->closed = s->closed || seal(n, s, now_ns);
         if (!s->closed)
@@ -318,16 +342,17 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
-        int r = open_files(n, s);
+        int r;
 
-        if (r < 0)
-                return r;
+        open_files(n, s, now_ns);
         builder_woken(s->builder);
         r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
         if (r < 0)
                 return r;
         if (s->opened)
                 build(n, s, now_ns);
+        else if (s->failed)
+                lose_built(s, now_ns);
         say_farewell(n, s, now_ns);
         follow_reduction(n, s, now_ns);
         send_due(n, s, now_ns);
@@ -365,7 +390,7 @@ static bool is_done(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
 
-        return s->farewells == FAREWELLS && now_ns >= s->farewell_ns;
+        return now_ns >= s->farewell_ns && has_said_farewell(s, now_ns);
 }
 
 static enum run_state state_of_run(const struct node *n)

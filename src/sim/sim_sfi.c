@@ -92,7 +92,7 @@ static void say_farewell(const struct sim *s, struct sim_node *n)
         n->farewell_ns = now_ns + FAREWELL_NS;
         if (awaits(s, n))
                 return;
-        if (n->farewells++ == FAREWELLS)
+        if (n->farewells++ >= FAREWELLS && !sfi_is_awaited(n->sfi, now_ns))
                 n->has_left = true;
         else
                 sfi_set_ended(n->sfi, now_ns);

@@ -195,12 +195,13 @@ static struct timespec timespec_of(uint64_t ns)
         return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
-bool signals_wait(uint64_t wait_ns)
+int signals_wait(uint64_t wait_ns)
 {
         struct timespec wait = timespec_of(wait_ns);
         sigset_t set = stop_signals();
+        int signal = sigtimedwait(&set, NULL, &wait);
 
-        return sigtimedwait(&set, NULL, &wait) > 0;
+        return MAX(signal, 0);
 }
 
 int loop_catch_signals(struct loop *l)

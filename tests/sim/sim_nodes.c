@@ -425,7 +425,7 @@ static void write_events(struct sim *s, struct sim_node *n)
                 if (!n->failing)
                         look_at_event(s, n, n->writing[done]);
                 else
-                        sfi_set_failed(n->sfi, s->now_ns);
+                        sfi_set_failed(n->sfi, s->now_ns, REASON_NONE);
                 sfi_written(n->sfi, s->now_ns, n->writing[done], n->failing);
         }
         n->n_writing -= done;

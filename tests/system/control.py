@@ -106,6 +106,13 @@ class ControlBed(Bed):
             text = answer.read()
             return answer.status, json.loads(text) if "json" in (answer.getheader("Content-Type") or "") else text.decode()
 
+    def allowed(self, path):
+        """The methods that the socket of control.listen names when it refuses one."""
+        connection = UnixHTTP(self.socket)
+        with contextlib.closing(connection):
+            connection.request("DELETE", path)
+            return connection.getresponse().getheader("Allow")
+
 
 def balanced(report):
     assert report["triggers"] == report["events_complete"] + report["events_partial"] + report["events_lost"] + report["events_rejected"], report

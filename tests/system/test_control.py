@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -221,6 +222,21 @@ def fixed_number(evb):
         b.wait("the run", lambda: b.reports("dfm"))
         assert b.wait_state("configured")["held"]
         assert [r["run"] for r in b.terminate()["dfm"]] == [77]
+        file = b.files(77)[0].rename(b.folder / "replayed")
+        # So does the number of a replayed file, with run.number = auto.
+        with control_bed(evb, {"ros.source": f"file:{file}", "run.start": "auto"}) as other:
+            other.start_all()
+            other.wait_listening()
+            other.wait_state("running", run=77)
+            other.refused("next-run", text=f"run.number = auto takes the number 77 of {file} for every run, so this DFM makes a single run; "
+                                           "set run.number = next")
+            other.stop_run()
+            assert other.wait_state("configured")["held"]
+            other.refused("start", text="set run.number = next and restart the DFM")
+            assert [r["run"] for r in other.terminate()["dfm"]] == [77]
+        with configured(evb, {"ros.source": f"file:{file}", "run.number": "next"}) as other:
+            assert [other.start_run()["run"], other.start_run(command="next-run")["run"]] == [1, 2]
+            other.terminate()
 
 
 def command_line(evb):
@@ -273,14 +289,24 @@ def command_line(evb):
 
 
 def suspended(evb):
-    """A DFM that is suspended answers nobody, and goes on afterwards."""
-    with configured(evb) as b:
-        b.processes["dfm"].send_signal(signal.SIGSTOP)
-        b.refused("status", text="no answer in time")
-        b.processes["dfm"].send_signal(signal.SIGCONT)
-        b.wait_state("configured")
-        b.start_run()
-        b.terminate()
+    """A DFM that is suspended answers nobody, goes on afterwards, and does not follow commands whose senders have given up."""
+    port = free_port(f"{OWN_NET}.1")
+    with folder() as keys:
+        key = keys / "key"
+        key.write_text(TOKEN)
+        with configured(evb, {"metrics.listen": f":{port}", "control.token-file": key}) as b:
+            b.processes["dfm"].send_signal(signal.SIGSTOP)
+            # By TCP, a client that is killed; by the Unix socket, one that gives up.
+            other = subprocess.Popen([evb, "ctl", "start", "--dfm", f"{OWN_NET}.1:{port}", "--key", key], stderr=subprocess.DEVNULL)
+            b.refused("start", text="no answer in time: the DFM may be suspended. It will not follow the command later")
+            other.kill()
+            other.wait()
+            b.processes["dfm"].send_signal(signal.SIGCONT)
+            # The server itself may find the Unix socket closed.
+            b.wait("refusal", lambda: re.search("start from 127.* not followed: the client has closed its connection", b.log("dfm")))
+            assert b.wait_state("configured")["held"] and "start requested" not in b.log("dfm")
+            b.start_run()
+            b.terminate()
 
 
 def tcp(evb):
@@ -288,6 +314,7 @@ def tcp(evb):
     with folder() as keys:
         key, wrong = keys / "key", keys / "wrong"
         key.write_text(TOKEN + "\n")
+        key.chmod(0o644)
         wrong.write_text("x" * 20)
         address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
         place = ("--dfm", f"{address[0]}:{address[1]}")
@@ -305,6 +332,7 @@ def tcp(evb):
             (dfm,) = b.terminate()["dfm"]
             assert dfm["control_refused"] == 6, dfm
             assert "run control: refused a request from 127." in b.log("dfm")
+            assert b.log("dfm").count(f"all users of this machine can read {key}; to leave it to its owner, run: chmod 600 {key}") == 1
 
 
 def open_port(evb):
@@ -499,7 +527,7 @@ def garbage(evb):
         assert b.request("POST", b" " * 40000)[0] == 413
         with contextlib.suppress(ConnectionError):  # it ends without an answer
             b.request("POST", b" " * 1_000_000)
-        assert b.request("DELETE")[0] == 405
+        assert b.request("DELETE")[0] == 405 and b.allowed("/control") == "GET, HEAD, POST" and b.allowed("/elsewhere") == "GET, HEAD"
         assert b.request("GET", path="/elsewhere")[0] == 404
         slow = []
         for i in range(50):
@@ -641,6 +669,49 @@ def error(evb):
         b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
 
 
+def no_output(evb):
+    """A run that begins while builders cannot open their files ends in error, with the reason; all processes stay for the next one."""
+    if os.geteuid() != 0:
+        raise Skip("mounting a disk needs root")
+    if "EVB_TEST_MOUNTS" not in os.environ:
+        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
+    everyone = {"expected": 5, "present": 5, "missing": []}
+    with folder() as disk, control_bed(evb) as b:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], check=True)
+        output, away, filler = disk / "output", disk / "away", disk / "filler"
+        output.mkdir()
+
+        def fill():
+            with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as f:
+                while True:
+                    f.write(bytes(4096))
+
+        def mount(how):
+            subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
+
+        b.start_all(keys={"sfi.directory": output})
+        b.wait_listening()
+        b.wait_state("configured")
+        pids = b.pids()
+        for spoil, mend, what in ((fill, filler.unlink, "disk full"),
+                                  (lambda: output.rename(away), lambda: away.rename(output), "directory or file missing"),
+                                  (lambda: mount("ro"), lambda: mount("rw"), "directory not writable")):
+            spoil()
+            b.ctl("start")
+            state = b.wait_state("error", nodes=everyone)
+            assert re.fullmatch(rf"the output of sfi[12] failed \({what}; sfi.directory = {output}\): events that are complete may be in no file",
+                                state["reason"]) and state["last_run"]["status"] == "error", state
+            # All nodes are back, while the cause lasts.
+            mend()
+            run = b.start_run()["run"]
+            b.wait_triggers()
+            assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+            assert b.wait_state("configured", nodes=everyone) and b.pids() == pids
+        reports = b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
+        assert f"its output failed: No space left on device in {output}; free space there, or set sfi.directory" in reports["sfi1"][0]["reasons"], reports
+        subprocess.run(["umount", disk], check=True)
+
+
 def metrics(evb):
     """Counters of a process never go back, and its listener stays; /status counts the present run."""
     address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
@@ -694,5 +765,5 @@ if __name__ == "__main__":
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
-        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "metrics": metrics, "one-run": one_run,
+        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
     })

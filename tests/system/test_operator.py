@@ -25,10 +25,20 @@ def removed_folder(evb):
             assert "No such file or directory" in b.log(sfi), b.log(sfi)
         report = b.end("dfm", expect=1)
         for sfi in ("sfi1", "sfi2"):
-            text = f"the output of {sfi} failed: events that are complete may be in no file"
+            text = f"the output of {sfi} failed (directory or file missing; sfi.directory = {output}): events that are complete may be in no file"
             assert text in report["reasons"], report
         for ros in ("ros1", "ros2", "ros3"):
             b.end(ros)
+        # The same before the first file is open.
+        output.mkdir()
+        b.start_all(*(name for name in ROLES if name != "ros3"), keys={**PATIENT, "sfi.directory": output, "dfm.start-timeout": "100s"})
+        b.wait("builders", lambda: all(times_logged(f"{sfi} has joined", b.log("dfm")) == 2 for sfi in ("sfi1", "sfi2")))
+        output.rmdir()
+        b.start("ros3", keys={**PATIENT, "sfi.directory": output})
+        reasons = b.end("dfm", expect=1)["reasons"]
+        for sfi in ("sfi1", "sfi2"):
+            assert f"its output failed: No such file or directory in {output}" in b.end(sfi, expect=1)["reasons"]
+            assert f"the output of {sfi} failed (directory or file missing; sfi.directory = {output}): events that are complete may be in no file" in reasons
 
 
 def truncated_file(evb):

@@ -12,7 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import unittest.mock
 
+from control import control_bed
 from harness import LIMIT_S, Running, Skip, balance, folder, main, run, scenario, settings
 from test_join import ROLES, bed
 
@@ -128,7 +131,7 @@ def full_disk(evb):
             subprocess.run(["umount", disk], check=True)
     why = f"its output failed: No space left on device in {disk}; free space there, or set sfi.directory"
     assert why in node(report, "sfi1")["reasons"], report
-    assert "the output of sfi1 failed (disk full): events that are complete may be in no file" in node(report, "dfm")["reasons"], report
+    assert f"the output of sfi1 failed (disk full; sfi.directory = {disk}): events that are complete may be in no file" in node(report, "dfm")["reasons"], report
 
 
 def timeout(evb):
@@ -224,6 +227,39 @@ def status(evb):
         assert report["stalls"] >= 1 and report["stall_reason"] == "ros1 silent", report
 
 
+def late_failure(evb):
+    """A builder may close its last file long after the end of the run, and fail in that: the run counts as failed. One that is
+    killed meanwhile is a reason, too."""
+    with folder() as where, control_bed(evb, {**PATIENT, "dfm.node-timeout": "1s", "run.stop-timeout": "100s"}) as b:
+        shut, environment = disk_of(where)
+        shut.unlink()
+        with unittest.mock.patch.dict(os.environ, environment):
+            b.start("sfi1")
+        b.start_all(*(name for name in ROLES if name != "sfi1"))
+        b.wait_listening()
+        broken = shut.parent / "broken"
+        for spoil, status, reason in ((lambda: None, "ok", None),
+                                      (lambda: broken.write_text("fsync\n"), "error", "the output of sfi1 failed: events"),
+                                      (lambda: b.kill("sfi1"), "fell short", "sfi1 fell silent before it had closed its output: the last")):
+            b.wait("all nodes", lambda: b.state()["state"] in ("configured", "error") and b.state()["nodes"]["missing"] == [])
+            run = b.start_run()["run"]
+            b.wait_triggers()
+            shut.touch()
+            b.ctl("stop")
+            b.wait("sealing", lambda: b.state()["reason"] == "waiting for sfi1 to close the last file")
+            # The other nodes are back, and would begin the next run.
+            since = time.monotonic()
+            while status == "ok" and time.monotonic() < since + 2.5:
+                assert b.state()["state"] == "draining", b.state()
+            spoil()
+            shut.unlink()
+            b.wait("end", lambda n=run: (b.state()["last_run"] or {"run": None})["run"] == n)
+            last = b.state()["last_run"]
+            assert last["status"] == status and (not reason or last["reasons"][0].startswith(reason)), last
+            broken.unlink(missing_ok=True)
+        b.terminate(expect={"dfm": 1}, names=[name for name in ROLES if name != "sfi1"])
+
+
 if __name__ == "__main__":
     main({
         "suspended-sfi": lambda evb: suspended(evb, "sfi1", r"dfm: (still )?no progress for \d+ s: sfi1 silent for"),
@@ -235,4 +271,5 @@ if __name__ == "__main__":
         "timeout-disk": timeout_disk,
         "rare-triggers": rare_triggers,
         "status": status,
+        "late-failure": late_failure,
     })

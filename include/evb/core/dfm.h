@@ -80,6 +80,7 @@ struct dfm_config {
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
         uint64_t start_timeout_ns; /* 0: node_timeout_ns */
+        uint64_t leave_timeout_ns; /* how long the end waits for SFIs that close their files */
         const struct ros_rule
                 *ros_rules;   /* one for each ROS, borrowed by dfm_new(); NULL: all are required */
         size_t message_bytes; /* largest message */
@@ -132,9 +133,10 @@ struct dfm_node_view {
         uint64_t frames;
         uint32_t free_credits; /* of an SFI */
         bool unreliable;
-        bool failed;   /* an SFI: its output failed */
-        bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
-        bool replaced; /* an SFI: another process took its place, and the former one may hold such events */
+        bool failed;     /* an SFI: its output failed */
+        bool vanished;   /* an SFI: silent, and may hold events that it did not report as finished */
+        bool replaced;   /* an SFI: another process took its place, and the former one may hold such events */
+        bool unfinished; /* an SFI, once the run is done: it had events, and did not say that it left */
 };
 
 /* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one
@@ -229,6 +231,7 @@ void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
 /* What may change while the DFM runs. */
 struct dfm_settings {
+        uint64_t leave_timeout_ns;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
         uint64_t event_timeout_ns;

@@ -191,8 +191,10 @@ uint64_t sfi_unacknowledged(const struct sfi *s);
 bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
-void sfi_set_failed(struct sfi *s, uint64_t now_ns);
-void sfi_set_disk_full(struct sfi *s, uint64_t now_ns);
+/* After the end of the run: whether the DFM does not know yet that this SFI has left. */
+bool sfi_is_awaited(const struct sfi *s, uint64_t now_ns);
+/* The first reason counts; REASON_NONE: the protocol has none for it. */
+void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why);
 /* What the SFI waits for, as it reports to the DFM: with REASON_WAITS_FOR, the ROSs whose fragments its
  * oldest event lacks. */
 struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);

@@ -23,12 +23,14 @@ struct builder_done {
         bool failed;
 };
 
+/* -EINVAL: sfi.directory is not usable now, so builder_open_files() would fail. Errors are logged. */
+int builder_check(const struct data_context *context);
 /* Between builder_take() and builder_collect() the builder reads the core's slots and the buffer. Errors are
- * logged; -EINVAL: sfi.directory is not usable. */
+ * logged. */
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots);
 /* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the
- * first builder_take(). Errors are logged. */
+ * first builder_take(), and not at all after an error, which is logged, and which builder_reasons() adds. */
 int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
 /* Unless it was sealed, the newest file keeps the name NAME.writing. */
 struct builder *builder_free(struct builder *b);

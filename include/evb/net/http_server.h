@@ -16,7 +16,7 @@
 struct http_request {
         const char *path;   /* decoded, without the query */
         const char *accept; /* "": any */
-        /* Who asks; the family is AF_UNIX for a Unix socket. */
+        /* Who asks; the family is AF_UNIX for a Unix socket, and AF_UNSPEC if it is unknown. */
         const struct net_address *from;
         bool is_post;
         const char *body; /* of a POST; ends with a zero byte, and may contain others */
@@ -24,7 +24,12 @@ struct http_request {
         const char *content_type; /* of the body; "": none */
         const char *origin;       /* of the page whose script sends it, as browsers say; "": none */
         const char *token;        /* of "Authorization: Bearer TOKEN"; "": none */
+        int connection;           /* its descriptor, until the request is answered */
 };
+
+/* Whether the client still waits for the answer: it has closed neither the connection nor its own half. Any
+ * thread, until the request is answered. */
+bool http_client_waits(int connection);
 
 struct http_reply {
         unsigned status;          /* 200 unless set; 405: only GET and HEAD are served at this path */
@@ -46,6 +51,7 @@ struct http_config {
         /* POST is served with bodies up to this size; longer ones are answered with 413. 0: POST is refused.
          */
         size_t body_max_bytes;
+        const char *post_path; /* the path that takes POST, for the header Allow; NULL: none */
         /* After this time, a stream ends, and its client connects again. */
         uint64_t stream_ns;
         /* Runs in the server's thread when the number of streams has changed. NULL: nobody asks. */

@@ -141,8 +141,10 @@ enum node_reason {
         REASON_OUT_OF_STEP, /* the numbers of its front-end do not follow the triggers */
         REASON_SILENT,      /* a ROS: its front-end sends nothing although events wait */
         REASON_DISK_FULL,
-        REASON_WAITS_FOR,  /* an SFI: for fragments of the ROS `reason_node` */
-        REASON_QUEUE_FULL, /* a ROS: the send queue to the SFI `reason_node` */
+        REASON_WAITS_FOR,      /* an SFI: for fragments of the ROS `reason_node` */
+        REASON_QUEUE_FULL,     /* a ROS: the send queue to the SFI `reason_node` */
+        REASON_OUTPUT_MISSING, /* an SFI: its directory, or its file */
+        REASON_OUTPUT_DENIED,  /* an SFI: its directory is read-only, or belongs to others */
         NODE_REASONS,
 };
 

@@ -40,8 +40,8 @@ const char *loop_describe_signal(const struct loop *loop, char text[static LOOP_
  * pending. */
 void signals_hold(void);
 bool signals_are_waiting(void);
-/* Waits up to `wait_ns` for one of these signals and takes it. True: a signal came. */
-bool signals_wait(uint64_t wait_ns);
+/* Waits up to `wait_ns` for one of these signals and takes it. Returns its number; 0: none came. */
+int signals_wait(uint64_t wait_ns);
 
 /* From now on loop_wait() does not sleep in the `poll_ns` after a descriptor was ready, but looks again and
  * again: the caller then notices the next event without being woken, and uses a whole processor. 0: sleeps at

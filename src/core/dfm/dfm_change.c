@@ -14,6 +14,8 @@ void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to)
         c->trigger_burst = to->trigger_burst;
         c->event_timeout_ns = to->event_timeout_ns;
         c->reassign_max = to->reassign_max;
+        if (d->state < RUN_DRAINING)
+                c->leave_timeout_ns = to->leave_timeout_ns;
         /* The schedule begins with the run. A trigger that was held back may no longer be due. */
         if (d->begun && other_triggers) {
                 dfm_release(d, now_ns);

@@ -97,12 +97,12 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
-        bool live, heard;
-        bool vanished;      /* an SFI: silent since it had unreported events */
-        bool replaced;      /* an SFI: another process took its place while it had unreported events */
-        uint64_t welcomed;  /* the incarnation that may speak; 0: none */
-        uint64_t candidate; /* another incarnation that requested the place; 0: none */
-        uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
+        bool live, heard, left; /* left: it said so itself */
+        bool vanished;          /* an SFI: silent since it had unreported events */
+        bool replaced;          /* an SFI: another process took its place while it had unreported events */
+        uint64_t welcomed;      /* the incarnation that may speak; 0: none */
+        uint64_t candidate;     /* another incarnation that requested the place; 0: none */
+        uint32_t spoken;        /* messages of `welcomed` since the candidate's first Join */
         bool answer_due;
         enum welcome_verdict verdict; /* the answer to `answer_to` */
         enum welcome_verdict noticed; /* the last refusal that led to a notice */

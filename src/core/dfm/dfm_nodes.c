@@ -1,7 +1,8 @@
 /* Tracks the presence of nodes, and decides when the run starts, drains and ends. */
 #include "dfm_internal.h"
 
-/* How long, and at which interval, the DFM repeats the end of the run for nodes that do not answer. */
+/* How long, and at which interval, the DFM repeats the end of the run for nodes that do not answer. An SFI
+ * that lives may still close its files: config.leave_timeout_ns. */
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
@@ -42,6 +43,7 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
                 d->quorum_ns = now_ns;
         d->n_live[role] += !n->live;
         n->live = n->heard = true;
+        n->left = false;
         n->vanished = false; /* dfm_join.c has noted a replacement */
         d->keep_alive_due_ns = now_ns;
 }
@@ -110,6 +112,7 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
 
         note_alive(d, n, role, index, m);
         if (n->state == RUN_ENDED) {
+                n->left = true;
                 node_goes(d, now_ns, role, index, NOTICE_LEFT);
                 return;
         }
@@ -196,11 +199,18 @@ void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
         d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
         d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
         dfm_table_postpone(&d->table, now_ns, away_ns);
+        d->ended_ns = MIN(d->ended_ns + away_ns, now_ns);
 }
 
 uint32_t dfm_live(const struct dfm *d, enum node_role role)
 {
         return role == ROLE_DFM ? 1 : d->n_live[role];
+}
+
+/* The SFI may have written events, and nobody knows whether its files are closed. */
+static bool is_unfinished(const struct dfm *d, const struct dfm_node *n, uint16_t index)
+{
+        return d->done && !n->left && (d->sfis[index].next > 0 || n->was_in_run);
 }
 
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
@@ -226,6 +236,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .failed = n->flags & ALIVE_FAILED,
                 .vanished = n->vanished,
                 .replaced = n->replaced,
+                .unfinished = role == ROLE_SFI && is_unfinished(d, n, index),
         };
 }
 
@@ -345,6 +356,15 @@ static void drain(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
 }
 
+static bool may_leave_nodes(const struct dfm *d, uint64_t now_ns)
+{
+        uint64_t since_ns = now_ns - d->ended_ns;
+
+        if (dfm_live(d, ROLE_SFI) > 0 && since_ns < MAX(d->config.leave_timeout_ns, ENDED_LINGER_NS))
+                return false;
+        return dfm_live(d, ROLE_ROS) == 0 || since_ns >= ENDED_LINGER_NS;
+}
+
 void dfm_advance_run(struct dfm *d, uint64_t now_ns)
 {
         if (d->state == RUN_STARTING && may_start(d, now_ns))
@@ -353,9 +373,7 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns)
                 drain(d, now_ns);
         if (d->state == RUN_DRAINING && d->table.used == 0 && d->n_clears == 0)
                 end(d, now_ns);
-        if (d->state == RUN_ENDED && ((dfm_live(d, ROLE_SFI) == 0 && dfm_live(d, ROLE_ROS) == 0) ||
-                                      now_ns - d->ended_ns >= ENDED_LINGER_NS))
-                d->done = true;
+        d->done |= d->state == RUN_ENDED && may_leave_nodes(d, now_ns);
 }
 
 void dfm_stop(struct dfm *d, uint64_t now_ns)

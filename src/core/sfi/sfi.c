@@ -49,7 +49,7 @@ int sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
         s->run_state = RUN_STARTING;
         s->state = RUN_RUNNING;
         s->keep_alive_due_ns = now_ns;
-        s->rate_due_ns = s->disk_full_ns = NEVER_NS;
+        s->rate_due_ns = NEVER_NS;
         s->rate_sent = PORT_RATE_FULL;
         port_rate_init(&s->rate, now_ns);
         r = init_parts(s);
@@ -208,6 +208,7 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 sfi_slots_set_live(&s->slots, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)
                 sfi_slots_drop_all(&s->slots, now_ns);
+        sfi_note_presence(s, now_ns, m->keep_alive.sfi_live);
 }
 
 /* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. */
@@ -459,34 +460,6 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         for (; e->doubles > 0; e->doubles--)
                 sfi_updates_report_void(&s->updates, entry.event);
         sfi_slots_written(&s->slots, slot, failed);
-}
-
-void sfi_stop(struct sfi *s, uint64_t now_ns)
-{
-        if (s->state >= RUN_DRAINING)
-                return;
-        s->state = RUN_DRAINING;
-        s->keep_alive_due_ns = now_ns;
-}
-
-bool sfi_is_drained(const struct sfi *s)
-{
-        if (s->run_state != RUN_ENDED && s->state < RUN_DRAINING)
-                return false;
-        /* Without a DFM, no further report is acknowledged. */
-        return s->slots.n_free == s->config.slots &&
-               (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) || s->member.heard_ns == 0);
-}
-
-uint64_t sfi_unacknowledged(const struct sfi *s)
-{
-        return sfi_updates_unacknowledged(&s->updates);
-}
-
-void sfi_set_ended(struct sfi *s, uint64_t now_ns)
-{
-        s->state = RUN_ENDED;
-        s->keep_alive_due_ns = now_ns;
 }
 
 enum run_state sfi_run_state(const struct sfi *s)

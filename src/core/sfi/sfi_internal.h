@@ -23,15 +23,18 @@ struct sfi {
         struct sfi_config config;
         enum run_state run_state; /* the DFM's */
         enum run_state state;     /* our own */
-        bool failed;
+        bool failed;              /* the output, since then and for this reason */
+        uint64_t failed_ns;
+        enum node_reason failure;
         struct metadata_set metadata, arriving; /* of the run; `arriving` lacks names */
         uint16_t arrived;                       /* bit i: name i of these has come */
         bool metadata_known;                    /* a KeepAlive, or an event, has come from the DFM */
         uint16_t metadata_wanted;               /* version, by the last KeepAlive */
         uint64_t metadata_cookie;               /* of the run that they belong to */
-        uint64_t disk_full_ns;                  /* since when; NEVER_NS: it is not */
         struct member member;
         uint64_t keep_alive_due_ns;
+        uint64_t present_until_ns; /* the DFM's last word after the end counts this SFI as present until then
+                                    */
         struct jump oldest_jump;
         struct sequence keep_alives; /* of this DFM */
         uint32_t alive_sequence;
@@ -56,6 +59,8 @@ struct sfi {
         struct sfi_counts counts;
 };
 
+/* sfi_end.c: takes the set of present SFIs from a KeepAlive. */
+void sfi_note_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live);
 /* sfi_metadata.c: takes one name. */
 void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
 /* Another DFM: forgets those of a run that did not begin, as this DFM counts its versions from the beginning.

@@ -4,11 +4,6 @@
 /* An event that waits longer for a fragment shows that its ROS is slow. */
 #define SFI_LONG_WAIT_NS NS_PER_S
 
-void sfi_set_disk_full(struct sfi *s, uint64_t now_ns)
-{
-        s->disk_full_ns = MIN(s->disk_full_ns, now_ns);
-}
-
 /* Looks at the oldest assigned event only: it waits longest. */
 static struct node_obstacle missing_fragments(const struct sfi *s, uint64_t now_ns)
 {
@@ -32,16 +27,20 @@ static struct node_obstacle missing_fragments(const struct sfi *s, uint64_t now_
 
 struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns)
 {
-        if (s->disk_full_ns != NEVER_NS)
-                return (struct node_obstacle){.reason = REASON_DISK_FULL, .since_ns = s->disk_full_ns};
+        if (s->failure != REASON_NONE)
+                return (struct node_obstacle){.reason = s->failure, .since_ns = s->failed_ns};
         if (s->slots.slow_since_ns != NEVER_NS)
                 return (struct node_obstacle){.reason = REASON_SLOW_OUTPUT,
                                               .since_ns = s->slots.slow_since_ns};
         return missing_fragments(s, now_ns);
 }
 
-void sfi_set_failed(struct sfi *s, uint64_t now_ns)
+void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why)
 {
+        if (!s->failed) {
+                s->failed_ns = now_ns;
+                s->failure = why;
+        }
         s->failed = true;
         s->keep_alive_due_ns = now_ns;
 }

@@ -88,6 +88,7 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .node_timeout_ns = s->dfm.node_timeout_ns,
                 .start_timeout_ns = s->dfm.start_timeout_ns,
+                .leave_timeout_ns = s->run.stop_timeout_ns,
                 .message_bytes = network_datagram_bytes(s),
                 .control = network_control_plan(s),
                 .ros_rules = rules,

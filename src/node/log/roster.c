@@ -99,6 +99,28 @@ static void log_begin(const struct node *n, const struct dfm *core, uint32_t run
         log_warning("run %u: triggers begin without all nodes after dfm.start-timeout; still %s", run, text);
 }
 
+const char *roster_describe_failure(const struct scenario *s, const struct dfm *core,
+                                    const struct scenario_node *n, char *text, size_t size_bytes)
+{
+        struct dfm_node_view v = dfm_view(core, ROLE_SFI, (uint16_t)n->index);
+        struct strbuf b = strbuf_init(text, size_bytes);
+        char what[64];
+
+        strbuf_add(&b, "the output of %s failed", n->name);
+        if (reason_is_output(v.reason))
+                strbuf_add(&b, " (%s; sfi.directory = %s)", reason_text(s, v.reason, 0, what, sizeof what),
+                           s->sfi.directory);
+        return text;
+}
+
+static void log_failure(const struct node *n, const struct dfm *core, const struct scenario_node *o)
+{
+        char text[SCENARIO_TEXT_MAX + 128];
+
+        log_peer(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, o->name, "%s; stopping the run",
+                 roster_describe_failure(n->scenario, core, o, text, sizeof text));
+}
+
 static void log_notice(struct node *n, const struct dfm *core, const struct dfm_notice *o)
 {
         switch (o->kind) {
@@ -122,8 +144,7 @@ static void log_notice(struct node *n, const struct dfm *core, const struct dfm_
                 log_begin(n, core, o->run);
                 break;
         case NOTICE_FAILED:
-                log_peer(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, name_of(n, o->role, o->index),
-                         "the output of %s failed; stopping the run", name_of(n, o->role, o->index));
+                log_failure(n, core, scenario_node_of(n->scenario, o->role, o->index));
                 break;
         case NOTICE_LEFT_OUT:
                 log_warning("%s gets nothing from its front-end; %s", name_of(n, o->role, o->index),

@@ -368,6 +368,7 @@ static int start(struct metrics *m)
                 .answer = answer,
                 .ctx = m,
                 .body_max_bytes = m->control && m->control->token[0] ? RUN_HTTP_BODY_MAX_BYTES : 0,
+                .post_path = m->control && m->control->token[0] ? RUN_HTTP_PATH : NULL,
                 .stream_ns = PAGE_STREAM_NS,
                 .watched = watched,
                 .cpus = self->cpus + 1,

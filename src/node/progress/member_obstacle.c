@@ -2,6 +2,7 @@
  * queues and disk, then what is downstream. */
 #include "member_obstacle.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "evb/base/util.h"
@@ -143,9 +144,15 @@ void ros_explain(const struct node *n, const struct ros *core, uint64_t now_ns, 
 
 void sfi_note_failure(struct sfi *core, uint64_t now_ns, int error)
 {
-        sfi_set_failed(core, now_ns);
+        enum node_reason why = REASON_NONE;
+
         if (event_writer_is_full(error))
-                sfi_set_disk_full(core, now_ns);
+                why = REASON_DISK_FULL;
+        else if (error == -ENOENT || error == -ENOTDIR)
+                why = REASON_OUTPUT_MISSING;
+        else if (error == -EROFS || error == -EACCES || error == -EPERM)
+                why = REASON_OUTPUT_DENIED;
+        sfi_set_failed(core, now_ns, why);
 }
 
 struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns)
@@ -183,11 +190,12 @@ static void explain_disk(const struct node *n, const char *what, uint64_t since_
 void sfi_explain(const struct node *n, const struct sfi *core, uint64_t now_ns, struct obstacle *ret)
 {
         struct node_obstacle o = sfi_obstacle(core, now_ns);
+        char what[64];
 
         if (explain_run(n, sfi_member(core), now_ns, ret))
                 return;
-        if (o.reason == REASON_DISK_FULL)
-                explain_disk(n, "disk full", o.since_ns, ret);
+        if (reason_is_output(o.reason))
+                explain_disk(n, reason_text(n->scenario, o.reason, 0, what, sizeof what), o.since_ns, ret);
         else if (n->is_sealing)
                 explain_disk(n, "closing its last file", 0, ret);
         else if (o.reason == REASON_SLOW_OUTPUT)

@@ -27,6 +27,8 @@ const char *reason_text(const struct scenario *s, unsigned reason, unsigned node
                 [REASON_OUT_OF_STEP] = "front-end out of step with the triggers",
                 [REASON_SILENT] = "silent front-end",
                 [REASON_DISK_FULL] = "disk full",
+                [REASON_OUTPUT_MISSING] = "directory or file missing",
+                [REASON_OUTPUT_DENIED] = "directory not writable",
         };
 
         char name[SCENARIO_TEXT_MAX];
@@ -43,11 +45,17 @@ const char *reason_text(const struct scenario *s, unsigned reason, unsigned node
         return text;
 }
 
+bool reason_is_output(unsigned reason)
+{
+        return reason == REASON_DISK_FULL || reason == REASON_OUTPUT_MISSING ||
+               reason == REASON_OUTPUT_DENIED;
+}
+
 const char *reason_text_of(const struct scenario *s, const char *name, unsigned reason, unsigned node,
                            char *text, size_t size_bytes)
 {
         bool is_place =
-                reason == REASON_SLOW_OUTPUT || reason == REASON_DISK_FULL || reason == REASON_QUEUE_FULL;
+                reason == REASON_SLOW_OUTPUT || reason == REASON_QUEUE_FULL || reason_is_output(reason);
         char what[128];
 
         (void)reason_text(s, reason, node, what, sizeof what);

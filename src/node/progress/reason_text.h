@@ -8,6 +8,8 @@
  * reason is about. Both may come from the wire. */
 const char *reason_text(const struct scenario *s, unsigned reason, unsigned node, char *text,
                         size_t size_bytes);
+/* Whether an SFI gives this reason for an output that has failed. */
+bool reason_is_output(unsigned reason);
 /* The same with the node that reports it: "disk full on sfi1", "sfi1 waits for fragments of ros4". */
 const char *reason_text_of(const struct scenario *s, const char *name, unsigned reason, unsigned node,
                            char *text, size_t size_bytes);

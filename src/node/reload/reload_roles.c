@@ -92,6 +92,7 @@ static void change_dfm(struct dfm *core, uint64_t now_ns, const struct scenario 
                 .trigger_burst = to->trigger.burst_length,
                 .event_timeout_ns = to->dfm.event_timeout_ns,
                 .reassign_max = (uint32_t)to->dfm.reassign,
+                .leave_timeout_ns = to->run.stop_timeout_ns,
         };
 
         dfm_change(core, now_ns, &settings);

@@ -53,6 +53,8 @@ static bool is_allowed(const struct scenario *s, const struct net_address *from)
 {
         const struct in6_addr *six = &from->v6.sin6_addr;
 
+        if (from->any.sa_family != AF_INET && from->any.sa_family != AF_INET6)
+                return false;
         if (from->any.sa_family == AF_INET)
                 return scenario_list_has(s, s->control.allow, AF_INET, (const uint8_t *)&from->v4.sin_addr);
         if (IN6_IS_ADDR_V4MAPPED(six))
@@ -216,7 +218,7 @@ static void answer_copy(const struct run_http *h, struct http_reply *ret)
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics)
 {
-        struct run_request r = {.status = 200};
+        struct run_request r = {.status = 200, .connection = request->connection};
         char why[ERROR_MAX];
 
         if (at_metrics ? !may_control_at_metrics(h, request, ret) : !may_control(h, request, ret))
@@ -231,7 +233,10 @@ void run_http_answer(const struct run_http *h, const struct http_request *reques
                 return;
         }
         if (!run_mailbox_ask(h->mailbox, &r)) {
-                answer_error(ret, 503, "the DFM does not answer, or ends");
+                answer_error(ret, 503,
+                             request->is_post
+                                     ? "the DFM does not answer, or ends; it does not follow the command"
+                                     : "the DFM does not answer, or ends");
                 return;
         }
         ret->status = r.status;

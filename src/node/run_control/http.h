@@ -10,6 +10,8 @@
 /* More than a command with 12 names and values of metadata takes, each of them escaped. */
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
 
+#define RUN_HTTP_PATH "/control"
+
 struct http_request;
 struct http_reply;
 

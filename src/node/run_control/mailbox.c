@@ -96,13 +96,15 @@ void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct ru
 {
         eventfd_t n;
 
-        if (eventfd_read(m->fd, &n) < 0)
+        /* A thread that holds the lock may have lost its processor. The descriptor stays readable. */
+        if (pthread_mutex_trylock(&m->lock) != 0)
                 return;
-        pthread_mutex_lock(&m->lock);
-        if (m->waiting)
-                follow(ctx, m->waiting);
-        m->waiting = NULL;
-        pthread_cond_broadcast(&m->changed);
+        if (eventfd_read(m->fd, &n) >= 0) {
+                if (m->waiting)
+                        follow(ctx, m->waiting);
+                m->waiting = NULL;
+                pthread_cond_broadcast(&m->changed);
+        }
         pthread_mutex_unlock(&m->lock);
 }
 

@@ -48,16 +48,10 @@ struct run_control {
         struct metadata_set given; /* of them, those of the operator */
 };
 
-/* Further runs would have the number of the first one. */
-static bool has_fixed_number(const struct node *n)
-{
-        return n->scenario->run.number != SCENARIO_AUTO && n->scenario->run.number != SCENARIO_NEXT;
-}
-
 static bool waits_for_start(const struct run_control *c)
 {
         return c->node->scenario->run.start == START_MANUAL ||
-               (c->node->runs > 0 && has_fixed_number(c->node));
+               (c->node->runs > 0 && c->node->number_is_fixed);
 }
 
 /* Returns whether it is another one than before. */
@@ -149,21 +143,36 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         dfm_release_start(core, now_ns);
 }
 
+/* Further runs would have the number of the first one, and their files would mix. */
+static void refuse_number(const struct node *n, struct run_request *r)
+{
+        const char *file = scenario_common_file(n->scenario);
+
+        if (n->scenario->run.number == SCENARIO_AUTO && file)
+                refuse(r, 409,
+                       "run.number = auto takes the number %u of %s for every run, so this DFM makes a "
+                       "single "
+                       "run; set run.number = next and restart the DFM to give each run another number",
+                       n->run, file);
+        else
+                refuse(r, 409,
+                       "run.number = %llu is fixed, so this DFM makes a single run; set run.number = auto or "
+                       "next and restart all nodes to make several",
+                       (unsigned long long)n->scenario->run.number);
+}
+
 /* False: this DFM makes a single run, and the request is refused. */
 static bool may_have_another(const struct run_control *c, struct run_request *r)
 {
         const struct node *n = c->node;
         bool is_first = n->runs == 0 && dfm_state(n->core) == RUN_STARTING;
 
-        if (is_first || (node_stays(n) && !has_fixed_number(n)))
+        if (is_first || (node_stays(n) && !n->number_is_fixed))
                 return true;
         if (!node_stays(n))
                 refuse(r, 409, "evb run makes a single run; start the nodes as services for several");
         else
-                refuse(r, 409,
-                       "run.number = %llu is fixed, so this DFM makes a single run; expected run.number = "
-                       "auto or next",
-                       (unsigned long long)n->scenario->run.number);
+                refuse_number(n, r);
         return false;
 }
 
@@ -243,11 +252,22 @@ struct following {
         uint64_t now_ns;
 };
 
+/* A DFM that was suspended must not follow commands of operators who have given up. */
+static bool is_withdrawn(struct run_request *r)
+{
+        if (http_client_waits(r->connection))
+                return false;
+        log_warning("%s from %s not followed: the client has closed its connection",
+                    run_command_name(r->command), r->from);
+        refuse(r, 503, "the client has closed its connection");
+        return true;
+}
+
 static void follow(void *ctx, struct run_request *r)
 {
         const struct following *f = ctx;
 
-        if (r->is_command) {
+        if (r->is_command && !is_withdrawn(r)) {
                 execute(f->control, r, f->now_ns);
                 /* The answer has what the DFM waits for now. */
                 progress_watch(f->control->node, f->now_ns);
@@ -294,7 +314,7 @@ void run_control_note_end(struct run_control *c)
         /* Somebody has started another one already. */
         if (c->next_is_ready)
                 c->view.has_failed = false;
-        else if (c->view.has_failed || has_fixed_number(c->node))
+        else if (c->view.has_failed || c->node->number_is_fixed)
                 c->view.is_held = true;
 }
 
@@ -335,15 +355,22 @@ static int read_token(struct run_control *c)
 {
         const char *path = c->node->scenario->control.token_file;
         struct error e = {};
+        struct stat st;
         int r;
 
         if (!path[0])
                 return 0;
         r = token_file_read(path, c->token, &e);
-        if (r >= 0)
-                return 0;
-        log_error("control.token-file: %s", e.message);
-        return -EINVAL;
+        if (r < 0) {
+                log_error("control.token-file: %s", e.message);
+                return -EINVAL;
+        }
+        if (stat(path, &st) >= 0 && st.st_mode & S_IROTH)
+                log_warning("control.token-file: all users of this machine can read %s; to leave it to its "
+                            "owner, "
+                            "run: chmod 600 %s",
+                            path, path);
+        return 0;
 }
 
 static void ready(void *ctx, uint32_t events)
@@ -356,7 +383,7 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
 {
         const struct run_control *c = ctx;
 
-        if (strcmp(request->path, "/control") == 0) {
+        if (strcmp(request->path, RUN_HTTP_PATH) == 0) {
                 run_http_answer(&c->http, request, ret, false);
                 return;
         }
@@ -374,6 +401,7 @@ static int serve(struct run_control *c)
                 .answer = answer,
                 .ctx = c,
                 .body_max_bytes = RUN_HTTP_BODY_MAX_BYTES,
+                .post_path = RUN_HTTP_PATH,
                 .cpus = n->self->cpus + 1,
                 .n_cpus = n->self->n_cpus > 1 ? n->self->n_cpus - 1 : 0,
         };

@@ -13,7 +13,8 @@ struct sfi_driver {
         struct sfi_config config;
         uint64_t now_ns;
         uint32_t assign_next, keep_alive_next, voids;
-        uint64_t dfm; /* incarnation */
+        uint64_t sfi_live; /* that the next KeepAlive shows */
+        uint64_t dfm;      /* incarnation */
         struct message message;
         struct trace trace;
 };
@@ -160,6 +161,8 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
         t->message.keep_alive.triggers = oldest;
         memset(t->message.keep_alive.ros_live, 0, sizeof t->message.keep_alive.ros_live);
         t->message.keep_alive.ros_live[0] = ros_live;
+        memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
+        t->message.keep_alive.sfi_live[0] = t->sfi_live;
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
 }
 

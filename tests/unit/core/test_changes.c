@@ -134,6 +134,7 @@ static struct dfm_settings settings_of(const struct dfm_config *c)
                 .trigger_burst = c->trigger_burst,
                 .event_timeout_ns = c->event_timeout_ns,
                 .reassign_max = c->reassign_max,
+                .leave_timeout_ns = c->leave_timeout_ns,
         };
 }
 

@@ -248,53 +248,6 @@ static void the_xoff_of_a_departed_ros_has_no_effect(void **state)
         dfm_driver_fini(&t);
 }
 
-static void drains_then_repeats_the_end_until_all_nodes_left(void **state)
-{
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
-        (void)state;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 1);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
-        sfi_acks(&t, 0, 1);
-        dfm_stop(t.dfm, t.now_ns);
-        sfi_grants(&t, 1, 5);
-        assert_dfm_says_all(&t, "all: KeepAlive draining oldest 0 clears 0 ros 3 sfi 3");
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "ross: Clear #0 oldest 1: e0 | all: KeepAlive ended oldest 1 clears 1 ros 3 "
-                                "sfi 3 | sfi0: UpdateAck 1");
-        dfm_pass_ns(&t, 20 * NS_PER_MS);
-        assert_dfm_says_all(&t, "all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3");
-        for (uint16_t i = 0; i < 2; i++) {
-                assert_false(dfm_is_done(t.dfm));
-                sfi_says_alive(&t, i, RUN_ENDED, 0);
-                ros_says_alive(&t, i, RUN_ENDED, 0);
-                dfm_says_with(&t, true);
-        }
-        assert_true(dfm_is_done(t.dfm));
-        dfm_driver_fini(&t);
-}
-
-static void waits_at_most_two_seconds_for_nodes_to_leave(void **state)
-{
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
-        (void)state;
-        dfm_driver_start(&t, &c);
-        dfm_stop(t.dfm, t.now_ns);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
-        dfm_pass_ns(&t, 2 * NS_PER_S - 1);
-        assert_dfm_says(&t, "");
-        assert_false(dfm_is_done(t.dfm));
-        dfm_pass_ns(&t, 1);
-        assert_dfm_says(&t, "");
-        assert_true(dfm_is_done(t.dfm));
-        dfm_driver_fini(&t);
-}
-
 static void takes_the_configured_number_of_triggers(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -430,8 +383,6 @@ int main(void)
                 cmocka_unit_test(an_overtaken_xoff_is_ignored),
                 cmocka_unit_test(alive_repeats_and_revokes_xoff),
                 cmocka_unit_test(the_xoff_of_a_departed_ros_has_no_effect),
-                cmocka_unit_test(drains_then_repeats_the_end_until_all_nodes_left),
-                cmocka_unit_test(waits_at_most_two_seconds_for_nodes_to_leave),
                 cmocka_unit_test(takes_the_configured_number_of_triggers),
                 cmocka_unit_test(takes_triggers_for_the_configured_time),
                 cmocka_unit_test(a_failed_sfi_ends_the_run),

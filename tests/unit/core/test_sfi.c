@@ -176,7 +176,7 @@ static void an_unwritable_event_is_lost(void **state)
         assert_sfi_says(&t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
         assert_int_equal(sfi_counts(t.sfi)->lost, 1);
         assert_int_equal(sfi_counts(t.sfi)->payload_bytes, 0);
-        sfi_set_failed(t.sfi, t.now_ns);
+        sfi_set_failed(t.sfi, t.now_ns, REASON_NONE);
         assert_sfi_says(&t, "dfm: Alive running failed | dfm: Update granted 5 ack 1");
         sfi_driver_fini(&t);
 }

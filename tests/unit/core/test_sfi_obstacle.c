@@ -58,7 +58,7 @@ static void alive_carries_the_reason(void **state)
         sfi_driver_fini(&t);
 }
 
-/* A full disk is the first cause, whatever else the SFI waits for. */
+/* A full disk is the first cause, whatever else the SFI waits for, or fails in later. */
 static void a_full_disk_comes_first(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -70,9 +70,9 @@ static void a_full_disk_comes_first(void **state)
         sfi_driver_start(&t, &c, 1);
         t.now_ns += 2 * NS_PER_S;
         since_ns = t.now_ns;
-        sfi_set_disk_full(t.sfi, t.now_ns);
+        sfi_set_failed(t.sfi, t.now_ns, REASON_DISK_FULL);
         t.now_ns += NS_PER_S;
-        sfi_set_disk_full(t.sfi, t.now_ns);
+        sfi_set_failed(t.sfi, t.now_ns, REASON_OUTPUT_MISSING);
         assert_obstacle(&t, REASON_DISK_FULL, 0, since_ns);
         sfi_driver_fini(&t);
 }

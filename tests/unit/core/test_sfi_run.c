@@ -24,6 +24,28 @@ static void a_stopping_sfi_finishes_and_takes_no_new_events(void **state)
         sfi_driver_fini(&t);
 }
 
+/* All messages that say that an SFI leaves may be lost: it repeats them while the DFM counts it as present.
+ */
+static void a_leaving_sfi_knows_whether_the_dfm_knows(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        t.sfi_live = 1u << c.index;
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        assert_false(sfi_is_awaited(t.sfi, t.now_ns));
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        sfi_set_ended(t.sfi, t.now_ns);
+        assert_true(sfi_is_awaited(t.sfi, t.now_ns + 59 * NS_PER_MS));
+        assert_false(sfi_is_awaited(t.sfi, t.now_ns + 60 * NS_PER_MS)); /* the DFM has ended */
+        t.sfi_live = ~UINT64_C(0) ^ 1u << c.index;
+        sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
+        assert_false(sfi_is_awaited(t.sfi, t.now_ns));
+        sfi_driver_fini(&t);
+}
+
 static void no_event_waits_for_a_departed_ros(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -226,6 +248,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_stopping_sfi_finishes_and_takes_no_new_events),
+                cmocka_unit_test(a_leaving_sfi_knows_whether_the_dfm_knows),
                 cmocka_unit_test(no_event_waits_for_a_departed_ros),
                 cmocka_unit_test(a_restarted_dfm_reports_no_node_as_gone),
                 cmocka_unit_test(an_overtaken_keep_alive_is_ignored),

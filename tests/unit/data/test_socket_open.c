@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <stddef.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
@@ -20,7 +22,8 @@
 #define LATER "10.99.9.1"
 
 static int binds;
-static int add_at, stop_at; /* before this call of bind() the address appears, or a signal arrives */
+/* Before this call of bind() the address appears, or a signal arrives. */
+static int add_at, stop_at, hang_up_at;
 
 int __real_bind(int fd, const struct sockaddr *address, socklen_t size);
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size);
@@ -47,6 +50,8 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
                 set_address("lo:1", LATER);
         if (binds == stop_at)
                 raise(SIGTERM);
+        if (binds == hang_up_at)
+                raise(SIGHUP);
         return __real_bind(fd, address, size);
 }
 
@@ -120,6 +125,48 @@ static void a_stop_ends_the_wait(void **state)
         stop_at = 0;
 }
 
+static void remove_later(void)
+{
+        set_address("lo:1", "0.0.0.0");
+}
+
+/* SIGHUP asks for a reload, which follows once the node runs. Meanwhile, the watchdog is fed. */
+static void a_hangup_does_not_end_the_wait(void **state)
+{
+        const char *name = "@evb-test-notify";
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), fed = 0;
+        const char *log;
+        char text[512];
+        ssize_t n;
+
+        (void)state;
+        memcpy(to.sun_path + 1, name + 1, strlen(name) - 1);
+        assert_int_equal(__real_bind(fd, (struct sockaddr *)&to,
+                                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))),
+                         0);
+        setenv("NOTIFY_SOCKET", name, 1);
+        setenv("WATCHDOG_USEC", "100000", 1); /* fed each 50 ms */
+        remove_later();
+        hang_up_at = 2;
+        add_at = 6;
+        log = logged_by(open_later);
+        hang_up_at = add_at = 0;
+        unsetenv("NOTIFY_SOCKET");
+        unsetenv("WATCHDOG_USEC");
+        assert_int_equal(result, 0);
+        endpoint_free(opened);
+        assert_non_null(strstr(log, "SIGHUP: the scenario is read again once " LATER ":5000 is present"));
+        assert_true(signals_are_waiting());
+        assert_int_equal(signals_wait(0), SIGHUP);
+        while ((n = recv(fd, text, sizeof text - 1, 0)) > 0) {
+                text[n] = '\0';
+                fed += strstr(text, "WATCHDOG=1") != NULL;
+        }
+        assert_int_equal(fed, 5);
+        close(fd);
+}
+
 /* Under `evb run` all nodes are on this machine, so a missing address is an error. */
 static void a_node_of_evb_run_does_not_wait(void **state)
 {
@@ -188,6 +235,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_missing_address_is_retried),
                 cmocka_unit_test(a_stop_ends_the_wait),
+                cmocka_unit_test(a_hangup_does_not_end_the_wait),
                 cmocka_unit_test(a_node_of_evb_run_does_not_wait),
                 cmocka_unit_test(an_address_in_use_is_not_shared),
                 cmocka_unit_test(a_small_buffer_is_logged_once),

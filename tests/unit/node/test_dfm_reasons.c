@@ -233,6 +233,7 @@ static void failed_output_and_repeated_events_are_reasons(void **state)
         assert_true(sfi_says_update(&t, 1, 0, 1, &late));
         sfi_says_alive(&t, 0, RUN_ENDED, ALIVE_FAILED);
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        strcpy(scenario.sfi.directory, "/data");
         dfm_reasons(t.dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 2);
         assert_string_equal(r.text[0],

@@ -203,6 +203,8 @@ static void reasons_have_names(void **state)
         assert_string_equal(reason_text(&s, 65535, 65535, text, sizeof text), "reason 65535");
         assert_string_equal(reason_text_of(&s, "sfi1", REASON_DISK_FULL, 0, text, sizeof text),
                             "disk full on sfi1");
+        assert_string_equal(reason_text_of(&s, "sfi1", REASON_OUTPUT_MISSING, 0, text, sizeof text),
+                            "directory or file missing on sfi1");
         assert_string_equal(reason_text_of(&s, "sfi1", REASON_WAITS_FOR, 3, text, sizeof text),
                             "sfi1 waits for fragments of ros4");
         assert_string_equal(reason_text_of(&s, "ros4", REASON_NO_FRONT_END, 0, text, sizeof text),

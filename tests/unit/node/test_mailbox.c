@@ -1,0 +1,108 @@
+/* Requests from other threads: each is answered once, and the event loop never waits for such a thread. */
+#include "../test.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "run_control/mailbox.h"
+
+#define REQUESTS 2000
+
+static void answer(void *ctx, struct run_request *r)
+{
+        r->status = 200 + r->command;
+        ++*(unsigned *)ctx;
+}
+
+static void *ask_often(void *ctx)
+{
+        for (unsigned i = 0; i < REQUESTS; i++) {
+                struct run_request r = {.command = (enum run_command)(i % RUN_COMMANDS)};
+
+                if (!run_mailbox_ask(ctx, &r) || r.status != 200 + i % RUN_COMMANDS)
+                        return ctx;
+        }
+        return NULL;
+}
+
+static void two_threads_get_their_own_answers(void **state)
+{
+        struct run_mailbox *m;
+        unsigned answered = 0;
+        pthread_t threads[2];
+        void *failed;
+
+        (void)state;
+        assert_int_equal(run_mailbox_new(&m), 0);
+        for (unsigned i = 0; i < 2; i++)
+                assert_int_equal(pthread_create(&threads[i], NULL, ask_often, m), 0);
+        while (answered < 2 * REQUESTS)
+                run_mailbox_turn(m, answer, &answered);
+        for (unsigned i = 0; i < 2; i++) {
+                pthread_join(threads[i], &failed);
+                assert_null(failed);
+        }
+        assert_int_equal(answered, 2 * REQUESTS);
+        run_mailbox_free(m);
+}
+
+static void *turn_once(void *ctx)
+{
+        unsigned answered = 0;
+
+        run_mailbox_turn(ctx, answer, &answered);
+        assert_int_equal(answered, 0);
+        return NULL;
+}
+
+/* Here, the thread that answers holds the lock, as a preempted one would. */
+static void answer_while_another_turn_comes(void *ctx, struct run_request *r)
+{
+        pthread_t other;
+
+        r->status = 200;
+        assert_int_equal(eventfd_write(run_mailbox_fd(ctx), 1), 0);
+        assert_int_equal(pthread_create(&other, NULL, turn_once, ctx), 0);
+        pthread_join(other, NULL);
+}
+
+static void *ask_once(void *ctx)
+{
+        struct run_request r = {};
+
+        return run_mailbox_ask(ctx, &r) && r.status == 200 ? NULL : ctx;
+}
+
+static void a_turn_does_not_wait_for_the_lock(void **state)
+{
+        struct run_mailbox *m;
+        pthread_t asker;
+        eventfd_t n;
+        void *failed;
+
+        (void)state;
+        assert_int_equal(run_mailbox_new(&m), 0);
+        assert_int_equal(pthread_create(&asker, NULL, ask_once, m), 0);
+        while (eventfd_read(run_mailbox_fd(m), &n) < 0)
+                usleep(1000);
+        assert_int_equal(eventfd_write(run_mailbox_fd(m), 1), 0);
+        alarm(60); /* otherwise it would wait for itself */
+        run_mailbox_turn(m, answer_while_another_turn_comes, m);
+        alarm(0);
+        /* The second one is still to come. */
+        assert_int_equal(eventfd_read(run_mailbox_fd(m), &n), 0);
+        pthread_join(asker, &failed);
+        assert_null(failed);
+        run_mailbox_free(m);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(two_threads_get_their_own_answers),
+                cmocka_unit_test(a_turn_does_not_wait_for_the_lock),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
