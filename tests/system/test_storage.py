@@ -434,8 +434,8 @@ def sealing_at_the_end(evb):
             running.wait_nodes(8)
             running.wait_for("sealing", disk.is_waiting)
             lives(running)
+            # run.stop-timeout is longer than a node is waited for that has nothing to seal: 3 s + 5 s, and 5 s + 5 s.
             running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
-            time.sleep(20)  # longer than a node is waited for that has nothing to seal: 3 s + 5 s, and 5 s + 5 s
             assert "sfi1" in running.nodes()
             disk.open()
             report = running.end(expect=(1,))
