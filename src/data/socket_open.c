@@ -42,7 +42,9 @@ static int explain(const struct opening *o, int r)
                 return log_error_errno(r,
                                        "cannot open %s for %s: it is in use; is this node running already?",
                                        text, o->what);
-        return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
+        return log_error_errno(
+                r, "cannot open %s for %s: %m%s", text, o->what,
+                r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "");
 }
 
 static bool is_patient = true;
