@@ -294,6 +294,7 @@ def shaping(evb):
 
         # For any program: without its file, the unit says so and tries again.
         assert m.run(other, "systemctl start evb-qos@eth1", check=False).returncode != 0
+        assert "EVB_QOS is not set; write the options of evb qos apply into /etc/evb/qos-eth1.env" in m.journal(other), m.journal(other)
         m.run(other, documented("echo 'EVB_QOS=--dest 192.168.69.3=20Mbit --link-rate 1Gbit' >/etc/evb/qos-eth1.env"))
         m.run(other, documented("systemctl enable --now evb.target evb-qos@eth1"))
         status = json.loads(m.run(other, "evb qos status --dev eth1 --json").stdout)
