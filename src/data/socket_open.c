@@ -2,6 +2,7 @@
 #include "evb/data/socket_open.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "evb/base/log.h"
@@ -33,6 +34,12 @@ static bool may_appear(int r)
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
 }
 
+/* The kernel's text does not say that the scenario may have the address of another machine. */
+static const char *hint(const struct opening *o, int r)
+{
+        return r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "";
+}
+
 static int explain(const struct opening *o, int r)
 {
         char text[NET_ADDRESS_TEXT_MAX];
@@ -42,9 +49,7 @@ static int explain(const struct opening *o, int r)
                 return log_error_errno(r,
                                        "cannot open %s for %s: it is in use; is this node running already?",
                                        text, o->what);
-        return log_error_errno(
-                r, "cannot open %s for %s: %m%s", text, o->what,
-                r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "");
+        return log_error_errno(r, "cannot open %s for %s: %m%s", text, o->what, hint(o, r));
 }
 
 static bool is_patient = true;
@@ -60,14 +65,15 @@ static int open_patiently(const struct opening *o)
         int r;
 
         while (may_appear(r = o->open(o)) && is_patient && !getenv(NODE_STATS_ENV)) {
-                char text[NET_ADDRESS_TEXT_MAX];
+                char text[NET_ADDRESS_TEXT_MAX], status[sizeof text + 32];
 
                 net_address_format(o->local, text);
+                snprintf(status, sizeof status, "waiting for its address %s", text);
                 if (!logged)
-                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m", text,
-                                          o->what);
+                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m%s", text,
+                                          o->what, hint(o, r));
                 logged = true;
-                notify_starting(EXTEND_NS, "waiting for its address");
+                notify_starting(EXTEND_NS, status);
                 if (signals_wait(RETRY_NS)) {
                         log_info("stopped while waiting for %s", text);
                         return -ECANCELED;
