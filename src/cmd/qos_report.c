@@ -237,18 +237,20 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
         print_warnings(r, to);
 }
 
-static void print_row(const char *name, const struct tc_row *row, FILE *to)
+/* `sign` precedes a rate that is guaranteed rather than a limit. */
+static void print_row(const char *name, const char *sign, const struct tc_row *row, FILE *to)
 {
         char handle[TC_HANDLE_TEXT_MAX], asked[QUANTITY_TEXT_MAX] = "-", rate[QUANTITY_TEXT_MAX],
-                                         bytes[QUANTITY_TEXT_MAX];
+                                         installed[QUANTITY_TEXT_MAX + 4], bytes[QUANTITY_TEXT_MAX];
         const struct tc_counters *c = &row->counters;
 
         if (!row->present)
                 return;
         if (row->asked_bps > 0)
                 quantity_format_rate(row->asked_bps, asked);
+        snprintf(installed, sizeof installed, "%s%s", sign, quantity_format_rate(row->rate_bps, rate));
         fprintf(to, "%-24s %-10s %14s %14s %10s %10llu %8llu %10llu %9llu %8llu\n", name,
-                tc_handle_format(row->classid, handle), asked, quantity_format_rate(row->rate_bps, rate),
+                tc_handle_format(row->classid, handle), asked, installed,
                 quantity_format_bytes(c->bytes, bytes), (unsigned long long)c->packets,
                 (unsigned long long)c->drops, (unsigned long long)c->overlimits,
                 (unsigned long long)c->backlog_bytes, (unsigned long long)c->requeues);
@@ -272,9 +274,9 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class",
                 "configured", "installed", "sent", "packets", "drops", "overlimits", "backlog", "requeues");
         for (size_t i = 0; i < s->n; i++)
-                print_row(tc_address_format(&s->rows[i].address, address), &s->rows[i], to);
-        print_row("control", &s->control, to);
-        print_row("all other", &s->other, to);
+                print_row(tc_address_format(&s->rows[i].address, address), "", &s->rows[i], to);
+        print_row("control", ">= ", &s->control, to);
+        print_row("all other", ">= ", &s->other, to);
         print_warnings(r, to);
         if (s->drops > 0)
                 fprintf(to, "ALARM: %llu packet%s dropped at the source\n", (unsigned long long)s->drops,

@@ -132,27 +132,32 @@ void conf_take_setting(struct loading *l, const char *text)
         l->setting = NULL;
 }
 
-/* The next line of the file, without its newline; false at the end of the file. A line that is too long is
+/* The next line of the file, without its newline; false at the end of the file. A line that cannot be used is
  * reported and returned empty. */
 static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t most)
 {
-        size_t n;
+        size_t n = 0, max = MIN(most, (size_t)CONF_LINE_MAX) - 1;
+        bool has_nul = false, is_long = false;
         int c;
 
-        if (!fgets(line, CONF_LINE_MAX, l->file))
+        while ((c = getc(l->file)) != EOF && c != '\n') {
+                has_nul |= c == '\0';
+                if (n < max)
+                        line[n++] = (char)c;
+                else
+                        is_long = true;
+        }
+        if (c == EOF && n == 0)
                 return false;
         l->line++;
-        n = strlen(line);
-        if (n > 0 && line[n - 1] == '\n')
-                line[--n] = '\0';
-        else
-                while ((c = getc(l->file)) != EOF && c != '\n')
-                        n = SIZE_MAX;
-        if (n >= most) {
-                conf_error(l, l->line, "line", "too long; expected at most %zu bytes",
-                           MIN(most, (size_t)CONF_LINE_MAX) - 1);
+        line[n] = '\0';
+        /* Without this, all that follows the byte would be ignored. */
+        if (has_nul)
+                conf_error(l, l->line, "line", "contains a NUL byte; expected UTF-8 text");
+        else if (is_long)
+                conf_error(l, l->line, "line", "too long; expected at most %zu bytes", max);
+        if (has_nul || is_long)
                 line[0] = '\0';
-        }
         return true;
 }
 
@@ -186,7 +191,7 @@ static void check_section(struct loading *l, char *line)
 static char *read_line(char *to, int size, void *user)
 {
         struct loading *l = user;
-        char line[CONF_LINE_MAX + 1], *start = line;
+        char line[CONF_LINE_MAX + 1] = "", *start = line;
 
         if (!next_line(l, line, (size_t)size - 2))
                 return NULL;

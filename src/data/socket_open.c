@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "evb/base/log.h"
@@ -34,6 +35,12 @@ static bool may_appear(int r)
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
 }
 
+/* The kernel's text does not say that the scenario may have the address of another machine. */
+static const char *hint(const struct opening *o, int r)
+{
+        return r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "";
+}
+
 static int explain(const struct opening *o, int r)
 {
         char text[NET_ADDRESS_TEXT_MAX];
@@ -43,7 +50,7 @@ static int explain(const struct opening *o, int r)
                 return log_error_errno(r,
                                        "cannot open %s for %s: it is in use; is this node running already?",
                                        text, o->what);
-        return log_error_errno(r, "cannot open %s for %s: %m", text, o->what);
+        return log_error_errno(r, "cannot open %s for %s: %m%s", text, o->what, hint(o, r));
 }
 
 static bool is_patient = true;
@@ -57,9 +64,11 @@ void socket_open_at_once(void)
 static bool wait_for_address(const char *text, bool *hung_up)
 {
         uint64_t watchdog_ns = notify_watchdog_ns();
+        char status[NET_ADDRESS_TEXT_MAX + 32];
         int signal;
 
-        notify_starting(EXTEND_NS, "waiting for its address");
+        snprintf(status, sizeof status, "waiting for its address %s", text);
+        notify_starting(EXTEND_NS, status);
         /* Between two runs, the service manager expects it. */
         if (watchdog_ns != NEVER_NS)
                 notify_watchdog();
@@ -82,8 +91,8 @@ static int open_patiently(const struct opening *o)
 
                 net_address_format(o->local, text);
                 if (!logged)
-                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m", text,
-                                          o->what);
+                        log_warning_errno(r, "cannot open %s for %s yet, retrying every 500 ms: %m%s", text,
+                                          o->what, hint(o, r));
                 logged = true;
                 if (!wait_for_address(text, &hung_up))
                         return -ECANCELED;

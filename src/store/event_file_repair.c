@@ -71,15 +71,17 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         record_put_end(to, &end);
 }
 
-static int write_new(const char *output, const uint8_t *bytes, size_t size_bytes, const uint8_t *end)
+static int write_new(const char *output, const uint8_t *bytes, size_t size_bytes, const uint8_t *end,
+                     struct event_file_repair *ret)
 {
         struct iovec iov[] = {{(void *)bytes, size_bytes}, {(void *)end, end ? EVENT_FILE_END_BYTES : 0}};
         _cleanup_close_ int fd = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         size_t written;
-        int r;
+        int r = fd < 0 ? -errno : 0;
 
+        ret->at_output = true;
         if (fd < 0)
-                return -errno;
+                return r;
         r = record_write_all(fd, iov, ARRAY_SIZE(iov), 0, &written);
         if (r == 0 && fsync(fd) < 0)
                 r = -errno;
@@ -135,10 +137,11 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
         bytes = event_file_bytes(file, &size_bytes);
         whole_bytes = find_end(file, ret);
         if (ret->was_whole)
-                return output ? write_new(output, bytes, size_bytes, NULL) : 0;
+                return output ? write_new(output, bytes, size_bytes, NULL, ret) : 0;
         if (!output && !writing)
                 return -EACCES;
         ret->cut_bytes = size_bytes - whole_bytes;
         make_end(end, ret, whole_bytes, now);
-        return output ? write_new(output, bytes, whole_bytes, end) : write_in_place(fd, whole_bytes, end);
+        return output ? write_new(output, bytes, whole_bytes, end, ret)
+                      : write_in_place(fd, whole_bytes, end);
 }

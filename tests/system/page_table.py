@@ -136,6 +136,9 @@ TABLE = {
         "sysctl --system": ["the limits belong to the whole machine", has_files("configs/sysctl.d/90-evb.conf")],
         "evb lab run C5 --scenario /etc/evb/scenario.conf": ("standby.py", '"lab", "run", *arguments, "--scenario"'),
         "evb lab list": "readme",
+        "ninja -C build uninstall": ["it removes what another test may have installed last", has_files("configs/meson.build")],
+        "(cd /tmp/evb-files && find usr ! -type d) | ssh root@pc-ros1 'cd / && xargs rm -f && rm -rf usr/local/share/evb'": [
+            "it needs another machine with ssh", is_shell("(cd /tmp/evb-files && find usr ! -type d) | ssh root@pc-ros1 'cd / && xargs rm -f'")],
     },
     MONITORING: {
         "curl http://10.0.0.5:9464/metrics": "network",

@@ -78,6 +78,7 @@ def refused(evb):
         done = subprocess.run([evb, "check", path, "--node", "ros1", "--set", "node ros1.address=192.0.2.1"], capture_output=True,
                               text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and "cannot open 192.0.2.1:26800 for control messages: Cannot assign" in done.stderr, done
+        assert "; no device of this machine has this address" in done.stderr, done
 
 
 def over_commits():

@@ -197,7 +197,9 @@ def late_address(evb):
         path = three_nodes(where, "10.77.0", "[network]\ncontrol-group = none\n")
         node = start(net)
         try:
-            assert "cannot open 10.77.0.3:26800 for control messages yet" in node.stderr.readline()
+            warning = node.stderr.readline()
+            assert "cannot open 10.77.0.3:26800 for control messages yet" in warning, warning
+            assert warning.endswith("; no device of this machine has this address\n"), warning
             net.ip("a", "addr", "add", "10.77.0.3/32", "dev", "lo")
             assert "the address for control messages is present" in node.stderr.readline()
             node.send_signal(signal.SIGTERM)

@@ -105,6 +105,9 @@ def life(evb):
         assert len(changed["destinations"]) == 1 and changed["destinations"][0]["rate_bps"] == 5000000
         status = network.qos(evb, "a", "status", "--dev", "eth0")
         assert status["destinations"][0]["asked_bps"] == 5000000 and status["operations"] == 0
+        rows = dict(re.findall(r"^(\S+|all other) +e7b:\S+ +\S+(?: \S+/s)? +(.*?/s) ", network.run("a", evb, "qos", "status", "--dev", "eth0").stdout, re.M))
+        # Only the destination is limited to its rate.
+        assert rows["10.9.0.2"] == "5.00 Mbit/s" and rows["control"].startswith(">= ") and rows["all other"].startswith(">= "), rows
         removed = network.qos(evb, "a", "remove", "--dev", "eth0")
         assert removed["operations"] > 0 and removed["backend"] == "none" and removed["destinations"] == []
         assert texts(network, "a") == before

@@ -137,10 +137,27 @@ def time_limit(evb):
         built(b.whole(job))
 
 
-def failing(b, nodes):
-    """Writes a program that fails on some nodes."""
+def stopped_once(evb):
+    """A node that is stopped, and still closes its files when the DFM fails, is not stopped again."""
+    with bed(evb, PATIENT) as b:
+        program = b.where / "evb"
+        program.write_text(f"#!/bin/sh\ntrap : TERM\n{b.evb} \"$@\"\nstatus=$?\ncase $1 in dfm) exit 3 ;; sfi) sleep 3 ;; esac\nexit $status\n")
+        program.chmod(0o755)
+        job = b.submit(EVB_PROGRAM=str(program))
+        b.wait_running(job)
+        b.client("scancel", "--batch", "--signal=USR1", str(job))
+        assert b.wait_end(job) == ("FAILED", 3), b.text()
+        assert "dfm failed; stopping the run" in b.text(), b.text()
+        # One to the script, one to the nodes.
+        assert b.logs().count("REQUEST_KILL_JOB") == 2, b.logs()
+
+
+def failing(b, nodes, late=False):
+    """Writes a program that fails on some nodes; the others may be late."""
     program = b.where / "evb"
-    program.write_text(f"#!/bin/sh\ncase $1-$SLURMD_NODENAME in {'|'.join(nodes)}) exit 3 ;; esac\nexec {b.evb} \"$@\"\n")
+    # check is for the script.
+    wait = "case $1 in check) ;; *) sleep 20 ;; esac\n" if late else ""
+    program.write_text(f"#!/bin/sh\ncase $1-$SLURMD_NODENAME in {'|'.join(nodes)}) exit 3 ;; esac\n{wait}exec {b.evb} \"$@\"\n")
     program.chmod(0o755)
     return str(program)
 
@@ -157,11 +174,13 @@ def failed_node(evb):
 
 def failed_role(evb):
     """If no ROS starts, or no DFM, the job ends by itself: the others do not wait until the time limit."""
-    for nodes in (["ros-*"], ["dfm-*"]):
+    for nodes, late in ((["ros-*"], False), (["dfm-*"], False), (["ros-*"], True)):
         with bed(evb) as b:
-            job = b.submit(EVB_PROGRAM=failing(b, nodes))
+            job = b.submit(EVB_PROGRAM=failing(b, nodes, late))
+            # Its status is the first cause, also if the signal to stop kills the others before evb has begun there.
             assert b.wait_end(job) == ("FAILED", 3), b.text()
-            assert b.report()["missing"] == [name for name in NODES if name.startswith(nodes[0][:3])], b.report()
+            missing = b.report()["missing"]
+            assert {name for name in NODES if late or name.startswith(nodes[0][:3])} <= set(missing), missing
 
 
 def mistakes(evb):
@@ -184,5 +203,5 @@ def mistakes(evb):
         assert done.returncode == 2 and "submit it with: sbatch evb.sbatch SCENARIO" in done.stderr, done
 
 
-main({"run": run, "data-network": data_network, "cancelled": cancelled, "time-limit": time_limit, "failed-node": failed_node,
-      "failed-role": failed_role, "mistakes": mistakes})
+main({"run": run, "data-network": data_network, "cancelled": cancelled, "time-limit": time_limit, "stopped-once": stopped_once,
+      "failed-node": failed_node, "failed-role": failed_role, "mistakes": mistakes})

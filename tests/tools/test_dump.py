@@ -5,6 +5,8 @@
 """
 import json
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,8 +14,13 @@ import tempfile
 EVB, TOOL = sys.argv[1:3]
 
 
-def dump(*words):
-    done = subprocess.run([EVB, "dump", *map(str, words)], capture_output=True, text=True)
+def dump(*words, most_bytes=resource.RLIM_INFINITY):
+    """Runs evb dump, which may write files of at most `most_bytes`."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
+    done = subprocess.run([EVB, "dump", *map(str, words)], capture_output=True, text=True, preexec_fn=limit)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -59,7 +66,13 @@ def check_damaged(path):
     code, report = dump_json(cut, "--repair", "-o", repaired)
     assert code == 0 and report["repair"]["events"] == 5 and not report["repair"]["was_whole"], report
     assert cut.read_bytes() == whole[:-50]
-    assert dump(cut, "--repair", "--output", repaired)[0] == 2, "overwrote a file"
+    code, _, err = dump(cut, "--repair", "--output", repaired)
+    assert code == 2 and err == f"{repaired}: File exists\n", (code, err)
+    # The copy does not fit: neither an incomplete one nor the blame of the original remains.
+    fitting = path.with_name("fitting")
+    code, _, err = dump(cut, "--repair", "--output", fitting, most_bytes=repaired.stat().st_size - 1)
+    assert code == 1 and err == f"{fitting}: File too large\n" and not fitting.exists(), (code, err)
+    assert cut.read_bytes() == whole[:-50]
     assert dump(repaired, "--verify")[0] == 0
     assert dump(cut, "--repair", "--verify")[0] == 0
     assert cut.read_bytes() == repaired.read_bytes()

@@ -88,6 +88,7 @@ struct event_file_repair {
         bool was_whole;             /* the file was intact and did not change */
         struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
+        bool at_output;             /* the error is that of `output`, which was not left incomplete */
 };
 
 /* Keeps the events before the first damaged one and adds a correct end record, dated `now`. If `output` is

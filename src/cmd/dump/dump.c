@@ -31,6 +31,12 @@ static void print_repair(const char *path, const char *output, const struct even
         }
 }
 
+/* Whether another command line avoids the error: neither damage, nor a busy file or a full disk. */
+static bool dump_is_wrong(int r)
+{
+        return r != -EBADMSG && r != -EBUSY && r != -ENOSPC && r != -EDQUOT && r != -EFBIG && r != -EIO;
+}
+
 /* The end record gets the time of the last write, rather than of the repair. */
 static int dump_repair(const char *path, const char *output, json_t *json)
 {
@@ -48,9 +54,9 @@ static int dump_repair(const char *path, const char *output, json_t *json)
                         "%s: another process is writing this file; repair it after that process ends\n",
                         path);
         else if (r < 0)
-                fprintf(stderr, "%s: %s\n", r == -EEXIST && output ? output : path, strerror(-r));
+                fprintf(stderr, "%s: %s\n", repair.at_output ? output : path, strerror(-r));
         if (r < 0)
-                return r == -EBADMSG || r == -EBUSY ? 1 : 2;
+                return dump_is_wrong(r) ? 2 : 1;
         print_repair(path, output, &repair, json);
         return 0;
 }

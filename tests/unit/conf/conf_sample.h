@@ -25,7 +25,7 @@ static struct scenario sample;
 static struct scenario_errors sample_errors;
 static char sample_path[64];
 
-static inline void sample_write(const char *text)
+static inline void sample_write_bytes(const char *bytes, size_t n)
 {
         FILE *f;
         int fd;
@@ -35,8 +35,13 @@ static inline void sample_write(const char *text)
         assert_true(fd >= 0);
         f = fdopen(fd, "w");
         assert_non_null(f);
-        fputs(text, f);
+        assert_int_equal(fwrite(bytes, 1, n, f), n);
         assert_int_equal(fclose(f), 0);
+}
+
+static inline void sample_write(const char *text)
+{
+        sample_write_bytes(text, strlen(text));
 }
 
 static inline int sample_load_with(const char *text, const char *const *settings, size_t n)

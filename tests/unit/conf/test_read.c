@@ -91,6 +91,27 @@ static void test_long_lines(void **state)
         }
 }
 
+static void load_bytes(const char *bytes, size_t n)
+{
+        sample_write_bytes(bytes, n);
+        assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), -EINVAL);
+        assert_int_equal(unlink(sample_path), 0);
+}
+
+/* A file after a crash of its machine, or in UTF-16. The lines around are read. */
+static void test_bytes_that_are_not_text(void **state)
+{
+        static const char middle[] = COUNTS "[run]\nseed = 7\0 8\nnumber = x\n",
+                          last[] = COUNTS "[run]\nseed = 7\n\0\0\0";
+
+        load_bytes(middle, sizeof middle - 1);
+        assert_int_equal(sample_errors.n, 2);
+        assert_non_null(strstr(sample_errors.text[0], ":6: line: contains a NUL byte"));
+        assert_non_null(strstr(sample_errors.text[1], ":7: run.number: "));
+        load_bytes(last, sizeof last - 1);
+        assert_one_error(":7: line: ", "contains a NUL byte; expected UTF-8 text");
+}
+
 static void test_all_errors_at_once(void **state)
 {
         char text[2000] = COUNTS "[run]\n";
@@ -159,6 +180,7 @@ int main(void)
                 cmocka_unit_test(test_wrong_values),
                 cmocka_unit_test(test_unknown_keys),
                 cmocka_unit_test(test_long_lines),
+                cmocka_unit_test(test_bytes_that_are_not_text),
                 cmocka_unit_test(test_lines_without_a_key),
                 cmocka_unit_test(test_settings),
                 cmocka_unit_test(test_all_errors_at_once),
