@@ -23,15 +23,19 @@ static unsigned distance(const char *a, const char *b)
         for (unsigned j = 0; j <= n; j++)
                 row[j] = j;
         for (unsigned i = 1; a[i - 1]; i++) {
-                unsigned corner = row[0];
+                unsigned corner = row[0], nearest = i;
 
                 row[0] = i;
                 for (unsigned j = 1; j <= n; j++) {
                         unsigned above = row[j], change = corner + (a[i - 1] != b[j - 1]);
 
                         row[j] = MIN(MIN(above, row[j - 1]) + 1, change);
+                        nearest = MIN(nearest, row[j]);
                         corner = above;
                 }
+                /* It grows from row to row. */
+                if (nearest >= DISTANCE_FAR)
+                        return UINT32_MAX;
         }
         return row[n];
 }
