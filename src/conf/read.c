@@ -140,27 +140,28 @@ void conf_take_setting(struct loading *l, const char *text)
         l->setting = NULL;
 }
 
-/* The next line of the file, without its newline; false at the end of the file. A line that is too long is
- * reported and returned empty. */
+/* The next line of the file, without its newline; false at the end of the file. A line that is too long or
+ * has a null byte is reported and returned empty. */
 static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t most)
 {
-        size_t n;
+        bool has_null = false;
+        size_t n = 0;
         int c;
 
-        if (!fgets(line, CONF_LINE_MAX, l->file))
+        most = MIN(most, (size_t)CONF_LINE_MAX);
+        for (; (c = getc(l->file)) != EOF && c != '\n'; n++) {
+                has_null |= c == '\0';
+                if (n < most)
+                        line[n] = (char)c;
+        }
+        if (c == EOF && n == 0)
                 return false;
         l->line++;
-        n = strlen(line);
-        if (n > 0 && line[n - 1] == '\n')
-                line[--n] = '\0';
-        else
-                while ((c = getc(l->file)) != EOF && c != '\n')
-                        n = SIZE_MAX;
-        if (n >= most) {
-                conf_error(l, l->line, "line", "too long; expected at most %zu bytes",
-                           MIN(most, (size_t)CONF_LINE_MAX) - 1);
-                line[0] = '\0';
-        }
+        if (n >= most)
+                conf_error(l, l->line, "line", "too long; expected at most %zu bytes", most - 1);
+        else if (has_null)
+                conf_error(l, l->line, "line", "has a null byte; expected text");
+        line[n < most && !has_null ? n : 0] = '\0';
         return true;
 }
 

@@ -52,6 +52,22 @@ static void test_many_unknown_keys(void **state)
                 assert_non_null(strstr(sample_errors.text[i], "did you mean sfi.retries?"));
 }
 
+/* What follows a null byte is not silently left out, and the next line is read. */
+static void test_null_byte(void **state)
+{
+        static const char text[] = COUNTS "[run]\nnumber = 5\0junk\nseed = 7";
+        char path[] = "/tmp/evb-conf-XXXXXX";
+        int fd = mkstemp(path);
+
+        assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
+        close(fd);
+        strcpy(sample_path, path);
+        assert_int_equal(scenario_load(&sample, path, NULL, 0, &sample_errors), -EINVAL);
+        assert_int_equal(unlink(path), 0);
+        assert_one_error(":6: line: ", "has a null byte");
+        assert_int_equal(sample.run.seed, 7);
+}
+
 static void test_unknown_keys(void **state)
 {
         sample_load(COUNTS "[sfi]\nretry = 1\n");
@@ -172,6 +188,7 @@ int main(void)
                 cmocka_unit_test(test_wrong_values),
                 cmocka_unit_test(test_unknown_keys),
                 cmocka_unit_test(test_many_unknown_keys),
+                cmocka_unit_test(test_null_byte),
                 cmocka_unit_test(test_long_lines),
                 cmocka_unit_test(test_lines_without_a_key),
                 cmocka_unit_test(test_settings),
