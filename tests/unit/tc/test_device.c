@@ -221,6 +221,88 @@ static void leave_state(struct tc_device d)
         tc_state_fini(&s);
 }
 
+/* The end of a state file, after its list of saved objects. */
+#define REST "\"previous\": [1500, 5, 6, 7, 8], \"asked\": [{\"address\": \"10.0.0.5\", \"rate_bps\": 3}]}"
+#define SAVED(object) "{\"format\": 1, \"of\": \"%s\", \"sources\": 4, \"saved\": [" object "], " REST
+#define OBJECT(type, kind, hex, more)                                                                        \
+        "{\"type\": " type ", \"handle\": 65536, \"parent\": 4294967295, \"kernel_handle\": 65536, "         \
+        "\"priority\": 0, \"protocol\": 0, \"kind\": \"" kind "\", \"options\": \"" hex "\"" more "}"
+
+/* What a program finds in a state file with this content ("%s": the identity of the device). */
+static int peek_at(const char *content, struct tc_state *ret, bool *ret_unreadable)
+{
+        struct tc_device d = network_device();
+        struct tc_state s;
+        int holder, r;
+        FILE *f;
+
+        assert_int_equal(tc_state_open(&s, &d, &holder), 0);
+        f = fopen(s.path, "we");
+        assert_non_null(f);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        fprintf(f, content, s.of);
+#pragma GCC diagnostic pop
+        assert_int_equal(fclose(f), 0);
+        r = tc_state_peek(ret, &d);
+        s.empty = false;
+        tc_state_fini(&s);
+        assert_int_equal(tc_state_open(&s, &d, &holder), 0);
+        *ret_unreadable = s.unreadable;
+        assert_int_equal(s.empty, r < 0);
+        tc_state_erase(&s);
+        tc_state_fini(&s);
+        return r;
+}
+
+/* Damaged files and those of other devices are no state, and only the damaged ones are reported. */
+static void state_files_are_not_trusted(void **state)
+{
+        static const struct {
+                const char *content;
+                int result;
+                bool unreadable;
+        } cases[] = {
+                {"", -ENOENT, false},
+                {"{\"format\": 1, \"of\": \"another device\", \"saved\": [], " REST, -ENOENT, false},
+                {"{\"format\": 2, \"of\": \"%s\", \"saved\": [], " REST, -EBADMSG, true},
+                {"{\"format\": 1, \"of\": \"%s\"", -EBADMSG, true},
+                {"[]", -EBADMSG, true},
+                {"{\"format\": 1, \"of\": \"%s\", \"saved\": [], \"previous\": [1], \"asked\": []}", -EBADMSG,
+                 true},
+                {"{\"format\": 1, \"of\": \"%s\", \"previous\": [1, 2, 3, 4, 5], \"asked\": [{\"address\": "
+                 "\"x\"}]}",
+                 -EBADMSG, true},
+                {SAVED("{}"), -EBADMSG, true},
+                {SAVED(OBJECT("9", "bfifo", "00000100", "")), -EBADMSG, true},
+                {SAVED(OBJECT("0", "a kind of too many letters", "00000100", "")), -EBADMSG, true},
+                {SAVED(OBJECT("0", "bfifo", "0000xx00", "")), -EBADMSG, true},
+                {SAVED(OBJECT("0", "bfifo", "00000100", ", \"stab\": \"00\"")), -EBADMSG, true},
+                {SAVED(OBJECT("0", "bfifo", "00000100", "")), 0, false},
+        };
+        struct tc_state s;
+        bool unreadable;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                int r = peek_at(cases[i].content, &s, &unreadable);
+
+                if (r != cases[i].result || unreadable != cases[i].unreadable)
+                        fail_msg("%s: %d", cases[i].content, r);
+        }
+        assert_int_equal(s.sources, 4);
+        assert_int_equal(s.saved.n, 1);
+        assert_string_equal(s.saved.objects[0].kind_name, "bfifo");
+        assert_int_equal(s.saved.objects[0].params.fifo.limit, 0x10000);
+        assert_int_equal(s.previous.rx_usecs, 5);
+        assert_int_equal(s.n_asked, 1);
+        assert_int_equal(s.asked[0].rate_bps, 3);
+        tc_state_fini(&s);
+        struct tc_device d = network_device();
+
+        assert_int_equal(tc_state_peek(&s, &d), -ENOENT);
+}
+
 static void the_state_of_a_lost_device_is_found(void **state)
 {
         struct tc_device d = network_device();
@@ -258,6 +340,7 @@ int main(void)
                 cmocka_unit_test(a_device_is_found_by_its_address),
                 cmocka_unit_test(events_name_object_and_author),
                 cmocka_unit_test(events_of_the_link_are_reported),
+                cmocka_unit_test(state_files_are_not_trusted),
                 cmocka_unit_test(the_state_of_a_lost_device_is_found),
         };
 
