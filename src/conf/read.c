@@ -195,7 +195,7 @@ static void check_section(struct loading *l, char *line)
 static char *read_line(char *to, int size, void *user)
 {
         struct loading *l = user;
-        char line[CONF_LINE_MAX + 1], *start = line;
+        char line[CONF_LINE_MAX + 1] = "", *start = line;
 
         if (!next_line(l, line, (size_t)size - 2))
                 return NULL;
