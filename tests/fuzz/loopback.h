@@ -13,7 +13,7 @@ static inline void loopback_address(char *text, size_t size_bytes, unsigned host
 {
         unsigned pid = (unsigned)getpid();
 
-        snprintf(text, size_bytes, "127.%u.%u.%u", 64 + (pid >> 14) % 64, (pid >> 6) & 255,
+        snprintf(text, size_bytes, "127.%u.%u.%u", 64 + (pid >> 10) % 64, (pid >> 2) & 255,
                  (pid & 3) << 6 | host);
 }
 
