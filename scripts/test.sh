@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds, and runs every test. The log names the reason for each skipped test.
-#   scripts/test.sh [--quick]   --quick: without sanitizers and static analysis
+#   scripts/test.sh [--quick]   --quick: without sanitizers, static analysis, fuzzing and line coverage
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=0
@@ -103,10 +103,15 @@ else
   ahead analysis scripts/lint.sh
   suite build "all tests"
   arrive build-asan
+  # Both need processors, which the tests with sanitizers leave more of than builds beside each other would.
+  ahead fuzzing scripts/fuzz.sh --quick
+  ahead coverage scripts/coverage.py
   suite build-asan "all tests, with address and undefined-behaviour sanitizers" --timeout-multiplier 3
   arrive build-tsan
   suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
   check "static analysis" arrive analysis
+  check "fuzzing" arrive fuzzing
+  check "line coverage" arrive coverage
 fi
 echo "$passed passed ($repeated of them only alone), $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
 if [[ -n $repeated_names ]]; then echo "failed beside other tests, and passed alone:$repeated_names"; fi

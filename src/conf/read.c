@@ -9,26 +9,33 @@
 #include "evb/base/util.h"
 #include "conf_internal.h"
 
-/* Edit distance: letters to change, insert or delete. */
+/* A name that differs in so many letters is not proposed. */
+#define DISTANCE_FAR 4u
+
+/* Edit distance: letters to change, insert or delete; UINT32_MAX: it is far. */
 static unsigned distance(const char *a, const char *b)
 {
         unsigned row[128];
-        size_t n = strlen(b);
+        size_t n = strlen(b), n_a = strlen(a);
 
-        if (n >= ARRAY_SIZE(row))
+        if (n >= ARRAY_SIZE(row) || n >= n_a + DISTANCE_FAR || n_a >= n + DISTANCE_FAR)
                 return UINT32_MAX;
         for (unsigned j = 0; j <= n; j++)
                 row[j] = j;
         for (unsigned i = 1; a[i - 1]; i++) {
-                unsigned corner = row[0];
+                unsigned corner = row[0], nearest = i;
 
                 row[0] = i;
                 for (unsigned j = 1; j <= n; j++) {
                         unsigned above = row[j], change = corner + (a[i - 1] != b[j - 1]);
 
                         row[j] = MIN(MIN(above, row[j - 1]) + 1, change);
+                        nearest = MIN(nearest, row[j]);
                         corner = above;
                 }
+                /* It grows from row to row. */
+                if (nearest >= DISTANCE_FAR)
+                        return UINT32_MAX;
         }
         return row[n];
 }
@@ -36,11 +43,12 @@ static unsigned distance(const char *a, const char *b)
 static void unknown_key(struct loading *l, unsigned line, const char *section, const char *name)
 {
         const struct scenario_key *best = NULL;
-        unsigned least = 4;
+        unsigned least = DISTANCE_FAR;
         char what[128], full[128];
 
         snprintf(what, sizeof what, "%.60s%s%.60s", section, section[0] ? "." : "", name);
-        for (size_t i = 0; i < n_scenario_keys; i++) {
+        /* Nobody sees a proposal for a later error, and a file of another program has thousands of them. */
+        for (size_t i = 0; i < n_scenario_keys && l->errors->n < SCENARIO_ERRORS_MAX; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
 
                 snprintf(full, sizeof full, "%s.%s", k->section, k->name);

@@ -88,11 +88,13 @@ static void field_l1_id(struct codec *c, uint32_t *l1_id, const struct previous 
                 *l1_id = expected_l1_id(p, event);
 }
 
-static bool flags_are_valid(uint8_t flags, unsigned possible)
+/* Only the flag makes an entry void, not the number that stands for it. */
+static bool flags_are_valid(uint8_t flags, unsigned possible, uint64_t event)
 {
         unsigned which = ENTRY_EVENT | ENTRY_VOID;
 
-        return (flags & ~possible) == 0 && (flags & which) != which;
+        return (flags & ~possible) == 0 && (flags & which) != which &&
+               (event == ASSIGN_VOID_EVENT) == ((flags & ENTRY_VOID) != 0);
 }
 
 static bool assign_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
@@ -118,7 +120,8 @@ static bool assign_entry(struct codec *c, struct message *m, size_t k, const str
                 e->sfi = m->assign.announces ? (uint16_t)MIN(sfi, UINT16_MAX) : m->assign.sfi;
                 e->sequence = m->assign.announces ? 0 : m->header.transaction + (uint32_t)k;
         }
-        return flags_are_valid(flags, ASSIGN_FLAGS) && e->sfi < EVB_SFI_MAX && e->event != UINT64_MAX;
+        return flags_are_valid(flags, ASSIGN_FLAGS, e->event) && e->sfi < EVB_SFI_MAX &&
+               e->event != UINT64_MAX;
 }
 
 static bool update_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
@@ -140,7 +143,8 @@ static bool update_entry(struct codec *c, struct message *m, size_t k, const str
                 field_small(c, &e->absent);
         e->end = (uint32_t)flags >> UPDATE_END_SHIFT & 3;
         e->unanswered = flags & UPDATE_UNANSWERED;
-        return flags_are_valid(flags, UPDATE_FLAGS) && e->missing <= EVB_ROS_MAX && e->absent <= EVB_ROS_MAX;
+        return flags_are_valid(flags, UPDATE_FLAGS, e->event) && e->missing <= EVB_ROS_MAX &&
+               e->absent <= EVB_ROS_MAX;
 }
 
 static bool request_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
@@ -162,7 +166,7 @@ static bool request_entry(struct codec *c, struct message *m, size_t k, const st
         }
         if (flags & REQUEST_AGAIN)
                 field_small(c, &e->again);
-        return flags_are_valid(flags, REQUEST_FLAGS) && e->event != UINT64_MAX &&
+        return flags_are_valid(flags, REQUEST_FLAGS, e->event) && e->event != UINT64_MAX &&
                e->from_bytes <= e->to_bytes && e->from_bytes % EVB_BLOCK_BYTES == 0;
 }
 

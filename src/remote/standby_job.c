@@ -155,7 +155,8 @@ static ssize_t merge_settings(const struct job *j, const json_t *settings, const
 
         if (!json_is_array(settings) || n + json_array_size(settings) > max)
                 return error_set(e, -EINVAL, "settings: expected an array of at most %zu", max - n);
-        memcpy(all, j->options->settings, n * sizeof *all);
+        if (n > 0)
+                memcpy(all, j->options->settings, n * sizeof *all);
         json_array_foreach(settings, i, each)
         {
                 const char *text = json_string_value(each);

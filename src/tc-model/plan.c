@@ -24,6 +24,8 @@
 #define DATA_SHARE 9995u
 #define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
+/* Shares of a slower link would be no rates. */
+#define LINK_LEAST_BPS UINT64_C(8000)
 #define QUANTUM_MAX_BYTES 60000u
 /* Limits of queues that must not drop. */
 #define CONTROL_LIMIT_BYTES (16u << 20)
@@ -116,6 +118,9 @@ static int check_control(const struct tc_plan *p, struct error *e)
 {
         char control[QUANTITY_TEXT_MAX], most[QUANTITY_TEXT_MAX];
 
+        if (p->link_rate_bps < LINK_LEAST_BPS)
+                return error_set(e, -EINVAL, "a link rate of %s is too low; expected at least 8 kbit/s",
+                                 quantity_format_rate(p->link_rate_bps, control));
         if (p->control.guaranteed_bps + p->other.guaranteed_bps < p->link_rate_bps)
                 return 0;
         return error_set(e, -EINVAL, "a control rate of %s leaves no rate for data; expected less than %s",

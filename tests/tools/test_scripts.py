@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Tests that scripts name missing requirements and exit with status 77, and the numbers in the lab's report.
+"""Tests that scripts name missing requirements and exit with status 77, the numbers in the lab's report, and the verdict
+about line coverage.
 
     test_scripts.py CASE
 """
+import contextlib
 import importlib.util
+import io
 import math
 import os
 import pathlib
@@ -86,8 +89,43 @@ def numbers(_):
         assert report.per_packet(text) == number, (text, report.per_packet(text))
 
 
+def coverage(_):
+    """A layer with too few executed lines fails, and its worst files are named, unless its tests were skipped."""
+    spec = importlib.util.spec_from_file_location("coverage", SCRIPTS / "coverage.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def file(name, executed, lines):
+        return module.File(name, {line: int(line <= executed) for line in range(1, lines + 1)})
+
+    by_layer = {"core": [file("src/core/good.c", 90, 100)],
+                "tc": [file("src/tc/good.c", 100, 100), file("src/tc/bad.c", 20, 100), file("src/tc/none.c", 0, 5)]}
+    for skipped, enough in ((set(), False), ({"tc"}, True)):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            assert module.report(by_layer, skipped) == enough, skipped
+        lines = printed.getvalue().splitlines()
+        assert lines[1].split() == ["core", "100", "90.0", "%"], lines
+        assert lines[2].split()[:4] == ["tc", "205", "58.5", "%"] and ("not judged" in lines[2]) == enough, lines
+        assert lines[3:] == ([] if enough else ["src/tc/bad.c: 80 of 100 lines are not executed",
+                                                "src/tc/none.c: 5 of 5 lines are not executed"]), lines
+
+
+def fuzz(_):
+    """fuzz.sh knows each target of the tree, refuses others, and each target has seeds."""
+    targets = sorted(path.stem.removeprefix("fuzz_") for path in (ROOT / "tests" / "fuzz").glob("fuzz_*.c"))
+    listed = run(SCRIPTS / "fuzz.sh", "--list", PATH=os.environ["PATH"])
+    assert listed.returncode == 0 and listed.stdout.split() == targets, (listed, targets)
+    for target in targets:
+        assert list((ROOT / "tests" / "fuzz" / "corpus" / target).glob("seed-*")), target
+    for words, text in ((["--runs"], "--runs needs a number"), (["--seconds", "x"], "--seconds needs a number"),
+                        (["nonsense"], "unknown target nonsense; expected one of chunks"), (["--fast"], "unknown option --fast")):
+        done = run(SCRIPTS / "fuzz.sh", *words, PATH=os.environ["PATH"])
+        assert done.returncode == 2 and text in done.stderr, done
+
+
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers}
+    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers, "coverage": coverage, "fuzz": fuzz}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")

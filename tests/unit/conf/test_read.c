@@ -39,6 +39,19 @@ static void test_wrong_values(void **state)
         assert_one_error(":6: trigger.rate: ", "\"\" is not a frequency; expected e.g. 2kHz, or max");
 }
 
+/* A file of another program has many unknown keys: only errors with a text propose a name. */
+static void test_many_unknown_keys(void **state)
+{
+        char text[4000] = COUNTS "[sfi]\n";
+
+        for (unsigned i = 0; i < 3 * SCENARIO_ERRORS_MAX; i++)
+                snprintf(text + strlen(text), sizeof text - strlen(text), "retry%u = 1\n", i);
+        assert_int_equal(sample_load(text), -EINVAL);
+        assert_int_equal(sample_errors.n, 3 * SCENARIO_ERRORS_MAX);
+        for (unsigned i = 0; i < SCENARIO_ERRORS_MAX; i++)
+                assert_non_null(strstr(sample_errors.text[i], "did you mean sfi.retries?"));
+}
+
 static void test_unknown_keys(void **state)
 {
         sample_load(COUNTS "[sfi]\nretry = 1\n");
@@ -179,6 +192,7 @@ int main(void)
                 cmocka_unit_test(test_layout),
                 cmocka_unit_test(test_wrong_values),
                 cmocka_unit_test(test_unknown_keys),
+                cmocka_unit_test(test_many_unknown_keys),
                 cmocka_unit_test(test_long_lines),
                 cmocka_unit_test(test_bytes_that_are_not_text),
                 cmocka_unit_test(test_lines_without_a_key),

@@ -1,7 +1,9 @@
 /* Written scenarios load as the same scenario, and the scenarios in configs/ load as intended. */
+#include <jansson.h>
 #include <limits.h>
 
 #include "conf_sample.h"
+#include "evb/conf/scenario_json.h"
 
 static char *written(const struct scenario *s)
 {
@@ -83,6 +85,40 @@ static void test_written_nodes(void **state)
                 0);
         assert_written_is_same();
         assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
+}
+
+/* Reports and records have all keys, with the values of a file. */
+static void test_json(void **state)
+{
+        const char *const settings[] = {"scenario.mode=pull", "sfi.credits=17", "metadata.Shift=night"};
+        char value[SCENARIO_TEXT_MAX];
+        const json_t *nodes, *ros;
+        json_t *o;
+
+        assert_int_equal(sample_load_with("[node a]\nrole=sfi\n[node b]\nrole=dfm\n"
+                                          "[node c]\nrole=ros\ndevice=eth1\nsource-id=0x510001\n",
+                                          settings, ARRAY_SIZE(settings)),
+                         0);
+        o = scenario_to_json(&sample);
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                const json_t *section = json_object_get(o, k->section);
+
+                assert_string_equal(json_string_value(json_object_get(section, k->name)),
+                                    scenario_key_value(&sample, k, value, sizeof value));
+        }
+        assert_string_equal(json_string_value(json_object_get(json_object_get(o, "metadata"), "Shift")),
+                            "night");
+        nodes = json_object_get(o, "nodes");
+        assert_int_equal(json_array_size(nodes), 3);
+        assert_string_equal(json_string_value(json_object_get(json_array_get(nodes, 0), "role")), "sfi");
+        assert_null(json_object_get(json_array_get(nodes, 0), "source"));
+        ros = json_array_get(nodes, 2);
+        assert_string_equal(json_string_value(json_object_get(ros, "device")), "eth1");
+        assert_int_equal(json_integer_value(json_object_get(ros, "source_id")), 0x510001);
+        assert_true(json_is_true(json_object_get(ros, "required")));
+        assert_true(json_is_null(json_object_get(ros, "wait_seconds")));
+        json_decref(o);
 }
 
 /* The longest line that is written can be read again. */
@@ -170,6 +206,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_written),
                 cmocka_unit_test(test_written_nodes),
+                cmocka_unit_test(test_json),
                 cmocka_unit_test(test_longest),
                 cmocka_unit_test(test_name),
                 cmocka_unit_test(test_configs),

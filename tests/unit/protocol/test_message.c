@@ -343,6 +343,30 @@ static void impossible_decisions_are_refused(void **state)
         assert_int_equal(decode_with(MESSAGE_DECISION_ACK, 12, 5, 0), MESSAGE_MALFORMED);
 }
 
+/* A request of one entry whose event is in full. */
+static enum message_verdict decode_request_of(uint64_t event)
+{
+        uint8_t bytes[MESSAGE_HEADER_BYTES + 18] = {[MESSAGE_HEADER_BYTES] = 1};
+        const struct message_header h = {.sender_role = ROLE_SFI,
+                                         .type = MESSAGE_REQUEST,
+                                         .payload_bytes = sizeof bytes - MESSAGE_HEADER_BYTES};
+        const uint64_t le = htole64(event);
+
+        bytes[MESSAGE_HEADER_BYTES + 8] = bytes[MESSAGE_HEADER_BYTES + 9] =
+                1; /* flags follow; the event does */
+        memcpy(bytes + MESSAGE_HEADER_BYTES + 10, &le, sizeof le);
+        message_header_encode(&h, bytes, message_check(bytes + MESSAGE_HEADER_BYTES, h.payload_bytes));
+        return message_decode(&got, bytes, sizeof bytes);
+}
+
+static void the_number_of_void_entries_is_no_event(void **state)
+{
+        (void)state;
+        assert_int_equal(decode_request_of(UINT64_C(1) << 63), MESSAGE_OK);
+        assert_int_equal(got.request.entries[0].event, UINT64_C(1) << 63);
+        assert_int_equal(decode_request_of(ASSIGN_VOID_EVENT), MESSAGE_MALFORMED);
+}
+
 static void impossible_readouts_are_refused(void **state)
 {
         static const size_t first = 16, second = 16 + 24;
@@ -437,6 +461,7 @@ int main(void)
                 cmocka_unit_test(added_entries_are_counted),
                 cmocka_unit_test(wrong_entries_do_no_harm),
                 cmocka_unit_test(impossible_decisions_are_refused),
+                cmocka_unit_test(the_number_of_void_entries_is_no_event),
                 cmocka_unit_test(impossible_readouts_are_refused),
                 cmocka_unit_test(impossible_metadata_are_refused),
                 cmocka_unit_test(a_full_list_fits),

@@ -329,6 +329,10 @@ static void impossible_requests_are_rejected(void **state)
         to[1].rate_bps = 0;
         assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         assert_non_null(strstr(e.message, "link"));
+        q.link_rate_bps = 7999; /* a class would get less than a byte per second */
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "too low; expected at least 8 kbit/s"));
+        q.link_rate_bps = 0;
         to[1] = to[0];
         assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         assert_non_null(strstr(e.message, "duplicate"));
