@@ -146,6 +146,9 @@ static void close_node(struct sim *s, struct sim_node *n)
                 sim_queue_fini(&n->paths[i].queue);
         sim_shaping_fini(n);
         source_free(n->source);
+        sim_ends_forget(n);
+        for (uint32_t i = 0; n->slots && i < n->n_slots; i++)
+                sim_covers_clear(s, &n->slots[i]);
         free(n->paths);
         free(n->slots);
         free(n->stats);
@@ -161,6 +164,7 @@ struct sim *sim_free(struct sim *s)
                 close_node(s, &s->nodes[i]);
         chunk_packer_free(s->packer);
         heap_fini(&s->heap);
+        free(s->ends.events);
         free(s->nodes);
         free(s->node_of_ros);
         free(s->node_of_sfi);

@@ -225,6 +225,42 @@ static void chaos_breaks_no_rule(void **state)
         }
 }
 
+/* What a history with chaos prints makes the same one without it. */
+static void the_faults_of_chaos_make_the_same_history(void **state)
+{
+        struct scenario *s = sample_scenario(NULL, 0);
+        struct sim_config c = config_of(s, 0);
+        size_t n_faults = 0;
+
+        (void)state;
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+                struct scenario quiet = *s;
+                const struct sim_fault *faults;
+                struct fault_config network;
+                struct outcome again;
+                struct sim_result r;
+                struct sim *sim;
+
+                c = config_of(s, seed);
+                c.chaos = true;
+                sim = sample_run(&c);
+                r = sim_result(sim);
+                c = config_of(&quiet, seed);
+                c.n_faults = sim_faults(sim, &faults, &network);
+                c.faults = faults;
+                quiet.network.loss = network.loss;
+                quiet.network.reorder = network.reorder;
+                quiet.network.duplicate = network.duplicate;
+                again = run(&c);
+                assert_int_equal(again.result.messages, r.messages);
+                assert_int_equal(again.result.end_ns, r.end_ns);
+                n_faults += c.n_faults;
+                sim_free(sim);
+        }
+        assert_true(n_faults > 5);
+        free(s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -238,6 +274,7 @@ int main(void)
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(chaos_breaks_no_rule),
+                cmocka_unit_test(the_faults_of_chaos_make_the_same_history),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
