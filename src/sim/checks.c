@@ -5,6 +5,9 @@
 
 #include "sim_internal.h"
 
+/* An sfi.timeout in which retries recover whatever a network loses that works at all. */
+#define PATIENT_NS (10 * NS_PER_S)
+
 static const char *name_of_ros(const struct sim *s, uint32_t ros)
 {
         return s->nodes[s->node_of_ros[ros]].self->name;
@@ -252,6 +255,18 @@ void sim_check_drop(struct sim *s, const struct sim_node *at)
                             "its switch port dropped a packet, although the plan allows none");
 }
 
+/* Retries recover what the network loses, unless a node fails or a time-out is short. */
+static void check_lost(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
+{
+        const struct scenario *sc = s->scenario;
+
+        if (s->n_faults == 0 && sc->sfi.retries == SCENARIO_UNBOUNDED && sc->sfi.timeout_ns >= PATIENT_NS &&
+            c->partial + c->lost > 0)
+                sim_violate(s, dfm, SIM_NOTHING_LOST,
+                            "%" PRIu64 " events are partial and %" PRIu64 " lost, although no node failed",
+                            c->partial, c->lost);
+}
+
 void sim_check_end(struct sim *s)
 {
         const struct sim_node *dfm = &s->nodes[s->dfm];
@@ -267,4 +282,5 @@ void sim_check_end(struct sim *s)
         if (dfm_open_events(dfm->dfm) > 0)
                 sim_violate(s, dfm, SIM_ENDS_ONCE, "the run is over, but %u events are open",
                             dfm_open_events(dfm->dfm));
+        check_lost(s, dfm, c);
 }

@@ -68,6 +68,7 @@ enum sim_invariant {
         SIM_BUFFERS_BOUNDED,
         SIM_NOTHING_WAITS,
         SIM_PLAN_HOLDS,
+        SIM_NOTHING_LOST,
 };
 
 enum sim_socket { SOCKET_CONTROL, SOCKET_DATA, SOCKETS };

@@ -95,6 +95,7 @@ void sim_violate(struct sim *s, const struct sim_node *n, enum sim_invariant whi
                 [SIM_ENDS_ONCE] = "ends-once",           [SIM_ACCOUNTS_BALANCE] = "accounts-balance",
                 [SIM_EVENTS_UNMIXED] = "events-unmixed", [SIM_BUFFERS_BOUNDED] = "buffers-bounded",
                 [SIM_NOTHING_WAITS] = "nothing-waits",   [SIM_PLAN_HOLDS] = "plan-holds",
+                [SIM_NOTHING_LOST] = "nothing-lost",
         };
         va_list args;
         int k;

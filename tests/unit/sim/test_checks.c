@@ -11,6 +11,7 @@ static enum lie {
         LIE_SIZE,
         LIE_MIXED,
         LIE_COUNT,
+        LIE_LOST,
         LIE_TWICE,
         LIE_BUILT_TWICE,
         LIE_SFI_COUNT,
@@ -91,6 +92,10 @@ const struct dfm_counts *__wrap_dfm_counts(const struct dfm *d)
 
         counts = *__real_dfm_counts(d);
         counts.complete -= lie == LIE_COUNT && counts.complete > 50;
+        if (lie == LIE_LOST && counts.complete > 50) {
+                counts.complete--;
+                counts.lost++;
+        }
         /* One event counts twice, and another one that was partial does not. */
         if (lie == LIE_TWICE && counts.partial > 0) {
                 counts.complete++;
@@ -212,6 +217,18 @@ static void an_end_counts_once(void **state)
         expect(LIE_BUILT_TWICE, one, ARRAY_SIZE(one), "ends-once: sfi1: it built event 20 twice");
 }
 
+/* With retries and time, a network that loses packets loses no event. */
+static void without_failures_nothing_is_lost(void **state)
+{
+        static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.event-timeout=40s"};
+
+        (void)state;
+        expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
+        expect(LIE_LOST, keys, ARRAY_SIZE(keys), "nothing-lost: dfm: 0 events are partial and 1 lost");
+        /* Shorter time-outs promise nothing. */
+        expect(LIE_LOST, NULL, 0, NULL);
+}
+
 static void an_sfi_counts_what_it_built(void **state)
 {
         (void)state;
@@ -263,6 +280,7 @@ int main(void)
                 cmocka_unit_test(the_bytes_of_an_event_came_for_it),
                 cmocka_unit_test(triggers_balance),
                 cmocka_unit_test(an_end_counts_once),
+                cmocka_unit_test(without_failures_nothing_is_lost),
                 cmocka_unit_test(an_sfi_counts_what_it_built),
                 cmocka_unit_test(nothing_stays_in_a_buffer),
                 cmocka_unit_test(an_sfi_has_at_most_its_credits),
