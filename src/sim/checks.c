@@ -59,7 +59,7 @@ void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
         sim_ends_note(s, n, &built);
         if (built.end != EVENT_LOST)
                 check_fragments(s, n, slot, &built);
-        sim_covers_clear(s, slot);
+        sim_covers_clear(s, n, slot);
 }
 
 /* The longest time without the end of an event, once no further node comes: each assignment of an event times

@@ -44,13 +44,15 @@ static void add_range(struct sim_cover *c, uint32_t from, uint32_t to)
         c->n = c->n - (behind - first) + 1;
 }
 
-static void add_chunk(const struct sim *s, struct sim_slot *slot, const struct sfi_chunk *c)
+static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_chunk *c)
 {
+        struct sim_slot *slot = &n->slots[c->slot];
         uint64_t base = c->at - c->chunk.offset;
         struct sim_cover *cover;
 
         if (!slot->covers || slot->event != c->chunk.event) {
-                sim_covers_clear(s, slot);
+                sim_covers_clear(s, n, slot);
+                n->n_covered++;
                 slot->event = c->chunk.event;
                 slot->covers = sim_must(calloc(s->n_ros, sizeof *slot->covers));
         }
@@ -67,7 +69,7 @@ void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_ch
 {
         for (size_t i = 0; i < k; i++) {
                 if (chunks[i].verdict == SFI_STORE)
-                        add_chunk(s, &n->slots[chunks[i].slot], &chunks[i]);
+                        add_chunk(s, n, &chunks[i]);
         }
 }
 
@@ -84,10 +86,20 @@ bool sim_covers_all(const struct sim_slot *slot, const struct sfi_built *built, 
         return c->base == f->at && c->n == 1 && ranges_of(c)->from == 0 && ranges_of(c)->to == f->bytes;
 }
 
-void sim_covers_clear(const struct sim *s, struct sim_slot *slot)
+void sim_covers_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot)
 {
-        for (uint32_t i = 0; slot->covers && i < s->n_ros; i++)
+        if (!slot->covers)
+                return;
+        for (uint32_t i = 0; i < s->n_ros; i++)
                 free(slot->covers[i].more);
         free(slot->covers);
         slot->covers = NULL;
+        n->n_covered--;
+}
+
+/* Slots that were never used are not touched: there are many, in memory that is not there yet. */
+void sim_covers_clear_all(const struct sim *s, struct sim_node *n)
+{
+        for (uint32_t i = 0; n->n_covered > 0 && i < n->n_slots; i++)
+                sim_covers_clear(s, n, &n->slots[i]);
 }

@@ -63,8 +63,7 @@ static int start_sfi(struct sim *s, struct sim_node *n)
                 n->slots = calloc(c.slots, sizeof *n->slots);
                 n->n_slots = c.slots;
         }
-        for (uint32_t i = 0; n->slots && i < n->n_slots; i++)
-                sim_covers_clear(s, &n->slots[i]);
+        sim_covers_clear_all(s, n);
         sim_ends_forget(n);
         n->drained_ns = NEVER_NS;
         return n->slots ? sfi_new(&n->sfi, &c, sim_now_ns(s)) : -ENOMEM;

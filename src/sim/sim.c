@@ -147,8 +147,7 @@ static void close_node(struct sim *s, struct sim_node *n)
         sim_shaping_fini(n);
         source_free(n->source);
         sim_ends_forget(n);
-        for (uint32_t i = 0; n->slots && i < n->n_slots; i++)
-                sim_covers_clear(s, &n->slots[i]);
+        sim_covers_clear_all(s, n);
         free(n->paths);
         free(n->slots);
         free(n->stats);

@@ -143,7 +143,7 @@ struct sim_node {
         uint64_t sfi_live[EVB_SFI_MAX / 64];
         uint64_t dropped_at_source;
         struct sim_slot *slots; /* SFI */
-        uint32_t n_slots;
+        uint32_t n_slots, n_covered;
         uint64_t built[EVENT_LOST + 1]; /* by this process */
         uint64_t *outputs, n_outputs;   /* a bit for each event that this process built; 64-bit words */
         uint64_t drained_ns, farewell_ns;
@@ -273,7 +273,8 @@ void sim_faults_apply(struct sim *s);
 void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
 /* Whether bytes 0 to `bytes` of the fragment of a ROS arrived for this event, in its place. */
 bool sim_covers_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros);
-void sim_covers_clear(const struct sim *s, struct sim_slot *slot);
+void sim_covers_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot);
+void sim_covers_clear_all(const struct sim *s, struct sim_node *n);
 
 /* ends.c */
 void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *built);
