@@ -218,18 +218,18 @@ def print_failure(seed, failure):
 
 def run_all(o):
     """As many scenarios beside each other as there are processors. The violation of the lowest seed counts."""
-    done, seed = 0, o.seed
+    seed = o.seed
     with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
-        while o.scenarios == 0 or done < o.scenarios:
-            n = o.jobs * 8 if o.scenarios == 0 else min(o.jobs * 8, o.scenarios - done)
+        while o.scenarios == 0 or o.done < o.scenarios:
+            n = o.jobs * 8 if o.scenarios == 0 else min(o.jobs * 8, o.scenarios - o.done)
             for at, failure in pool.map(lambda s: run_scenario(o, s), range(seed, seed + n)):
                 if failure:
                     print_failure(at, failure)
                     pool.shutdown(wait=True, cancel_futures=True)
-                    return done, 1
-                done += 1
+                    return 1
+                o.done += 1
             seed += n
-    return done, 0
+    return 0
 
 
 def main():
@@ -248,17 +248,16 @@ def main():
     if o.reduce is not None:
         return reduce(o)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    status, done = 0, 0
+    status, o.done = 0, 0
     try:
-        done, status = run_all(o)
+        status = run_all(o)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 0
+        pass
     except ValueError as e:
         print(f"sim-histories.py: a scenario is wrong: {e}", file=sys.stderr)
         return 2
     if status == 0:
-        print(f"{done * o.histories} histories of {done} scenarios, from seed {o.seed} on: no violation")
+        print(f"{o.done * o.histories} histories of {o.done} scenarios, from seed {o.seed} on: no violation")
     return status
 
 
