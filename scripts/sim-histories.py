@@ -53,7 +53,7 @@ def draw(seed):
         "sfi.count": n_sfi, "sfi.buffer-size": r.choice(["4MiB", "8MiB"]), "sfi.credits": r.choice(["auto", 1, 2, 16]),
         "sfi.retries": "auto" if quiet else r.choice(["auto", "auto", 0, 3]), "sfi.retry-after": r.choice(["auto", "auto", "1ms", "20ms"]),
         "sfi.timeout": f"{timeout}ms",
-        "dfm.keep-alive": f"{keep_alive}ms", "dfm.node-timeout": f"{max(6 * keep_alive, 10)}ms",
+        "dfm.keep-alive": f"{keep_alive}ms", "dfm.node-timeout": "3s" if quiet else f"{max(6 * keep_alive, 10)}ms",
         "dfm.event-timeout": f"{r.choice([2, 4]) * timeout}ms",
         "dfm.reassign": r.choice([0, 1, 3]), "dfm.clear-group": r.choice([1, 20, 100]), "dfm.clear-after": r.choice(["1ms", "10ms"]),
         "dfm.policy": r.choice(["credits", "round-robin", "least-loaded"]),

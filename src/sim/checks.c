@@ -7,6 +7,8 @@
 
 /* An sfi.timeout in which retries recover whatever a network loses that works at all. */
 #define PATIENT_NS (10 * NS_PER_S)
+/* A node that is only busy is not silent for so long. */
+#define NODE_PATIENT_NS (1 * NS_PER_S)
 
 static const char *name_of_ros(const struct sim *s, uint32_t ros)
 {
@@ -244,7 +246,8 @@ void sim_check_node(struct sim *s, struct sim_node *n)
                 check_sfi(s, n);
 }
 
-/* A plan without a warning promises that no port drops packets, as long as every node sends and reads. */
+/* A plan without a warning, and in pull the limit of bytes in flight, promise that no port drops packets, as
+ * long as every node sends and reads. */
 void sim_check_drop(struct sim *s, const struct sim_node *at)
 {
         bool disturbed =
@@ -255,13 +258,13 @@ void sim_check_drop(struct sim *s, const struct sim_node *at)
                             "its switch port dropped a packet, although the plan allows none");
 }
 
-/* Retries recover what the network loses, unless a node fails or a time-out is short. */
+/* Retries recover what the network loses, unless a node fails or seems to, or a time-out is short. */
 static void check_lost(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         const struct scenario *sc = s->scenario;
 
         if (s->n_faults == 0 && sc->sfi.retries == SCENARIO_UNBOUNDED && sc->sfi.timeout_ns >= PATIENT_NS &&
-            c->partial + c->lost > 0)
+            sc->dfm.node_timeout_ns >= NODE_PATIENT_NS && c->partial + c->lost > 0)
                 sim_violate(s, dfm, SIM_NOTHING_LOST,
                             "%" PRIu64 " events are partial and %" PRIu64 " lost, although no node failed",
                             c->partial, c->lost);

@@ -220,7 +220,8 @@ static void an_end_counts_once(void **state)
 /* With retries and time, a network that loses packets loses no event. */
 static void without_failures_nothing_is_lost(void **state)
 {
-        static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.event-timeout=40s"};
+        static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.event-timeout=40s",
+                                           "dfm.node-timeout=1s"};
 
         (void)state;
         expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
