@@ -6,6 +6,7 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
+#include "evb/data/network.h"
 
 static void print_errors(const char *path, int r, const struct scenario_errors *errors)
 {
@@ -24,6 +25,8 @@ static struct scenario *load(const char *path, const struct options *o, bool war
 {
         _cleanup_free_ struct scenario *s = malloc(sizeof *s);
         _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
+        char text[ERROR_TEXT_MAX];
+        struct error e = {};
         int r;
 
         if (!s || !errors) {
@@ -33,6 +36,10 @@ static struct scenario *load(const char *path, const struct options *o, bool war
         r = scenario_load(s, path, o->settings, o->n_settings, errors);
         for (size_t i = 0; warn && i < errors->n_warnings; i++)
                 fprintf(stderr, "%s\n", errors->warnings[i]);
+        if (r == 0 && (r = network_check_control(s, &e)) < 0) {
+                fprintf(stderr, "%s: %s\n", path, error_format(&e, text));
+                return NULL;
+        }
         if (r == 0)
                 return take_ptr(s);
         print_errors(path, r, errors);

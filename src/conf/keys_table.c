@@ -112,7 +112,8 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_COUNT, "dfm", "reassign", dfm.reassign, "1", 0, 100,
                "Maximum number of reassignments of an event before it is lost.", LIVE(DFM)),
         NUMBER(KEY_TIME, "dfm", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
-               "Interval between keep-alive messages of a node."),
+               "Interval between keep-alive messages of a node. Those of the DFM must leave enough of "
+               "qos.control-rate for assignments."),
         NUMBER(KEY_TIME, "dfm", "lost-after", dfm.lost_after_ns, "30s", 0, 24 * HOUR,
                "Time without a message from the DFM after which a node ends with exit status 75, so that its "
                "unit restarts it for the next run (0: never).",

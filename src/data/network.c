@@ -8,12 +8,16 @@
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/random.h"
+#include "evb/base/util.h"
 #include "evb/data/source.h"
+#include "evb/protocol/message.h"
 #include "evb/tc-model/plan.h"
 
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 #define UDP_HEADER_BYTES 8
+/* The largest share of KeepAlive in what the DFM may send into the port of an SFI. */
+#define KEEP_ALIVE_PERMILLE 750u
 /* For regions of interest, if the rate of links is unlimited. */
 #define REGIONS_RATE_BPS UINT64_C(100000000)
 
@@ -88,7 +92,7 @@ static uint64_t usual_fragment_bytes(const struct scenario *s)
         }
 }
 
-struct budget_plan network_control_plan(const struct scenario *s)
+static struct budget_plan control_plan(const struct scenario *s, uint64_t keep_alive_ns)
 {
         return budget_plan_make(&(struct budget_demand){
                 .link_bps = s->network.link_rate_bps,
@@ -100,9 +104,45 @@ struct budget_plan network_control_plan(const struct scenario *s)
                 .mtu_bytes = (uint32_t)s->network.mtu_bytes,
                 .header_bytes = network_header_bytes(s),
                 .overhead_bytes = network_overhead_bytes(s),
-                .keep_alive_ns = s->dfm.keep_alive_ns,
+                .keep_alive_ns = keep_alive_ns,
                 .configured_bps = s->qos.control_rate_bps == SCENARIO_AUTO ? 0 : s->qos.control_rate_bps,
         });
+}
+
+struct budget_plan network_control_plan(const struct scenario *s)
+{
+        return control_plan(s, s->dfm.keep_alive_ns);
+}
+
+/* What KeepAlive takes of the port of an SFI, and what the DFM may send there. False: it takes too much. */
+static bool fits(const struct scenario *s, uint64_t keep_alive_ns, uint64_t *ret_bps, uint64_t *ret_most_bps)
+{
+        static struct message keep_alive = {.header.type = MESSAGE_KEEP_ALIVE,
+                                            .keep_alive.state = RUN_STARTING};
+        struct budget_plan p = control_plan(s, keep_alive_ns);
+        uint64_t bits = 8 * (message_bytes(&keep_alive) + p.header_bytes);
+
+        *ret_bps = bits * NS_PER_S / keep_alive_ns;
+        *ret_most_bps = p.assign_bps;
+        return p.assign_bps == 0 || *ret_bps <= p.assign_bps / 1000 * KEEP_ALIVE_PERMILLE;
+}
+
+int network_check_control(const struct scenario *s, struct error *error)
+{
+        uint64_t least_ns = DIV_ROUND_UP(s->dfm.keep_alive_ns, NS_PER_MS) * NS_PER_MS, bps, most_bps, other,
+                 other_most;
+        char taken[QUANTITY_TEXT_MAX], most[QUANTITY_TEXT_MAX], least[QUANTITY_TEXT_MAX];
+
+        if (fits(s, s->dfm.keep_alive_ns, &bps, &most_bps))
+                return 0;
+        while (!fits(s, least_ns, &other, &other_most))
+                least_ns += NS_PER_MS;
+        return error_set(error, -EINVAL,
+                         "dfm.keep-alive: KeepAlive takes %s of the %s that the DFM may send to an SFI, so "
+                         "there is too little left for assignments; expected at least %s, or a higher "
+                         "qos.control-rate or network.link-rate",
+                         quantity_format_rate(bps, taken), quantity_format_rate(most_bps, most),
+                         quantity_format_time(least_ns, least));
 }
 
 void network_control_reason(const struct scenario *s, const struct budget_plan *p, char *text, size_t size)

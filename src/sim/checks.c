@@ -1,78 +1,71 @@
 /* Checks what must hold in every history. The checks do not rely only on what the cores say about themselves:
- * they follow chunks from their bytes to the built event, and compare the DFM's progress with the time. */
+ * covers.c follows chunks from their bytes to the built event, ends.c follows events to the SFIs' outputs,
+ * and the DFM's progress is compared with the time. */
 #include <inttypes.h>
 
 #include "sim_internal.h"
 
-void sim_check_chunks(struct sim_node *n, const struct sfi_chunk *chunks, size_t k)
-{
-        for (size_t i = 0; i < k; i++) {
-                const struct sfi_chunk *c = &chunks[i];
-                struct sim_slot *slot;
+/* An sfi.timeout in which retries recover whatever a network loses that works at all. */
+#define PATIENT_NS (10 * NS_PER_S)
+/* A node that is only busy is not silent for so long. */
+#define NODE_PATIENT_NS (1 * NS_PER_S)
 
-                if (c->verdict != SFI_STORE)
-                        continue;
-                slot = &n->slots[c->slot];
-                /* If the core has given the slot to another event, its bytes count from here on. */
-                if (!slot->used || slot->event != c->chunk.event)
-                        *slot = (struct sim_slot){.used = true, .event = c->chunk.event};
-                slot->bytes += c->chunk.length;
-        }
+static const char *name_of_ros(const struct sim *s, uint32_t ros)
+{
+        return s->nodes[s->node_of_ros[ros]].self->name;
 }
 
-/* A whole fragment has the size that its source gave it. */
-static uint64_t check_fragments(struct sim *s, const struct sim_node *n, const struct sfi_built *built)
+/* A whole fragment has the size that its source gave it, and each of its bytes arrived for this event. */
+static void check_fragment(struct sim *s, const struct sim_node *n, const struct sim_slot *slot,
+                           const struct sfi_built *built, uint32_t ros)
 {
-        uint64_t bytes = 0;
+        const struct sfi_fragment *f = &built->fragments[ros];
+        struct ros_fragment made;
 
+        if (!f->whole || f->status != FRAGMENT_OK)
+                return;
+        source_describe(s->nodes[s->node_of_ros[ros]].source, built->event, built->info.l1_id, &made);
+        if (f->bytes != made.bytes)
+                sim_violate(s, n, SIM_EVENTS_UNMIXED,
+                            "event %" PRIu64 " has a fragment of %s with %u bytes, which made %u",
+                            built->event, name_of_ros(s, ros), f->bytes, made.bytes);
+        if (!sim_covers_all(slot, built, ros))
+                sim_violate(s, n, SIM_EVENTS_UNMIXED,
+                            "event %" PRIu64 " has a whole fragment of %s with %u bytes, of which only "
+                            "some arrived for it",
+                            built->event, name_of_ros(s, ros), f->bytes);
+}
+
+static void check_fragments(struct sim *s, const struct sim_node *n, const struct sim_slot *slot,
+                            const struct sfi_built *built)
+{
         for (uint32_t i = 0; i < s->n_ros; i++) {
-                const struct sfi_fragment *f = &built->fragments[i];
-                struct ros_fragment made;
-
-                if (!f->whole || f->status != FRAGMENT_OK)
-                        continue;
-                bytes += f->bytes;
-                source_describe(s->nodes[s->node_of_ros[i]].source, built->event, built->info.l1_id, &made);
-                if (f->bytes != made.bytes)
-                        sim_violate(
-                                s, n, "event %" PRIu64 " has a fragment of %s with %u bytes, which made %u",
-                                built->event, s->nodes[s->node_of_ros[i]].self->name, f->bytes, made.bytes);
+                check_fragment(s, n, slot, built, i);
+                if (built->end == EVENT_COMPLETE && !s->rules[i].optional &&
+                    !sfi_fragment_is_present(&built->fragments[i]))
+                        sim_violate(s, n, SIM_EVENTS_UNMIXED,
+                                    "event %" PRIu64 " is complete without a fragment of %s", built->event,
+                                    name_of_ros(s, i));
         }
-        return bytes;
 }
 
 void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
 {
+        static const char *const ends[] = {"complete", "partial", "lost"};
         struct sim_slot *slot = &n->slots[number];
         struct sfi_built built;
-        uint64_t bytes;
 
         sfi_built_event(n->sfi, number, &built);
-        s->built++;
         sim_note(s, n, built.event << 2 | built.end, "builds event %" PRIu64 ": %s", built.event,
-                 built.end == EVENT_COMPLETE  ? "complete"
-                 : built.end == EVENT_PARTIAL ? "partial"
-                                              : "lost");
-        if (built.end == EVENT_COMPLETE) {
-                bytes = check_fragments(s, n, &built);
-                for (uint32_t i = 0; i < s->n_ros; i++) {
-                        if (!s->rules[i].optional && !sfi_fragment_is_present(&built.fragments[i]))
-                                sim_violate(s, n, "event %" PRIu64 " is complete without a fragment of %s",
-                                            built.event, s->nodes[s->node_of_ros[i]].self->name);
-                }
-                if (bytes > 0 && (!slot->used || slot->event != built.event || slot->bytes < bytes))
-                        sim_violate(s, n,
-                                    "event %" PRIu64 " is complete with %" PRIu64
-                                    " bytes, of which only %" PRIu64 " arrived for it",
-                                    built.event, bytes,
-                                    slot->used && slot->event == built.event ? slot->bytes : 0);
-        }
-        slot->used = false;
+                 ends[built.end]);
+        sim_ends_note(s, n, &built);
+        if (built.end != EVENT_LOST)
+                check_fragments(s, n, slot, &built);
+        sim_covers_clear(s, n, slot);
 }
 
 /* The longest time without the end of an event, once no further node comes: each assignment of an event times
- * out, the DFM notices a silent node, and the run's state reaches every node. An SFI in pull may have to give
- * up many events that the DFM has already ended, one after the other. */
+ * out, the DFM notices a silent node, and the run's state reaches every node. */
 static uint64_t patience_ns(const struct scenario *s)
 {
         return (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + 5 * s->dfm.node_timeout_ns +
@@ -114,8 +107,7 @@ static void explain(const struct sim *s, const struct dfm *d, char *text, size_t
 
 static void check_progress(struct sim *s, const struct sim_node *n)
 {
-        uint64_t progress = (dfm_progress(n->dfm) + s->built) ^ (uint64_t)n->state << 56,
-                 now_ns = sim_now_ns(s), from_ns;
+        uint64_t progress = dfm_progress(n->dfm) ^ (uint64_t)n->state << 56, now_ns = sim_now_ns(s), from_ns;
         char why[128];
         bool waits = dfm_has_work(n->dfm) || n->state != RUN_RUNNING;
 
@@ -126,9 +118,35 @@ static void check_progress(struct sim *s, const struct sim_node *n)
         from_ns = MAX(s->progress_ns, s->calm_ns);
         if (now_ns > from_ns && now_ns - from_ns > patience_ns(s->scenario) && is_served(s)) {
                 explain(s, n->dfm, why, sizeof why);
-                sim_violate(s, n, "nothing has moved for %.3f s, and %u events are open%s",
+                sim_violate(s, n, SIM_NOTHING_WAITS, "nothing has moved for %.3f s, and %u events are open%s",
                             (double)(now_ns - from_ns) / NS_PER_S, dfm_open_events(n->dfm), why);
         }
+}
+
+/* The whole sum in small systems, and one SFI after the other in large ones. */
+#define SUM_SFIS 8u
+
+/* What the SFIs hold is open, and no SFI has more than its credits. */
+static void check_credits(struct sim *s, struct sim_node *n)
+{
+        uint32_t first = s->n_sfi <= SUM_SFIS ? 0 : s->dfm_turns++ % s->n_sfi, open = dfm_open_events(n->dfm);
+        uint64_t held = 0;
+
+        for (uint32_t i = first; i < MIN(first + SUM_SFIS, s->n_sfi); i++) {
+                const struct dfm_node_view v = dfm_view(n->dfm, ROLE_SFI, (uint16_t)i);
+                const struct sim_node *sfi = &s->nodes[s->node_of_sfi[i]];
+
+                held += v.held;
+                if (v.held > sfi->n_slots)
+                        sim_violate(s, n, SIM_BUFFERS_BOUNDED, "%s has %u events, more than its %u slots",
+                                    sfi->self->name, v.held, sfi->n_slots);
+                if (s->scenario->sfi.credits > 0 && v.held > s->scenario->sfi.credits)
+                        sim_violate(s, n, SIM_BUFFERS_BOUNDED, "%s has %u events and %u credits",
+                                    sfi->self->name, v.held, (unsigned)s->scenario->sfi.credits);
+        }
+        if (held > open)
+                sim_violate(s, n, SIM_ACCOUNTS_BALANCE, "SFIs have %" PRIu64 " events, but %u are open", held,
+                            open);
 }
 
 static void check_dfm(struct sim *s, struct sim_node *n)
@@ -138,10 +156,11 @@ static void check_dfm(struct sim *s, struct sim_node *n)
 
         /* A DFM that resumes a run first collects its events, and only then counts them. */
         if (dfm_has_begun(n->dfm) && c->triggers != ends + dfm_open_events(n->dfm))
-                sim_violate(s, n, "%" PRIu64 " triggers, but %" PRIu64 " have ended and %u are open",
-                            c->triggers, ends, dfm_open_events(n->dfm));
+                sim_violate(s, n, SIM_ENDS_ONCE,
+                            "%" PRIu64 " triggers, but %" PRIu64 " have ended and %u are open", c->triggers,
+                            ends, dfm_open_events(n->dfm));
         if (c->fragments_expected != c->fragments_received + c->fragments_lost + c->fragments_absent)
-                sim_violate(s, n,
+                sim_violate(s, n, SIM_ACCOUNTS_BALANCE,
                             "%" PRIu64 " fragments are expected, but %" PRIu64 " received, %" PRIu64
                             " lost and %" PRIu64 " absent",
                             c->fragments_expected, c->fragments_received, c->fragments_lost,
@@ -152,21 +171,51 @@ static void check_dfm(struct sim *s, struct sim_node *n)
                          " lost",
                          c->triggers, c->complete, c->partial, c->lost);
         n->ends_seen = ends;
+        check_credits(s, n);
+        sim_ends_check(s, n);
         check_progress(s, n);
 }
 
-static void check_bounds(struct sim *s, struct sim_node *n)
+static void check_ros(struct sim *s, struct sim_node *n)
 {
         const struct scenario *sc = s->scenario;
+        uint64_t bytes = ros_buffer_used_bytes(n->ros);
+        uint32_t held = ros_held(n->ros);
 
-        if (n->self->role == ROLE_ROS && (ros_held(n->ros) > sc->ros.buffer_events ||
-                                          ros_buffer_used_bytes(n->ros) > sc->ros.buffer_size_bytes))
-                sim_violate(s, n, "it holds %u fragments in %" PRIu64 " bytes, more than its buffer",
-                            ros_held(n->ros), ros_buffer_used_bytes(n->ros));
-        if (n->self->role == ROLE_SFI && (sfi_open_events(n->sfi) > n->n_slots ||
-                                          sfi_buffer_used_bytes(n->sfi) > sc->sfi.buffer_size_bytes))
-                sim_violate(s, n, "it has %u open events in %" PRIu64 " bytes, more than its buffer",
-                            sfi_open_events(n->sfi), sfi_buffer_used_bytes(n->sfi));
+        if (held > sc->ros.buffer_events || bytes > sc->ros.buffer_size_bytes)
+                sim_violate(s, n, SIM_BUFFERS_BOUNDED,
+                            "it holds %u fragments in %" PRIu64 " bytes, more than its buffer", held, bytes);
+        if (held == 0 && bytes > 0)
+                sim_violate(s, n, SIM_BUFFERS_BOUNDED, "it holds no fragment, but %" PRIu64 " bytes", bytes);
+        /* The end of a run clears all events. */
+        if (n->state == RUN_ENDED && held > 0)
+                sim_violate(s, n, SIM_BUFFERS_BOUNDED, "the run has ended, but it holds %u fragments", held);
+}
+
+static void check_sfi(struct sim *s, struct sim_node *n)
+{
+        const struct sfi_counts *c = sfi_counts(n->sfi);
+        uint64_t built = 0, bytes = sfi_buffer_used_bytes(n->sfi);
+        uint32_t open = sfi_open_events(n->sfi);
+
+        for (size_t i = 0; i < ARRAY_SIZE(n->built); i++)
+                built += n->built[i];
+        if (open > n->n_slots || bytes > s->scenario->sfi.buffer_size_bytes)
+                sim_violate(s, n, SIM_BUFFERS_BOUNDED,
+                            "it has %u open events in %" PRIu64 " bytes, more than its buffer", open, bytes);
+        if (open == 0 && bytes > 0)
+                sim_violate(s, n, SIM_BUFFERS_BOUNDED, "it has no open event, but %" PRIu64 " bytes", bytes);
+        if (c->complete != n->built[EVENT_COMPLETE] || c->partial != n->built[EVENT_PARTIAL] ||
+            c->lost != n->built[EVENT_LOST])
+                sim_violate(s, n, SIM_ACCOUNTS_BALANCE,
+                            "it counts %" PRIu64 " complete events, %" PRIu64 " partial and %" PRIu64
+                            " lost, but built %" PRIu64 ", %" PRIu64 " and %" PRIu64,
+                            c->complete, c->partial, c->lost, n->built[0], n->built[1], n->built[2]);
+        if (c->fragments_received + c->fragments_lost + c->fragments_absent != built * s->n_ros)
+                sim_violate(s, n, SIM_ACCOUNTS_BALANCE,
+                            "%" PRIu64 " events have %" PRIu64 " fragments received, %" PRIu64
+                            " lost and %" PRIu64 " absent",
+                            built, c->fragments_received, c->fragments_lost, c->fragments_absent);
 }
 
 static enum run_state state_of(const struct sim_node *n)
@@ -191,23 +240,34 @@ void sim_check_node(struct sim *s, struct sim_node *n)
         n->state = state;
         if (n->self->role == ROLE_DFM)
                 check_dfm(s, n);
+        else if (n->self->role == ROLE_ROS)
+                check_ros(s, n);
         else
-                check_bounds(s, n);
+                check_sfi(s, n);
 }
 
-/* A plan without a warning promises that no port drops packets, as long as every node sends and reads. */
-static void check_ports(struct sim *s)
+/* A plan without a warning, and in pull the limit of bytes in flight, promise that no port drops packets, as
+ * long as every node sends and reads. */
+void sim_check_drop(struct sim *s, const struct sim_node *at)
 {
         bool disturbed =
                 s->n_faults > 0 || s->network.loss > 0 || s->network.reorder > 0 || s->network.duplicate > 0;
 
-        for (uint32_t i = 0; i < s->n_nodes && s->plan_is_valid && !disturbed; i++) {
-                if (s->nodes[i].port.dropped > 0)
-                        sim_violate(s, &s->nodes[i],
-                                    "its switch port dropped %" PRIu64
-                                    " packets, although the plan allows none",
-                                    s->nodes[i].port.dropped);
-        }
+        if (s->plan_is_valid && !disturbed)
+                sim_violate(s, at, SIM_PLAN_HOLDS,
+                            "its switch port dropped a packet, although the plan allows none");
+}
+
+/* Retries recover what the network loses, unless a node fails or seems to, or a time-out is short. */
+static void check_lost(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
+{
+        const struct scenario *sc = s->scenario;
+
+        if (s->n_faults == 0 && sc->sfi.retries == SCENARIO_UNBOUNDED && sc->sfi.timeout_ns >= PATIENT_NS &&
+            sc->dfm.node_timeout_ns >= NODE_PATIENT_NS && c->partial + c->lost > 0)
+                sim_violate(s, dfm, SIM_NOTHING_LOST,
+                            "%" PRIu64 " events are partial and %" PRIu64 " lost, although no node failed",
+                            c->partial, c->lost);
 }
 
 void sim_check_end(struct sim *s)
@@ -215,13 +275,15 @@ void sim_check_end(struct sim *s)
         const struct sim_node *dfm = &s->nodes[s->dfm];
         const struct dfm_counts *c;
 
-        check_ports(s);
         if (!dfm->is_live)
                 return;
         c = dfm_counts(dfm->dfm);
         if (c->fragments_expected != (c->triggers - c->rejected) * s->n_ros)
-                sim_violate(s, dfm, "%" PRIu64 " triggers expect %" PRIu64 " fragments of %u ROSs",
-                            c->triggers, c->fragments_expected, s->n_ros);
+                sim_violate(s, dfm, SIM_ACCOUNTS_BALANCE,
+                            "%" PRIu64 " triggers expect %" PRIu64 " fragments of %u ROSs", c->triggers,
+                            c->fragments_expected, s->n_ros);
         if (dfm_open_events(dfm->dfm) > 0)
-                sim_violate(s, dfm, "the run is over, but %u events are open", dfm_open_events(dfm->dfm));
+                sim_violate(s, dfm, SIM_ENDS_ONCE, "the run is over, but %u events are open",
+                            dfm_open_events(dfm->dfm));
+        check_lost(s, dfm, c);
 }

@@ -3,9 +3,10 @@
 
 #include "sim_internal.h"
 
-/* Chaos draws at most this many faults of nodes, and this share of packets for each fault of the network. */
+/* Chaos draws at most this many faults of nodes, and 2 % of packets for each fault of the network. */
 #define CHAOS_FAULTS_MAX 6u
-#define CHAOS_SHARE 0.02
+#define CHAOS_BILLIONTHS UINT64_C(20000000)
+#define CHAOS_SALT UINT64_C(0x6368616F73)
 /* Shortest time for faults, also that of trigger.rate = max. */
 #define CHAOS_LEAST_NS (100 * NS_PER_MS)
 
@@ -25,20 +26,20 @@ static void add(struct sim *s, enum sim_fault_kind kind, uint32_t node, uint64_t
 }
 
 /* Draws short absences that no node notices, and long ones after which the DFM goes on without the node. */
-static uint64_t draw_absence(struct sim *s)
+static uint64_t draw_absence(const struct sim *s, struct random *r)
 {
-        return 1 + random_below(&s->random, 2 * s->scenario->dfm.node_timeout_ns);
+        return 1 + random_below(r, 2 * s->scenario->dfm.node_timeout_ns);
 }
 
-static void draw_faults(struct sim *s)
+static void draw_faults(struct sim *s, struct random *r)
 {
-        uint64_t within_ns = horizon_ns(s->scenario), n = random_below(&s->random, CHAOS_FAULTS_MAX + 1);
+        uint64_t within_ns = horizon_ns(s->scenario), n = random_below(r, CHAOS_FAULTS_MAX + 1);
 
         for (uint64_t i = 0; i < n; i++) {
-                uint32_t node = (uint32_t)random_below(&s->random, s->n_nodes);
-                uint64_t at_ns = random_below(&s->random, within_ns), for_ns = draw_absence(s);
+                uint32_t node = (uint32_t)random_below(r, s->n_nodes);
+                uint64_t at_ns = random_below(r, within_ns), for_ns = draw_absence(s, r);
 
-                if (random_below(&s->random, 2) == 0) {
+                if (random_below(r, 2) == 0) {
                         add(s, SIM_PAUSE, node, at_ns, for_ns);
                         continue;
                 }
@@ -47,9 +48,10 @@ static void draw_faults(struct sim *s)
         }
 }
 
-static double draw_share(struct sim *s, double configured)
+/* In the steps of a key of the scenario. */
+static double draw_share(struct random *r, double configured)
 {
-        double share = random_below(&s->random, 2) ? random_unit(&s->random) * CHAOS_SHARE : 0;
+        double share = random_below(r, 2) ? (double)random_below(r, CHAOS_BILLIONTHS) / 1e9 : 0;
 
         return configured > 0 ? configured : share;
 }
@@ -67,6 +69,18 @@ static void sort(struct sim_fault *faults, size_t n)
         }
 }
 
+/* From numbers of its own, so that a history with the same faults on the command line is the same. */
+static void draw_chaos(struct sim *s)
+{
+        struct random r;
+
+        random_init(&r, random_mix(s->config.seed ^ CHAOS_SALT));
+        draw_faults(s, &r);
+        s->network.loss = draw_share(&r, s->network.loss);
+        s->network.reorder = draw_share(&r, s->network.reorder);
+        s->network.duplicate = draw_share(&r, s->network.duplicate);
+}
+
 void sim_faults_prepare(struct sim *s)
 {
         const struct scenario *sc = s->scenario;
@@ -76,12 +90,8 @@ void sim_faults_prepare(struct sim *s)
                 memcpy(s->faults, s->config.faults, s->n_faults * sizeof *s->faults);
         s->network = (struct fault_config){
                 .loss = sc->network.loss, .reorder = sc->network.reorder, .duplicate = sc->network.duplicate};
-        if (s->config.chaos) {
-                draw_faults(s);
-                s->network.loss = draw_share(s, s->network.loss);
-                s->network.reorder = draw_share(s, s->network.reorder);
-                s->network.duplicate = draw_share(s, s->network.duplicate);
-        }
+        if (s->config.chaos)
+                draw_chaos(s);
         s->network.seed = random_mix(sc->network.fault_seed) ^ random_next(&s->random);
         fault_init(&s->fault, &s->network);
         sort(s->faults, s->n_faults);
@@ -127,7 +137,14 @@ void sim_faults_apply(struct sim *s)
                 n->restarts++;
                 sim_process_end(s, n);
                 if (sim_process_start(s, n) < 0)
-                        sim_violate(s, n, "no memory for another process");
+                        sim_violate(s, n, SIM_NOTHING_WAITS, "no memory for another process");
                 break;
         }
+}
+
+size_t sim_faults(const struct sim *s, const struct sim_fault **ret, struct fault_config *ret_network)
+{
+        *ret = s->faults;
+        *ret_network = s->network;
+        return s->n_faults;
 }

@@ -84,6 +84,7 @@ static void pass_port(struct sim *s, struct sim_node *to, struct sim_packet *p)
 
         if (!sim_port_take(&to->port, s->now_ps, p->frame_bytes, &leaves_ps)) {
                 sim_note_drop(s, to, p, "switch port");
+                sim_check_drop(s, to);
                 return;
         }
         deliver(s, to, leaves_ps + s->config.model.propagation_ns * PS_PER_NS / 2, p);

@@ -62,8 +62,9 @@ static int start_sfi(struct sim *s, struct sim_node *n)
         if (!n->slots) {
                 n->slots = calloc(c.slots, sizeof *n->slots);
                 n->n_slots = c.slots;
-        } else
-                memset(n->slots, 0, n->n_slots * sizeof *n->slots);
+        }
+        sim_covers_clear_all(s, n);
+        sim_ends_forget(n);
         n->drained_ns = NEVER_NS;
         return n->slots ? sfi_new(&n->sfi, &c, sim_now_ns(s)) : -ENOMEM;
 }

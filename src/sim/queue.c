@@ -8,7 +8,7 @@
 #define FIRST_SIZE 16u
 
 /* The model does not include a lack of memory, so the program cannot continue. */
-static void *must(void *memory)
+void *sim_must(void *memory)
 {
         if (!memory)
                 abort();
@@ -17,7 +17,7 @@ static void *must(void *memory)
 
 struct sim_packet *sim_packet_new(const void *head, size_t head_bytes, size_t datagram_bytes)
 {
-        struct sim_packet *p = must(malloc(sizeof *p + head_bytes));
+        struct sim_packet *p = sim_must(malloc(sizeof *p + head_bytes));
 
         *p = (struct sim_packet){
                 .refs = 1,
@@ -37,7 +37,7 @@ void sim_packet_release(struct sim_packet *p)
 static void grow(struct sim_queue *q)
 {
         uint32_t size = MAX(2 * q->size, FIRST_SIZE);
-        struct sim_entry *entries = must(malloc(size * sizeof *entries));
+        struct sim_entry *entries = sim_must(malloc(size * sizeof *entries));
 
         for (uint32_t i = 0; i < q->n; i++)
                 entries[i] = q->entries[(q->first + i) & (q->size - 1)];

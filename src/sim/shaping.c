@@ -9,6 +9,9 @@
 #include "evb/node/shaping_request.h"
 #include "sim_internal.h"
 
+/* A small control message, with all headers. */
+#define CONTROL_FRAME_BYTES 128u
+
 static enum tc_backend backend_of(const struct scenario *s)
 {
         enum tc_backend b = shaping_backend_of_scenario(s);
@@ -66,6 +69,17 @@ static void apply(struct sim *s, struct sim_node *n, const struct tc_plan *plan)
                 set_share(&n->paths[i], plan, &plan->shares[i]);
 }
 
+/* In pull, an SFI limits the bytes in flight to what its port holds, less a part for control messages. That
+ * part must have room for those that all ROSs may send at once. */
+static bool pull_is_limited(const struct sim *s)
+{
+        const struct scenario *sc = s->scenario;
+
+        return sc->scenario.mode == MODE_PULL && sc->sfi.outstanding == SCENARIO_AUTO &&
+               sc->network.link_rate_bps > 0 &&
+               s->n_ros * CONTROL_FRAME_BYTES <= sc->network.switch_buffer_bytes / 16;
+}
+
 int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e)
 {
         struct sim_shaping *h = &n->shaping;
@@ -74,6 +88,7 @@ int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e)
 
         h->backend = backend_of(s->scenario);
         h->on = h->backend != TC_BACKEND_NONE;
+        s->plan_is_valid = pull_is_limited(s);
         if (!h->on)
                 return 0;
         r = heap_init(&h->due, s->n_sfi);

@@ -146,6 +146,8 @@ static void close_node(struct sim *s, struct sim_node *n)
                 sim_queue_fini(&n->paths[i].queue);
         sim_shaping_fini(n);
         source_free(n->source);
+        sim_ends_forget(n);
+        sim_covers_clear_all(s, n);
         free(n->paths);
         free(n->slots);
         free(n->stats);
@@ -161,6 +163,7 @@ struct sim *sim_free(struct sim *s)
                 close_node(s, &s->nodes[i]);
         chunk_packer_free(s->packer);
         heap_fini(&s->heap);
+        free(s->ends.events);
         free(s->nodes);
         free(s->node_of_ros);
         free(s->node_of_sfi);

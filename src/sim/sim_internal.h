@@ -1,6 +1,6 @@
 /* What the files of the simulator share. Each file may call those before it in this order: trace.c,
- * network.c, shaping.c, messages.c, checks.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c,
- * faults.c, sim.c.
+ * network.c, shaping.c, messages.c, covers.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c),
+ * processes.c, faults.c, sim.c.
  */
 #pragma once
 
@@ -60,6 +60,17 @@ struct sim_inbox {
         uint32_t n_held;
 };
 
+/* What holds after each step of each history; docs/sim.md describes each. */
+enum sim_invariant {
+        SIM_ENDS_ONCE,
+        SIM_ACCOUNTS_BALANCE,
+        SIM_EVENTS_UNMIXED,
+        SIM_BUFFERS_BOUNDED,
+        SIM_NOTHING_WAITS,
+        SIM_PLAN_HOLDS,
+        SIM_NOTHING_LOST,
+};
+
 enum sim_socket { SOCKET_CONTROL, SOCKET_DATA, SOCKETS };
 
 /* A ROS's socket to one SFI, and its class. */
@@ -85,10 +96,27 @@ struct sim_shaping {
         enum tc_backend backend;
 };
 
-/* What an SFI's slot holds, according to the chunks; see checks.c. */
+/* The bytes of a fragment that arrived, according to the chunks: ranges in order, apart from each other. */
+struct sim_cover {
+        uint64_t base; /* in the SFI's buffer */
+        struct sim_range {
+                uint32_t from, to;
+        } * more, first;
+        uint32_t n, size; /* of `more` */
+};
+
+/* What an SFI's slot holds; see covers.c. */
 struct sim_slot {
-        uint64_t event, bytes;
-        bool used;
+        uint64_t event;
+        struct sim_cover *covers; /* of each ROS; NULL: nothing arrived */
+};
+
+/* What became of the events, according to the SFIs' outputs; see ends.c. */
+struct sim_ends {
+        uint8_t *events; /* bits of enum event_end: an SFI built it so */
+        uint64_t size;
+        uint64_t distinct[EVENT_LOST], builds[EVENT_LOST]; /* events, and how often SFIs built them */
+        uint64_t payload_bytes;                            /* of all that are complete */
 };
 
 struct sim_node {
@@ -115,7 +143,9 @@ struct sim_node {
         uint64_t sfi_live[EVB_SFI_MAX / 64];
         uint64_t dropped_at_source;
         struct sim_slot *slots; /* SFI */
-        uint32_t n_slots;
+        uint32_t n_slots, n_covered;
+        uint64_t built[EVENT_LOST + 1]; /* by this process */
+        uint64_t *outputs, n_outputs;   /* a bit for each event that this process built; 64-bit words */
         uint64_t drained_ns, farewell_ns;
         uint32_t farewells;
         enum run_state state; /* last seen */
@@ -151,8 +181,9 @@ struct sim {
         struct chunk_job chunk_jobs[SIM_JOBS];
         uint64_t send_buffer_bytes;
         uint64_t link_drops, messages, digest;
-        uint64_t built;                 /* events, by all SFIs, in any way */
-        uint64_t progress, progress_ns; /* of the DFM and these */
+        struct sim_ends ends;
+        uint64_t progress, progress_ns; /* of the DFM */
+        uint32_t dfm_turns;             /* of all its processes */
         bool plan_is_valid;             /* the plan promises that ports drop nothing */
         bool has_ended;                 /* the run, as the DFM says */
         bool is_over;
@@ -171,10 +202,12 @@ void sim_note_drop(struct sim *s, const struct sim_node *at, const struct sim_pa
 /* A change of state; `value` is part of the digest. */
 void sim_note(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
-void sim_violate(struct sim *s, const struct sim_node *n, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+/* Only the first violation counts. */
+void sim_violate(struct sim *s, const struct sim_node *n, enum sim_invariant which, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
 
 /* queue.c */
+void *sim_must(void *memory); /* ends the program if it is NULL */
 struct sim_packet *sim_packet_new(const void *head, size_t head_bytes, size_t datagram_bytes);
 void sim_packet_release(struct sim_packet *p);
 void sim_queue_put(struct sim_queue *q, uint64_t at_ps, struct sim_packet *p);
@@ -236,9 +269,22 @@ void sim_faults_prepare(struct sim *s);
 uint64_t sim_faults_next_ns(const struct sim *s);
 void sim_faults_apply(struct sim *s);
 
+/* covers.c */
+void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
+/* Whether bytes 0 to `bytes` of the fragment of a ROS arrived for this event, in its place. */
+bool sim_covers_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros);
+void sim_covers_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot);
+void sim_covers_clear_all(const struct sim *s, struct sim_node *n);
+
+/* ends.c */
+void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *built);
+void sim_ends_check(struct sim *s, const struct sim_node *dfm);
+void sim_ends_forget(struct sim_node *n); /* another process of the SFI begins */
+
 /* checks.c */
-void sim_check_chunks(struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
 void sim_check_built(struct sim *s, struct sim_node *n, uint32_t slot);
+/* A port has dropped a packet. */
+void sim_check_drop(struct sim *s, const struct sim_node *at);
 /* Call it after each turn of the node. */
 void sim_check_node(struct sim *s, struct sim_node *n);
 void sim_check_end(struct sim *s);

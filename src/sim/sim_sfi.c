@@ -15,7 +15,7 @@
 static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, size_t *k)
 {
         sfi_reserve(n->sfi, sim_now_ns(s), chunks, *k);
-        sim_check_chunks(n, chunks, *k);
+        sim_covers_add(s, n, chunks, *k);
         sfi_commit(n->sfi, sim_now_ns(s), chunks, *k);
         n->worked_chunks += (uint32_t)*k;
         *k = 0;

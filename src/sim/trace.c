@@ -89,14 +89,20 @@ void sim_note(struct sim *s, const struct sim_node *n, uint64_t value, const cha
         fputc('\n', s->config.trace);
 }
 
-void sim_violate(struct sim *s, const struct sim_node *n, const char *format, ...)
+void sim_violate(struct sim *s, const struct sim_node *n, enum sim_invariant which, const char *format, ...)
 {
+        static const char *const names[] = {
+                [SIM_ENDS_ONCE] = "ends-once",           [SIM_ACCOUNTS_BALANCE] = "accounts-balance",
+                [SIM_EVENTS_UNMIXED] = "events-unmixed", [SIM_BUFFERS_BOUNDED] = "buffers-bounded",
+                [SIM_NOTHING_WAITS] = "nothing-waits",   [SIM_PLAN_HOLDS] = "plan-holds",
+                [SIM_NOTHING_LOST] = "nothing-lost",
+        };
         va_list args;
         int k;
 
         if (s->violation[0])
                 return;
-        k = snprintf(s->violation, sizeof s->violation, "%s: ", n->self->name);
+        k = snprintf(s->violation, sizeof s->violation, "%s: %s: ", names[which], n->self->name);
         va_start(args, format);
         vsnprintf(s->violation + k, sizeof s->violation - (size_t)k, format, args);
         va_end(args);

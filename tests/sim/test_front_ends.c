@@ -88,7 +88,7 @@ static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), di
 static void boards_miss_triggers_and_deliver_late(void **state)
 {
         (void)state;
-        each_width(6, NULL, NULL);
+        each_width(4, NULL, NULL);
 }
 
 static void many_missed(struct sim_config *c)
@@ -162,7 +162,7 @@ static void forget_at_once(struct sim_config *c)
 static void a_board_restarts_at_once(void **state)
 {
         (void)state;
-        each_width(6, forget_at_once, NULL);
+        each_width(4, forget_at_once, NULL);
 }
 
 /* At 50 Hz, events stop waiting before 16 frames of the new count have come. */
@@ -180,7 +180,7 @@ static void forget_slowly(struct sim_config *c)
 static void a_slow_board_restarts_at_once(void **state)
 {
         (void)state;
-        each_width(12, forget_slowly, NULL);
+        each_width(6, forget_slowly, NULL);
 }
 
 /* The counters of the trigger and of all boards are reset, so that all are in step again. */
@@ -215,13 +215,13 @@ static void restart_a_ros(struct sim *s, const struct sim_config *c)
 static void a_ros_restarts(void **state)
 {
         (void)state;
-        each_width(4, NULL, restart_a_ros);
+        each_width(3, NULL, restart_a_ros);
 }
 
 static void everything_at_once(void **state)
 {
         (void)state;
-        each_width(4, restart_and_forget, restart_a_ros);
+        each_width(3, restart_and_forget, restart_a_ros);
 }
 
 /* The trigger passes the wraps of 16 bits twice, and all counters are right again after each. */

@@ -49,19 +49,19 @@ static void verify_all_once(struct sim *s, const struct sim_config *c)
 static void a_restarted_dfm_resumes_the_run(void **state)
 {
         (void)state;
-        restart(60, 0, 5 * NS_PER_MS, NULL, verify_all_once);
+        restart(20, 0, 5 * NS_PER_MS, NULL, verify_all_once);
 }
 
 static void at_once(void **state)
 {
         (void)state;
-        restart(60, 0, 0, NULL, verify_all_once);
+        restart(20, 0, 0, NULL, verify_all_once);
 }
 
 static void after_the_nodes_became_idle(void **state)
 {
         (void)state;
-        restart(20, 0, 3 * NS_PER_S, NULL, verify_all_once);
+        restart(10, 0, 3 * NS_PER_S, NULL, verify_all_once);
 }
 
 static void write_slowly(struct sim_config *c)
@@ -74,7 +74,7 @@ static void write_slowly(struct sim_config *c)
 static void while_events_are_being_written(void **state)
 {
         (void)state;
-        restart(40, 0, 5 * NS_PER_MS, write_slowly, verify_all_once);
+        restart(20, 0, 5 * NS_PER_MS, write_slowly, verify_all_once);
 }
 
 /* Messages to and from the new DFM are lost too. An event may be built twice if an SFI's report is late, but
@@ -92,7 +92,7 @@ static void verify_none_forgotten(struct sim *s, const struct sim_config *c)
 static void with_loss(void **state)
 {
         (void)state;
-        restart(300, 0.05, 5 * NS_PER_MS, NULL, verify_none_forgotten);
+        restart(60, 0.05, 5 * NS_PER_MS, NULL, verify_none_forgotten);
 }
 
 static void only_one_sfi_is_left(void **state)

@@ -198,15 +198,15 @@ static void by_one_that_only_stalled(struct scene *t, uint64_t seed, bool push)
                 each(seeds, name);                                                                           \
         }
 
-SCENE(with_late_and_repeated_messages, 60)
-SCENE(twice_in_a_row, 60)
-SCENE(twice_on_a_bad_network, 60)
-SCENE(while_an_sfi_is_away, 40)
-SCENE(while_an_sfi_restarts_too, 30)
-SCENE(with_front_ends, 40)
+SCENE(with_late_and_repeated_messages, 20)
+SCENE(twice_in_a_row, 20)
+SCENE(twice_on_a_bad_network, 20)
+SCENE(while_an_sfi_is_away, 20)
+SCENE(while_an_sfi_restarts_too, 20)
+SCENE(with_front_ends, 20)
 SCENE(while_the_disk_stalls, 20)
-SCENE(at_the_end, 40)
-SCENE(by_one_that_only_stalled, 40)
+SCENE(at_the_end, 20)
+SCENE(by_one_that_only_stalled, 20)
 
 int main(void)
 {

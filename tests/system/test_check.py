@@ -48,6 +48,8 @@ def refused(evb):
             ("dfm", {"node dfm.cpus": "1000"}, 2, "dfm: node dfm.cpus: this machine has no processor 1000; expected 0 to "),
             ("sfi1", {"node sfi1.cpus": "0,1001", "sfi.output": "file", "sfi.directory": where}, 2, "no processor 1001"),
             ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "for control messages: it is in use; is this node running"),
+            ("dfm", {"network.link-rate": "100Mbit", "dfm.keep-alive": "1ms"}, 2, "dfm.keep-alive: KeepAlive takes 2.70 Mbit/s of the 1.10 Mbit/s that the "
+             "DFM may send to an SFI, so there is too little left for assignments; expected at least 6.00 ms, or a higher qos.control-rate"),
             ("ros1", {"ros.source": f"udp:{taken.getsockname()[1]}"}, 1, "is in use"),
             ("ros1", {"ros.source": "udp:26800"}, 2, "ros.source: port 26800 is network.control-port"),
             ("ros1", {"ros.source": "tcp:front.end:8"}, 2, 'ros.source: invalid source "tcp:front.end:8"'),

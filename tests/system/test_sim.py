@@ -219,10 +219,10 @@ def histories(evb):
         path = scenario(where, SHORT)
         for keys in ({}, {"scenario.mode": "pull"}, {"qos.backend": "auto", "trigger.kind": "poisson"}):
             words = [path, "--chaos", "--set", "trigger.events=100", *settings(keys), "--json"]
-            sums = json.loads(call(evb, *words, "--histories", 100).stdout)
-            assert sums["histories"] == 100 and sums["violated"] is False and sums["triggers"] >= 9000, sums
+            sums = json.loads(call(evb, *words, "--histories", 20).stdout)
+            assert sums["histories"] == 20 and sums["violated"] is False and sums["triggers"] >= 1800, sums
             assert sums["triggers"] == sums["events_complete"] + sums["events_partial"] + sums["events_lost"], sums
-            assert sums == json.loads(call(evb, *words, "--histories", 100).stdout)
+            assert sums == json.loads(call(evb, *words, "--histories", 20).stdout)
 
 
 def stopped(evb):
@@ -241,18 +241,56 @@ def stopped(evb):
             assert '"digest":"' in text if words else "digest " in text, text[-500:]
 
 
+def many(evb, *words):
+    return subprocess.run([ROOT / "scripts" / "sim-histories.py", "--evb", evb, *map(str, words)], capture_output=True, text=True, timeout=10 * LIMIT_S, cwd=ROOT)
+
+
+def ten_thousand(evb):
+    """10,000 histories of 500 scenarios violate no invariant."""
+    done = many(evb, "--scenarios", 500, "--histories", 20)
+    assert done.returncode == 0 and done.stdout.startswith("10000 histories of 500 scenarios"), done.stderr[-5000:]
+
+
+# An evb that fails in each history with a pause and 5 events or more, in which it prints only the seed of the first one.
+LIAR = """#!/usr/bin/env python3
+import re, sys
+words = " ".join(sys.argv)
+events = int(re.search(r"trigger.events=(\\d+)", words)[1])
+if events < 5 or "--pause" not in words and "--chaos" not in words or "ros.count=1 " in words and "sfi.count=1 " in words:
+    sys.exit(0)
+print("evb sim: seed 3, at 0.1 s: ends-once: dfm: it lies", file=sys.stderr)
+if "--chaos" in words:
+    print("evb sim: its faults: --crash ros1@1ns --pause dfm@2000001ns+3ns --restart ros1@5ns --set network.loss=0.100000000"
+          " --set network.reorder=0.000000000 --set network.duplicate=0.000000000", file=sys.stderr)
+sys.exit(1)
+"""
+
+
 def script(evb):
-    """scripts/sim-histories.py draws scenarios too, and prints how to repeat a failure."""
-    words = [ROOT / "scripts" / "sim-histories.py", "--evb", evb, "--seed", "7", "--scenarios", "3", "--histories", "5"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    """scripts/sim-histories.py prints how to repeat a failure, and reduces it to what it needs."""
+    done = many(evb, "--seed", 7, "--scenarios", 3, "--histories", 5)
     assert done.returncode == 0 and "15 histories" in done.stdout, done
+    seed = next(seed for seed in range(1, 100) if "--chaos" in many(evb, "--print", seed).stdout and "trigger.events=80" in many(evb, "--print", seed).stdout)
     with folder() as where:
         liar = where / "evb"
-        liar.write_text("#!/bin/sh\necho 'evb sim: replay with: evb sim FILE --seed 9' >&2\nexit 1\n")
+        liar.write_text(LIAR)
         liar.chmod(0o755)
-        words[2] = liar
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
-        assert done.returncode == 1 and "replay with: evb sim FILE --seed 9" in done.stderr and "--scenario-seed 7" in done.stderr, done
+        done = many(liar, "--seed", seed, "--scenarios", 1)
+        assert done.returncode == 1 and "ends-once: dfm: it lies" in done.stderr and f"--reduce {seed}:3" in done.stderr, done
+        done = many(liar, "--reduce", f"{seed}:3")
+        assert done.returncode == 0 and "ends-once: dfm: it lies" in done.stdout, done
+        command = done.stdout.splitlines()[-1].split()
+        assert command[:3] == ["evb", "sim", "configs/scenarios/push-6x1.conf"] and command[-3:] == ["--seed", "3", "--trace"], command
+        assert "trigger.events=5" in command and "--pause dfm@2ms+1ms" in done.stdout, command
+        assert not {"--crash", "--restart", "--chaos"} & set(command) and "network.loss" not in done.stdout and len(command) < 25, command
+        done = many(evb, "--reduce", f"{seed}:3")
+        assert done.returncode == 2 and f"history 3 of scenario {seed} does not fail" in done.stderr, done
+        liar.write_text("#!/bin/sh\nkill -ABRT $$\n")
+        done = many(liar, "--seed", seed, "--scenarios", 1, "--histories", 2)
+        assert done.returncode == 1 and f"--reduce {seed}:1" in done.stderr, done
+        liar.write_text("#!/bin/sh\necho 'test.conf:1: nonsense' >&2\nexit 2\n")
+        done = many(liar, "--seed", seed, "--scenarios", 1)
+        assert done.returncode == 2 and "test.conf:1: nonsense" in done.stderr, done
 
 
 def atlas(evb):
@@ -266,4 +304,5 @@ def atlas(evb):
 
 
 main({"seeds": seeds, "places": places, "same-report": same_report, "overload": overload, "source-queue": source_queue, "sockets": sockets, "losses": losses,
-      "faults": faults, "trace": trace, "mistakes": mistakes, "histories": histories, "stopped": stopped, "script": script, "atlas": atlas})
+      "faults": faults, "trace": trace, "mistakes": mistakes, "histories": histories, "stopped": stopped, "script": script, "atlas": atlas,
+      "ten-thousand": ten_thousand})

@@ -1,6 +1,7 @@
 /* Translates a scenario's network keys for the layer net: addresses, datagram size, faults. */
 #pragma once
 
+#include "evb/base/error.h"
 #include "evb/conf/scenario.h"
 #include "evb/net/address.h"
 #include "evb/net/faults.h"
@@ -24,6 +25,9 @@ uint32_t network_overhead_bytes(const struct scenario *s);
 struct budget_plan network_control_plan(const struct scenario *s);
 /* Writes how the share follows from the scenario. */
 void network_control_reason(const struct scenario *s, const struct budget_plan *p, char *text, size_t size);
+/* -EINVAL: KeepAlive alone takes nearly all that the DFM may send into the port of an SFI, so events could
+ * not be assigned; the error says what is possible. */
+int network_check_control(const struct scenario *s, struct error *error);
 /* Bound of all control messages into the port of a node, in bits/s; 0: none. */
 uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role);
 /* What a ROS sends at most to all level-2 clients together, in bits/s with all headers; 0: nothing. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "evb/base/error.h"
+#include "evb/base/fault.h"
 #include "evb/conf/scenario.h"
 #include "evb/data/stats.h"
 
@@ -78,10 +79,13 @@ struct sim_result {
         uint64_t messages; /* delivered */
         uint64_t port_drops, link_drops;
         bool has_switch;
-        const char *violation; /* NULL: none */
+        const char *violation; /* begins with the name of the invariant; NULL: none */
         uint64_t violated_ns;
         uint64_t last_fault_ns; /* 0: none */
 };
 
 struct sim_result sim_result(const struct sim *s);
 struct sim_node_end sim_node_end(const struct sim *s, uint32_t node);
+/* The faults of the history, also those that `chaos` drew, in the order of their times: a history with these
+ * faults, these fractions as network.loss, reorder and duplicate, and without `chaos`, is the same. */
+size_t sim_faults(const struct sim *s, const struct sim_fault **ret, struct fault_config *ret_network);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -11,6 +12,8 @@
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/launch/summary.h"
+
+#define FRESH_BYTES (64 << 10)
 
 static volatile sig_atomic_t stop;
 
@@ -28,10 +31,14 @@ static void catch_signals(void)
         sigaction(SIGTERM, &action, NULL);
 }
 
-static void print_violation(const struct sim_options *o, uint64_t seed, const struct sim_result *r)
+static void print_violation(const struct sim_options *o, uint64_t seed, const struct sim *sim)
 {
-        fprintf(stderr, "evb sim: seed %" PRIu64 ", at %.9f s: %s\n", seed, (double)r->violated_ns / NS_PER_S,
-                r->violation);
+        const struct sim_result r = sim_result(sim);
+
+        fprintf(stderr, "evb sim: seed %" PRIu64 ", at %.9f s: %s\n", seed, (double)r.violated_ns / NS_PER_S,
+                r.violation);
+        if (o->config.chaos)
+                sim_print_faults(sim, o->config.scenario);
         sim_print_replay(o, seed);
 }
 
@@ -82,7 +89,7 @@ static int report(const struct sim_options *o, const struct sim *sim)
         status = summary_write(&launch);
         free(launch.children);
         if (r.violation)
-                print_violation(o, run.seed, &r);
+                print_violation(o, run.seed, sim);
         if (stop) {
                 fprintf(stderr, "evb sim: stopped by a signal at %.3f s of virtual time\n",
                         (double)r.end_ns / NS_PER_S);
@@ -159,6 +166,9 @@ static int run_many(const struct sim_options *o)
         struct sums sums = {};
         int status = 0;
 
+        /* The cores' tables are large, and a short history uses little of them: fresh pages of the kernel are
+         * zero, while the C library would fill memory that it uses again. */
+        mallopt(M_MMAP_THRESHOLD, FRESH_BYTES);
         for (uint64_t i = 0; i < o->histories && status == 0 && !stop; i++) {
                 struct sim *sim;
                 struct sim_result r;
@@ -171,7 +181,7 @@ static int run_many(const struct sim_options *o)
                 if (!stop)
                         add(&sums, sim, config.scenario);
                 if (r.violation) {
-                        print_violation(o, config.seed, &r);
+                        print_violation(o, config.seed, sim);
                         status = 1;
                 }
                 sim_free(sim);

@@ -196,6 +196,28 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
         return r;
 }
 
+void sim_print_faults(const struct sim *sim, const struct scenario *s)
+{
+        static const char *const options[] = {
+                [SIM_CRASH] = "crash",
+                [SIM_PAUSE] = "pause",
+                [SIM_RESTART] = "restart",
+        };
+        const struct sim_fault *faults;
+        struct fault_config network;
+        size_t n = sim_faults(sim, &faults, &network);
+
+        fprintf(stderr, "evb sim: its faults:");
+        for (size_t i = 0; i < n; i++) {
+                fprintf(stderr, " --%s %s@%" PRIu64 "ns", options[faults[i].kind],
+                        s->nodes[faults[i].node].name, faults[i].at_ns);
+                if (faults[i].kind == SIM_PAUSE)
+                        fprintf(stderr, "+%" PRIu64 "ns", faults[i].for_ns);
+        }
+        fprintf(stderr, " --set network.loss=%.9f --set network.reorder=%.9f --set network.duplicate=%.9f\n",
+                network.loss, network.reorder, network.duplicate);
+}
+
 static bool is_option(const char *word, const char *name, bool *has_value)
 {
         size_t n = strlen(name);

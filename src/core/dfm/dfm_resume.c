@@ -145,6 +145,8 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
 {
         const struct dfm_resume *r = &d->resume;
 
+        /* It takes a credit even if the former DFM had ended it. */
+        d->sfis[sfi].used += open;
         /* Bounds the window: a node that reports wrong events can only make events lost. */
         if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW ||
             is_known(d, event))
@@ -155,7 +157,6 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         if (!open)
                 return;
         dfm_table_assign(&d->table, dfm_table_insert(&d->table, event, now_ns), sfi, 0, now_ns);
-        d->sfis[sfi].used++;
         d->sfis[sfi].held++;
 }
 

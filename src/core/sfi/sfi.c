@@ -151,18 +151,18 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
 
 /* An SFI that joins late may learn of an event before the first KeepAlive reports which have ended. The DFM
  * uses at most half of the window, so all events below that half have ended. */
-static void note_event(struct sfi *s, uint64_t event)
+static void note_event(struct sfi *s, uint64_t now_ns, uint64_t event)
 {
         s->slots.newest = MAX(s->slots.newest, event + 1);
         if (!s->oldest_jump.started && event >= EVB_EVENT_WINDOW / 2)
-                sfi_slots_note_oldest(&s->slots, event - EVB_EVENT_WINDOW / 2);
+                sfi_slots_note_oldest(&s->slots, now_ns, event - EVB_EVENT_WINDOW / 2);
 }
 
 /* An SFI learns from announcements that an event which it may hold went to another one. */
 static void receive_announcement(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         for (size_t k = 0; k < m->n; k++) {
-                note_event(s, m->assign.entries[k].event);
+                note_event(s, now_ns, m->assign.entries[k].event);
                 if (m->assign.entries[k].sfi != s->config.index)
                         sfi_slots_cancel(&s->slots, now_ns, m->assign.entries[k].event);
         }
@@ -182,7 +182,7 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
                 const struct assign_entry *a = &m->assign.entries[k];
 
                 if (!(a->flags & ASSIGN_VOID))
-                        note_event(s, a->event);
+                        note_event(s, now_ns, a->event);
                 if (!sfi_updates_has_assignment(&s->updates, a->sequence))
                         assign(s, now_ns, m, k);
                 /* Also for a repeated one, whose acknowledgement was lost. */
@@ -199,7 +199,7 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         s->metadata_wanted = m->keep_alive.metadata;
         s->metadata_known = true;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
-                sfi_slots_note_oldest(&s->slots, m->keep_alive.oldest);
+                sfi_slots_note_oldest(&s->slots, now_ns, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
         /* Before the run starts, or resumes under another DFM, the map shows only the nodes that joined so

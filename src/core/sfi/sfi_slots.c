@@ -398,10 +398,23 @@ bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event)
         return event < t->oldest || event_set_has(&t->built_events, event);
 }
 
-void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t oldest)
+/* Nobody answers requests for events that have ended, so each would wait for its time-out, and keep its
+ * credit.
+ */
+static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
+{
+        for (uint32_t slot = t->collecting[true].first, next; slot != SLOT_NONE; slot = next) {
+                next = t->items[slot].next;
+                if (t->items[slot].event < oldest)
+                        sfi_slots_finish(t, now_ns, slot, true);
+        }
+}
+
+void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
         if (oldest <= t->oldest)
                 return;
+        drop_ended(t, now_ns, oldest);
         t->oldest = oldest;
         event_set_advance(&t->ended, oldest);
         event_set_advance(&t->built_events, oldest);

@@ -180,7 +180,8 @@ void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed); /* free
 /* Events. */
 bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event);
 bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event); /* or may no longer be built */
-void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t oldest);
+/* All events before `oldest` have ended, on whichever SFI: drops those that this one still collects. */
+void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest);
 /* The event went to another SFI: discards its fragments. */
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event);
 /* The event returns to this SFI, and the end of its lost slot no longer counts. */

@@ -114,6 +114,31 @@ static void unknown_events_are_reassigned(void **state)
         fini(&t);
 }
 
+/* The SFI still has them, and their credits, until it learns that they ended. */
+static void events_that_had_ended_keep_their_credits(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_init(&t, &c);
+        comes(&t, ROLE_ROS, 0, 2, 3);
+        comes(&t, ROLE_ROS, 1, 2, 3);
+        comes(&t, ROLE_SFI, 0, 0, 3);
+        comes(&t, ROLE_SFI, 1, 2, 3);
+        assert_dfm_says(&t, "sfi0: Inquiry from 0 | sfi1: Inquiry from 0");
+        inventory(&t, 0, 3, 0, 0, 0x3); /* has 0 and 1 */
+        inventory(&t, 1, 3, 1, 0x4, 0);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t.dfm), 0);
+        sfi_grants(&t, 0, 2);
+        assert_dfm_says(&t, "");
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#0");
+        fini(&t);
+}
+
 static void an_unanswered_inquiry_is_repeated(void **state)
 {
         struct dfm_config c = resume_standard();
@@ -433,6 +458,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(unknown_events_are_reassigned),
+                cmocka_unit_test(events_that_had_ended_keep_their_credits),
                 cmocka_unit_test(an_unanswered_inquiry_is_repeated),
                 cmocka_unit_test(events_known_only_after_the_join_are_not_new),
                 cmocka_unit_test(an_impossible_newest_event_is_bounded),

@@ -1,10 +1,26 @@
 /* The checks of the simulator find what they look for: here, cores lie. */
 #include "evb/core/dfm.h"
+#include "evb/core/ros.h"
 #include "evb/core/sfi.h"
 #include "evb/tc-model/plan.h"
 #include "sim_sample.h"
 
-static enum lie { LIE_NONE, LIE_COMPLETE, LIE_SIZE, LIE_MIXED, LIE_COUNT, LIE_STILL, LIE_PLAN } lie;
+static enum lie {
+        LIE_NONE,
+        LIE_COMPLETE,
+        LIE_SIZE,
+        LIE_MIXED,
+        LIE_COUNT,
+        LIE_LOST,
+        LIE_TWICE,
+        LIE_BUILT_TWICE,
+        LIE_SFI_COUNT,
+        LIE_BYTES,
+        LIE_HELD,
+        LIE_CREDITS,
+        LIE_STILL,
+        LIE_PLAN,
+} lie;
 static uint64_t told;
 
 #define OTHER_EVENT (UINT64_C(1) << 20)
@@ -19,17 +35,29 @@ const struct dfm_counts *__real_dfm_counts(const struct dfm *d);
 const struct dfm_counts *__wrap_dfm_counts(const struct dfm *d);
 int __real_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
 int __wrap_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
+const struct sfi_counts *__real_sfi_counts(const struct sfi *s);
+const struct sfi_counts *__wrap_sfi_counts(const struct sfi *s);
+uint64_t __real_sfi_buffer_used_bytes(const struct sfi *s);
+uint64_t __wrap_sfi_buffer_used_bytes(const struct sfi *s);
+uint32_t __real_ros_held(const struct ros *r);
+uint32_t __wrap_ros_held(const struct ros *r);
+struct dfm_node_view __real_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
+struct dfm_node_view __wrap_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
 size_t __real_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
 size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
 uint64_t __real_dfm_progress(const struct dfm *d);
 uint64_t __wrap_dfm_progress(const struct dfm *d);
 
-/* A partial event is complete, or a fragment has another size. */
+/* A partial event is complete, a fragment has another size, or an event is the former one. */
 void __wrap_sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)
 {
         static struct sfi_fragment fragments[EVB_ROS_MAX];
+        static uint64_t former;
 
         __real_sfi_built_event(s, slot, ret);
+        if (lie == LIE_BUILT_TWICE && ret->event > 20)
+                ret->event = former;
+        former = ret->event;
         if (lie == LIE_COMPLETE && ret->end == EVENT_PARTIAL)
                 ret->end = EVENT_COMPLETE;
         if (lie != LIE_SIZE)
@@ -64,7 +92,45 @@ const struct dfm_counts *__wrap_dfm_counts(const struct dfm *d)
 
         counts = *__real_dfm_counts(d);
         counts.complete -= lie == LIE_COUNT && counts.complete > 50;
+        if (lie == LIE_LOST && counts.complete > 50) {
+                counts.complete--;
+                counts.lost++;
+        }
+        /* One event counts twice, and another one that was partial does not. */
+        if (lie == LIE_TWICE && counts.partial > 0) {
+                counts.complete++;
+                counts.partial--;
+        }
         return &counts;
+}
+
+const struct sfi_counts *__wrap_sfi_counts(const struct sfi *s)
+{
+        static struct sfi_counts counts;
+
+        counts = *__real_sfi_counts(s);
+        counts.complete += lie == LIE_SFI_COUNT && counts.complete > 10;
+        return &counts;
+}
+
+/* The last event is over, and a part of its memory is not free. */
+uint64_t __wrap_sfi_buffer_used_bytes(const struct sfi *s)
+{
+        return __real_sfi_buffer_used_bytes(s) + (lie == LIE_BYTES ? 32 : 0);
+}
+
+uint32_t __wrap_ros_held(const struct ros *r)
+{
+        return __real_ros_held(r) + (lie == LIE_HELD && ros_run_state(r) == RUN_ENDED ? 1 : 0);
+}
+
+struct dfm_node_view __wrap_dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
+{
+        struct dfm_node_view v = __real_dfm_view(d, role, index);
+
+        if (lie == LIE_CREDITS && v.held > 0)
+                v.held = dfm_open_events(d) + 1;
+        return v;
 }
 
 uint64_t __wrap_dfm_progress(const struct dfm *d)
@@ -87,6 +153,7 @@ size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
         return lie == LIE_STILL ? 0 : __real_sfi_take_built(s, slots, n);
 }
 
+/* `text` begins with the name of the invariant. */
 static void expect(enum lie told_lie, const char *const *keys, size_t n, const char *text)
 {
         struct scenario *s = sample_scenario(keys, n);
@@ -131,13 +198,59 @@ static void a_fragment_has_the_size_of_its_source(void **state)
 static void the_bytes_of_an_event_came_for_it(void **state)
 {
         (void)state;
-        expect(LIE_MIXED, NULL, 0, "arrived for it");
+        expect(LIE_MIXED, NULL, 0, "of which only some arrived for it");
 }
 
 static void triggers_balance(void **state)
 {
         (void)state;
-        expect(LIE_COUNT, NULL, 0, "have ended and");
+        expect(LIE_COUNT, NULL, 0, "ends-once: dfm: ");
+}
+
+static void an_end_counts_once(void **state)
+{
+        static const char *const keys[] = {"network.loss=0.2", "sfi.retries=0"};
+        static const char *const one[] = {"sfi.count=1"};
+
+        (void)state;
+        expect(LIE_TWICE, keys, ARRAY_SIZE(keys), " events count as complete and ");
+        expect(LIE_BUILT_TWICE, one, ARRAY_SIZE(one), "ends-once: sfi1: it built event 20 twice");
+}
+
+/* With retries and time, a network that loses packets loses no event. */
+static void without_failures_nothing_is_lost(void **state)
+{
+        static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.event-timeout=40s",
+                                           "dfm.node-timeout=1s"};
+
+        (void)state;
+        expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
+        expect(LIE_LOST, keys, ARRAY_SIZE(keys), "nothing-lost: dfm: 0 events are partial and 1 lost");
+        /* Shorter time-outs promise nothing. */
+        expect(LIE_LOST, NULL, 0, NULL);
+}
+
+static void an_sfi_counts_what_it_built(void **state)
+{
+        (void)state;
+        expect(LIE_SFI_COUNT, NULL, 0, "accounts-balance: sfi");
+}
+
+static void nothing_stays_in_a_buffer(void **state)
+{
+        (void)state;
+        expect(LIE_BYTES, NULL, 0, "it has no open event, but 32 bytes");
+        expect(LIE_HELD, NULL, 0, "buffers-bounded: ros");
+}
+
+static void an_sfi_has_at_most_its_credits(void **state)
+{
+        static const char *const few[] = {"sfi.credits=2", "sfi.count=1", "trigger.rate=max"};
+
+        (void)state;
+        expect(LIE_NONE, few, ARRAY_SIZE(few), NULL);
+        expect(LIE_CREDITS, few, ARRAY_SIZE(few), "sfi1 has 3 events and 2 credits");
+        expect(LIE_CREDITS, NULL, 0, "accounts-balance: dfm: SFIs have ");
 }
 
 /* Without progress for longer than every time-out. */
@@ -146,7 +259,7 @@ static void a_stall_is_found(void **state)
         static const char *const keys[] = {"trigger.events=100000", "trigger.rate=5kHz"};
 
         (void)state;
-        expect(LIE_STILL, keys, ARRAY_SIZE(keys), "nothing has moved for");
+        expect(LIE_STILL, keys, ARRAY_SIZE(keys), "nothing-waits: dfm: nothing has moved for");
 }
 
 /* Three sources, each at the rate of the port. */
@@ -156,7 +269,7 @@ static void a_valid_plan_drops_nothing(void **state)
 
         (void)state;
         expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
-        expect(LIE_PLAN, keys, ARRAY_SIZE(keys), "although the plan allows none");
+        expect(LIE_PLAN, keys, ARRAY_SIZE(keys), "plan-holds: sfi");
 }
 
 int main(void)
@@ -167,6 +280,11 @@ int main(void)
                 cmocka_unit_test(a_fragment_has_the_size_of_its_source),
                 cmocka_unit_test(the_bytes_of_an_event_came_for_it),
                 cmocka_unit_test(triggers_balance),
+                cmocka_unit_test(an_end_counts_once),
+                cmocka_unit_test(without_failures_nothing_is_lost),
+                cmocka_unit_test(an_sfi_counts_what_it_built),
+                cmocka_unit_test(nothing_stays_in_a_buffer),
+                cmocka_unit_test(an_sfi_has_at_most_its_credits),
                 cmocka_unit_test(a_stall_is_found),
                 cmocka_unit_test(a_valid_plan_drops_nothing),
         };

@@ -140,6 +140,38 @@ static void a_pause_delays_and_loses_nothing(void **state)
         free(s);
 }
 
+/* The DFM gives up all events of an SFI that slept for longer than dfm.event-timeout. Nobody answers requests
+ * for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of events that
+ * the former one gave up, and must not lend their credits again. */
+static void an_sfi_drops_what_the_dfm_gave_up(void **state)
+{
+        static const char *const keys[] = {
+                "scenario.mode=pull", "trigger.rate=20kHz",     "trigger.events=300",
+                "ros.count=4",        "ros.fragment-size=3000", "sfi.count=1",
+                "sfi.credits=64",     "sfi.timeout=100ms",      "dfm.event-timeout=150ms",
+                "dfm.reassign=0",     "dfm.node-timeout=1s",    "network.switch-buffer=16KiB",
+        };
+        static const uint64_t restarts_ms[] = {0, 100, 250, 310};
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(restarts_ms); i++) {
+                struct sim_fault faults[] = {
+                        {SIM_PAUSE, sample_node(s, "sfi1"), 3 * NS_PER_MS, 300 * NS_PER_MS},
+                        {SIM_RESTART, sample_node(s, "dfm"), restarts_ms[i] * NS_PER_MS, 0},
+                };
+                struct sim_config c = config_of(s, 1);
+                struct outcome o;
+
+                c.faults = faults;
+                c.n_faults = restarts_ms[i] > 0 ? 2 : 1;
+                o = run(&c);
+                assert_true(o.triggers >= 300 && o.lost <= 66 && o.partial <= 2);
+                assert_true(o.result.end_ns < 500 * NS_PER_MS);
+        }
+        free(s);
+}
+
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
 static void a_slow_process_drops_at_its_socket(void **state)
 {
@@ -193,6 +225,42 @@ static void chaos_breaks_no_rule(void **state)
         }
 }
 
+/* What a history with chaos prints makes the same one without it. */
+static void the_faults_of_chaos_make_the_same_history(void **state)
+{
+        struct scenario *s = sample_scenario(NULL, 0);
+        struct sim_config c = config_of(s, 0);
+        size_t n_faults = 0;
+
+        (void)state;
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+                struct scenario quiet = *s;
+                const struct sim_fault *faults;
+                struct fault_config network;
+                struct outcome again;
+                struct sim_result r;
+                struct sim *sim;
+
+                c = config_of(s, seed);
+                c.chaos = true;
+                sim = sample_run(&c);
+                r = sim_result(sim);
+                c = config_of(&quiet, seed);
+                c.n_faults = sim_faults(sim, &faults, &network);
+                c.faults = faults;
+                quiet.network.loss = network.loss;
+                quiet.network.reorder = network.reorder;
+                quiet.network.duplicate = network.duplicate;
+                again = run(&c);
+                assert_int_equal(again.result.messages, r.messages);
+                assert_int_equal(again.result.end_ns, r.end_ns);
+                n_faults += c.n_faults;
+                sim_free(sim);
+        }
+        assert_true(n_faults > 5);
+        free(s);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -202,9 +270,11 @@ int main(void)
                 cmocka_unit_test(a_crashed_sfi_costs_only_what_it_had),
                 cmocka_unit_test(a_dfm_that_starts_again_resumes_the_run),
                 cmocka_unit_test(a_pause_delays_and_loses_nothing),
+                cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(chaos_breaks_no_rule),
+                cmocka_unit_test(the_faults_of_chaos_make_the_same_history),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

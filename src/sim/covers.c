@@ -1,0 +1,105 @@
+/* Follows each chunk that an SFI stores, from its bytes to the built event, without the core's own bitmap:
+ * which bytes of which fragment arrived, for which event, and where in the buffer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_internal.h"
+
+static struct sim_range *ranges_of(struct sim_cover *c)
+{
+        return c->more ?: &c->first;
+}
+
+static void reserve(struct sim_cover *c)
+{
+        struct sim_range *more;
+
+        if (c->n == 0 || c->n < c->size)
+                return;
+        c->size = MAX(2 * c->size, 8u);
+        more = sim_must(malloc(c->size * sizeof *more));
+        memcpy(more, ranges_of(c), c->n * sizeof *more);
+        free(c->more);
+        c->more = more;
+}
+
+/* Most chunks continue the last range. */
+static void add_range(struct sim_cover *c, uint32_t from, uint32_t to)
+{
+        struct sim_range *r = ranges_of(c);
+        uint32_t first = c->n, behind;
+
+        while (first > 0 && r[first - 1].to >= from)
+                first--;
+        for (behind = first; behind < c->n && r[behind].from <= to; behind++) {
+                from = MIN(from, r[behind].from);
+                to = MAX(to, r[behind].to);
+        }
+        if (first == behind) {
+                reserve(c);
+                r = ranges_of(c);
+        }
+        memmove(&r[first + 1], &r[behind], (c->n - behind) * sizeof *r);
+        r[first] = (struct sim_range){from, to};
+        c->n = c->n - (behind - first) + 1;
+}
+
+static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_chunk *c)
+{
+        struct sim_slot *slot = &n->slots[c->slot];
+        uint64_t base = c->at - c->chunk.offset;
+        struct sim_cover *cover;
+
+        if (!slot->covers || slot->event != c->chunk.event) {
+                sim_covers_clear(s, n, slot);
+                n->n_covered++;
+                slot->event = c->chunk.event;
+                slot->covers = sim_must(calloc(s->n_ros, sizeof *slot->covers));
+        }
+        cover = &slot->covers[c->source];
+        /* The core has given the memory to another fragment meanwhile. */
+        if (cover->base != base)
+                cover->n = 0;
+        cover->base = base;
+        if (c->chunk.length > 0)
+                add_range(cover, c->chunk.offset, c->chunk.offset + c->chunk.length);
+}
+
+void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k)
+{
+        for (size_t i = 0; i < k; i++) {
+                if (chunks[i].verdict == SFI_STORE)
+                        add_chunk(s, n, &chunks[i]);
+        }
+}
+
+bool sim_covers_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros)
+{
+        const struct sfi_fragment *f = &built->fragments[ros];
+        struct sim_cover *c;
+
+        if (f->bytes == 0)
+                return true;
+        if (!slot->covers || slot->event != built->event)
+                return false;
+        c = &slot->covers[ros];
+        return c->base == f->at && c->n == 1 && ranges_of(c)->from == 0 && ranges_of(c)->to == f->bytes;
+}
+
+void sim_covers_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot)
+{
+        if (!slot->covers)
+                return;
+        for (uint32_t i = 0; i < s->n_ros; i++)
+                free(slot->covers[i].more);
+        free(slot->covers);
+        slot->covers = NULL;
+        n->n_covered--;
+}
+
+/* Slots that were never used are not touched: there are many, in memory that is not there yet. */
+void sim_covers_clear_all(const struct sim *s, struct sim_node *n)
+{
+        for (uint32_t i = 0; n->n_covered > 0 && i < n->n_slots; i++)
+                sim_covers_clear(s, n, &n->slots[i]);
+}

@@ -1,0 +1,88 @@
+/* Keeps a record of its own of what the SFIs' outputs got, and compares the counts of the cores with it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_internal.h"
+
+#define FIRST_EVENTS UINT64_C(256)
+
+static void *grow(void *memory, uint64_t from, uint64_t to)
+{
+        uint8_t *bytes = sim_must(realloc(memory, to));
+
+        memset(bytes + from, 0, to - from);
+        return bytes;
+}
+
+static void note_event(struct sim_ends *e, uint64_t event, enum event_end end)
+{
+        uint64_t size = e->size;
+
+        if (event >= size) {
+                for (size = MAX(size, FIRST_EVENTS); size <= event;)
+                        size *= 2;
+                e->events = grow(e->events, e->size, size);
+                e->size = size;
+        }
+        e->distinct[end] += !(e->events[event] >> end & 1);
+        e->events[event] |= (uint8_t)(1u << end);
+        e->builds[end]++;
+}
+
+/* True: this process built the event before. */
+static bool note_output(struct sim_node *n, uint64_t event)
+{
+        uint64_t words = n->n_outputs, mask = UINT64_C(1) << event % 64;
+        bool before;
+
+        if (event / 64 >= words) {
+                for (words = MAX(words, FIRST_EVENTS / 64); words <= event / 64;)
+                        words *= 2;
+                n->outputs = grow(n->outputs, n->n_outputs * 8, words * 8);
+                n->n_outputs = words;
+        }
+        before = n->outputs[event / 64] & mask;
+        n->outputs[event / 64] |= mask;
+        return before;
+}
+
+void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *built)
+{
+        n->built[built->end]++;
+        /* It has no output, and nothing bounds its number. */
+        if (built->end == EVENT_LOST)
+                return;
+        if (note_output(n, built->event))
+                sim_violate(s, n, SIM_ENDS_ONCE, "it built event %" PRIu64 " twice", built->event);
+        note_event(&s->ends, built->event, built->end);
+        for (uint32_t i = 0; built->end == EVENT_COMPLETE && i < s->n_ros; i++)
+                s->ends.payload_bytes += built->fragments[i].whole ? built->fragments[i].bytes : 0;
+}
+
+/* A DFM that resumes a run learns from the SFIs only how many events they built, not which: one that two of
+ * them built counts twice there. */
+void sim_ends_check(struct sim *s, const struct sim_node *dfm)
+{
+        const struct dfm_counts *c = dfm_counts(dfm->dfm);
+        const struct sim_ends *e = &s->ends;
+        const uint64_t *most = dfm->restarts > 0 ? e->builds : e->distinct;
+
+        if (c->complete > most[EVENT_COMPLETE] || c->partial > most[EVENT_PARTIAL])
+                sim_violate(s, dfm, SIM_ENDS_ONCE,
+                            "%" PRIu64 " events count as complete and %" PRIu64
+                            " as partial, but SFIs built %" PRIu64 " and %" PRIu64,
+                            c->complete, c->partial, most[EVENT_COMPLETE], most[EVENT_PARTIAL]);
+        if (c->payload_bytes > e->payload_bytes)
+                sim_violate(s, dfm, SIM_ACCOUNTS_BALANCE,
+                            "complete events have %" PRIu64 " bytes, but SFIs built %" PRIu64,
+                            c->payload_bytes, e->payload_bytes);
+}
+
+void sim_ends_forget(struct sim_node *n)
+{
+        free(n->outputs);
+        n->outputs = NULL;
+        n->n_outputs = 0;
+        memset(n->built, 0, sizeof n->built);
+}

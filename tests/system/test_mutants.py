@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Defects planted in the cores: the simulated histories of the tests find each of them.
+
+    test_mutants.py EVB CASE
+
+Each file of tests/mutants says what is wrong, and is a patch. The patch changes copies of source files; these are compiled with
+the options of the build, and linked with all other objects of it.
+"""
+import contextlib
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+from harness import LIMIT_S, ROOT, Skip, folder, main
+
+MUTANTS = ROOT / "tests" / "mutants"
+# As many as test_sim.py runs.
+BUDGET = ["--scenarios", "500", "--histories", "20"]
+INVARIANTS = {"ends-once", "accounts-balance", "events-unmixed", "buffers-bounded", "nothing-waits", "plan-holds", "nothing-lost"}
+LEAST_MUTANTS = 10
+
+
+def output_of(words, **options):
+    done = subprocess.run([*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, **options)
+    assert done.returncode == 0, (words, done.stdout)
+    return done.stdout
+
+
+def compile_file(build, source, where):
+    """Compiles the changed copy of a source file as the build does."""
+    entries = json.loads((build / "compile_commands.json").read_text())
+    entry = next(e for e in entries if (pathlib.Path(e["directory"]) / e["file"]).resolve() == ROOT / source)
+    words = shlex.split(entry["command"])
+    to = where / (source.stem + ".o")
+    words[words.index("-o") + 1] = to
+    words[words.index(entry["file"])] = where / source
+    words[words.index("-MF") + 1] = where / "dependencies"
+    output_of([*words, "-w", "-iquote", (ROOT / source).parent], cwd=entry["directory"])
+    return to
+
+
+def make(evb, patch, where):
+    """Builds the program with the defect. Members of archives that the changed objects replace are not linked."""
+    build = next(folder for folder in pathlib.Path(evb).resolve().parents if (folder / "compile_commands.json").exists())
+    sources = [pathlib.Path(path) for path in re.findall(r"^--- a/(\S+)", patch.read_text(), re.M)]
+    for source in sources:
+        (where / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / source, where / source)
+    done = subprocess.run(["patch", "-p1", "-F0", "-i", patch], cwd=where, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, f"mutant {patch.stem} no longer applies: {done.stdout}"
+    objects = [compile_file(build, source, where) for source in sources]
+    link = output_of(["ninja", "-C", build, "-t", "commands", "src/evb"]).splitlines()[-1]
+    words = shlex.split(link)
+    mutant = where / "evb"
+    words[words.index("-o") + 1] = mutant
+    at = words.index("-Wl,--start-group") if "-Wl,--start-group" in words else words.index("-o") + 3
+    output_of([*words[:at], *objects, *words[at:]], cwd=build)
+    return mutant
+
+
+def histories(mutant, *words):
+    return subprocess.run([ROOT / "scripts" / "sim-histories.py", "--evb", mutant, *words], capture_output=True, text=True, timeout=5 * LIMIT_S, cwd=ROOT)
+
+
+def how(done):
+    """The invariant that a history violates, or `assertion`. None: nothing was found."""
+    found = re.search(r"^evb sim: seed \d+, at \S+ s: ([a-z-]+): ", done.stderr, re.M)
+    if done.returncode == 1 and found and found[1] in INVARIANTS:
+        return found[1]
+    return "assertion" if done.returncode == 1 and "Assertion" in done.stderr else None
+
+
+@contextlib.contextmanager
+def needed():
+    for program in ("patch", "ninja", "cc"):
+        if not shutil.which(program):
+            raise Skip(f"{program} is missing")
+    yield
+
+
+def caught(evb):
+    """Each one violates an invariant in some history, or an assertion of its core."""
+    patches = sorted(MUTANTS.glob("*.patch"))
+    assert len(patches) >= LEAST_MUTANTS, patches
+    missed = []
+    with needed():
+        for patch in patches:
+            with folder() as where:
+                done = histories(make(evb, patch, where), *BUDGET)
+                reason = how(done)
+                print(f"{patch.stem}: {reason or 'MISSED'}", flush=True)
+                if not reason:
+                    missed.append((patch.stem, done.stdout[-500:], done.stderr[-2000:]))
+    assert not missed, missed
+
+
+def outdated(evb):
+    """A patch that no longer applies is named."""
+    with needed(), folder() as where:
+        patch = where / "old-defect.patch"
+        patch.write_text((MUTANTS / "end-counts-twice.patch").read_text().replace("ended_again", "ended_before"))
+        try:
+            make(evb, patch, where)
+        except AssertionError as e:
+            assert "mutant old-defect no longer applies" in str(e), e
+            return
+    raise AssertionError("the patch applied")
+
+
+def reduced(evb):
+    """A failing history of a mutant becomes a short one, which one command repeats."""
+    with needed(), folder() as where:
+        mutant = make(evb, MUTANTS / "fragment-counts-twice.patch", where)
+        done = histories(mutant, *BUDGET)
+        assert how(done) == "events-unmixed", done.stderr
+        done = histories(mutant, "--reduce", re.search(r"--reduce (\S+)", done.stderr)[1])
+        assert done.returncode == 0 and ": events-unmixed: sfi" in done.stdout, done
+        words = shlex.split(done.stdout.splitlines()[-1])
+        assert words[0] == "evb" and len(words) <= 40, words
+        again = subprocess.run([mutant, *words[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, cwd=ROOT)
+        assert again.returncode == 1 and how(again) == "events-unmixed", again.stderr
+
+
+main({"caught": caught, "outdated": outdated, "reduced": reduced})
