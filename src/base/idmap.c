@@ -8,11 +8,11 @@
 
 #include "evb/base/util.h"
 
-/* No id divided by the length of a line is as large. */
-#define EMPTY UINT64_MAX
 #define CACHE_LINE_BYTES 64u
 /* Rows per cache line: they, too, follow each other. */
 #define ROW_BITS 2u
+/* Fresh memory is empty, so a large map that holds little touches little. */
+#define EMPTY 0u
 
 /* Fibonacci hashing: an even distribution for one multiplication. */
 static uint32_t home(const struct idmap *map, uint64_t key)
@@ -31,14 +31,14 @@ int idmap_init(struct idmap *map, uint32_t capacity)
         while (rows < 2 * capacity)
                 rows *= 2;
         *map = (struct idmap){.mask = rows - 1, .capacity = capacity, .free_line = IDMAP_NONE};
-        map->rows = aligned_alloc(CACHE_LINE_BYTES, rows * sizeof *map->rows);
+        map->memory = calloc(1, rows * sizeof *map->rows + CACHE_LINE_BYTES);
         map->lines = aligned_alloc(CACHE_LINE_BYTES, MAX(capacity, 1u) * sizeof *map->lines);
-        if (!map->rows || !map->lines) {
+        if (!map->memory || !map->lines) {
                 idmap_fini(map);
                 return -ENOMEM;
         }
-        for (uint32_t i = 0; i < rows; i++)
-                map->rows[i].key = EMPTY;
+        map->rows = (void *)(((uintptr_t)map->memory + CACHE_LINE_BYTES - 1) &
+                             ~(uintptr_t)(CACHE_LINE_BYTES - 1));
         return 0;
 }
 
@@ -46,7 +46,7 @@ void idmap_fini(struct idmap *map)
 {
         if (!map)
                 return;
-        free(map->rows);
+        free(map->memory);
         free(map->lines);
         *map = (struct idmap){};
 }
@@ -80,23 +80,28 @@ static void release_line(struct idmap *map, uint32_t line)
         map->free_line = line;
 }
 
+static uint64_t key_of(uint64_t id)
+{
+        return id / IDMAP_LINE + 1;
+}
+
 uint32_t idmap_get(const struct idmap *map, uint64_t id)
 {
-        const struct idmap_row *row = &map->rows[find(map, id / IDMAP_LINE)];
+        const struct idmap_row *row = &map->rows[find(map, key_of(id))];
 
         return row->key == EMPTY ? IDMAP_NONE : map->lines[row->line][id % IDMAP_LINE];
 }
 
 bool idmap_put(struct idmap *map, uint64_t id, uint32_t value)
 {
-        struct idmap_row *row = &map->rows[find(map, id / IDMAP_LINE)];
+        struct idmap_row *row = &map->rows[find(map, key_of(id))];
         bool absent = row->key == EMPTY || map->lines[row->line][id % IDMAP_LINE] == IDMAP_NONE;
 
         assert(value != IDMAP_NONE);
         if (id == UINT64_MAX || (absent && map->count == map->capacity))
                 return false;
         if (row->key == EMPTY)
-                *row = (struct idmap_row){.key = id / IDMAP_LINE, .line = take_line(map)};
+                *row = (struct idmap_row){.key = key_of(id), .line = take_line(map)};
         row->used += absent;
         map->count += absent;
         map->lines[row->line][id % IDMAP_LINE] = value;
@@ -121,7 +126,7 @@ static void remove_row(struct idmap *map, uint32_t hole)
 
 uint32_t idmap_remove(struct idmap *map, uint64_t id)
 {
-        uint32_t at = find(map, id / IDMAP_LINE), value;
+        uint32_t at = find(map, key_of(id)), value;
         struct idmap_row *row = &map->rows[at];
 
         if (row->key == EMPTY)
@@ -138,5 +143,5 @@ uint32_t idmap_remove(struct idmap *map, uint64_t id)
 
 void idmap_prefetch(const struct idmap *map, uint64_t id)
 {
-        __builtin_prefetch(&map->rows[home(map, id / IDMAP_LINE)]);
+        __builtin_prefetch(&map->rows[home(map, key_of(id))]);
 }

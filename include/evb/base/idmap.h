@@ -10,13 +10,14 @@
 #define IDMAP_LINE 16u
 
 struct idmap {
-        /* Where the values of ids LINE * key to LINE * key + LINE - 1 are: open addressing with linear
-         * probing and backward-shift deletion, which leaves no tombstones, so the map does not slow down over
-         * time. */
+        /* Where the values of LINE ids are, of which the first is LINE * (key - 1): open addressing with
+         * linear probing and backward-shift deletion, which leaves no tombstones, so the map does not slow
+         * down over time. */
         struct idmap_row {
                 uint64_t key;
                 uint32_t line, used;
         } * rows;
+        void *memory;                  /* of the rows */
         uint32_t (*lines)[IDMAP_LINE]; /* a free line begins with the number of the next free one */
         uint32_t mask, count, capacity, free_line, untouched_line;
 };
