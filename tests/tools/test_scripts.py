@@ -35,6 +35,7 @@ def benchmarks(python):
         for name, root, programs in (("bench.py", True, ("ip", "ss", "iperf3")), ("bench-qos.py", True, ("ip",)),
                                      ("bench-devices.py", True, ("ip",)), ("bench-level2.py", True, ("ip",)),
                                      ("bench-stream.py", True, ("ip", "ss", "iperf3")), ("sweep.py", True, ()),
+                                     ("faults.py", True, ("ip", "ss", "nft")), ("soak.py", True, ("ip", "ss", "nft")),
                                      ("bench-busy.py", False, ()), ("bench-dead-board.py", False, ())):
             done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
             assert_missing(done, f"{empty}/evb does not exist", "scripts/build.sh")
@@ -70,6 +71,12 @@ def demo(_):
         assert_missing(done, "apt-get install gcc meson")
 
 
+def reliability(python):
+    """docs/reliability.md states the outcomes and settings of scripts/faults.py."""
+    done = run(python, "-B", SCRIPTS / "faults.py", "--check-document", PATH=os.environ["PATH"])
+    assert done.returncode == 0, done
+
+
 def numbers(_):
     """The lab's report shows no signed zero, and 0 on no logarithmic axis."""
     spec = importlib.util.spec_from_file_location("lab_report", SCRIPTS / "lab-report.py")
@@ -88,6 +95,6 @@ def numbers(_):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers}
+    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers, "reliability": reliability}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")
