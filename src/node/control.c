@@ -84,6 +84,7 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->scenario = s;
         c->stats = stats;
         c->role = self->role;
+        c->index = (uint16_t)self->index;
         c->message_bytes = network_datagram_bytes(s);
         c->header_bytes = network_header_bytes(s);
         c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
@@ -172,6 +173,23 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
         return false;
 }
 
+/* The answer is as long as the Probe, so that it shows what the path carries in both directions. */
+static void answer_probe(struct control *c, const struct net_address *from)
+{
+        const struct message *m = &c->received;
+        struct message_header header = {
+                .cookie = m->header.cookie,
+                .sender_role = c->role,
+                .sender_index = c->index,
+                .type = MESSAGE_PROBE,
+        };
+
+        c->received.header = header;
+        c->received.probe.answers = true;
+        send_to(c, from, m);
+        control_flush(c);
+}
+
 /* Receives the next valid message of one socket; false: none is left. */
 static bool receive_from(struct control *c, struct control_socket *s)
 {
@@ -194,7 +212,9 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 if (v == MESSAGE_OK && is_from_its_sender(c, &c->received, d->from)) {
                         stats_add(&c->stats->control_received, 1);
                         stats_add(&c->stats->control_received_bytes, d->size_bytes + c->header_bytes);
-                        return true;
+                        if (c->received.header.type != MESSAGE_PROBE || c->received.probe.answers)
+                                return true;
+                        answer_probe(c, d->from);
                 }
         }
         return false;

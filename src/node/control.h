@@ -37,6 +37,7 @@ struct control {
         struct node_stats *stats;
         struct control_socket own, group; /* group: in a ROS alone; the DFM only sends to it */
         enum node_role role;              /* of this node */
+        uint16_t index;                   /* of this node, in its role */
         uint64_t incarnation;             /* of the present run; the caller sets it */
 
         struct net_address group_address;
@@ -63,7 +64,7 @@ void control_begin_turn(struct control *c);
 /* The turn's limit may have left datagrams unread. */
 bool control_has_more(const struct control *c);
 /* Returns the next message that comes from the address of the node it names, or NULL. It is valid until the
- * next call. */
+ * next call. Answers each Probe. */
 const struct message *control_receive(struct control *c);
 /* Queues a message for one node, all ROSs, or all nodes. What an SFI sends to all goes to each ROS, starting
  * with ROS `first`. */

@@ -13,6 +13,7 @@
 #include "evb/node/role_config.h"
 #include "evb/sys/memory.h"
 #include "machine.h"
+#include "probe/path_probe.h"
 #include "progress/member_obstacle.h"
 #include "node_internal.h"
 #include "shaping.h"
@@ -29,6 +30,7 @@ struct ros_node {
         struct source *source;
         struct front_end *front_end; /* NULL: `source` generates fragments */
         struct data_sender sender;
+        struct path_probe *probe;
         struct region_server *regions;       /* NULL: none */
         struct shaping *shaping;             /* NULL: unshaped */
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* at the last turn */
@@ -158,6 +160,8 @@ static int open_role(struct node *n)
         };
         k = r->sender.ops->open(&r->sender);
         if (k >= 0)
+                k = path_probe_new(&r->probe, &n->control, s, n->self);
+        if (k >= 0)
                 k = open_front_end(n, r);
         return k < 0 ? k : region_server_new(&r->regions, &r->sender.context, r->core, r->source, r->buffer);
 }
@@ -166,6 +170,7 @@ static void close_role(struct node *n)
 {
         struct ros_node *r = n->state;
 
+        path_probe_free(r->probe);
         front_end_free(r->front_end);
         region_server_free(r->regions);
         if (r->sender.ops)
@@ -186,7 +191,9 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
 {
         struct ros_node *r = n->state;
 
-        if (!ros_receive(r->core, now_ns, m) && m->header.sender_role == ROLE_ROS)
+        if (m->header.type == MESSAGE_PROBE)
+                path_probe_hear(r->probe, m);
+        else if (!ros_receive(r->core, now_ns, m) && m->header.sender_role == ROLE_ROS)
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
@@ -314,6 +321,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         say_farewell(n, r, now_ns);
         shaping_turn(r->shaping, r->core);
         note_drops(n, r);
+        path_probe_turn(r->probe, r->core, now_ns);
         node_send_due(n, r->core, step, now_ns);
         return 0;
 }
@@ -326,6 +334,7 @@ static uint64_t next_deadline_ns(struct node *n)
         if (r->front_end)
                 deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));
         deadline_ns = MIN(deadline_ns, region_server_deadline_ns(r->regions));
+        deadline_ns = MIN(deadline_ns, path_probe_deadline_ns(r->probe));
         if (r->farewells < FAREWELLS)
                 deadline_ns = MIN(deadline_ns, MAX(leave_ns(n), r->farewell_ns));
         else
@@ -410,6 +419,7 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
+        path_probe_reasons(r->probe, to);
 }
 
 static struct work work_now(const struct node *n, uint64_t now_ns)

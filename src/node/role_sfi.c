@@ -23,6 +23,8 @@
 #define QUIET_KEEP_ALIVES 5
 /* Farewells to a DFM that continues to count this SFI as present. */
 #define FAREWELLS_MOST 100
+/* Keep-alives without a turn after which the SFI counts as suspended; it normally has one turn in each. */
+#define AWAY_KEEP_ALIVES 3
 
 struct sfi_node {
         struct sfi *core;
@@ -36,6 +38,7 @@ struct sfi_node {
         bool failed;
         bool follows_losses; /* of its port, to the ROSs */
         bool reduced;        /* the ROSs send at less than the planned rate */
+        uint64_t turn_ns;    /* the last turn */
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
         /* after a stop: events assigned so far, and the time of the last one */
@@ -339,12 +342,26 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
                             (unsigned long long)(p->lost - p->lost_before));
 }
 
+/* While the process was suspended, fragments came that it has not read yet. */
+static void note_absence(const struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        uint64_t away_ns = s->turn_ns > 0 ? now_ns - s->turn_ns : 0;
+
+        s->turn_ns = now_ns;
+        if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
+                return;
+        log_warning("this SFI was suspended for %.1f s; the timeouts of its events are extended by that",
+                    (double)away_ns / NS_PER_S);
+        sfi_was_away(s->core, now_ns, away_ns);
+}
+
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct sfi_node *s = n->state;
         int r;
 
         open_files(n, s, now_ns);
+        note_absence(n, s, now_ns);
         builder_woken(s->builder);
         r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
         if (r < 0)

@@ -36,5 +36,7 @@ size_t entries_bytes(const struct message *m, size_t k);
 bool decision_code(struct codec *c, struct message *m);
 /* metadata.c: the body of Metadata, likewise. */
 bool metadata_code(struct codec *c, struct message *m);
+/* probe.c: the body of Probe, likewise. */
+bool probe_code(struct codec *c, struct message *m);
 /* have.c: the body of Have or HaveAck, likewise. */
 bool have_code(struct codec *c, struct message *m);

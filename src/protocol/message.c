@@ -312,7 +312,8 @@ static bool body_switch(struct codec *c, struct message *m)
 /* All messages from and to the DFM name its incarnation first. */
 static bool names_dfm(uint32_t type)
 {
-        return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS && type != MESSAGE_RATE;
+        return type != MESSAGE_REQUEST && type != MESSAGE_TOTALS && type != MESSAGE_RATE &&
+               type != MESSAGE_PROBE;
 }
 
 /* False: a value that is never valid. The cursor reports missing bytes. */
@@ -356,6 +357,8 @@ static bool body(struct codec *c, struct message *m)
                 return have_code(c, m);
         case MESSAGE_METADATA:
                 return metadata_code(c, m);
+        case MESSAGE_PROBE:
+                return probe_code(c, m);
         case MESSAGE_DECISION:
         case MESSAGE_UNDECIDED:
         case MESSAGE_DECISION_ACK:

@@ -11,13 +11,6 @@
 #include "evb/protocol/trigger_packet.h"
 #include "protocol_layout.h"
 
-static void begin_dfm(const char *name, uint32_t type, size_t n)
-{
-        begin(name, type);
-        blank(type, n);
-        dfm();
-}
-
 static void assign(void)
 {
         begin("Assign", MESSAGE_ASSIGN);
@@ -177,6 +170,12 @@ static void small_ones(void)
 
 static void announcements(void)
 {
+        begin("Probe", MESSAGE_PROBE);
+        blank(MESSAGE_PROBE, 0)->probe.answers = true;
+        field("flags", 1, 4);
+        SET(m.probe, padding_bytes, 0);
+        end_message(&m);
+
         begin_dfm("Have", MESSAGE_HAVE, 0);
         SET(m.have, incarnation, 0x11121314);
         SET(m.have, resets, 0x21222324);

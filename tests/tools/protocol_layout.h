@@ -65,6 +65,13 @@ static void dfm(void)
         SET(m, dfm, 0xd1d2d3d4d5d6d7d8);
 }
 
+static void begin_dfm(const char *name, uint32_t type, size_t n)
+{
+        begin(name, type);
+        blank(type, n);
+        dfm();
+}
+
 static void entries(unsigned size)
 {
         field("entries", m.n, size);

@@ -38,6 +38,7 @@ def benchmarks(python):
         for name, root, programs in (("bench.py", True, ("ip", "ss", "iperf3")), ("bench-qos.py", True, ("ip",)),
                                      ("bench-devices.py", True, ("ip",)), ("bench-level2.py", True, ("ip",)),
                                      ("bench-stream.py", True, ("ip", "ss", "iperf3")), ("sweep.py", True, ()),
+                                     ("faults.py", True, ("ip", "ss", "nft")), ("soak.py", True, ("ip", "ss", "nft")),
                                      ("bench-busy.py", False, ()), ("bench-dead-board.py", False, ())):
             done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
             assert_missing(done, f"{empty}/evb does not exist", "scripts/build.sh")
@@ -71,6 +72,12 @@ def demo(_):
         dpkg.chmod(0o755)
         done = run("/usr/bin/bash", SCRIPTS / "demo.sh", preexec_fn=drop_root, PATH=where)
         assert_missing(done, "apt-get install gcc meson")
+
+
+def reliability(python):
+    """docs/reliability.md states the outcomes and settings of scripts/faults.py."""
+    done = run(python, "-B", SCRIPTS / "faults.py", "--check-document", PATH=os.environ["PATH"])
+    assert done.returncode == 0, done
 
 
 def numbers(_):
@@ -126,6 +133,7 @@ def fuzz(_):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers, "coverage": coverage, "fuzz": fuzz}
+    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers, "coverage": coverage, "fuzz": fuzz,
+             "reliability": reliability}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")

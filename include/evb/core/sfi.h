@@ -176,6 +176,9 @@ struct sfi_settings {
  * none until events have ended. Retries that are due keep their time. The functions below must permit them.
  */
 void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
+/* The process did not run for this time, and has not read its sockets since: extends the time-outs of events
+ * by that, up to sfi.timeout from now. */
+void sfi_was_away(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
 /* The largest number of credits for which there are slots. */
 uint32_t sfi_credits_max(const struct sfi *s);
 /* False: pull would have to count events instead of bytes in flight, or the reverse. */

@@ -42,7 +42,8 @@
         X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")                          \
         X(MESSAGE_HAVE_ACK, 0x00EB0015, "HaveAck", "DFM to ROS")                                             \
         X(MESSAGE_READOUTS, 0x00EB0016, "Readouts", "DFM to level-2 client")                                 \
-        X(MESSAGE_METADATA, 0x00EB0017, "Metadata", "DFM to SFI")
+        X(MESSAGE_METADATA, 0x00EB0017, "Metadata", "DFM to SFI")                                            \
+        X(MESSAGE_PROBE, 0x00EB0020, "Probe", "ROS to DFM or SFI, and back")
 
 enum message_type {
 #define X(constant, number, name, direction) constant = number,
@@ -370,12 +371,20 @@ struct message {
                         uint16_t version, number, count;
                         struct metadata_entry entry;
                 } metadata;
+                /* Short and long ones show whether the path carries datagrams of network.mtu. */
+                struct {
+                        bool answers;
+                        uint32_t padding_bytes; /* zeros that follow */
+                } probe;
         };
 };
 
 /* Entries of Assign, Build, Update, Clear, Request and Have take few bytes if they follow each other, and
  * never more than this (without event information). */
 #define MESSAGE_ENTRY_BYTES_MAX 32
+
+/* A Probe without padding. */
+#define MESSAGE_PROBE_BYTES (MESSAGE_HEADER_BYTES + 8)
 
 /* Of event information, with each entry that has it. */
 #define MESSAGE_INFO_BYTES 56

@@ -97,12 +97,12 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
-        bool live, heard, left; /* left: it said so itself */
-        bool vanished;          /* an SFI: silent since it had unreported events */
-        bool replaced;          /* an SFI: another process took its place while it had unreported events */
-        uint64_t welcomed;      /* the incarnation that may speak; 0: none */
-        uint64_t candidate;     /* another incarnation that requested the place; 0: none */
-        uint32_t spoken;        /* messages of `welcomed` since the candidate's first Join */
+        bool live, heard, left, missed; /* left: it said so; missed: fell silent together with all others */
+        bool vanished;                  /* an SFI: silent since it had unreported events */
+        bool replaced;      /* an SFI: another process took its place while it had unreported events */
+        uint64_t welcomed;  /* the incarnation that may speak; 0: none */
+        uint64_t candidate; /* another incarnation that requested the place; 0: none */
+        uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
         bool answer_due;
         enum welcome_verdict verdict; /* the answer to `answer_to` */
         enum welcome_verdict noticed; /* the last refusal that led to a notice */
@@ -255,7 +255,7 @@ struct dfm {
         uint64_t clear_since_ns;
         uint32_t clear_sequence;
 
-        uint64_t keep_alive_due_ns;
+        uint64_t keep_alive_due_ns, gather_ns; /* gather_ns: until then, events wait for missed ROSs */
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* the last join of a required node, or the first of all; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */

@@ -238,6 +238,14 @@ static uint64_t oldest_not_cleared(const struct dfm *d)
         return oldest;
 }
 
+/* Events wait for this ROS: also if it is only on its way back, after this DFM was cut off. */
+static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
+{
+        const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
+
+        return (n->live && !d->ross[ros].left_out) || (n->missed && now_ns < d->gather_ns);
+}
+
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
         dfm_address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
@@ -254,8 +262,7 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         memset(m->keep_alive.ros_live, 0, sizeof m->keep_alive.ros_live);
         memset(m->keep_alive.sfi_live, 0, sizeof m->keep_alive.sfi_live);
         for (uint32_t i = 0; i < d->config.n_ros; i++)
-                m->keep_alive.ros_live[i / 64] |=
-                        (uint64_t)(dfm_node(d, ROLE_ROS, i)->live && !d->ross[i].left_out) << i % 64;
+                m->keep_alive.ros_live[i / 64] |= (uint64_t)is_awaited(d, now_ns, i) << i % 64;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 m->keep_alive.sfi_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_SFI, i)->live << i % 64;
         d->keep_alive_due_ns = now_ns + d->config.keep_alive_ns;

@@ -5,6 +5,8 @@
  * that lives may still close its files: config.leave_timeout_ns. */
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
+/* After this number of keep-alives without any message, the DFM hears nobody. */
+#define SILENCE_KEEP_ALIVES 3
 
 /* The node lost its state, or never knew this DFM: its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
@@ -33,6 +35,17 @@ static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
 }
 
+/* Silence of all nodes means that the DFM was cut off, and not that all of them died. */
+static bool hears_nobody(const struct dfm *d, uint64_t now_ns)
+{
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++) {
+                if (d->nodes[i].heard &&
+                    now_ns - d->nodes[i].heard_ns < SILENCE_KEEP_ALIVES * d->config.keep_alive_ns)
+                        return false;
+        }
+        return true;
+}
+
 static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role,
                        uint16_t index)
 {
@@ -44,6 +57,10 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
         d->n_live[role] += !n->live;
         n->live = n->heard = true;
         n->left = false;
+        /* The others come soon. An SFI that hears of no ROS would give its events up. */
+        if (n->missed && now_ns >= d->gather_ns)
+                d->gather_ns = now_ns + d->config.node_timeout_ns;
+        n->missed = false;
         n->vanished = false; /* dfm_join.c has noted a replacement */
         d->keep_alive_due_ns = now_ns;
 }
@@ -56,6 +73,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (!n->live)
                 return;
         n->live = false;
+        n->missed = why == NOTICE_SILENT && hears_nobody(d, now_ns);
         if (why != NOTICE_LEFT)
                 n->flags &= (uint16_t)~ALIVE_QUIET;
         d->n_live[role]--;

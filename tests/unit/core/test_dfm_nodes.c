@@ -127,6 +127,28 @@ static void a_node_silent_for_node_timeout_is_gone(void **state)
         dfm_driver_fini(&t);
 }
 
+/* All nodes fell silent at once, so the first one that returns must not give up the fragments of the others.
+ */
+static void a_dfm_that_was_cut_off_waits_for_its_ross(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        dfm_pass_ns(&t, c.node_timeout_ns + c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 0 sfi 0");
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
+        dfm_pass_ns(&t, c.node_timeout_ns / 2);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
+        dfm_pass_ns(&t, c.node_timeout_ns / 2);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 2 sfi 1");
+        dfm_driver_fini(&t);
+}
+
 static void an_overtaken_alive_is_ignored(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -377,6 +399,7 @@ int main(void)
                 cmocka_unit_test(needs_a_node_of_each_role_to_start),
                 cmocka_unit_test(sends_keep_alive_periodically),
                 cmocka_unit_test(a_node_silent_for_node_timeout_is_gone),
+                cmocka_unit_test(a_dfm_that_was_cut_off_waits_for_its_ross),
                 cmocka_unit_test(an_overtaken_alive_is_ignored),
                 cmocka_unit_test(an_overtaken_alive_of_the_previous_incarnation_is_ignored),
                 cmocka_unit_test(xoff_holds_triggers_back_until_the_last_xon),

@@ -163,6 +163,35 @@ static void an_expired_event_is_built_without_missing_fragments(void **state)
         }
 }
 
+/* What came while the process did not run waits in its sockets. Only the time before and after counts. */
+static void a_suspended_sfi_extends_the_timeouts_of_its_events(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.retries_max = 0;
+        for (int pull = 0; pull < 2; pull++) {
+                c.pull = pull;
+                sfi_driver_init(&t, &c);
+                sfi_gets_assign(&t, 0);
+                sfi_says(&t);
+                t.now_ns += c.timeout_ns / 4;
+                sfi_says(&t);
+                t.now_ns += c.timeout_ns;
+                sfi_was_away(t.sfi, t.now_ns, c.timeout_ns);
+                sfi_says(&t);
+                assert_sfi_writes(&t, "");
+                t.now_ns += c.timeout_ns * 3 / 4 - 1;
+                sfi_says(&t);
+                assert_sfi_writes(&t, "");
+                t.now_ns += 1;
+                sfi_says(&t);
+                assert_sfi_writes(&t, "e0 lost");
+                sfi_driver_fini(&t);
+        }
+}
+
 static void an_unwritable_event_is_lost(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -236,6 +265,7 @@ int main(void)
                 cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
                 cmocka_unit_test(updates_and_requests_keep_to_their_share),
                 cmocka_unit_test(an_expired_event_is_built_without_missing_fragments),
+                cmocka_unit_test(a_suspended_sfi_extends_the_timeouts_of_its_events),
                 cmocka_unit_test(an_unwritable_event_is_lost),
                 cmocka_unit_test(credits_follow_the_buffer_size),
                 cmocka_unit_test(in_push_credits_follow_the_socket_buffer_too),

@@ -1,5 +1,7 @@
 /* The control socket accepts messages only from the addresses of their senders, and a flood from strangers
  * does not stall the node. */
+#include <sys/socket.h>
+
 #include "../test.h"
 
 #include "evb/net/endpoint.h"
@@ -109,6 +111,46 @@ static void a_message_from_another_address_or_port_is_foreign(void **state)
                 assert_int_equal(b.node.control.stranger.role, ROLE_ROS);
                 bench_close(&b);
         }
+}
+
+static size_t send_probe(struct bench *b, uint32_t padding_bytes, uint8_t *bytes, size_t size)
+{
+        static struct message m;
+        size_t n;
+
+        m = (struct message){.header = {.cookie = 99, .sender_role = ROLE_ROS, .type = MESSAGE_PROBE}};
+        m.probe.padding_bytes = padding_bytes;
+        n = message_encode(&m, bytes, size);
+        assert_int_equal(n, MESSAGE_PROBE_BYTES + padding_bytes);
+        send_bytes(b, bytes, n);
+        return n;
+}
+
+/* The answer is as long as the Probe, up to a whole datagram; it goes to nodes of the scenario alone. */
+static void a_probe_is_answered_with_the_same_length(void **state)
+{
+        static struct message answer;
+        uint8_t bytes[2048];
+        struct bench b;
+        size_t n;
+
+        (void)state;
+        bench_open(&b, ROS1, PORT);
+        for (uint32_t padding = 0; padding < 2; padding++) {
+                n = send_probe(&b, padding * (uint32_t)(b.node.control.message_bytes - MESSAGE_PROBE_BYTES),
+                               bytes, sizeof bytes);
+                assert_int_equal(turns_until(&b, &b.node.stats->control_received, 1 + padding), 0);
+                assert_int_equal(recv(b.from->fd, bytes, sizeof bytes, 0), n);
+                assert_int_equal(message_decode(&answer, bytes, n), MESSAGE_OK);
+                assert_int_equal(answer.header.sender_role, ROLE_DFM);
+                assert_true(answer.header.cookie == 99 && answer.probe.answers);
+        }
+        bench_close(&b);
+        bench_open(&b, STRANGER, PORT);
+        send_probe(&b, 0, bytes, sizeof bytes);
+        assert_int_equal(turns_until(&b, &b.node.stats->packets_foreign, 1), 0);
+        assert_int_equal(recv(b.from->fd, bytes, sizeof bytes, MSG_DONTWAIT), -1);
+        bench_close(&b);
 }
 
 /* Strangers send more datagrams than a turn reads. The rest waits for the next turn, which begins at once. */
@@ -223,6 +265,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_message_from_its_senders_address_is_accepted),
                 cmocka_unit_test(a_message_from_another_address_or_port_is_foreign),
+                cmocka_unit_test(a_probe_is_answered_with_the_same_length),
                 cmocka_unit_test(a_join_from_a_wrong_address_is_answered),
                 cmocka_unit_test(a_message_to_all_reaches_each_node),
                 cmocka_unit_test(a_message_of_an_sfi_to_all_is_for_the_ross),

@@ -14,7 +14,7 @@ static const uint32_t types[] = {
         MESSAGE_REQUEST, MESSAGE_XON,      MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
         MESSAGE_TOTALS,  MESSAGE_JOIN,     MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
         MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK, MESSAGE_READOUTS,
-        MESSAGE_HAVE,    MESSAGE_HAVE_ACK, MESSAGE_METADATA,
+        MESSAGE_HAVE,    MESSAGE_HAVE_ACK, MESSAGE_METADATA,  MESSAGE_PROBE,
 };
 
 /* The messages about membership in a run. */
@@ -60,6 +60,10 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
                 sent.metadata.count = METADATA_MAX;
                 strcpy(sent.metadata.entry.name, "Shift");
                 memset(sent.metadata.entry.value, 'v', METADATA_VALUE_BYTES - 1);
+                break;
+        case MESSAGE_PROBE:
+                sent.probe.answers = true;
+                sent.probe.padding_bytes = (uint32_t)n;
                 break;
         case MESSAGE_RATE:
                 sent.rate.lost = random_next(r);
@@ -138,7 +142,8 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                                               .type = type,
                                               .transaction = 77};
         sent.n = n;
-        sent.dfm = type == MESSAGE_REQUEST || type == MESSAGE_TOTALS || type == MESSAGE_RATE
+        sent.dfm = type == MESSAGE_REQUEST || type == MESSAGE_TOTALS || type == MESSAGE_RATE ||
+                                   type == MESSAGE_PROBE
                            ? 0
                            : random_next(&r);
         switch (type) {
