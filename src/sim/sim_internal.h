@@ -80,6 +80,7 @@ struct sim_shaping {
         struct sim_queue control;
         struct heap due; /* SFIs whose queue holds a packet, by when it may pass */
         uint64_t turn;
+        uint64_t armed_ps; /* what the timer is for */
         uint32_t demand;
         uint64_t burst_bytes, rate_bps, control_limit_bytes;
         enum tc_backend backend;
@@ -103,8 +104,8 @@ struct sim_node {
                 struct sfi *sfi;
         };
         uint64_t paused_until_ps, free_ps, turn_ps, last_turn_ns;
-        bool is_woken;                          /* its socket has room again */
-        uint32_t worked_packets, worked_chunks; /* in this turn */
+        bool is_woken;                                        /* its socket has room again */
+        uint32_t worked_packets, worked_sends, worked_chunks; /* in this turn */
         struct sim_link link;
         struct sim_queue wire;
         struct sim_port port;
@@ -130,7 +131,8 @@ struct sim {
         struct sim_config config;
         const struct scenario *scenario;
         uint64_t now_ps, order;
-        struct heap heap; /* ITEMS of each node */
+        struct heap heap;                           /* ITEMS of each node */
+        uint64_t processors_ps[SIM_PROCESSORS_MAX]; /* when each has done its present work */
         struct sim_node *nodes;
         uint32_t n_nodes, n_ros, n_sfi;
         uint32_t dfm, *node_of_ros, *node_of_sfi; /* numbers of nodes */
@@ -153,6 +155,7 @@ struct sim {
         uint64_t link_drops, messages, digest;
         uint64_t built;                 /* events, by all SFIs, in any way */
         uint64_t progress, progress_ns; /* of the DFM and these */
+        bool plan_fits;                 /* bursts fit a port's buffer */
         bool plan_is_valid;             /* the plan promises that ports drop nothing */
         bool has_ended;                 /* the run, as the DFM says */
         bool is_over;
