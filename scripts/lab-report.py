@@ -24,7 +24,8 @@ except ImportError:
 
 # The modules may lie in a folder of the system.
 sys.dont_write_bytecode = True
-from lab_plots import COLOURS, LEGEND_BESIDE, MARKS, is_number, scale, series_of, tidy
+import lab_sim
+from lab_plots import COLOURS, LEGEND_BESIDE, MARKS, is_number, look, scale, series_of, tidy
 from lab_streams import draw_streams, has_streams, stream_table
 
 PACKETS = ("source_packets", "switch_packets", "network_packets", "nic_packets", "socket_packets")
@@ -85,9 +86,9 @@ def draw_points(axes, series, names, size):
     were lost, and a cross on the axis if the figure is missing. A series keeps its colour in all panels."""
     for name, points in series.items():
         i = names.index(name)
-        colour, mark = COLOURS[i % 8], MARKS[i % 8]
+        colour, mark, style = look(names, name)
         axes.plot([x for x, _ in points], [v for _, (v, _) in points], color=colour, linewidth=size / 3.5,
-                  zorder=2 + i / 10)
+                  linestyle=style, zorder=2 + i / 10)
         for x, (v, p) in points:
             if math.isnan(v):
                 axes.plot(x, 0, color=colour, marker="x", markersize=size, zorder=4, clip_on=False,
@@ -106,11 +107,12 @@ def legend_of(m, names, size):
         return plt.Line2D([], [], linestyle="none", marker=marker, markersize=size, markeredgecolor=edge,
                           **how)
 
-    def curve(i, name):
-        return plt.Line2D([], [], color=COLOURS[i % 8], marker=MARKS[i % 8], markersize=size,
-                          linewidth=size / 3.5, label=name)
+    def curve(name):
+        colour, mark, style = look(names, name)
+        return plt.Line2D([], [], color=colour, marker=mark, markersize=size, linewidth=size / 3.5, linestyle=style,
+                          label=name)
 
-    handles = [curve(i, name) for i, name in enumerate(names)]
+    handles = [curve(name) for name in names]
     handles += [sign("x" if i % 2 else "+", markeredgewidth=2, label=f"published, {mark['label']}")
                 for i, mark in enumerate(m["marks"])]
     if m["y"].startswith("sender_cpu"):
@@ -171,7 +173,7 @@ def draw_curves(m, axes):
         axes.set_ylim(0, max(axes.get_ylim()[1], 1.05 * max((v for points in series.values() for _, (v, _) in points), default=1)))
     axes.set_xlabel(m["x_label"])
     axes.set_ylabel(m["y_label"])
-    axes.legend(handles=legend_of(m, series, 7), **LEGEND_BESIDE)
+    axes.legend(handles=legend_of(m, list(series), 7), **LEGEND_BESIDE)
 
 
 def draw_single(m):
@@ -279,13 +281,15 @@ def draw(m):
 def circumstances(description):
     """Returns the machines, the dates and the number of points."""
     def machine(p):
+        if p.get("simulated"):
+            return f"simulated by evb {p['version']} with seed {p['seed']}"
         return ((f"nodes of {p['testbed']}, coordinated by " if p.get("testbed") else "")
                 + f"{p['processor']}, {p['processors']} processors, Linux {p['kernel']}, evb {p['version']}")
 
     points = [p for m in description["measurements"] for p in m["points"]]
-    days = sorted({p["time"][:10] for p in points})
+    days = sorted({p["time"][:10] for p in points if not p.get("simulated")})
     dates = " to ".join(sorted({days[0], days[-1]})) if days else ""
-    return f"{'; '.join(sorted({machine(p) for p in points}))}. {dates}. {len(points)} points."
+    return ". ".join(filter(None, ("; ".join(sorted({machine(p) for p in points})), dates, f"{len(points)} points."))).replace("..", ".")
 
 
 def cell(text):
@@ -299,6 +303,8 @@ def summary(description, pictures):
     for m in description["measurements"]:
         texts = (m["id"], m["title"], m["published"], m["verdict"], m["why"])
         lines.append("| " + " | ".join(cell(text) for text in texts) + " |")
+    apart = [f"- {m['id']}: {lab_sim.summary(m)}" for m in description["measurements"] if lab_sim.summary(m)]
+    lines += ["", "Lab and simulator:", "", *apart] if apart else []
     for m in description["measurements"]:
         if m["id"] in pictures:
             lines += ["", f"![{m['id']}: {m['title']}]({m['id']}.png)"]
@@ -433,7 +439,7 @@ def page(description, pictures):
                          f"<p>Published: {html.escape(m['published'])}.<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
+                         f"{lab_sim.table(m)}{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"
@@ -467,6 +473,7 @@ def main():
     for m in description["measurements"]:
         if not m["points"]:
             continue
+        lab_sim.split(m)
         pictures[m["id"]] = save(draw(m), folder, m["id"])
         if has_streams(m):
             pictures[f"{m['id']}-streams"] = save(draw_streams(m, plt), folder, f"{m['id']}-streams")

@@ -97,6 +97,15 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                 {"scenario", "FILE",
                  "run: measure on the standby nodes of this scenario, rather than in namespaces",
                  &o.scenario},
+                {"sim", NULL,
+                 "run: make the points in virtual time, without privileges; several at once, if there are "
+                 "several processors",
+                 &o.simulate},
+                {"seed", "N", "run: seed of the simulations (default: 1)", &o.seed},
+                {"model", "SETTINGS",
+                 "run: processors and cables of the simulations, as options of evb sim without dashes, e.g. "
+                 "\"processors=2 send-time=10us\"",
+                 &o.model},
                 {"output", "DIRECTORY",
                  "report: directory for the report and its plots (default: " LAB_OUTPUT ")", &o.output},
         };

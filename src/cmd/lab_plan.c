@@ -18,6 +18,17 @@ bool lab_is_selected(const struct lab_measurement *m, const char *words)
         return false;
 }
 
+/* Whether `words` name a measurement by its ID. */
+static bool is_named(const struct lab_measurement *m, const char *words)
+{
+        size_t n = strlen(m->id);
+        bool named = false;
+
+        for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',')
+                named |= strcspn(w, ",") == n && strncmp(m->id, w, n) == 0;
+        return named;
+}
+
 int lab_check_words(const char *words)
 {
         for (const char *w = words; *w; w += strcspn(w, ","), w += *w == ',') {
@@ -39,19 +50,21 @@ int lab_check_words(const char *words)
         return 0;
 }
 
-/* Keeps the points that the testbed can measure. Reports each reason for skipping others once. */
+/* Keeps the points that the testbed can measure. Reports each reason for skipping others once, and counts
+ * those that are not optional. */
 static size_t keep_possible(const struct lab_measurement *m, struct lab_point *points, size_t n,
-                            size_t *skipped)
+                            size_t *ret_lacking)
 {
         char lack[160] = "", lacks[600] = "";
         struct strbuf b = strbuf_init(lacks, sizeof lacks);
         size_t kept = 0;
 
+        *ret_lacking = 0;
         for (size_t i = 0; i < n; i++) {
                 if (lab_can_make(&points[i], lack, sizeof lack))
                         points[kept++] = points[i];
                 else {
-                        *skipped += !lab_is_optional(&points[i]);
+                        *ret_lacking += !lab_is_optional(&points[i]);
                         if (!strstr(lacks, lack))
                                 strbuf_add(&b, "%s%s %s", b.length > 0 ? "; " : "", m->id, lack);
                 }
@@ -69,12 +82,17 @@ size_t lab_plan(const char *words, const struct lab_bed *bed, bool quick, struct
 
         *ret_skipped = 0;
         for (size_t i = 0; i < lab_count(); i++) {
-                size_t all;
+                const struct lab_measurement *m = lab_at(i);
+                bool elsewhere = lab_is_virtual(bed) || m->virtual_only;
+                size_t all, kept, lacking;
 
-                if (!lab_is_selected(lab_at(i), words))
+                if (!lab_is_selected(m, words))
                         continue;
-                all = lab_points(lab_at(i), bed, quick, points + n, max - n);
-                n += keep_possible(lab_at(i), points + n, all, ret_skipped);
+                all = lab_points(m, bed, quick, points + n, max - n);
+                kept = keep_possible(m, points + n, all, &lacking);
+                n += kept;
+                if (!elsewhere || (kept == 0 && is_named(m, words)))
+                        *ret_skipped += lacking;
         }
         return n;
 }

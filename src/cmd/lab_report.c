@@ -1,5 +1,6 @@
 /* evb lab report: judges results files, and passes them to the script that draws the plots. */
 #include "evb/lab/judge.h"
+#include "evb/lab/valid.h"
 #include "lab.h"
 
 #include <libgen.h>
@@ -36,26 +37,54 @@ static bool find_script(char path[static PATH_MAX])
 }
 
 /* All planned points, so that the report can show missing ones. */
-static json_t *planned_of(const struct lab_measurement *m, const json_t *results)
+static json_t *planned_of(const struct lab_measurement *m, const json_t *results, const struct lab_bed *bed)
 {
         _cleanup_free_ struct lab_point *points = calloc(LAB_POINTS_MAX, sizeof *points);
         bool quick = lab_extent_of(m, results) == LAB_QUICK;
-        size_t n = points ? lab_points(m, NULL, quick, points, LAB_POINTS_MAX) : 0;
+        size_t n = points ? lab_points(m, bed, quick, points, LAB_POINTS_MAX) : 0;
         json_t *all = json_array();
+        char lack[160];
 
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
+                if (lab_is_virtual(bed) && !lab_can_make(&points[i], lack, sizeof lack))
+                        continue;
                 json_array_append_new(all, json_pack("{s:s, s:f, s:s?}", "series", points[i].series, "x",
                                                      points[i].x, "panel", points[i].panel));
+        }
         return all;
+}
+
+/* The results that the verdict is about: those of labs, or without any, those of the simulator. */
+static json_t *judged_of(const json_t *points, bool *ret_simulated)
+{
+        json_t *some = json_array(), *r;
+        size_t i, labs = 0;
+
+        json_array_foreach((json_t *)points, i, r)
+        {
+                labs += !results_are_simulated(r);
+        }
+        *ret_simulated = labs == 0 && json_array_size(points) > 0;
+        json_array_foreach((json_t *)points, i, r)
+        {
+                if (results_are_simulated(r) == *ret_simulated)
+                        json_array_append(some, r);
+        }
+        return some;
 }
 
 static json_t *describe(const struct lab_measurement *m, const json_t *results)
 {
-        json_t *points = results_of(results, m->id), *marks = json_array(), *panels = json_array(), *o;
+        const struct lab_virtual virtual = {.model = ""};
+        const struct lab_bed bed = {.virtual = &virtual};
+        json_t *points = results_of(results, m->id), *marks = json_array(), *panels = json_array(), *o,
+               *judged;
         enum lab_verdict v;
+        bool simulated;
         char why[600] = "";
 
-        v = lab_judge(m, points, LAB_AS_MADE, why, sizeof why);
+        judged = judged_of(points, &simulated);
+        v = lab_judge(m, judged, LAB_AS_MADE, why, sizeof why);
         for (const struct lab_mark *k = m->marks; k < m->marks + LAB_MARKS_MAX && k->label; k++)
                 json_array_append_new(marks,
                                       json_pack("{s:s, s:f, s:f}", "label", k->label, "x", k->x, "y", k->y));
@@ -65,7 +94,9 @@ static json_t *describe(const struct lab_measurement *m, const json_t *results)
                       m->title, "published", m->published, "x_label", m->x_label, "y_label", m->y_label, "y",
                       m->y, "log_x", (int)m->log_x, "verdict", lab_verdict_text(v), "why", why, "points",
                       points, "marks", marks, "panels", panels);
-        json_object_set_new(o, "planned", planned_of(m, points));
+        json_object_set_new(o, "planned", planned_of(m, judged, simulated ? &bed : NULL));
+        json_object_set_new(o, "crowded_share", json_real(LAB_CROWDED_SHARE));
+        json_decref(judged);
         return o;
 }
 

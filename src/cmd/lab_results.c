@@ -40,16 +40,17 @@ static bool is_of_the_catalogue(const json_t *r)
         return has_place && json_object_get(r, m->y);
 }
 
-/* Whether the line has all members that readers rely on. */
+/* Whether the line has all members that readers rely on. A simulated point has no machine and no time. */
 static bool is_result(const json_t *r)
 {
-        static const char *const texts[] = {"id",     "series",    "settings", "time",
-                                            "kernel", "processor", "version"};
+        static const char *const texts[] = {"id",   "series", "settings", "version",
+                                            "time", "kernel", "processor"};
         const json_t *panel = json_object_get(r, "panel"), *bed = json_object_get(r, "testbed");
+        bool simulated = json_is_true(json_object_get(r, "simulated"));
         bool is = json_is_object(r) && json_is_number(json_object_get(r, "x")) &&
-                  json_is_integer(json_object_get(r, "processors"));
+                  json_is_integer(json_object_get(r, simulated ? "seed" : "processors"));
 
-        for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        for (size_t i = 0; i < (simulated ? 4 : ARRAY_SIZE(texts)); i++)
                 is &= json_is_string(json_object_get(r, texts[i]));
         return is && (!panel || json_is_string(panel)) && (!bed || json_is_string(bed));
 }
@@ -109,8 +110,17 @@ json_t *results_read(const char *const *paths, size_t n)
         return all;
 }
 
+bool results_are_simulated(const json_t *result)
+{
+        return json_is_true(json_object_get(result, "simulated"));
+}
+
 bool results_are_of(const json_t *result, const struct lab_bed *bed)
 {
+        if (lab_is_virtual(bed) != results_are_simulated(result))
+                return false;
+        if (lab_is_virtual(bed))
+                return json_integer_value(json_object_get(result, "seed")) == (json_int_t)bed->virtual->seed;
         return strcmp(json_string_value(json_object_get(result, "testbed")) ?: "", lab_bed_name(bed)) == 0;
 }
 
@@ -244,29 +254,40 @@ static void name_processor(char *text, size_t size)
                 fclose(f);
 }
 
-bool results_append(int fd, const char *path, const struct lab_point *p, json_t *figures)
+/* Where and when a point was measured. */
+static void add_circumstances(json_t *figures)
 {
         char when[32], processor[128];
         time_t now = time(NULL);
         struct utsname u;
         struct tm utc;
+
         uname(&u);
         name_processor(processor, sizeof processor);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+        json_object_set_new(figures, "time", json_string(when));
+        json_object_set_new(figures, "kernel", json_string(u.release));
+        json_object_set_new(figures, "processor", json_string(processor));
+        json_object_set_new(figures, "processors", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+bool results_append(int fd, const char *path, const struct lab_point *p, json_t *figures)
+{
         json_object_set_new(figures, "id", json_string(p->measurement->id));
         /* A copy still has the panel of its original. */
         json_object_del(figures, "panel");
         if (p->panel)
                 json_object_set_new(figures, "panel", json_string(p->panel));
         json_object_set_new(figures, "series", json_string(p->series));
-        if (p->bed)
-                json_object_set_new(figures, "testbed", json_string(lab_bed_name(p->bed)));
         json_object_set_new(figures, "x", json_real(p->x));
         json_object_set_new(figures, "settings", json_string(p->settings));
-        json_object_set_new(figures, "time", json_string(when));
-        json_object_set_new(figures, "kernel", json_string(u.release));
-        json_object_set_new(figures, "processor", json_string(processor));
-        json_object_set_new(figures, "processors", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+        if (lab_is_virtual(p->bed)) {
+                json_object_set_new(figures, "simulated", json_true());
+                json_object_set_new(figures, "seed", json_integer((json_int_t)p->bed->virtual->seed));
+        } else if (p->bed)
+                json_object_set_new(figures, "testbed", json_string(lab_bed_name(p->bed)));
+        if (!lab_is_virtual(p->bed))
+                add_circumstances(figures);
         json_object_set_new(figures, "version", json_string(EVB_VERSION));
         return write_line(fd, path, figures);
 }

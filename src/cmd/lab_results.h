@@ -8,7 +8,8 @@
 /* An array of all points in the files. Lines that are not results, and points of another version of the
  * catalogue, are skipped with a warning. NULL: a file cannot be read, which is reported. */
 json_t *results_read(const char *const *paths, size_t n);
-/* Whether the result is from this testbed; NULL: from namespaces. */
+bool results_are_simulated(const json_t *result);
+/* Whether the result is from this testbed, or from the simulator with this seed; NULL: from namespaces. */
 bool results_are_of(const json_t *result, const struct lab_bed *bed);
 /* Whether the result is of this point, with the same settings. */
 bool results_are_same(const json_t *result, const struct lab_point *p);
@@ -20,5 +21,6 @@ json_t *results_of_bed(const json_t *results, const char *id, const struct lab_b
 /* Opens and locks the file; returns its descriptor, or a negative errno, which is reported. */
 int results_open(const char *path);
 /* Adds the point's description, the machine and the time to its figures, and appends them as a complete line.
+ * A simulated point has a seed instead of a machine and a time, so the line is the same whenever it is made.
  * False: nothing was written, which is reported. */
 bool results_append(int fd, const char *path, const struct lab_point *p, json_t *figures);

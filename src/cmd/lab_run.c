@@ -380,6 +380,18 @@ static int print_end(const char *words, const struct lab_bed *bed, const struct 
         return status == 0 && r->failed + r->skipped + r->made.disturbed > 0 ? 1 : status;
 }
 
+/* Returns an exit status. */
+static int check_simulation(const struct lab_options *o)
+{
+        if (o->simulate && !o->scenario && !o->accept)
+                return 0;
+        fprintf(stderr, "evb lab run: %s\n",
+                !o->simulate  ? "--seed and --model are for simulations; add --sim"
+                : o->scenario ? "--sim and --scenario exclude each other"
+                              : "nothing disturbs simulated points; leave out --accept-disturbed");
+        return 2;
+}
+
 int lab_run(const struct lab_options *o)
 {
         char states[LAB_STATES_PATH_MAX] = "", words[512];
@@ -395,6 +407,12 @@ int lab_run(const struct lab_options *o)
         for (size_t i = 0; i < o->common.n_words; i++)
                 strbuf_add(&b, "%s%s", i > 0 ? "," : "", o->common.words[i]);
         status = r.points ? lab_check_words(words) : 1;
+        if (status == 0 && (o->simulate || o->seed || o->model))
+                status = check_simulation(o);
+        if (status == 0 && o->simulate) {
+                free(r.points);
+                return lab_run_virtual(o, words);
+        }
         if (status == 0)
                 status = open_bed(o, &bed);
         if (status == 0)

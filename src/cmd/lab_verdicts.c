@@ -19,7 +19,8 @@ int lab_print_verdicts(const struct lab_options *o, const char *words, const str
                 enum lab_verdict v;
                 json_t *mine;
 
-                if (!lab_is_selected(m, words))
+                /* lab_plan() has said where it exists. */
+                if (!lab_is_selected(m, words) || (m->virtual_only && !lab_is_virtual(bed)))
                         continue;
                 mine = results_of_bed(results, m->id, bed);
                 v = lab_judge(m, mine, o->quick ? LAB_QUICK : LAB_WHOLE, why, sizeof why);

@@ -7,8 +7,8 @@
 #include "publications.h"
 
 static const struct lab_publication *const publications[] = {
-        &publication_a,    &publication_b,    &publication_c, &extension_c,
-        &extension_incast, &extension_level2, &publication_d, &publication_e,
+        &publication_a,    &publication_b, &publication_c, &extension_c,       &extension_incast,
+        &extension_level2, &publication_d, &publication_e, &extension_scaling,
 };
 
 size_t lab_count(void)

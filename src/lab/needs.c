@@ -159,6 +159,10 @@ int lab_needs_find(const struct lab_measurement *m, struct lab_needs *ret)
 
         if (!points)
                 return -ENOMEM;
+        if (m->virtual_only) {
+                *ret = (struct lab_needs){.simulator = true};
+                return 0;
+        }
         n = lab_points(m, NULL, false, points, LAB_POINTS_MAX);
         needs.testbed = needs_testbed(m, points, n);
         for (size_t i = 0; i < n; i++)
@@ -180,7 +184,9 @@ static void write_range(struct strbuf *to, struct lab_range range, const char *r
 
 void lab_needs_write(const struct lab_needs *needs, struct strbuf *to)
 {
-        strbuf_add(to, needs->testbed ? "1 DFM" : "this machine");
+        strbuf_add(to, needs->testbed     ? "1 DFM"
+                       : needs->simulator ? "the simulator (--sim)"
+                                          : "this machine");
         if (needs->testbed) {
                 write_range(to, needs->ros, "ROS");
                 write_range(to, needs->sfi, "SFI");

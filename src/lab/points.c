@@ -23,9 +23,14 @@ const char *lab_quick_setting(const struct lab_measurement *m)
 /* Making the files of a stream and comparing them takes about as long as the stream, on an average disk. */
 #define DISK_TIMES 2
 
+/* A simulation of S1 to S9, on average. */
+#define VIRTUAL_S 0.6
+
 /* With the time to set up and tear down the namespaces, or to check a data path. */
 static double expected_seconds(const struct lab_point *p)
 {
+        if (p->measurement->virtual_only)
+                return VIRTUAL_S;
         if (p->measurement->kind == LAB_EVENTS)
                 return setting_of(p, "scenario.duration", 2) + 0.7;
         if (p->measurement->kind == LAB_PATHS)
@@ -51,6 +56,10 @@ static void make_point(struct lab_point *p, const struct lab_measurement *m, con
                              panel ? panel->settings : "", panel ? " " : "", s->settings,
                              quick ? lab_quick_setting(m) : "");
         m->vary(p, x, p->settings + n, sizeof p->settings - n);
+        if (lab_is_virtual(bed) && bed->virtual->model[0]) {
+                n = strlen(p->settings);
+                snprintf(p->settings + n, sizeof p->settings - n, " %s", bed->virtual->model);
+        }
         p->seconds = expected_seconds(p);
         /* Only vary() reads these two; they are not keys of a scenario. */
         if (m->kind == LAB_EVENTS) {
@@ -137,6 +146,12 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
         const struct scenario *s = p->bed ? p->bed->scenario : NULL;
         double buffer_kib, mtu;
 
+        if (lab_is_virtual(p->bed))
+                return virtual_can_run(p, lack, size);
+        if (p->measurement->virtual_only) {
+                snprintf(lack, size, "exists in the simulator only; add --sim");
+                return false;
+        }
         if (!s)
                 return has_congestion_control(p, lack, size) && streams_can_run(p, lack, size);
         if (p->measurement->kind == LAB_PATHS || p->measurement->kind == LAB_STREAMS) {
@@ -173,7 +188,12 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
         return false;
 }
 
+bool lab_is_virtual(const struct lab_bed *bed)
+{
+        return bed && bed->virtual;
+}
+
 const char *lab_bed_name(const struct lab_bed *bed)
 {
-        return bed ? bed->scenario->scenario.name : "";
+        return bed && bed->scenario ? bed->scenario->scenario.name : "";
 }

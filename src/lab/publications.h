@@ -18,6 +18,7 @@ extern const struct lab_publication publication_e; /* data paths for download an
 extern const struct lab_publication extension_c;   /* questions that publication C left open */
 extern const struct lab_publication extension_incast;
 extern const struct lab_publication extension_level2;
+extern const struct lab_publication extension_scaling; /* in the simulator only */
 
 #define LAB_LIST(...)                                                                                        \
         {                                                                                                    \

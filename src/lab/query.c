@@ -155,6 +155,24 @@ bool is_dispensable(const struct judging *j, size_t i)
         return lab_is_optional(&j->points[i]) && (!j->results[i] || refusal_of(j, i));
 }
 
+/* Simulated results need no points that the simulator's model does not cover. */
+static void keep_simulated(struct judging *j)
+{
+        const struct lab_virtual virtual = {.model = ""};
+        const struct lab_bed bed = {.virtual = &virtual};
+        char lack[160];
+        size_t kept = 0;
+
+        for (size_t i = 0; i < j->n; i++) {
+                struct lab_point p = j->points[i];
+
+                p.bed = &bed;
+                if (lab_can_make(&p, lack, sizeof lack))
+                        j->points[kept++] = j->points[i];
+        }
+        j->n = kept;
+}
+
 int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,
                  enum lab_extent extent)
 {
@@ -169,6 +187,8 @@ int judging_init(struct judging *j, const struct lab_measurement *m, const json_
         if (extent == LAB_AS_MADE)
                 extent = lab_extent_of(m, results);
         j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, LAB_POINTS_MAX);
+        if (json_is_true(json_object_get(json_array_get(results, 0), "simulated")))
+                keep_simulated(j);
         find_results(j, results);
         /* Every point is required, even if the verdict's queries do not match it. */
         for (size_t i = 0; i < j->n; i++) {

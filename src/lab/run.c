@@ -30,6 +30,8 @@ json_t *lab_run_point(const struct lab_point *p)
         json_t *figures;
         int r = 0;
 
+        if (lab_is_virtual(p->bed))
+                return run_virtual(p);
         /* This machine does not make the traffic of standby nodes. */
         if (!p->bed)
                 r = machine_watch_new(&watch);

@@ -80,6 +80,19 @@ static struct scenario *load(const char *const *settings, size_t n)
         return s;
 }
 
+struct scenario *events_load(const struct lab_point *p)
+{
+        _cleanup_free_ char *words = strdup(p->settings);
+        const char *settings[SETTINGS_MAX];
+        size_t n = words ? split(words, true, settings, 0) : 0, kept = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                if (memchr(settings[i], '.', strcspn(settings[i], "=")))
+                        settings[kept++] = settings[i];
+        }
+        return words ? load(settings, kept) : NULL;
+}
+
 static void copy_number(json_t *to, const char *name, const json_t *from)
 {
         json_object_set(to, name, from ? (json_t *)from : json_null());
@@ -111,7 +124,7 @@ static void set_trigger_rate(json_t *o, const json_t *report)
                             rate_hz > 0 ? json_real(rate_hz * triggers / complete) : json_null());
 }
 
-static json_t *flatten(const json_t *report, const struct scenario *s)
+json_t *events_flatten(const json_t *report, const struct scenario *s)
 {
         static const char *const plain[] = {"qos_backend", "qos_rate_bps",    "seconds",
                                             "triggers",    "events_complete", "events_partial",
@@ -191,7 +204,7 @@ json_t *run_events(const struct lab_point *p, struct machine_watch *watch)
         if (!s)
                 return NULL;
         report = p->bed ? coordinator_run(p->bed->coordinator, settings, n) : run_here(p, s, watch);
-        result = report ? flatten(report, s) : NULL;
+        result = report ? events_flatten(report, s) : NULL;
         json_decref(report);
         return result;
 }

@@ -101,14 +101,15 @@ VARY(trigger_hz)
 
 static double link_bps(const struct lab_point *p)
 {
-        return p->bed && p->bed->scenario->network.link_rate_bps > 0
+        return p->bed && p->bed->scenario && p->bed->scenario->network.link_rate_bps > 0
                        ? (double)p->bed->scenario->network.link_rate_bps
                        : setting_of(p, "network.link-rate", 1) * 1e9;
 }
 
 static double mtu_of(const struct lab_point *p)
 {
-        return p->bed ? (double)p->bed->scenario->network.mtu_bytes : 1500;
+        return p->bed && p->bed->scenario ? (double)p->bed->scenario->network.mtu_bytes
+                                          : setting_of(p, "network.mtu", 1500);
 }
 
 VARY(fragment_bytes)

@@ -30,10 +30,16 @@ bool sim_port_take(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint
                         return false;
                 }
                 p->end_ps = after_ps;
+                p->longest_ps = MAX(p->longest_ps, after_ps - arrival_ps);
         }
         p->carried++;
         *ret_leaves_ps = after_ps;
         return true;
+}
+
+uint64_t sim_port_most_bytes(const struct sim_port *p)
+{
+        return (uint64_t)((unsigned __int128)p->longest_ps * p->rate_bps / BITS_PS);
 }
 
 void sim_bucket_init(struct sim_bucket *b, uint64_t rate_bps, uint64_t burst_bytes, uint32_t overhead_bytes,

@@ -99,6 +99,7 @@ int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e)
                 return r;
         s->plan_is_valid = s->scenario->qos.rate_bps == SCENARIO_AUTO && plan.n_warnings == 0 &&
                            s->scenario->network.link_rate_bps > 0;
+        s->plan_fits = !plan.may_overrun && s->scenario->network.switch_buffer_bytes > 0;
         sim_bucket_init(&h->link, plan.link_rate_bps, plan.link_burst_bytes, plan.overhead_bytes, true);
         apply(s, n, &plan);
         tc_plan_fini(&plan);
@@ -161,6 +162,23 @@ static void pass_data(struct sim *s, struct sim_node *n, uint32_t sfi)
         put_due(n, sfi);
 }
 
+/* The timer that the kernel starts for the next packet may be late. A packet that comes meanwhile is looked
+ * at at once, and does not start it again. */
+static void arm(struct sim *s, struct sim_node *n, uint64_t next_ps)
+{
+        uint64_t timer_ps = s->config.model.timer_ns * PS_PER_NS;
+
+        if (timer_ps > 0 && next_ps != NEVER_NS && next_ps > s->now_ps) {
+                if (next_ps == n->shaping.armed_ps)
+                        return;
+                n->shaping.armed_ps = next_ps;
+                next_ps +=
+                        (uint64_t)(((unsigned __int128)random_next(&s->random) * (2 * timer_ps + 1)) >> 64);
+        } else
+                n->shaping.armed_ps = NEVER_NS;
+        sim_schedule(s, n, ITEM_SHAPING, next_ps);
+}
+
 void sim_shaping_turn(struct sim *s, struct sim_node *n)
 {
         struct sim_shaping *h = &n->shaping;
@@ -177,7 +195,7 @@ void sim_shaping_turn(struct sim *s, struct sim_node *n)
         next_ps = h->control.n > 0 ? s->now_ps : heap_first_key(&h->due);
         if (next_ps != NEVER_NS)
                 next_ps = MAX(MAX(next_ps, sim_bucket_next_ps(&h->link, 0)), s->now_ps);
-        sim_schedule(s, n, ITEM_SHAPING, next_ps);
+        arm(s, n, next_ps);
 }
 
 static void drop(struct sim *s, struct sim_node *n, struct sim_packet *p)

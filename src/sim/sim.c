@@ -18,9 +18,20 @@
 const struct sim_model sim_model_usual = {
         .wake_ns = 10 * NS_PER_US,
         .packet_ns = 1 * NS_PER_US,
+        .send_ns = 1 * NS_PER_US,
         .fragment_ns = 250,
         .propagation_ns = 5 * NS_PER_US,
 };
+
+void sim_prepare(struct scenario *s)
+{
+        s->sfi.output = OUTPUT_NULL;
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (s->nodes[i].address[0] == '\0')
+                        snprintf(s->nodes[i].address, sizeof s->nodes[i].address, "10.69.%u.%u",
+                                 (unsigned)(i + 1) / 256, (unsigned)(i + 1) % 256);
+        }
+}
 
 int sim_check(const struct scenario *s, struct error *e)
 {
@@ -183,14 +194,18 @@ static uint64_t deadline_ns(const struct sim *s, const struct sim_node *n)
         }
 }
 
+/* The time of this turn's work. */
+static uint64_t work_ns(const struct sim_model *m, const struct sim_node *n)
+{
+        return n->worked_packets * m->packet_ns + n->worked_sends * m->send_ns +
+               n->worked_chunks * m->fragment_ns;
+}
+
 /* A process whose work takes longer than it sleeps is never early. */
 static void plan_turn(struct sim *s, struct sim_node *n)
 {
-        const struct sim_model *m = &s->config.model;
         uint64_t deadline = deadline_ns(s, n), next_ps = NEVER_NS;
 
-        n->free_ps = s->now_ps +
-                     (n->worked_packets * m->packet_ns + n->worked_chunks * m->fragment_ns) * PS_PER_NS;
         for (uint32_t i = 0; i < SOCKETS; i++)
                 next_ps = MIN(next_ps, sim_inbox_next_ps(&n->inboxes[i]));
         if (deadline != NEVER_NS)
@@ -202,7 +217,7 @@ static void plan_turn(struct sim *s, struct sim_node *n)
 static void take_turn(struct sim *s, struct sim_node *n)
 {
         n->turn_ps = NEVER_NS;
-        n->worked_packets = n->worked_chunks = 0;
+        n->worked_packets = n->worked_sends = n->worked_chunks = 0;
         sim_sockets_look(s, n);
         if (n->self->role == ROLE_DFM)
                 sim_dfm_turn(s, n);
@@ -211,6 +226,7 @@ static void take_turn(struct sim *s, struct sim_node *n)
         else
                 sim_sfi_turn(s, n);
         sim_check_node(s, n);
+        n->free_ps = s->now_ps + work_ns(&s->config.model, n) * PS_PER_NS;
         if (!n->has_left)
                 plan_turn(s, n);
         else if (n->self->role == ROLE_DFM)
@@ -218,6 +234,24 @@ static void take_turn(struct sim *s, struct sim_node *n)
         /* Only now, because moving an item costs less than removing and inserting it. */
         if (n->turn_ps == NEVER_NS)
                 sim_schedule(s, n, ITEM_TURN, NEVER_NS);
+}
+
+/* Takes the turn on the first processor that is free, or waits for it. */
+static void share_turn(struct sim *s, struct sim_node *n)
+{
+        uint64_t *first = s->processors_ps;
+
+        for (uint32_t i = 1; i < s->config.model.processors; i++) {
+                if (s->processors_ps[i] < *first)
+                        first = &s->processors_ps[i];
+        }
+        if (s->config.model.processors > 0 && *first > s->now_ps) {
+                n->turn_ps = *first;
+                sim_schedule(s, n, ITEM_TURN, n->turn_ps);
+                return;
+        }
+        take_turn(s, n);
+        *first = n->free_ps;
 }
 
 /* Whether the DFM has gone, and no fault will restart it. */
@@ -243,7 +277,7 @@ static bool step(struct sim *s)
         s->now_ps = MAX(s->now_ps, at_ps);
         switch (item % ITEMS) {
         case ITEM_TURN:
-                take_turn(s, &s->nodes[item / ITEMS]);
+                share_turn(s, &s->nodes[item / ITEMS]);
                 break;
         case ITEM_WIRE:
                 sim_wire_arrive(s, &s->nodes[item / ITEMS]);
@@ -288,14 +322,18 @@ struct sim_result sim_result(const struct sim *s)
                 .messages = s->messages,
                 .link_drops = s->link_drops,
                 .has_switch = s->scenario->network.link_rate_bps > 0,
+                .plan_fits = s->plan_fits,
                 .violation = s->violation[0] ? s->violation : NULL,
                 .violated_ns = s->violated_ns,
         };
 
         for (size_t i = 0; i < s->next_fault; i++)
                 r.last_fault_ns = s->faults[i].at_ns;
-        for (uint32_t i = 0; i < s->n_nodes; i++)
+        for (uint32_t i = 0; i < s->n_nodes; i++) {
                 r.port_drops += s->nodes[i].port.dropped;
+                if (s->nodes[i].self->role == ROLE_SFI)
+                        r.port_most_bytes = MAX(r.port_most_bytes, sim_port_most_bytes(&s->nodes[i].port));
+        }
         return r;
 }
 

@@ -91,6 +91,7 @@ struct sim_shaping {
         struct sim_queue control;
         struct heap due; /* SFIs whose queue holds a packet, by when it may pass */
         uint64_t turn;
+        uint64_t armed_ps; /* what the timer is for */
         uint32_t demand;
         uint64_t burst_bytes, rate_bps, control_limit_bytes;
         enum tc_backend backend;
@@ -131,8 +132,8 @@ struct sim_node {
                 struct sfi *sfi;
         };
         uint64_t paused_until_ps, free_ps, turn_ps, last_turn_ns;
-        bool is_woken;                          /* its socket has room again */
-        uint32_t worked_packets, worked_chunks; /* in this turn */
+        bool is_woken;                                        /* its socket has room again */
+        uint32_t worked_packets, worked_sends, worked_chunks; /* in this turn */
         struct sim_link link;
         struct sim_queue wire;
         struct sim_port port;
@@ -160,7 +161,8 @@ struct sim {
         struct sim_config config;
         const struct scenario *scenario;
         uint64_t now_ps, order;
-        struct heap heap; /* ITEMS of each node */
+        struct heap heap;                           /* ITEMS of each node */
+        uint64_t processors_ps[SIM_PROCESSORS_MAX]; /* when each has done its present work */
         struct sim_node *nodes;
         uint32_t n_nodes, n_ros, n_sfi;
         uint32_t dfm, *node_of_ros, *node_of_sfi; /* numbers of nodes */
@@ -184,6 +186,7 @@ struct sim {
         struct sim_ends ends;
         uint64_t progress, progress_ns; /* of the DFM */
         uint32_t dfm_turns;             /* of all its processes */
+        bool plan_fits;                 /* bursts fit a port's buffer */
         bool plan_is_valid;             /* the plan promises that ports drop nothing */
         bool has_ended;                 /* the run, as the DFM says */
         bool is_over;

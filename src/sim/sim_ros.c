@@ -93,7 +93,7 @@ static bool send_datagram(struct sim *s, struct sim_node *n, uint32_t sfi, const
         p->process = n->process;
         p->is_data = true;
         path->charged_bytes += sim_socket_charge(p->frame_bytes);
-        n->worked_packets++;
+        n->worked_sends++;
         stats_add(&n->stats->packets_sent, 1);
         stats_add(&n->stats->bytes_sent, d->size_bytes);
         stats_add(&n->stats->packets_full, d->full);

@@ -277,8 +277,9 @@ static void check_burst(struct tc_plan *p, const struct tc_request *q, const str
 {
         uint64_t all = s->burst_bytes * bursts_that_meet(q);
 
-        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 8 * 7 &&
-            is_first(warned, RULE_BUFFER))
+        if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 8 * 7)
+                p->may_overrun = true;
+        if (p->may_overrun && is_first(warned, RULE_BUFFER))
                 warn(p,
                      "%s: %u bursts of %llu bytes may meet in a switch port's buffer of %llu bytes; the "
                      "switch may drop packets",

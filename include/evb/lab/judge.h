@@ -9,8 +9,8 @@ enum lab_extent { LAB_AS_MADE, LAB_QUICK, LAB_WHOLE };
 
 /* LAB_QUICK or LAB_WHOLE, derived from the results. */
 enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results);
-/* Judges the results of one measurement. Returns LAB_UNKNOWN if a point or a required figure is missing;
- * `why` then names it. */
+/* Judges the results of one measurement, which are all simulated or all measured. Returns LAB_UNKNOWN if a
+ * point or a required figure is missing; `why` then names it. */
 enum lab_verdict lab_judge(const struct lab_measurement *m, const json_t *results, enum lab_extent extent,
                            char *why, size_t size);
 /* The points that a verdict rests on: those whose figures, changed, may change it. Counts of losses are not

@@ -13,7 +13,8 @@ struct lab_range {
 };
 
 struct lab_needs {
-        bool testbed; /* standby nodes can make it, commanded by a DFM; false: only this machine can */
+        bool simulator; /* only the simulator can make it */
+        bool testbed;   /* standby nodes can make it, commanded by a DFM; false: only this machine can */
         struct lab_range ros, sfi; /* nodes of a testbed: for the smallest point, and for all points */
         char features[LAB_FEATURES_MAX][LAB_FEATURE_TEXT_MAX];
         size_t n_features;

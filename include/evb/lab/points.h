@@ -9,17 +9,24 @@
 #include "evb/remote/coordinator.h"
 
 #define LAB_SETTINGS_MAX 1024
-#define LAB_POINTS_MAX 2048
+#define LAB_POINTS_MAX 4096
 #define LAB_SERIES_MAX 8
 #define LAB_MARKS_MAX 2
 
 struct lab_measurement;
 struct judging;
 
-/* Standby nodes to measure on. Without a bed, each point runs in namespaces of this machine. */
+/* Runs in virtual time (evb/sim/sim.h). The same point, seed and version give the same result. */
+struct lab_virtual {
+        uint64_t seed;
+        const char *model; /* settings of processors and cables for each point, "NAME=VALUE ..."; "": none */
+};
+
+/* Where points are made, if not in namespaces of this machine: on standby nodes, or in the simulator. */
 struct lab_bed {
-        const struct scenario *scenario;
+        const struct scenario *scenario; /* of standby nodes; NULL: the simulator */
         struct coordinator *coordinator;
+        const struct lab_virtual *virtual; /* NULL: standby nodes */
 };
 
 struct lab_point {
@@ -74,6 +81,7 @@ struct lab_measurement {
         const char *x_label, *y_label;
         const char *y; /* the plotted figure of the points */
         bool log_x;
+        bool virtual_only; /* no lab of ours could make it, only the simulator */
         enum lab_kind kind;
         const char *base;  /* settings of all points */
         const char *quick; /* what shortens the points of a --quick run; NULL: as usual for the kind */
@@ -93,9 +101,13 @@ size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bo
 const char *lab_quick_setting(const struct lab_measurement *m);
 /* Whether the testbed has enough nodes and the MTU and buffer that a point needs; if not, `lack` names the
  * missing resource. Without a testbed, whether this machine's kernel has the congestion control that it
- * needs. */
+ * needs. In the simulator, whether its model covers the point. */
 bool lab_can_make(const struct lab_point *p, char *lack, size_t size);
 /* Whether the point belongs to an optional series. */
 bool lab_is_optional(const struct lab_point *p);
-/* The bed's name in results; "" for this machine. */
+/* The bed's name in results; "" for this machine and the simulator. */
+/* Whether all words are settings of the simulator's model: the options of evb sim without dashes. If not,
+ * `bad` holds the first one that is not. */
+bool lab_virtual_check_model(const char *settings, char *bad, size_t size);
+bool lab_is_virtual(const struct lab_bed *bed);
 const char *lab_bed_name(const struct lab_bed *bed);

@@ -26,8 +26,11 @@ struct sim_port {
         uint64_t rate_bps, buffer_bytes; /* rate 0: infinite, drops nothing */
         uint64_t end_ps;
         uint64_t carried, dropped;
+        uint64_t longest_ps; /* the most that it held, as the time to send it */
 };
 
+/* The most bytes that the port held at once; 0 without a rate. */
+uint64_t sim_port_most_bytes(const struct sim_port *p);
 /* False: dropped. *ret_leaves_ps: when the port has sent the frame. Call it in the order of arrivals. */
 bool sim_port_take(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
 

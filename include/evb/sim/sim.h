@@ -23,10 +23,17 @@
 struct sim_model {
         uint64_t wake_ns;        /* mean time from an arrival or a timer to the turn of a sleeping process;
                                     each one is drawn between a half and three halves of it */
-        uint64_t packet_ns;      /* a process receives or sends a packet */
+        uint64_t packet_ns;      /* a process receives a packet, or sends a control message */
+        uint64_t send_ns;        /* a ROS sends a packet of data */
         uint64_t fragment_ns;    /* an SFI takes a chunk of a fragment */
         uint64_t propagation_ns; /* from node to node, without the time that frames take */
+        uint64_t timer_ns;       /* mean lateness of the kernel's timers for shaping; each is drawn from 0 to
+                                    twice this */
+        uint32_t processors;     /* that all nodes share; a turn holds one until its work is done. 0: each
+                                    node has its own */
 };
+
+#define SIM_PROCESSORS_MAX 64u
 
 extern const struct sim_model sim_model_usual;
 
@@ -56,6 +63,9 @@ struct sim_config {
 
 struct sim;
 
+/* Sets what the model leaves open: events need no file, and each node an address, which only the shaping plan
+ * reads. */
+void sim_prepare(struct scenario *s);
 /* Whether the model covers the scenario. -EINVAL: it does not; the error names the key. */
 int sim_check(const struct scenario *s, struct error *error);
 /* -EINVAL: a plan for the shaping is impossible; -ENOMEM. */
@@ -78,6 +88,8 @@ struct sim_result {
         uint64_t digest;   /* of all messages delivered and all changes of state, with their times */
         uint64_t messages; /* delivered */
         uint64_t port_drops, link_drops;
+        bool plan_fits;           /* the traffic is shaped, and by the plan, bursts fit a port's buffer */
+        uint64_t port_most_bytes; /* the most that a port to an SFI held at once */
         bool has_switch;
         const char *violation; /* begins with the name of the invariant; NULL: none */
         uint64_t violated_ns;

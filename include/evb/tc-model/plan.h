@@ -95,6 +95,7 @@ struct tc_plan {
         char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;
+        bool may_overrun; /* one of them: bursts may exceed the buffer of a switch's port */
 };
 
 /* -EINVAL: the request cannot work; -ENOMEM. */

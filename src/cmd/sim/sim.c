@@ -11,7 +11,7 @@
 #include "evb/base/random.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
-#include "evb/launch/summary.h"
+#include "evb/launch/virtual_report.h"
 
 #define FRESH_BYTES (64 << 10)
 
@@ -42,54 +42,20 @@ static void print_violation(const struct sim_options *o, uint64_t seed, const st
         sim_print_replay(o, seed);
 }
 
-/* Reports a process that crashed and did not restart as killed. */
-static int fill_children(const struct sim *sim, const struct scenario *s, struct child **ret)
-{
-        struct child *children = calloc(s->n_nodes, sizeof *children);
-
-        if (!children)
-                return log_error_errno(ENOMEM, "report: %m");
-        for (uint32_t i = 0; i < s->n_nodes; i++) {
-                struct sim_node_end end = sim_node_end(sim, i);
-
-                children[i].node = &s->nodes[i];
-                children[i].stats = (struct node_stats *)end.stats;
-                children[i].status = end.is_dead ? SIGKILL : 0;
-        }
-        *ret = children;
-        return 0;
-}
-
 static int report(const struct sim_options *o, const struct sim *sim)
 {
-        const struct scenario *s = o->config.scenario;
-        const struct sim_result r = sim_result(sim);
-        const struct virtual_run run = {o->config.seed, r.digest, r.run, r.violation};
         struct launch_options options = {.quiet = o->common.quiet, .json = options_open_json(&o->common)};
-        struct launch launch = {
-                .options = &options,
-                .scenario = s,
-                .n_children = s->n_nodes,
-                .end_ns = r.end_ns,
-                .has_switch = r.has_switch,
-                .at_switch = {.is_exact = true,
-                              .dropped_packets = r.port_drops,
-                              .lost_packets = r.link_drops},
-                .virtual_run = &run,
-        };
+        const struct sim_result r = sim_result(sim);
         int status;
 
         if (o->common.json && !options.json)
                 return 2;
-        if (fill_children(sim, s, &launch.children) < 0)
-                return options_close_json(&o->common, options.json, 1);
         if (!options.json)
                 printf("seed %" PRIu64 ", digest %016" PRIx64 ", %" PRIu64 " messages, in virtual time\n",
-                       run.seed, run.digest, r.messages);
-        status = summary_write(&launch);
-        free(launch.children);
+                       o->config.seed, r.digest, r.messages);
+        status = virtual_report_write(sim, &o->config, &options);
         if (r.violation)
-                print_violation(o, run.seed, sim);
+                print_violation(o, o->config.seed, sim);
         if (stop) {
                 fprintf(stderr, "evb sim: stopped by a signal at %.3f s of virtual time\n",
                         (double)r.end_ns / NS_PER_S);

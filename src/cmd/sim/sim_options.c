@@ -15,7 +15,8 @@
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)
 
 struct texts {
-        const char *seed, *trace, *chaos, *histories, *wake, *packet, *fragment, *propagation;
+        const char *seed, *trace, *chaos, *histories, *wake, *packet, *fragment, *propagation, *timer, *send,
+                *processors;
         struct option_list crashes, pauses, restarts;
 };
 
@@ -51,6 +52,17 @@ static int read_time(const char *option, const char *text, uint64_t *to)
                 return usage(option, text, "a time up to 1s, e.g. 10us");
         *to = ns;
         return OPTIONS_GO_ON;
+}
+
+static int read_processors(const char *text, uint32_t *to)
+{
+        uint64_t value = *to;
+        int r = read_count("processors", text, 0, &value);
+
+        if (r == OPTIONS_GO_ON && value > SIM_PROCESSORS_MAX)
+                return usage("processors", text, "up to 64 of them, or 0");
+        *to = (uint32_t)value;
+        return r;
 }
 
 static bool parse_time(const char *text, size_t n, uint64_t *ret)
@@ -106,17 +118,6 @@ static int read_faults(struct sim_options *o, const struct scenario *s, enum sim
         return OPTIONS_GO_ON;
 }
 
-/* Events need no file. Each node needs an address, which only the shaping plan reads. */
-static void prepare(struct scenario *s)
-{
-        s->sfi.output = OUTPUT_NULL;
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                if (s->nodes[i].address[0] == '\0')
-                        snprintf(s->nodes[i].address, sizeof s->nodes[i].address, "10.69.%u.%u",
-                                 (unsigned)(i + 1) / 256, (unsigned)(i + 1) % 256);
-        }
-}
-
 static int read_all(struct sim_options *o, const struct texts *t, struct scenario *s)
 {
         struct sim_model *m = &o->config.model;
@@ -134,6 +135,12 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
                 r = read_time("fragment-time", t->fragment, &m->fragment_ns);
         if (r == OPTIONS_GO_ON)
                 r = read_time("propagation", t->propagation, &m->propagation_ns);
+        if (r == OPTIONS_GO_ON)
+                r = read_time("timer-time", t->timer, &m->timer_ns);
+        if (r == OPTIONS_GO_ON)
+                r = read_time("send-time", t->send, &m->send_ns);
+        if (r == OPTIONS_GO_ON)
+                r = read_processors(t->processors, &m->processors);
         if (r == OPTIONS_GO_ON)
                 r = read_faults(o, s, SIM_CRASH, "crash", &t->crashes);
         if (r == OPTIONS_GO_ON)
@@ -165,12 +172,17 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
                 {"restart", "NODE@TIME", "start a new process of a node; repeatable", .list = &t.restarts},
                 {"chaos", NULL, "add faults of nodes and of the network, drawn from the seed", &t.chaos},
                 {"wake-time", "TIME", "mean time until a sleeping process runs (default: 10us)", &t.wake},
-                {"packet-time", "TIME", "processor time to send or receive a packet (default: 1us)",
+                {"packet-time", "TIME",
+                 "processor time to receive a packet, or to send a control message (default: 1us)",
                  &t.packet},
                 {"fragment-time", "TIME",
                  "processor time of an SFI for a chunk of a fragment (default: 250ns)", &t.fragment},
                 {"propagation", "TIME", "time from node to node, without the time to send (default: 5us)",
                  &t.propagation},
+                {"send-time", "TIME", "processor time of a ROS for a packet of data (default: 1us)", &t.send},
+                {"processors", "N", "processors that all nodes share (default: 0, each node has its own)",
+                 &t.processors},
+                {"timer-time", "TIME", "mean lateness of timers for shaping (default: 0)", &t.timer},
         };
         int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), 1, argc, argv);
 
@@ -180,7 +192,7 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
                 r = *ret_scenario ? OPTIONS_GO_ON : 2;
         }
         if (r == OPTIONS_GO_ON) {
-                prepare(*ret_scenario);
+                sim_prepare(*ret_scenario);
                 o->config = (struct sim_config){.scenario = *ret_scenario,
                                                 .seed = 1,
                                                 .model = sim_model_usual,

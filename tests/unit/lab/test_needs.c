@@ -75,6 +75,7 @@ static void nodes_and_features_are_named(void **state)
                  "1, 10 Gbit/s, port buffer 32, 64, 128, 256, 512, 1024 KiB"},
                 {"C11", "this machine; shaping, a stand-in farm"},
                 {"D4", "this machine; two processors"},
+                {"S1", "the simulator (--sim)"},
                 {"D8", "this machine; TUN devices"},
                 {"D9", "this machine; 15.1 GB in /var/tmp"},
                 {"E8", "this machine; 2.0 GB in /var/tmp"},

@@ -209,6 +209,48 @@ static void what_the_model_lacks_is_refused(void **state)
         }
 }
 
+/* A ROS sends 40 kB to each SFI at the rate of its class: 1 Gbit/s / 3 sources. Its burst lasts less than a
+ * timer of 1 ms is late on average. */
+static void late_timers_cost_a_part_of_the_rate(void **state)
+{
+        static const char *const settings[] = {
+                "qos.backend=auto", "ros.fragment-size=40kB", "network.switch-buffer=32KiB",
+                "trigger.rate=max", "sfi.timeout=1s",         "dfm.event-timeout=4s"};
+        struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
+        struct sim_config c = config_of(s, 1);
+        struct outcome exact = run(&c), late;
+
+        (void)state;
+        c.model.timer_ns = NS_PER_MS;
+        late = run(&c);
+        assert_int_equal(exact.complete, 100);
+        assert_int_equal(late.complete, 100);
+        assert_true(late.result.end_ns > exact.result.end_ns + 50 * NS_PER_MS);
+        assert_int_equal(late.result.port_drops, 0);
+        free(s);
+}
+
+/* Five nodes that work 100 us for each packet are faster on two processors than on one. */
+static void nodes_can_share_processors(void **state)
+{
+        static const char *const settings[] = {"trigger.rate=max", "sfi.timeout=1s", "dfm.event-timeout=4s",
+                                               "dfm.node-timeout=500ms", "trigger.events=1000"};
+        struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
+        struct sim_config c = config_of(s, 1);
+        uint64_t ends_ns[4];
+
+        (void)state;
+        c.model.packet_ns = c.model.send_ns = 100 * NS_PER_US;
+        for (uint32_t i = 0; i < 4; i++) {
+                c.model.processors = (uint32_t[]){0, 8, 2, 1}[i];
+                ends_ns[i] = run(&c).result.end_ns;
+        }
+        /* With more processors than nodes, nobody waits. */
+        assert_true(ends_ns[0] == ends_ns[1]);
+        assert_true(ends_ns[3] > ends_ns[2] + ends_ns[2] / 3);
+        free(s);
+}
+
 static void chaos_breaks_no_rule(void **state)
 {
         static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
@@ -273,6 +315,8 @@ int main(void)
                 cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
+                cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
+                cmocka_unit_test(nodes_can_share_processors),
                 cmocka_unit_test(chaos_breaks_no_rule),
                 cmocka_unit_test(the_faults_of_chaos_make_the_same_history),
         };

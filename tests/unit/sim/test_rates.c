@@ -56,6 +56,24 @@ static void a_port_drops_what_its_buffer_does_not_hold(void **state)
         assert_int_equal(p.dropped, 2);
 }
 
+/* The frame that does not fit is not held. */
+static void a_port_knows_the_most_that_it_held(void **state)
+{
+        struct sim_port p = {.rate_bps = GBIT, .buffer_bytes = 3000}, infinite = {};
+        uint64_t leaves_ps = 0;
+
+        (void)state;
+        assert_int_equal(sim_port_most_bytes(&p), 0);
+        assert_true(sim_port_take(&p, 0, 1000, &leaves_ps));
+        assert_true(sim_port_take(&p, 4 * US, 1500, &leaves_ps));
+        assert_int_equal(sim_port_most_bytes(&p), 2000);
+        assert_false(sim_port_take(&p, 4 * US, 1001, &leaves_ps));
+        assert_true(sim_port_take(&p, 100 * US, 1999, &leaves_ps));
+        assert_int_equal(sim_port_most_bytes(&p), 2000);
+        assert_true(sim_port_take(&infinite, 0, 1000, &leaves_ps));
+        assert_int_equal(sim_port_most_bytes(&infinite), 0);
+}
+
 static void an_unlimited_port_drops_nothing(void **state)
 {
         struct sim_port p = {.buffer_bytes = 100};
@@ -174,6 +192,7 @@ int main(void)
                 cmocka_unit_test(a_byte_takes_the_time_of_its_bits),
                 cmocka_unit_test(a_link_sends_one_frame_after_the_other),
                 cmocka_unit_test(a_port_drops_what_its_buffer_does_not_hold),
+                cmocka_unit_test(a_port_knows_the_most_that_it_held),
                 cmocka_unit_test(an_unlimited_port_drops_nothing),
                 cmocka_unit_test(a_port_follows_the_rule_of_the_lab),
                 cmocka_unit_test(tbf_passes_its_burst_and_then_the_rate),

@@ -1,0 +1,153 @@
+/* Tests the verdicts of S1 to S9 on synthetic results, and those of simulated results of other measurements.
+ */
+#include "../test.h"
+
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "evb/lab/catalogue.h"
+#include "evb/lab/judge.h"
+
+static const char *const ids[] = {"S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9"};
+static struct lab_point points[LAB_POINTS_MAX];
+static char why[600];
+
+static bool is_shaped(const struct lab_point *p)
+{
+        return strncmp(p->series, "push, shaped", 12) == 0;
+}
+
+/* Shaped push fits up to 75 nodes, and loses nothing then; late timers of 100 us cost half of the rate. */
+static json_t *good(const struct lab_point *p)
+{
+        bool fits = is_shaped(p) && (p->x <= 75 || strchr("289", p->measurement->id[1]));
+        bool built = p->measurement->id[1] == '7'   ? p->x < 100
+                     : p->measurement->id[1] == '9' ? p->x >= 4
+                                                    : true;
+
+        return json_pack("{s:s, s:f, s:s, s:s*, s:b, s:f, s:f, s:i, s:i, s:i, s:i, s:f, s:f}", "series",
+                         p->series, "x", p->x, "settings", p->settings, "panel", p->panel, "simulated", 1,
+                         "steady_share", built ? 0.99 : 0.5, "event_rate_hz", p->x, "plan_fits", (int)fits,
+                         "switch_packets",
+                         strcmp(p->series, "push") == 0 || (is_shaped(p) && !fits) ? 100 : 0, "events_lost",
+                         0, "events_partial", 0, "latency_p99_us", strcmp(p->series, "push") == 0 ? 1e5 : 2e3,
+                         "port_most_bytes", strcmp(p->series, "push") == 0 ? 3e6 : 2e5);
+}
+
+static json_t *results_of(const char *id, bool quick)
+{
+        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n; i++)
+                json_array_append_new(all, good(&points[i]));
+        return all;
+}
+
+static enum lab_verdict judge(const char *id, json_t *results, enum lab_extent extent)
+{
+        enum lab_verdict v = lab_judge(lab_find(id), results, extent, why, sizeof why);
+
+        json_decref(results);
+        return v;
+}
+
+static void verdicts_follow_the_points(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+                for (int quick = 0; quick < 2; quick++) {
+                        enum lab_verdict v =
+                                judge(ids[i], results_of(ids[i], quick), quick ? LAB_QUICK : LAB_WHOLE);
+
+                        if (v != LAB_BETTER)
+                                fail_msg("%s: %s", ids[i], why);
+                        assert_true(strlen(why) > 10 && strlen(why) < sizeof why - 1);
+                }
+        }
+}
+
+static void a_missing_point_prevents_a_verdict(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+                json_t *results = results_of(ids[i], false);
+
+                json_array_remove(results, json_array_size(results) / 2);
+                assert_int_equal(judge(ids[i], results, LAB_WHOLE), LAB_UNKNOWN);
+                assert_non_null(strstr(why, "points is missing"));
+        }
+}
+
+/* Changes the figure of each shaped point whose bursts fit. */
+static json_t *changed(const char *id, const char *key, double value)
+{
+        json_t *results = results_of(id, false), *r;
+        size_t i;
+
+        json_array_foreach(results, i, r)
+        {
+                if (json_integer_value(json_object_get(r, "plan_fits")) > 0)
+                        json_object_set_new(r, key, json_real(value));
+        }
+        return results;
+}
+
+static void a_broken_promise_differs(void **state)
+{
+        static const struct {
+                const char *id, *key;
+                double value;
+        } breaks[] = {
+                {"S1", "switch_packets", 1},   {"S2", "events_partial", 1},    {"S4", "steady_share", 0.9},
+                {"S6", "events_lost", 1},      {"S3", "port_most_bytes", 4e6}, {"S7", "steady_share", 0.9},
+                {"S8", "latency_p99_us", 5e5}, {"S9", "steady_share", 0.9},
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(breaks); i++) {
+                if (judge(breaks[i].id, changed(breaks[i].id, breaks[i].key, breaks[i].value), LAB_WHOLE) !=
+                    LAB_DIFFERS)
+                        fail_msg("%s with another %s: %s", breaks[i].id, breaks[i].key, why);
+        }
+}
+
+/* What the model leaves out is missing in no verdict on simulated results, but in that on a lab's. */
+static void simulated_results_need_what_the_model_covers(void **state)
+{
+        json_t *results = json_array();
+        size_t n = lab_points(lab_find("C10"), NULL, true, points, LAB_POINTS_MAX), i;
+        json_t *r;
+
+        (void)state;
+        for (i = 0; i < n; i++) {
+                if (strncmp(points[i].series, "TCP", 3) == 0)
+                        continue;
+                r = good(&points[i]);
+                json_object_set_new(r, "built_share", json_real(0.99));
+                json_object_set_new(r, "source_packets", json_integer(0));
+                json_object_set_new(r, "socket_packets", json_integer(0));
+                json_object_set_new(r, "switch_packets", json_integer(0));
+                json_array_append_new(results, r);
+        }
+        if (judge("C10", json_incref(results), LAB_QUICK) != LAB_BETTER)
+                fail_msg("%s", why);
+        json_array_foreach(results, i, r)
+        {
+                json_object_del(r, "simulated");
+        }
+        assert_int_equal(judge("C10", results, LAB_QUICK), LAB_UNKNOWN);
+        assert_non_null(strstr(why, "TCP push, cubic"));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(verdicts_follow_the_points),
+                cmocka_unit_test(a_missing_point_prevents_a_verdict),
+                cmocka_unit_test(a_broken_promise_differs),
+                cmocka_unit_test(simulated_results_need_what_the_model_covers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
