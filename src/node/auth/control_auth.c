@@ -16,6 +16,8 @@
 
 /* Least time between two challenges of one node: strangers may replay messages of its earlier sessions. */
 #define ASK_NS (20 * NS_PER_MS)
+/* Least time between two texts for the log: to make one takes far longer than to check a tag. */
+#define LOG_NS (10 * NS_PER_MS)
 #define PAYLOAD_BYTES_AT 24
 #define SOURCE_TEXT_MAX (SCENARIO_TEXT_MAX + NET_ADDRESS_TEXT_MAX + 8)
 #define REPLAYED                                                                                             \
@@ -123,9 +125,9 @@ void control_auth_close(struct control_auth *a)
         *a = (struct control_auth){};
 }
 
-static void make_hello(struct control_auth *a, uint16_t to, uint64_t answer, struct control_hello *ret)
+static void make_hello(const struct control_auth *a, const struct auth_peer *p, uint16_t to, uint64_t answer,
+                       struct control_hello *ret)
 {
-        const struct auth_peer *p = find_peer(a, to);
         const struct auth_hello hello = {
                 .from = a->self,
                 .to = to,
@@ -160,7 +162,7 @@ bool control_auth_greet(struct control_auth *a, struct control_hello *ret)
 
                 if (!p || !concerns || p->session != 0 || !may_ask(p))
                         continue;
-                make_hello(a, to, 0, ret);
+                make_hello(a, p, to, 0, ret);
                 a->greeted++;
                 return true;
         }
@@ -205,14 +207,26 @@ static const char *describe(const struct control_auth *a, uint16_t node, const s
         return text;
 }
 
+static bool may_log(uint64_t *next_ns)
+{
+        uint64_t now_ns = clock_now_ns();
+
+        if (now_ns < *next_ns)
+                return false;
+        *next_ns = now_ns + LOG_NS;
+        return true;
+}
+
 /* Counts and logs a refused message. Each place has a limit of its own for its lines. */
 #define REFUSE(a, counter, node, d, why)                                                                     \
         do {                                                                                                 \
+                static uint64_t next_ns_;                                                                    \
                 char source_[SOURCE_TEXT_MAX];                                                               \
                                                                                                              \
                 stats_add(&(a)->stats->counter, 1);                                                          \
-                log_limited(LOG_LEVEL_WARNING, NULL, "ignored a control message of %s: %s",                  \
-                            describe(a, node, d, source_), why);                                             \
+                if (may_log(&next_ns_))                                                                      \
+                        log_limited(LOG_LEVEL_WARNING, NULL, "ignored a control message of %s: %s",          \
+                                    describe(a, node, d, source_), why);                                     \
         } while (0)
 
 static void take_hello(struct control_auth *a, const struct datagram *d, struct control_hello *ret)
@@ -233,7 +247,7 @@ static void take_hello(struct control_auth *a, const struct datagram *d, struct 
         take_answer(a, p, &h);
         asks = h.session != p->session && may_ask(p);
         if (h.challenge != 0 || asks)
-                make_hello(a, h.from, h.challenge, ret);
+                make_hello(a, p, h.from, h.challenge, ret);
 }
 
 /* The size that the header of a message states, and its sender; 0: not a message. */
@@ -269,15 +283,15 @@ static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_
 {
         stats_add(&a->stats->control_unproven, 1);
         if (may_ask(p))
-                make_hello(a, sender, 0, ret);
+                make_hello(a, p, sender, 0, ret);
         return false;
 }
 
 /* A message with a tag of this key, from the address of the node that it names. */
-static bool admit_tagged(struct control_auth *a, const struct datagram *d, const struct auth_trailer *t,
-                         uint16_t sender, bool to_group, struct control_hello *ret)
+static bool admit_tagged(struct control_auth *a, struct auth_peer *p, const struct datagram *d,
+                         const struct auth_trailer *t, uint16_t sender, bool to_group,
+                         struct control_hello *ret)
 {
-        struct auth_peer *p = find_peer(a, sender);
         struct auth_window *w = to_group ? &a->group_window : &p->window;
 
         if (t->to == (to_group ? AUTH_GROUP : a->self)) {
@@ -295,6 +309,7 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
 {
         const struct net_address *from;
         struct auth_trailer t;
+        struct auth_peer *p;
         uint16_t sender;
         size_t stated;
 
@@ -320,13 +335,15 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
                 return false;
         }
         *ret_n = stated;
+        p = find_peer(a, sender);
         from = address_of(a, sender);
         /* From a wrong address: control.c refuses it, and its number stays free for the genuine one. */
         if (!from || !net_address_equal(from, d->from))
                 return true;
-        if (sender == a->self) {
+        if (!p) {
+                /* This node's own message. */
                 REFUSE(a, control_replayed, sender, d, REPLAYED);
                 return false;
         }
-        return admit_tagged(a, d, &t, sender, to_group, ret);
+        return admit_tagged(a, p, d, &t, sender, to_group, ret);
 }

@@ -185,6 +185,8 @@ static void a_copy_is_refused(void **state)
         assert_int_equal(stats_get(&dfm.stats->control_replayed), 2);
         /* Of before the session was proven. */
         assert_false(deliver(&dfm, &old, false));
+        assert_int_equal(stats_get(&dfm.stats->control_replayed), 2);
+        assert_int_equal(stats_get(&dfm.stats->control_unproven), 2);
         /* Neither to its sender, nor to another node, nor to the group. */
         p = make(&dfm, ros.node);
         assert_false(deliver(&dfm, &p, false));
