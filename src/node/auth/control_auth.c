@@ -250,18 +250,27 @@ static void take_hello(struct control_auth *a, const struct datagram *d, struct 
                 make_hello(a, p, h.from, h.challenge, ret);
 }
 
-/* The size that the header of a message states, and its sender; 0: not a message. */
-static size_t stated_bytes(const struct datagram *d, uint16_t *ret_sender)
+/* The size that a message's header states, whatever else it is. */
+static size_t stated_bytes(const struct datagram *d)
 {
-        uint32_t check, payload;
-        struct message_header h;
+        uint32_t payload;
 
-        if (d->size_bytes < MESSAGE_HEADER_BYTES ||
-            message_header_decode(&h, d->bytes, d->size_bytes, &check) != MESSAGE_OK)
-                return 0;
+        if (d->size_bytes < MESSAGE_HEADER_BYTES)
+                return SIZE_MAX;
         memcpy(&payload, d->bytes + PAYLOAD_BYTES_AT, sizeof payload);
-        *ret_sender = AUTH_NODE(h.sender_role, h.sender_index);
         return MESSAGE_HEADER_BYTES + (size_t)le32toh(payload);
+}
+
+/* False: not a message. */
+static bool find_sender(const struct datagram *d, uint16_t *ret)
+{
+        struct message_header h;
+        uint32_t check;
+
+        if (message_header_decode(&h, d->bytes, d->size_bytes, &check) != MESSAGE_OK)
+                return false;
+        *ret = AUTH_NODE(h.sender_role, h.sender_index);
+        return true;
 }
 
 static bool admit_without_key(struct control_auth *a, const struct datagram *d)
@@ -269,8 +278,7 @@ static bool admit_without_key(struct control_auth *a, const struct datagram *d)
         uint16_t sender = 0;
 
         if (!auth_is_hello(d->bytes, d->size_bytes) &&
-            (d->size_bytes < MESSAGE_HEADER_BYTES + AUTH_TRAILER_BYTES ||
-             stated_bytes(d, &sender) + AUTH_TRAILER_BYTES != d->size_bytes))
+            (stated_bytes(d) != d->size_bytes - (size_t)AUTH_TRAILER_BYTES || !find_sender(d, &sender)))
                 return true;
         REFUSE(a, control_no_key, sender, d,
                "it has a tag, and this node has no key; set network.key-file to a copy of the sender's key");
@@ -321,9 +329,9 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
                 take_hello(a, d, ret);
                 return false;
         }
-        stated = stated_bytes(d, &sender);
+        stated = stated_bytes(d);
         /* Garbage, or of another version: decoding counts it. */
-        if (stated == 0)
+        if (!find_sender(d, &sender))
                 return true;
         if (stated + AUTH_TRAILER_BYTES != d->size_bytes) {
                 REFUSE(a, control_untagged, sender, d,
