@@ -89,7 +89,10 @@ static void a_changed_hello_is_refused(void **state)
         assert_false(auth_is_hello(bytes, AUTH_HELLO_BYTES - 1));
         assert_false(auth_is_hello(bytes, AUTH_HELLO_BYTES + 1));
         assert_true(auth_hello_decode(&key, bytes, &got));
-        assert_memory_equal(&got, &sent, sizeof got);
+        assert_int_equal(got.from, sent.from);
+        assert_int_equal(got.to, sent.to);
+        /* The other members follow each other without gaps. */
+        assert_memory_equal(&got.session, &sent.session, sizeof got - offsetof(struct auth_hello, session));
         assert_false(auth_hello_decode(&other, bytes, &got));
         for (size_t i = 0; i < 8 * AUTH_HELLO_BYTES; i++) {
                 bytes[i / 8] ^= (uint8_t)(1u << i % 8);
