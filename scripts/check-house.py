@@ -130,7 +130,8 @@ NAMED_FILE = re.compile(r"(?<![\w/<-])([a-z0-9_-]+(?:/[a-z0-9_-]+)*\.[ch])\b")
 # Each library, and the header that requires linking with it.
 LIBRARIES = {"zlib": "zlib.h", "jansson": "jansson.h", "inih": "ini.h", "libmnl": "libmnl/", "libnl": "netlink/",
              "libnl_route": "netlink/route/", "libsystemd": "systemd/", "threads": "pthread.h", "libm": "math.h",
-             "libmicrohttpd": "microhttpd.h", "ncurses": "curses.h"}
+             "libmicrohttpd": "microhttpd.h", "ncurses": "curses.h",
+             "libsodium": "sodium.h"}
 
 
 def code_of(text):

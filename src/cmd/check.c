@@ -90,7 +90,8 @@ static uint64_t in_flight_max_bytes(const struct scenario *s)
         struct sfi_config c = {
                 .n_ros = (uint32_t)s->ros.count,
                 .port_bytes = s->network.switch_buffer_bytes,
-                .message_bytes = network_datagram_bytes(s),
+                .message_bytes = network_message_bytes(s),
+                .trailer_bytes = network_trailer_bytes(s),
                 .frame_overhead_bytes = network_header_bytes(s) + network_overhead_bytes(s),
         };
 

@@ -81,6 +81,9 @@ void conf_check_sources(struct loading *l);
  * there. False: `why` says why not. */
 bool conf_absolute_path(const struct loading *l, bool from_file, const char *path, char *to, size_t to_bytes,
                         char *why, size_t why_bytes);
+/* Likewise the path in the value of a key. False: the error is reported. */
+bool conf_key_path(struct loading *l, const char *section, const char *name, const char *path, char *whole,
+                   size_t whole_bytes);
 
 /* resolve.c: parses text values, then checks keys against each other. */
 void conf_resolve_texts(struct loading *l);

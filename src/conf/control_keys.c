@@ -9,20 +9,6 @@
 
 #define UNIX_PREFIX "unix:"
 
-/* A relative path of the file starts at its directory. */
-static bool make_absolute(struct loading *l, const char *name, const char *path, char *whole,
-                          size_t whole_bytes)
-{
-        size_t i = (size_t)(scenario_key_find("control", name) - scenario_keys);
-        char why[300];
-
-        if (conf_absolute_path(l, l->lines[i] > 0 && !l->from_setting[i], path, whole, whole_bytes, why,
-                               sizeof why))
-                return true;
-        conf_key_error(l, "control", name, "%s", why);
-        return false;
-}
-
 static void resolve_path(struct loading *l)
 {
         struct scenario *s = l->scenario;
@@ -34,7 +20,7 @@ static void resolve_path(struct loading *l)
                                "no path; expected a path, e.g. unix:/run/evb/control.sock");
                 return;
         }
-        if (!make_absolute(l, "listen", path, whole, sizeof whole))
+        if (!conf_key_path(l, "control", "listen", path, whole, sizeof whole))
                 return;
         /* A socket's path is shorter than other paths (unix(7)). */
         if (strlen(whole) >= sizeof((struct sockaddr_un){}).sun_path) {
@@ -52,7 +38,7 @@ static void resolve_token(struct loading *l)
         char whole[SCENARIO_TEXT_MAX];
 
         if (l->scenario->control.token_file[0] &&
-            make_absolute(l, "token-file", l->scenario->control.token_file, whole, sizeof whole))
+            conf_key_path(l, "control", "token-file", l->scenario->control.token_file, whole, sizeof whole))
                 snprintf(l->scenario->control.token_file, sizeof whole, "%s", whole);
 }
 

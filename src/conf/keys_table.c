@@ -295,6 +295,10 @@ const struct scenario_key scenario_keys[] = {
              "Addresses that may send commands of evb lab, besides loopback (nodes: the addresses of the "
              "scenario's nodes).",
              LOCAL),
+        TEXT("network", "key-file", network.key_file, "", "a file, or nothing",
+             "File with the key that all machines share, which authenticates control messages and commands "
+             "of evb lab (empty: none; then network.order-port must be on loopback). See docs/security.md.",
+             LOCAL),
         NUMBER_OR(KEY_BYTES, "network", "send-buffer", network.send_buffer_bytes, "auto", "auto",
                   SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of a ROS.", ONLY(ROS)),
         NUMBER_OR(KEY_BYTES, "network", "receive-buffer", network.receive_buffer_bytes, "auto", "auto",

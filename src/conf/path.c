@@ -49,3 +49,17 @@ bool conf_absolute_path(const struct loading *l, bool from_file, const char *pat
         memcpy(to, whole, b.length + 1);
         return true;
 }
+
+/* A relative path of the file starts at its directory. */
+bool conf_key_path(struct loading *l, const char *section, const char *name, const char *path, char *whole,
+                   size_t whole_bytes)
+{
+        size_t i = (size_t)(scenario_key_find(section, name) - scenario_keys);
+        char why[300];
+
+        if (conf_absolute_path(l, l->lines[i] > 0 && !l->from_setting[i], path, whole, whole_bytes, why,
+                               sizeof why))
+                return true;
+        conf_key_error(l, section, name, "%s", why);
+        return false;
+}

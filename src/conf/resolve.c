@@ -126,6 +126,14 @@ static void check_group(struct loading *l)
                         text);
 }
 
+static void resolve_key_file(struct loading *l)
+{
+        char *path = l->scenario->network.key_file, whole[SCENARIO_TEXT_MAX];
+
+        if (path[0] && conf_key_path(l, "network", "key-file", path, whole, sizeof whole))
+                memcpy(path, whole, sizeof whole);
+}
+
 void conf_resolve_texts(struct loading *l)
 {
         conf_resolve_source(l);
@@ -137,6 +145,7 @@ void conf_resolve_texts(struct loading *l)
         conf_resolve_control(l);
         resolve_directory(l);
         check_group(l);
+        resolve_key_file(l);
         conf_check_standby(l);
 }
 

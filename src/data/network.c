@@ -10,6 +10,7 @@
 #include "evb/base/random.h"
 #include "evb/base/util.h"
 #include "evb/data/source.h"
+#include "evb/protocol/auth.h"
 #include "evb/protocol/message.h"
 #include "evb/tc-model/plan.h"
 
@@ -35,12 +36,6 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
         return 0;
 }
 
-static bool is_loopback(const struct net_address *a)
-{
-        return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr)
-                                            : ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-}
-
 int network_front_end_address(struct net_address *ret, const struct scenario_node *n)
 {
         struct net_address source;
@@ -51,7 +46,8 @@ int network_front_end_address(struct net_address *ret, const struct scenario_nod
                 return r;
         if (n->source_kind == SOURCE_UDP)
                 *ret = source;
-        else if (source.any.sa_family != ret->any.sa_family || (is_loopback(ret) && !is_loopback(&source)))
+        else if (source.any.sa_family != ret->any.sa_family ||
+                 (net_address_is_loopback(ret) && !net_address_is_loopback(&source)))
                 net_address_parse(ret, source.any.sa_family == AF_INET6 ? "::" : "0.0.0.0", 0);
         return 0;
 }
@@ -64,6 +60,16 @@ static bool is_v6(const struct scenario *s)
 size_t network_datagram_bytes(const struct scenario *s)
 {
         return s->network.mtu_bytes - (is_v6(s) ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES) - UDP_HEADER_BYTES;
+}
+
+uint32_t network_trailer_bytes(const struct scenario *s)
+{
+        return s->network.key_file[0] ? AUTH_TRAILER_BYTES : 0;
+}
+
+size_t network_message_bytes(const struct scenario *s)
+{
+        return network_datagram_bytes(s) - network_trailer_bytes(s);
 }
 
 uint32_t network_header_bytes(const struct scenario *s)
@@ -103,6 +109,7 @@ static struct budget_plan control_plan(const struct scenario *s, uint64_t keep_a
                              s->level2.port > 0,
                 .mtu_bytes = (uint32_t)s->network.mtu_bytes,
                 .header_bytes = network_header_bytes(s),
+                .trailer_bytes = network_trailer_bytes(s),
                 .overhead_bytes = network_overhead_bytes(s),
                 .keep_alive_ns = keep_alive_ns,
                 .configured_bps = s->qos.control_rate_bps == SCENARIO_AUTO ? 0 : s->qos.control_rate_bps,

@@ -142,6 +142,12 @@ bool net_address_is_multicast(const struct net_address *a)
         return IN_MULTICAST(ntohl(a->v4.sin_addr.s_addr));
 }
 
+bool net_address_is_loopback(const struct net_address *a)
+{
+        return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr)
+                                            : ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 unsigned net_address_device(const struct net_address *a)
 {
         struct ifaddrs *all, *i;

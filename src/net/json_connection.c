@@ -37,17 +37,108 @@ static int flush(struct json_connection *c)
         return n < 0 && n != -EAGAIN ? (int)n : 0;
 }
 
-/* Handles one line. Returns false if the connection has ended or the callback closed it. */
-static bool take_line(struct json_connection *c, const char *line, size_t n)
+static bool make_room(struct json_connection *c, size_t n)
 {
-        json_t *message = n > 0 ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+        char *grown;
+
+        if (c->out_end + n <= c->out_size)
+                return true;
+        if (c->out_end - c->out_begin + n > JSON_CONNECTION_UNSENT_MAX_BYTES)
+                return false;
+        grown = malloc(2 * (c->out_end - c->out_begin + n));
+        if (!grown)
+                return false;
+        if (c->out)
+                memcpy(grown, c->out + c->out_begin, c->out_end - c->out_begin);
+        free(c->out);
+        c->out = grown;
+        c->out_end -= c->out_begin;
+        c->out_begin = 0;
+        c->out_size = 2 * (c->out_end + n);
+        return true;
+}
+
+static void append(struct json_connection *c, const char *text, size_t n, char last)
+{
+        memcpy(c->out + c->out_end, text, n);
+        c->out[c->out_end + n] = last;
+        c->out_end += n + 1;
+}
+
+/* Sends a line, with the tag that the peer expects. Consumes the message. */
+static void send_line(struct json_connection *c, json_t *message, bool tagged)
+{
+        _cleanup_free_ char *text = json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        size_t n = text ? strlen(text) : 0;
+        char tag[AUTH_LINE_TEXT_BYTES];
+
+        json_decref(message);
+        if (!json_connection_is_open(c))
+                return;
+        if (!text || n + (tagged ? sizeof tag : 0) >= JSON_CONNECTION_LINE_MAX_BYTES ||
+            !make_room(c, n + 1 + sizeof tag)) {
+                end(c, -ENOBUFS);
+                return;
+        }
+        if (tagged) {
+                auth_line_seal(&c->auth.line, text, n, tag);
+                append(c, tag, sizeof tag - 1, ' ');
+        }
+        append(c, text, n, '\n');
+        /* If this fails, the loop reports it after the messages received before. */
+        if (!c->connecting)
+                (void)flush(c);
+}
+
+static void send_held(struct json_connection *c)
+{
+        json_t *held = c->auth.held, *message;
+        size_t i;
+
+        c->auth.held = NULL;
+        json_array_foreach(held, i, message) send_line(c, json_incref(message), true);
+        json_decref(held);
+}
+
+/* Lets both ends report why their keys do not fit. */
+static void end_without_key(struct json_connection *c, int error)
+{
+        const char *why = json_auth_explain(error);
+        json_t *refusal = json_pack("{s:s, s:s, s:s}", "refused", why, "type", "refused", "reason", why);
+
+        if (c->auth.dials)
+                c->received(c->ctx, refusal);
+        send_line(c, refusal, false);
+        if (json_connection_is_open(c))
+                end(c, error);
+}
+
+static void take_message(struct json_connection *c, const char *text, size_t n)
+{
+        json_t *message = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
         bool object = json_is_object(message);
 
         if (object)
                 c->received(c->ctx, message);
         json_decref(message);
-        if (!object && n > 0)
+        if (!object)
                 end(c, -EBADMSG);
+}
+
+/* Handles one line. Returns false if the connection has ended or the callback closed it. */
+static bool take_line(struct json_connection *c, const char *line, size_t n)
+{
+        const char *text;
+        enum json_auth_verdict v = n > 0 ? json_auth_take(&c->auth, line, n, &text) : JSON_AUTH_MESSAGE;
+
+        if (json_auth_error(v) < 0)
+                end_without_key(c, json_auth_error(v));
+        else if (v == JSON_AUTH_READY)
+                send_held(c);
+        else if (v == JSON_AUTH_REFUSAL && !c->auth.dials)
+                end(c, -ENOKEY);
+        else if (n > 0)
+                take_message(c, text, n - (size_t)(text - line));
         return c->error == 0;
 }
 
@@ -103,9 +194,13 @@ int json_connection_open(struct json_connection *c, struct loop *loop, int fd, b
         /* Larger than the limit, so that a line beyond it is recognized. */
         r = tcp_reader_init(&c->reader, fd, 2 * JSON_CONNECTION_LINE_MAX_BYTES);
         if (r >= 0)
+                r = json_auth_begin(&c->auth, c->key, connecting);
+        if (r >= 0)
                 r = loop_add(loop, &c->io);
         if (r < 0)
                 json_connection_close(c);
+        else if (c->key)
+                send_line(c, json_auth_greeting(&c->auth), false);
         return r;
 }
 
@@ -117,6 +212,7 @@ void json_connection_close(struct json_connection *c)
                 loop_remove(c->loop, &c->io);
         c->error = -ENOTCONN;
         tcp_reader_fini(&c->reader);
+        json_auth_end(&c->auth);
         free(c->out);
         c->out = NULL;
         c->out_begin = c->out_end = c->out_size = 0;
@@ -146,43 +242,15 @@ char *json_connection_text(const json_t *value, char *text, size_t size)
         return json_connection_printable(text);
 }
 
-static bool make_room(struct json_connection *c, size_t n)
-{
-        char *grown;
-
-        if (c->out_end + n <= c->out_size)
-                return true;
-        if (c->out_end - c->out_begin + n > JSON_CONNECTION_UNSENT_MAX_BYTES)
-                return false;
-        grown = malloc(2 * (c->out_end - c->out_begin + n));
-        if (!grown)
-                return false;
-        if (c->out)
-                memcpy(grown, c->out + c->out_begin, c->out_end - c->out_begin);
-        free(c->out);
-        c->out = grown;
-        c->out_end -= c->out_begin;
-        c->out_begin = 0;
-        c->out_size = 2 * (c->out_end + n);
-        return true;
-}
-
 void json_connection_send(struct json_connection *c, json_t *message)
 {
-        _cleanup_free_ char *text = json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        size_t n = text ? strlen(text) : 0;
+        bool waits = json_connection_is_open(c) && c->auth.key && !c->auth.ready;
 
-        json_decref(message);
-        if (!json_connection_is_open(c))
-                return;
-        if (!text || n >= JSON_CONNECTION_LINE_MAX_BYTES || !make_room(c, n + 1)) {
-                end(c, -ENOBUFS);
+        /* A refusal ends the connection, so it cannot wait. */
+        if (waits && !json_object_get(message, "refused")) {
+                if (json_auth_hold(&c->auth, message) < 0)
+                        end(c, -ENOBUFS);
                 return;
         }
-        memcpy(c->out + c->out_end, text, n);
-        c->out[c->out_end + n] = '\n';
-        c->out_end += n + 1;
-        /* If this fails, the loop reports it after the messages received before. */
-        if (!c->connecting)
-                (void)flush(c);
+        send_line(c, message, json_connection_is_open(c) && c->auth.ready);
 }

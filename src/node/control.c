@@ -85,12 +85,15 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->stats = stats;
         c->role = self->role;
         c->index = (uint16_t)self->index;
-        c->message_bytes = network_datagram_bytes(s);
+        c->message_bytes = network_message_bytes(s);
+        c->datagram_bytes = network_datagram_bytes(s);
         c->header_bytes = network_header_bytes(s);
-        c->bytes = malloc(CONTROL_BATCH * c->message_bytes);
+        c->bytes = malloc(CONTROL_BATCH * c->datagram_bytes);
         if (!c->bytes)
                 return log_error_errno(ENOMEM, "control: %m");
         r = address_book_init(&c->nodes, s);
+        if (r >= 0)
+                r = control_auth_open(&c->auth, s, self, &c->nodes, stats);
         if (r < 0)
                 return r;
         r = network_node_address(&config.local, self, (uint16_t)s->network.control_port);
@@ -112,6 +115,7 @@ void control_close(struct control *c)
 {
         close_socket(&c->own);
         close_socket(&c->group);
+        control_auth_close(&c->auth);
         address_book_fini(&c->nodes);
         free(c->bytes);
         *c = (struct control){};
@@ -135,15 +139,34 @@ void control_flush(struct control *c)
         c->n_batch = 0;
 }
 
-static void send_to(struct control *c, const struct net_address *to, const struct message *m)
+static uint8_t *next_place(struct control *c)
 {
-        uint8_t *bytes = c->bytes + c->n_batch * c->message_bytes;
-        size_t n = message_encode(m, bytes, c->message_bytes);
+        return c->bytes + c->n_batch * c->datagram_bytes;
+}
 
+static void enqueue(struct control *c, const struct net_address *to, uint8_t *bytes, size_t n)
+{
         c->iov[c->n_batch] = (struct iovec){bytes, n};
         c->batch[c->n_batch] = (struct outgoing){&c->iov[c->n_batch], 1, (uint32_t)n, to};
         if (++c->n_batch == CONTROL_BATCH)
                 control_flush(c);
+}
+
+/* `node`: the receiver as the tag names it. */
+static void send_to(struct control *c, const struct net_address *to, uint16_t node, const struct message *m)
+{
+        uint8_t *bytes = next_place(c);
+        size_t n = message_encode(m, bytes, c->message_bytes);
+
+        enqueue(c, to, bytes, control_auth_seal(&c->auth, node, bytes, n));
+}
+
+static void send_hello(struct control *c, const struct control_hello *h)
+{
+        uint8_t *bytes = next_place(c);
+
+        memcpy(bytes, h->bytes, sizeof h->bytes);
+        enqueue(c, h->to, bytes, sizeof h->bytes);
 }
 
 /* Answers a Join from a wrong address, so that the node can report the mistake. */
@@ -154,7 +177,7 @@ static void refuse_address(struct control *c, const struct message *m, const str
         answer.dfm = c->incarnation;
         answer.welcome.incarnation = m->join.incarnation;
         answer.welcome.verdict = WELCOME_ADDRESS;
-        send_to(c, from, &answer);
+        send_to(c, from, AUTH_NODE(m->header.sender_role, m->header.sender_index), &answer);
         control_flush(c);
 }
 
@@ -177,6 +200,7 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
 static void answer_probe(struct control *c, const struct net_address *from)
 {
         const struct message *m = &c->received;
+        uint16_t node = AUTH_NODE(m->header.sender_role, m->header.sender_index);
         struct message_header header = {
                 .cookie = m->header.cookie,
                 .sender_role = c->role,
@@ -186,8 +210,27 @@ static void answer_probe(struct control *c, const struct net_address *from)
 
         c->received.header = header;
         c->received.probe.answers = true;
-        send_to(c, from, m);
+        send_to(c, from, node, m);
         control_flush(c);
+}
+
+/* Decodes the message in a datagram, if it counts. */
+static bool take_datagram(struct control *c, const struct datagram *d, bool to_group)
+{
+        struct control_hello hello;
+        enum message_verdict v;
+        size_t n;
+        bool admitted = control_auth_admit(&c->auth, d, to_group, &n, &hello);
+
+        if (hello.to) {
+                send_hello(c, &hello);
+                control_flush(c);
+        }
+        if (!admitted)
+                return false;
+        v = message_decode(&c->received, d->bytes, n);
+        stats_count_refusal(c->stats, v);
+        return v == MESSAGE_OK && is_from_its_sender(c, &c->received, d->from);
 }
 
 /* Receives the next valid message of one socket; false: none is left. */
@@ -206,10 +249,7 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 const struct datagram *d = &s->batch[s->at++];
 
                 c->budget--;
-                enum message_verdict v = message_decode(&c->received, d->bytes, d->size_bytes);
-
-                stats_count_refusal(c->stats, v);
-                if (v == MESSAGE_OK && is_from_its_sender(c, &c->received, d->from)) {
+                if (take_datagram(c, d, s == &c->group)) {
                         stats_add(&c->stats->control_received, 1);
                         stats_add(&c->stats->control_received_bytes, d->size_bytes + c->header_bytes);
                         if (c->received.header.type != MESSAGE_PROBE || c->received.probe.answers)
@@ -222,7 +262,12 @@ static bool receive_from(struct control *c, struct control_socket *s)
 
 void control_begin_turn(struct control *c)
 {
+        struct control_hello hello;
+
         c->budget = TURN_DATAGRAMS;
+        /* Once: the other nodes then know this one's session before its first message. */
+        while (control_auth_greet(&c->auth, &hello))
+                send_hello(c, &hello);
 }
 
 bool control_has_more(const struct control *c)
@@ -244,8 +289,11 @@ bool control_is_holding(const struct control *c)
 
 static void send_to_ross(struct control *c, const struct message *m, uint32_t first)
 {
-        for (size_t k = 0; k < c->nodes.n_ros; k++)
-                send_to(c, &c->nodes.ros[(first + k) % c->nodes.n_ros], m);
+        for (size_t k = 0; k < c->nodes.n_ros; k++) {
+                size_t i = (first + k) % c->nodes.n_ros;
+
+                send_to(c, &c->nodes.ros[i], AUTH_NODE(ROLE_ROS, i), m);
+        }
 }
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
@@ -254,13 +302,13 @@ void control_send(struct control *c, struct message_to to, const struct message 
         bool from_sfi = c->role == ROLE_SFI;
 
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
-                send_to(c, address_book_find(&c->nodes, to.role, to.index), m);
+                send_to(c, address_book_find(&c->nodes, to.role, to.index), AUTH_NODE(to.role, to.index), m);
                 return;
         }
         if (c->has_group && !from_sfi)
-                send_to(c, &c->group_address, m);
+                send_to(c, &c->group_address, AUTH_GROUP, m);
         else
                 send_to_ross(c, m, first);
         for (size_t i = 0; to.index == MESSAGE_TO_ALL && !from_sfi && i < c->nodes.n_sfi; i++)
-                send_to(c, &c->nodes.sfi[i], m);
+                send_to(c, &c->nodes.sfi[i], AUTH_NODE(ROLE_SFI, i), m);
 }

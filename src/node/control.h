@@ -9,6 +9,7 @@
 #include "evb/net/endpoint.h"
 #include "evb/net/faults.h"
 #include "evb/sys/loop.h"
+#include "auth/control_auth.h"
 
 #define CONTROL_BATCH 64
 
@@ -44,7 +45,9 @@ struct control {
         bool has_group;
         struct address_book nodes;
 
-        size_t message_bytes;
+        struct control_auth auth;
+        size_t message_bytes;  /* largest message, without the trailer of its tag */
+        size_t datagram_bytes; /* with it */
         uint32_t header_bytes; /* that each message has in addition, on the wire */
         uint8_t *bytes;        /* CONTROL_BATCH messages */
         struct iovec iov[CONTROL_BATCH];

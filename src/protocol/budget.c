@@ -75,7 +75,7 @@ static uint64_t automatic_share(const struct budget_demand *d, struct budget_pla
 
 struct budget_plan budget_plan_make(const struct budget_demand *d)
 {
-        struct budget_plan p = {.header_bytes = d->header_bytes + d->overhead_bytes};
+        struct budget_plan p = {.header_bytes = d->header_bytes + d->trailer_bytes + d->overhead_bytes};
         uint32_t n_sfi = MAX(d->n_sfi, 1u);
 
         if (d->link_bps == 0)

@@ -12,6 +12,7 @@
 #include "evb/base/util.h"
 #include "evb/conf/standby.h"
 #include "evb/net/json_connection.h"
+#include "command_key.h"
 
 /* For coordinators, peers about to be refused, and old connections of nodes that reconnect. */
 #define PEERS_BESIDE_NODES 16u
@@ -46,6 +47,7 @@ struct peer {
 
 struct command_server {
         const struct scenario *scenario;
+        struct command_key key;
         struct loop *loop;
         struct loop_io listener;
         struct peer *peers;
@@ -280,8 +282,11 @@ static void handle_message(void *ctx, json_t *message)
 
 static void ended(void *ctx, int error)
 {
-        (void)error;
-        drop(ctx);
+        struct peer *p = ctx;
+
+        if (json_auth_explain(error))
+                log_refusal(&p->from, json_auth_explain(error));
+        drop(p);
 }
 
 static bool may_command(const struct command_server *cs, const struct net_address *from)
@@ -341,7 +346,10 @@ static void accept_one(void *ctx, uint32_t events)
 
         *p = (struct peer){
                 .server = cs,
-                .connection = {.received = handle_message, .ended = ended, .ctx = p},
+                .connection = {.received = handle_message,
+                               .ended = ended,
+                               .ctx = p,
+                               .key = command_key_get(&cs->key)},
                 .from = from,
                 .kind = PEER_UNKNOWN,
                 .since_ns = loop_now_ns(cs->loop),
@@ -380,6 +388,13 @@ int command_server_new(struct command_server **ret, const struct scenario *s, st
                                               .n_peers = s->n_nodes + PEERS_BESIDE_NODES};
                 allow_descriptors(cs->n_peers + OTHER_DESCRIPTORS);
                 cs->peers = calloc(cs->n_peers, sizeof *cs->peers);
+                r = command_key_read(&cs->key, s);
+                if (r >= 0)
+                        r = command_key_check_server(&cs->key, s);
+                if (r < 0) {
+                        command_server_free(cs);
+                        return r;
+                }
                 r = cs->peers ? net_address_parse(&at, dfm->address, (uint16_t)s->network.order_port)
                               : -ENOMEM;
         }

@@ -237,7 +237,11 @@ int coordinator_new(struct coordinator **ret, const struct scenario *s, const ch
                 error = c->on_standby && c->given_up ? loop_new(&c->loop) : -ENOMEM;
         }
         if (error >= 0)
+                error = command_key_read(&c->key, s);
+        if (error >= 0) {
+                c->connection.key = command_key_get(&c->key);
                 error = connect_to_server(c, 0);
+        }
         if (error < 0) {
                 coordinator_free(c);
                 return error;

@@ -4,11 +4,13 @@
 #include "evb/net/json_connection.h"
 #include "evb/remote/coordinator.h"
 #include "evb/sys/loop.h"
+#include "command_key.h"
 
 struct coordinator {
         const struct scenario *scenario;
         const char *const *settings; /* with which the scenario was loaded */
         size_t n_settings;
+        struct command_key key;
         struct loop *loop;
         struct json_connection connection;
         bool introduced;      /* the command server has listed the standby nodes */

@@ -13,6 +13,7 @@
 #include "evb/net/json_connection.h"
 #include "evb/node/node.h"
 #include "evb/sys/notify.h"
+#include "command_key.h"
 #include "command_server.h"
 #include "standby_job.h"
 
@@ -23,6 +24,7 @@ struct standby {
         const struct scenario_node *self;
         struct loop *loop;
         struct command_server *server; /* on the DFM's node only */
+        struct command_key key;
         struct json_connection connection;
         struct tcp_backoff backoff;
         uint64_t connect_ns; /* when to try next; NEVER_NS while connected */
@@ -200,8 +202,12 @@ static int standby_open(struct standby *s)
         if (r < 0)
                 return log_error_errno(r, "cannot make the event loop: %m");
         tcp_backoff_init(&s->backoff, clock_utc_ns() ^ (uint64_t)getpid());
-        s->connection = (struct json_connection){.received = handle_message, .ended = ended, .ctx = s};
+        r = command_key_read(&s->key, s->options->scenario);
+        s->connection = (struct json_connection){
+                .received = handle_message, .ended = ended, .ctx = s, .key = command_key_get(&s->key)};
         job_init(&s->job, s->options, s->self, s->loop, answer, s);
+        if (r < 0)
+                return r;
         return s->self->role == ROLE_DFM ? command_server_new(&s->server, s->options->scenario, s->loop) : 0;
 }
 

@@ -96,7 +96,7 @@ static struct stream_control_peer *find_place(struct stream_control *k)
 static int open_peer(struct stream_control *k, struct stream_control_peer *p, int fd, bool connecting)
 {
         *p = (struct stream_control_peer){
-                .connection = {.received = received, .ended = ended, .ctx = p},
+                .connection = {.received = received, .ended = ended, .ctx = p, .key = k->key},
                 .control = k,
                 .deadline_ns = connecting ? NEVER_NS : loop_now_ns(k->loop) + SPEAK_NS,
         };

@@ -21,6 +21,7 @@ struct stream_control {
                 uint64_t heard_ns;         /* its last message */
                 uint64_t deadline_ns;      /* it is closed then */
         } peers[STREAM_CONTROL_PEERS_MAX]; /* the dialled one is the first */
+        const struct auth_key *key;        /* that both ends need; NULL: none */
         uint64_t strangers;                /* connections that ended without being admitted */
         /* Dialling. */
         struct net_address to;

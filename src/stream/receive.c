@@ -462,6 +462,7 @@ static int open_all(struct receiver *v)
         v->control.greet = greet;
         v->control.failed = dial_failed;
         v->control.ctx = v;
+        v->control.key = c->common.has_key ? &c->common.key : NULL;
         if (c->dials)
                 stream_control_dial(&v->control, v->loop, &c->at, c->wait_ns);
         else

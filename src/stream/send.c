@@ -448,6 +448,7 @@ static int sender_init(struct sender *s)
         s->control.greet = greet;
         s->control.failed = dial_failed;
         s->control.ctx = s;
+        s->control.key = c->common.has_key ? &c->common.key : NULL;
         if (r >= 0 && c->listens)
                 r = stream_control_listen(&s->control, s->loop, &c->at);
         else if (r >= 0)

@@ -130,7 +130,7 @@ TABLE = {
         "meson install -C build --no-rebuild --destdir /tmp/evb-files": ("installed.py", '"--no-rebuild", "--quiet", "--destdir"'),
         "tar -C /tmp/evb-files -cz usr | ssh root@pc-ros1 tar -C / -xz --no-overwrite-dir": [
             "it needs another machine with ssh", is_shell("tar -C /tmp/evb-files -cz usr | ssh root@pc-ros1 tar -C / -xz --no-overwrite-dir")],
-        "apt-get install libinih1 libjansson4 libmicrohttpd12 libmnl0 libncursesw6 libnl-route-3-200": ["the test may not install", has_packages],
+        "apt-get install libinih1 libjansson4 libmicrohttpd12 libmnl0 libncursesw6 libnl-route-3-200 libsodium23": ["the test may not install", has_packages],
         "cp /usr/local/share/evb/scenarios/testbed.conf /etc/evb/scenario.conf": "installed",
         "cp /usr/local/share/evb/sysctl.d/90-evb.conf /etc/sysctl.d/": "installed",
         "sysctl --system": ["the limits belong to the whole machine", has_files("configs/sysctl.d/90-evb.conf")],

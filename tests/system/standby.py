@@ -8,37 +8,11 @@ import socket
 import subprocess
 
 from harness import LIMIT_S, folder
+from keys import COMMANDS, Connection, derive, write_key
 from network import Network, wait_until
 
 DFM = "10.9.0.1"
 PORT = 26802
-
-
-class JsonConnection:
-    def __init__(self, connection):
-        self.connection, self.rest = connection, b""
-
-    def send(self, message):
-        self.connection.sendall(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
-
-    def receive(self):
-        """Returns the next message, or None at the end."""
-        while b"\n" not in self.rest:
-            try:
-                part = self.connection.recv(65536)
-            except ConnectionResetError:
-                return None
-            if not part:
-                return None
-            self.rest += part
-        line, self.rest = self.rest.split(b"\n", 1)
-        return json.loads(line)
-
-    def receive_until(self, key):
-        while (message := self.receive()) is not None:
-            if key in message:
-                return message
-        raise AssertionError(f"the connection has ended without {key}")
 
 
 class Testbed:
@@ -61,10 +35,11 @@ class Testbed:
                 self.network.ip(host, "addr", "add", f"{self.net}{i}/64", "dev", "eth0", "nodad")
         self.scenario = self.where / "testbed.conf"
         group = "control-group = ff15::69:86\n" if ":" in self.net else ""
+        self.key = derive(write_key(self.where / "key"), COMMANDS)
         standby, commands = self.lets[0], self.lets[1].format(desk=f"{self.net}{len(self.roles) + 1}")
         nodes = "".join(f"[node {name}]\nrole = {role}\naddress = {self.net}{i}\ndevice = eth0\n"
                         for i, (name, role) in enumerate(self.roles.items(), 1))
-        self.scenario.write_text(f"[network]\nlink-rate = 1Gbit\ncommand-from = {commands}\n{group}[standby]\n{standby}"
+        self.scenario.write_text(f"[network]\nkey-file = key\nlink-rate = 1Gbit\ncommand-from = {commands}\n{group}[standby]\n{standby}"
                                  f"[trigger]\nrate = 1Hz\n[sfi]\noutput = file\ndirectory = /nonexistent\n{nodes}")
         for name in self.roles:
             self.start(name)
@@ -132,12 +107,12 @@ class Testbed:
         return done
 
     @contextlib.contextmanager
-    def connect(self, host="desk"):
-        """Connects to the command port, to send arbitrary messages."""
+    def connect(self, host="desk", key=COMMANDS):
+        """Connects to the command port, to send arbitrary messages; by default with the testbed's key."""
         with self.network.socket(host, socket.SOCK_STREAM) as s:
             s.settimeout(LIMIT_S)
             s.connect((DFM, PORT))
-            yield JsonConnection(s)
+            yield Connection(s, self.key if key == COMMANDS else key)
 
     def points(self):
         if not (self.where / "results.jsonl").exists():

@@ -127,6 +127,7 @@ struct scenario {
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
                 char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
+                char key_file[SCENARIO_TEXT_MAX];     /* "": none */
         } network;
         struct {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,

@@ -41,6 +41,7 @@ struct sfi_config {
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
         size_t message_bytes;          /* largest message */
+        uint32_t trailer_bytes;        /* that follow each message, and no fragments, in a datagram */
         uint32_t frame_overhead_bytes; /* that a port counts for each message: headers, preamble and gap */
         struct budget_plan control;
         const struct ros_rule *rules; /* one for each ROS, borrowed by sfi_new(); NULL: all are required */

@@ -15,6 +15,10 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
 int network_front_end_address(struct net_address *ret, const struct scenario_node *n);
 /* Bytes of UDP payload in one packet. */
 size_t network_datagram_bytes(const struct scenario *s);
+/* Of the trailer of each control message, if network.key-file is set; otherwise 0. */
+uint32_t network_trailer_bytes(const struct scenario *s);
+/* Of the largest control message, without that trailer. */
+size_t network_message_bytes(const struct scenario *s);
 /* Bytes of the headers around it, from Ethernet on. */
 uint32_t network_header_bytes(const struct scenario *s);
 /* What a port counts in addition: preamble, checksum and gap, as configured. A port does so whatever qos.rate

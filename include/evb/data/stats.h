@@ -108,6 +108,11 @@
         X(sequence_suspects, "messages whose sequence number is implausible")                                \
         X(packets_foreign, "datagrams of another run, program or version")                                   \
         X(packets_malformed, "malformed datagrams")                                                          \
+        X(control_untagged, "control messages refused because they have no tag (network.key-file)")          \
+        X(control_wrong_key, "control messages refused because another key made their tag")                  \
+        X(control_replayed, "control messages refused because they came before, or were for another node")   \
+        X(control_unproven, "control messages refused because their session was not proven yet, or is over") \
+        X(control_no_key, "control messages refused because they have a tag and this node has no key")       \
         X(packets_socket_dropped, "datagrams dropped because this node's socket buffers were full")          \
         X(packets_source_dropped, "packets dropped by the ROS's own shaping")                                \
         X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                    \

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "evb/net/json_auth.h"
 #include "evb/net/tcp.h"
 #include "evb/sys/loop.h"
 
@@ -21,6 +22,11 @@ struct json_connection {
         size_t out_begin, out_end, out_size;
         bool connecting;
         int error; /* negative errno once it has ended */
+        struct json_auth auth;
+        /* Which the peer must have too, borrowed; NULL: none. A peer without it, or with another one, ends
+         * the connection with -ENOKEY or -EKEYREJECTED. The end that made the connection gets a message with
+         * "refused" before that. */
+        const struct auth_key *key;
         /* A message has arrived; borrowed. The callback may call json_connection_close(). */
         void (*received)(void *ctx, json_t *message);
         /* The connection has ended, by the peer or by an error; called once. Only json_connection_close()
@@ -29,8 +35,8 @@ struct json_connection {
         void *ctx;
 };
 
-/* Takes over a connected socket, or one that is `connecting`. The caller sets `received`, `ended` and `ctx`
- * first. Returns negative errno with the socket closed. */
+/* Takes over a connected socket, or one that is `connecting`. The caller sets `received`, `ended`, `ctx` and
+ * perhaps `key` first. Returns negative errno with the socket closed. */
 int json_connection_open(struct json_connection *c, struct loop *loop, int fd, bool connecting);
 /* Drops unsent messages and calls no callback. Accepts a closed or zeroed connection. */
 void json_connection_close(struct json_connection *c);

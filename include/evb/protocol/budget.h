@@ -44,6 +44,7 @@ struct budget_demand {
         bool with_info;          /* assignments carry event information */
         uint32_t mtu_bytes;
         uint32_t header_bytes;   /* BUDGET_HEADER_BYTES or BUDGET_HEADER6_BYTES */
+        uint32_t trailer_bytes;  /* of each control message, for its tag */
         uint32_t overhead_bytes; /* that a port counts in addition to these */
         uint64_t keep_alive_ns;
         uint64_t configured_bps; /* 0: automatic */

@@ -9,6 +9,7 @@
 
 #include "evb/base/fault.h"
 #include "evb/net/address.h"
+#include "evb/protocol/auth.h"
 #include "evb/stream/slot_ring.h"
 
 enum stream_format { STREAM_PLAIN, STREAM_VDIF };
@@ -38,6 +39,8 @@ struct stream_options {
         struct wake wake; /* how the ring's consumer is woken */
         uint64_t ring_bytes, socket_buffer_bytes;
         struct stream_cpus network_cpus, file_cpus;
+        bool has_key; /* the control connection is authenticated with `key` */
+        struct auth_key key;
         /* Called each second, with `last` at the end; may be NULL. */
         void (*progress)(const struct stream_progress *p, bool last);
 };

@@ -7,12 +7,12 @@
 /* Texts of the options that both verbs have. */
 struct stream_texts {
         struct options common;
-        const char *wake, *ring, *socket_buffer, *network_cpus, *file_cpus;
+        const char *wake, *ring, *socket_buffer, *network_cpus, *file_cpus, *key;
 };
 
 /* Appends the common options to n own ones; sets the defaults of their texts. `ret` has room for
  * STREAM_COMMON_OPTIONS more. */
-#define STREAM_COMMON_OPTIONS 5u
+#define STREAM_COMMON_OPTIONS 6u
 void stream_join_options(struct stream_texts *t, const struct option_entry *own, size_t n,
                          struct option_entry *ret);
 

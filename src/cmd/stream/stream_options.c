@@ -7,6 +7,7 @@
 
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/net/key_file.h"
 
 #define RING_LEAST_BYTES (256u << 10)
 #define RING_MOST_BYTES (UINT64_C(64) << 30)
@@ -28,6 +29,9 @@ void stream_join_options(struct stream_texts *t, const struct option_entry *own,
                  &t->network_cpus},
                 {"file-cpus", "LIST", "processors for the input or output thread (default: any)",
                  &t->file_cpus},
+                {"key", "FILE",
+                 "file with the key that both ends must have, as for network.key-file (default: none)",
+                 &t->key},
         };
 
         t->wake = "futex";
@@ -131,6 +135,21 @@ static bool read_cpus(const char *text, struct stream_cpus *ret)
                 ret->n > 0);
 }
 
+static int read_key(const char *verb, const char *path, struct stream_options *ret)
+{
+        struct error e = {};
+        struct auth_key key;
+
+        if (key_file_read(path, &key, &e) < 0) {
+                fprintf(stderr, "evb stream %s: --key: %s\n", verb, e.message);
+                return 2;
+        }
+        auth_derive(&ret->key, &key, AUTH_STREAM);
+        auth_forget(&key);
+        ret->has_key = true;
+        return OPTIONS_GO_ON;
+}
+
 /* A live line, or lines if standard error is not a terminal. */
 static void draw(const struct stream_progress *p, bool last)
 {
@@ -173,7 +192,7 @@ int stream_read(const char *verb, const struct stream_texts *t, struct stream_op
                 return stream_usage(verb, "file-cpus", t->file_cpus, "processors of this machine, e.g. 0-1");
         if (options_wants_progress(&t->common))
                 ret->progress = draw;
-        return OPTIONS_GO_ON;
+        return t->key ? read_key(verb, t->key, ret) : OPTIONS_GO_ON;
 }
 
 static void print_count(FILE *to, const json_t *report, const char *label, const char *name)

@@ -360,7 +360,7 @@ void sfi_limit_note_assign(struct sfi_limit *l, size_t n, size_t message_bytes)
 
         if (n == 0)
                 return;
-        bytes = (message_bytes + l->config->frame_overhead_bytes) * 16 / n;
+        bytes = (message_bytes + l->config->trailer_bytes + l->config->frame_overhead_bytes) * 16 / n;
         if (l->assign_16_bytes == 0)
                 l->assign_16_bytes = bytes;
         else

@@ -95,7 +95,8 @@ static inline bool sfi_pulls_by_bytes(const struct sfi_config *c)
 /* Payload of a frame that holds a part of one fragment; a multiple of EVB_BLOCK_BYTES. */
 static inline uint32_t sfi_frame_payload_bytes(const struct sfi_config *c)
 {
-        return (uint32_t)(c->message_bytes - SFI_MESSAGE_OVERHEAD_BYTES) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
+        return (uint32_t)(c->message_bytes + c->trailer_bytes - SFI_MESSAGE_OVERHEAD_BYTES) /
+               EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
 }
 
 /* The most that `bytes` of one fragment can take at the port. */

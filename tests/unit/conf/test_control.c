@@ -45,6 +45,8 @@ static void places(void **state)
         assert_int_equal(sample_load(COUNTS "[control]\nlisten = unix:c.sock\ntoken-file = key\n"), 0);
         assert_place("unix:/tmp/c.sock");
         assert_string_equal(sample.control.token_file, "/tmp/key");
+        assert_int_equal(sample_load(COUNTS "[network]\nkey-file = key\n"), 0);
+        assert_string_equal(sample.network.key_file, "/tmp/key");
         /* evb run chooses the addresses. */
         assert_int_equal(sample_load(COUNTS "[control]\nlisten = :26803\n"), 0);
         assert_false(scenario_control_place(&sample, text));

@@ -56,6 +56,7 @@ static void test_local(void **state)
 {
         assert_true(scenario_setting_is_local("standby.allow=qos"));
         assert_true(scenario_setting_is_local("network.command-from=0.0.0.0/0"));
+        assert_true(scenario_setting_is_local("network.key-file="));
 }
 
 /* A setting that changes nothing needs no permission. */

@@ -1,0 +1,73 @@
+/* Authenticates what nodes exchange, with a key that all machines share (docs/security.md). A tagged message
+ * ends with a trailer: the sender's session, the receiver, a number and a tag over all of it. A hello proves
+ * that a session is its sender's present one. Pure: the caller draws random numbers and keeps the sessions.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define AUTH_KEY_BYTES 32
+#define AUTH_TAG_BYTES 16
+#define AUTH_TRAILER_BYTES 32
+#define AUTH_HELLO_BYTES 72
+
+struct auth_key {
+        uint8_t bytes[AUTH_KEY_BYTES];
+};
+
+/* Each purpose has a subkey of its own, so nothing recorded in one place counts in another. */
+enum auth_purpose { AUTH_CONTROL = 1, AUTH_COMMANDS, AUTH_STREAM };
+
+/* Makes the key of all machines from the bytes of a key file. Negative errno. */
+int auth_key_init(struct auth_key *ret, const uint8_t *bytes, size_t n);
+void auth_derive(struct auth_key *ret, const struct auth_key *key, enum auth_purpose purpose);
+void auth_forget(struct auth_key *key);
+
+/* A node as sender or receiver: as in a message's header. 0: the multicast group. */
+#define AUTH_GROUP 0
+#define AUTH_NODE(role, index) ((uint16_t)((unsigned)(role) << 12 | (index)))
+
+struct auth_trailer {
+        uint64_t session;
+        uint64_t number; /* below 2^48 */
+        uint16_t to;
+};
+
+/* Appends the trailer to a message of n bytes; `bytes` has room for it. Returns the size of both. */
+size_t auth_seal(const struct auth_key *key, uint8_t *bytes, size_t n, const struct auth_trailer *t);
+/* Checks the tag of a message of n bytes, trailer included. False: it was not made with this key. */
+bool auth_open(const struct auth_key *key, const uint8_t *bytes, size_t n, struct auth_trailer *ret);
+
+/* Challenges the receiver, answers its challenge, or both. */
+struct auth_hello {
+        uint16_t from, to;
+        uint64_t session;          /* of the sender */
+        uint64_t challenge;        /* that the receiver shall answer; 0: none */
+        uint64_t answer;           /* to the receiver's challenge; 0: none */
+        uint64_t next, group_next; /* numbers of the sender's next messages to the receiver, and to the group
+                                    */
+};
+
+bool auth_is_hello(const uint8_t *bytes, size_t n);
+void auth_hello_encode(const struct auth_key *key, const struct auth_hello *h,
+                       uint8_t bytes[static AUTH_HELLO_BYTES]);
+/* Decodes what auth_is_hello() recognized. False: it was not made with this key, although it names a sender.
+ */
+bool auth_hello_decode(const struct auth_key *key, const uint8_t bytes[static AUTH_HELLO_BYTES],
+                       struct auth_hello *ret);
+
+/* Numbers behind the newest of which each is accepted once. Older ones are refused. */
+#define AUTH_WINDOW 1024u
+
+struct auth_window {
+        uint64_t first; /* numbers below are of before the window began */
+        uint64_t next;  /* the newest number plus 1 */
+        uint64_t seen[AUTH_WINDOW / 64];
+};
+
+/* Refuses all numbers below `next`. */
+void auth_window_begin(struct auth_window *w, uint64_t next);
+/* False: it came before, or is too old. */
+bool auth_window_take(struct auth_window *w, uint64_t number);

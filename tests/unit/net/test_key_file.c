@@ -1,0 +1,119 @@
+/* Key files: what they may hold, and who may read them. */
+#include "../test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "evb/base/util.h"
+#include "evb/net/key_file.h"
+
+#define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+#define BASE64 "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+static char path[64];
+static struct error e;
+static struct auth_key key;
+
+static int read_text(const char *text, mode_t mode)
+{
+        int fd, r;
+
+        strcpy(path, "/tmp/evb-key-XXXXXX");
+        fd = mkstemp(path);
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        assert_int_equal(fchmod(fd, mode), 0);
+        close(fd);
+        e = (struct error){};
+        r = key_file_read(path, &key, &e);
+        unlink(path);
+        return r;
+}
+
+static void all_forms_are_one_key(void **state)
+{
+        static const char *const texts[] = {HEX "\n", HEX, BASE64 "\n", BASE64 "\r\n",
+                                            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\n"};
+        struct auth_key expected;
+        uint8_t bytes[32];
+
+        (void)state;
+        for (uint8_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = i;
+        assert_int_equal(auth_key_init(&expected, bytes, sizeof bytes), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                assert_int_equal(read_text(texts[i], 0600), 0);
+                assert_memory_equal(key.bytes, expected.bytes, sizeof key.bytes);
+        }
+        /* All bytes count, not the first 32. */
+        assert_int_equal(read_text(HEX "20\n", 0400), 0);
+        assert_memory_not_equal(key.bytes, expected.bytes, sizeof key.bytes);
+}
+
+static void other_files_are_refused(void **state)
+{
+        static const char *const texts[] = {
+                "",
+                "\n",
+                "secret\n",
+                "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e\n",
+                "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHg==\n",
+                "# a comment\n" HEX "\n",
+                HEX "\n" HEX "\n",
+                HEX " \n",
+                BASE64 "!\n"};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                assert_int_equal(read_text(texts[i], 0600), -EINVAL);
+                assert_non_null(strstr(e.message, "at least 32 random bytes"));
+                assert_non_null(strstr(e.message, path));
+        }
+}
+
+static void a_file_that_others_may_use_is_refused(void **state)
+{
+        static const mode_t modes[] = {0640, 0604, 0620, 0602, 0644, 0666};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+                assert_int_equal(read_text(HEX "\n", modes[i]), -EINVAL);
+                assert_non_null(strstr(e.message, "run chmod 600 /tmp/evb-key-"));
+        }
+        /* systemd opens a credential by an access control list, which shows as a mode of the group. */
+        assert_int_equal(setenv("CREDENTIALS_DIRECTORY", "/tmp", 1), 0);
+        assert_int_equal(read_text(HEX "\n", 0440), 0);
+        assert_int_equal(setenv("CREDENTIALS_DIRECTORY", "/tmp/other", 1), 0);
+        assert_int_equal(read_text(HEX "\n", 0440), -EINVAL);
+        assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
+}
+
+static void what_is_not_a_file_is_refused(void **state)
+{
+        char fifo[] = "/tmp/evb-key-fifo-XXXXXX";
+
+        (void)state;
+        assert_int_equal(key_file_read("/tmp", &key, &e), -EINVAL);
+        assert_int_equal(key_file_read("/tmp/evb-there-is-none", &key, &e), -ENOENT);
+        /* Nobody writes to it. */
+        assert_non_null(mkdtemp(fifo));
+        assert_int_equal(rmdir(fifo), 0);
+        assert_int_equal(mkfifo(fifo, 0600), 0);
+        assert_int_equal(key_file_read(fifo, &key, &e), -EINVAL);
+        unlink(fifo);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(all_forms_are_one_key),
+                cmocka_unit_test(other_files_are_refused),
+                cmocka_unit_test(a_file_that_others_may_use_is_refused),
+                cmocka_unit_test(what_is_not_a_file_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
