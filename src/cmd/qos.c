@@ -253,9 +253,9 @@ static int remove_shaping(const struct qos_options *o)
         if (exit == OPTIONS_GO_ON && !job.has_device)
                 exit = remove_lost(o, &job, &outcome);
         else if (exit == OPTIONS_GO_ON && is_untouched(&job)) {
-                if (!o->common.json)
+                if (!o->common.json && !o->common.quiet)
                         printf("%s: 0 changes\n", job.device_name);
-                exit = status(o);
+                exit = o->common.quiet && !o->common.json ? 0 : status(o);
         } else if (exit == OPTIONS_GO_ON) {
                 struct qos_result result = {.device = job.device_name, .outcome = &outcome, .job = &job};
 

@@ -297,6 +297,16 @@ def drop_root():
         os.setuid(65534)
 
 
+def read_until(stream, text):
+    """Reads lines until one has the text, and returns it."""
+    lines = []
+    while line := stream.readline():
+        lines.append(line)
+        if text in line:
+            return line
+    raise AssertionError(f"no line has {text!r}: {lines}")
+
+
 def left_overs(pid):
     """Namespaces that a launcher has not removed."""
     return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}-")] if os.path.isdir("/run/netns") else []
