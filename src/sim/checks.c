@@ -107,7 +107,8 @@ static void explain(const struct sim *s, const struct dfm *d, char *text, size_t
 
 static void check_progress(struct sim *s, const struct sim_node *n)
 {
-        uint64_t progress = dfm_progress(n->dfm) ^ (uint64_t)n->state << 56, now_ns = sim_now_ns(s), from_ns;
+        uint64_t progress = (dfm_progress(n->dfm) + dfm_counts(n->dfm)->lost) ^ (uint64_t)n->state << 56,
+                 now_ns = sim_now_ns(s), from_ns;
         char why[128];
         bool waits = dfm_has_work(n->dfm) || n->state != RUN_RUNNING;
 

@@ -251,7 +251,7 @@ uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
 /* Whether something should proceed: an event is open, or a trigger is held back. A run whose next trigger did
  * not come, or of whose next trigger no front-end has sent a frame, has no work. */
 bool dfm_has_work(const struct dfm *d);
-/* Changes whenever an event ends, or is accepted by level 2. */
+/* Changes whenever an event ends that is not lost, or is accepted by level 2. */
 uint64_t dfm_progress(const struct dfm *d);
 enum run_state dfm_state(const struct dfm *d);
 /* The run is over, and every live node knows it or had the time to learn it. */

@@ -12,12 +12,12 @@ bool dfm_has_work(const struct dfm *d)
 }
 
 /* Accepted triggers are no progress: an SFI with many credits would hide for long that its events do not end.
- */
+ * Nor are lost events: their time is over because nothing moves. */
 uint64_t dfm_progress(const struct dfm *d)
 {
         const struct dfm_counts *c = &d->counts;
 
-        return c->complete + c->partial + c->lost + c->rejected + d->level2.counts.accepted;
+        return c->complete + c->partial + c->rejected + d->level2.counts.accepted;
 }
 
 void dfm_stop_stalled(struct dfm *d, uint64_t now_ns)

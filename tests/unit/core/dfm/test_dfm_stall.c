@@ -42,6 +42,24 @@ static void open_events_and_triggers_held_back_are_work(void **state)
         dfm_driver_fini(&t);
 }
 
+/* A run that only loses events would never end otherwise. */
+static void a_lost_event_is_no_progress(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+        uint64_t before;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        dfm_says_with(&t, false);
+        sfi0_takes(&t, 1);
+        before = dfm_progress(t.dfm);
+        sfi_ends(&t, 0, 0, EVENT_LOST, 0);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+        assert_int_equal(dfm_progress(t.dfm), before);
+        dfm_driver_fini(&t);
+}
+
 /* Nobody has a frame of the next trigger: perhaps there is no beam. If one ROS has it, the others lack it. */
 static void a_pause_of_the_front_ends_is_no_work(void **state)
 {
@@ -154,6 +172,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_run_without_triggers_has_no_work),
                 cmocka_unit_test(open_events_and_triggers_held_back_are_work),
+                cmocka_unit_test(a_lost_event_is_no_progress),
                 cmocka_unit_test(a_pause_of_the_front_ends_is_no_work),
                 cmocka_unit_test(a_stalled_run_ends_with_accounts),
                 cmocka_unit_test(events_without_an_sfi_are_given_up_too),
