@@ -205,8 +205,10 @@ static int check_node(const struct scenario *s, const char *name)
         struct node_options options = {.scenario = s, .name = name};
 
         if (!scenario_find(s, name)) {
-                fprintf(stderr, "%s: node: unknown node \"%s\"; expected a node of the scenario\n", s->path,
-                        name);
+                char nodes[COMMAND_NODES_MAX];
+
+                fprintf(stderr, "%s: node: unknown node \"%s\"; expected a node of the scenario%s\n", s->path,
+                        name, command_list_nodes(s, -1, nodes));
                 return 2;
         }
         log_open(name, LOG_LEVEL_INFO);

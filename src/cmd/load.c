@@ -3,10 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
 #include "evb/data/network.h"
+
+#define NODES_NAMED_MAX 6u
 
 static void print_errors(const char *path, int r, const struct scenario_errors *errors)
 {
@@ -54,4 +57,21 @@ struct scenario *command_load(const char *path, const struct options *o)
 struct scenario *command_load_and_warn(const char *path, const struct options *o)
 {
         return load(path, o, true);
+}
+
+const char *command_list_nodes(const struct scenario *s, int role, char text[static COMMAND_NODES_MAX])
+{
+        struct strbuf b = strbuf_init(text, COMMAND_NODES_MAX);
+        unsigned n = 0;
+
+        text[0] = '\0';
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (role >= 0 && (int)s->nodes[i].role != role)
+                        continue;
+                if (n++ < NODES_NAMED_MAX)
+                        strbuf_add(&b, "%s%s", n == 1 ? ": " : ", ", s->nodes[i].name);
+        }
+        if (n > NODES_NAMED_MAX)
+                strbuf_add(&b, " or %u more", n - NODES_NAMED_MAX);
+        return text;
 }

@@ -48,8 +48,11 @@ static int run_role(const struct command *command, enum node_role role, int argc
         source = (struct node_source){s, config, o.settings, o.n_settings, follow_log_level(s)};
         self = scenario_find(s, name);
         if (!self || self->role != role) {
-                fprintf(stderr, "%s: node: %s \"%s\"; expected a node with role = %s\n", config,
-                        self ? "wrong role of node" : "unknown node", name, command->name);
+                char nodes[COMMAND_NODES_MAX];
+
+                fprintf(stderr, "%s: node: %s \"%s\"; expected a node with role = %s%s\n", config,
+                        self ? "wrong role of node" : "unknown node", name, command->name,
+                        command_list_nodes(s, (int)role, nodes));
                 return 2;
         }
         if (standby) {

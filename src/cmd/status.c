@@ -77,6 +77,22 @@ static void write_node(const struct node_status *n)
         write_reason(n);
 }
 
+/* What has become of the events of the run, by the DFM. */
+static void write_accounts(const struct statuses *s)
+{
+        char complete[QUANTITY_TEXT_MAX], partial[QUANTITY_TEXT_MAX], lost[QUANTITY_TEXT_MAX];
+
+        for (size_t i = 0; i < s->n; i++) {
+                const struct node_status *n = &s->nodes[i];
+
+                if (n->node->role == ROLE_DFM && n->status)
+                        printf("events: %s complete, %s partial, %s lost\n",
+                               format_figure(complete, figure(n, "counts", "events_complete"), ""),
+                               format_figure(partial, figure(n, "counts", "events_partial"), ""),
+                               format_figure(lost, figure(n, "counts", "events_lost"), ""));
+        }
+}
+
 static void write_table(const struct statuses *s, const struct run_summary *run)
 {
         bool repeats = strncmp(run->reason, run->state, strlen(run->state)) == 0;
@@ -91,6 +107,7 @@ static void write_table(const struct statuses *s, const struct run_summary *run)
         /* Most reasons begin with the word for the state. */
         printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, repeats ? "" : run->state,
                repeats || !run->reason[0] ? "" : "; ", run->reason);
+        write_accounts(s);
 }
 
 static json_t *to_json(const struct statuses *s, const struct run_summary *run)

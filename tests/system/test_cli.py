@@ -34,7 +34,7 @@ def usage(evb):
     wrong(evb, ["run", "x", "--progress=3"], "takes no argument")
     wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: invalid network "moon"; expected loopback or lab')
     wrong(evb, ["ros"], "--config FILE and --node NAME")
-    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], 'unknown node "ros9"')
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], 'unknown node "ros9"; expected a node with role = ros: ros1')
     wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "sfi1"], 'wrong role of node "sfi1"; expected a node with role = ros')
     wrong(evb, ["check", "/nowhere.conf"], "/nowhere.conf: No such file or directory")
     for words in (["--version"], ["run", "--version"]):

@@ -157,8 +157,9 @@ def status(evb):
             running.wait_running()
             wait_scrape(place(where, "dfm"), "1000 events", lambda s: s.value("evb_events_complete_total") > 1000)
             lines = ask_all().stdout.splitlines()
-            assert len(lines) == 11 and all(len(line) <= 80 for line in lines), lines
-            assert re.match(r"run \d+ of test: running$", lines[-1]), lines
+            assert len(lines) == 12 and all(len(line) <= 80 for line in lines), lines
+            assert re.match(r"run \d+ of test: running$", lines[-2]), lines
+            assert re.match(r"events: [\d.]+( k)? complete, 0 partial, 0 lost$", lines[-1]), lines
             assert lines[0].split()[:3] == ["NODE", "ROLE", "STATE"], lines
             assert lines[1].split()[:3] == ["dfm", "dfm", "running"], lines
             report = json.loads(ask_all("--json").stdout)

@@ -30,3 +30,9 @@ int command_may_run(struct scenario *s, const char *net);
 struct scenario *command_load(const char *path, const struct options *o);
 /* Likewise; also warns about old names of keys. */
 struct scenario *command_load_and_warn(const char *path, const struct options *o);
+
+#define COMMAND_NODES_MAX 320
+/* Lists some nodes of a role (an enum node_role; -1: of any role) for an error message: ": ros1, ros2 or 4
+ * more";
+ * "": there are none. Returns `text`. */
+const char *command_list_nodes(const struct scenario *s, int role, char text[static COMMAND_NODES_MAX]);

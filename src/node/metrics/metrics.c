@@ -104,6 +104,9 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
         if (!s)
                 return;
         (void)note_losses(m, s);
+        /* A DFM that resumes a run counts at once what its predecessor has done. */
+        if (dfm_state(core) == RUN_STARTING)
+                m->last.now_ns = 0;
         s->run = dfm_run(core);
         s->open_events = dfm_open_events(core);
         s->busy = dfm_is_busy(core);
