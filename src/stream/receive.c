@@ -427,7 +427,8 @@ static int open_socket(struct receiver *v)
                                                  .size_bytes = c->at.size_bytes};
         r = endpoint_new_udp(&v->endpoint, &udp);
         if (r < 0)
-                return log_error_errno(r, "%s: cannot open the UDP port: %m", peer_text(v));
+                return log_error_errno(r, "%s: cannot open the UDP port: %m%s", peer_text(v),
+                                       r == -EACCES ? "; ports below 1024 need CAP_NET_BIND_SERVICE" : "");
         if (v->endpoint->granted_receive_bytes < c->common.socket_buffer_bytes)
                 log_warning("the kernel grants %llu bytes of receive buffer instead of %llu; raise "
                             "net.core.rmem_max or grant CAP_NET_ADMIN",
@@ -448,8 +449,9 @@ static int open_all(struct receiver *v)
                 log_error("%s", error_format(&e, text));
                 return 2;
         }
-        if (open_socket(v) < 0)
-                return 1;
+        r = open_socket(v);
+        if (r < 0)
+                return r == -EACCES ? 77 : 1;
         r = faults_new(&v->faults, &c->faults);
         if (r >= 0)
                 r = loop_new(&v->loop);

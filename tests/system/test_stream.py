@@ -60,6 +60,10 @@ def mistakes(evb):
     for words, message in receives.items():
         error = failed(evb, "recv", *words)
         assert message in error, (words, error)
+    if os.geteuid() == 0 and int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) > 80:
+        done = subprocess.run(["setpriv", "--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service", evb, "stream", "recv",
+                               "127.0.0.1:80", "--output", "null"], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 77 and "need CAP_NET_BIND_SERVICE" in done.stderr, done
 
 
 def check_times(report):
