@@ -14,7 +14,7 @@ import time
 
 from network import Network
 from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
-                     main, run, scenario)
+                     main, read_until, run, scenario)
 
 LIBC = ctypes.CDLL(None)
 
@@ -197,8 +197,7 @@ def late_address(evb):
         path = three_nodes(where, "10.77.0", "[network]\ncontrol-group = none\n")
         node = start(net)
         try:
-            warning = node.stderr.readline()
-            assert "cannot open 10.77.0.3:26800 for control messages yet" in warning, warning
+            warning = read_until(node.stderr, "cannot open 10.77.0.3:26800 for control messages yet")
             assert warning.endswith("; no device of this machine has this address\n"), warning
             net.ip("a", "addr", "add", "10.77.0.3/32", "dev", "lo")
             assert "the address for control messages is present" in node.stderr.readline()
@@ -206,7 +205,7 @@ def late_address(evb):
             assert node.wait(60) == 0
             net.ip("a", "addr", "del", "10.77.0.3/32", "dev", "lo")
             node = start(net)
-            assert "cannot open 10.77.0.3:26800" in node.stderr.readline()
+            read_until(node.stderr, "cannot open 10.77.0.3:26800")
             node.send_signal(signal.SIGTERM)
             assert node.wait(60) == 0
         finally:
