@@ -132,7 +132,8 @@ def time_limit(evb):
         script = b.where / "short.sbatch"
         script.write_text((SLURM / "evb.sbatch").read_text().replace("--time=00:10:00", "--time=00:02:00"))
         job = b.submit(script=script)
-        assert b.wait_end(job) == ("COMPLETED", 0), b.text()
+        end = b.wait_end(job)
+        assert end == ("COMPLETED", 0), (end, b.text())
         assert "the time limit is near; stopping the run" in b.text(), b.text()
         built(b.whole(job))
 
