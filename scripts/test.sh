@@ -101,7 +101,8 @@ else
   ahead build-asan scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
   ahead build-tsan scripts/build.sh build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false
   ahead analysis scripts/lint.sh
-  suite build "all tests"
+  # They wait more than those with sanitizers, which keep the processors busy.
+  suite build "all tests" --num-processes $((3 * $(nproc)))
   arrive build-asan
   # Both need processors, which the tests with sanitizers leave more of than builds beside each other would.
   ahead fuzzing scripts/fuzz.sh --quick
