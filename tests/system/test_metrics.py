@@ -129,7 +129,7 @@ def losing(evb):
             done = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
             report = json.loads(done.stdout)
             assert done.returncode == 1 and report["ok"] is False and report["run"] == report["nodes"][0]["run"], report
-            assert re.search(r"\d+ partial in the last \d+ s.*; missing fragments: ros\d .*; dropped packets: network \d", report["reason"]), report
+            assert re.search(r"\d( k)? partial in the last \d+ s.*; missing fragments: ros\d .*; dropped packets: network \d", report["reason"]), report
             assert {n["condition"] for n in report["nodes"] if n["role"] == "ros"} == {"running"} and report["nodes"][0]["condition"] == "losing", report
             done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
             assert done.returncode == 1 and re.search(r"^dfm +dfm +losing ", done.stdout, re.M), done
