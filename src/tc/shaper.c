@@ -21,7 +21,8 @@ static int fail_open(struct error *e, int r, const char *device, int holder)
         else if (r == -EACCES || r == -EPERM)
                 error_set(e, -EPERM,
                           "cannot open the state file: %s; shaping needs root (CAP_NET_ADMIN) and a state "
-                          "directory: /run/evb or $EVB_STATE_DIRECTORY",
+                          "directory: /run/evb or $EVB_STATE_DIRECTORY; a unit has both with the drop-in "
+                          "evb-ros-shaping.conf",
                           strerror(-r));
         else
                 error_set(e, r, "cannot open the state file: %m");
