@@ -231,12 +231,6 @@ static int run(const struct bench_options *o)
         return status;
 }
 
-static bool wrong(const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, NAME ": --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
-        return false;
-}
-
 /* "E3,E8-13" or "3,8-13". */
 static bool parse_rows(struct bench_options *o)
 {
@@ -249,7 +243,7 @@ static bool parse_rows(struct bench_options *o)
                         digits[n++] = *at;
         }
         if (quantity_parse_list(digits, ROWS + 1, rows, ROWS, &n) < 0 || n == 0 || rows[0] == 0)
-                return wrong("rows", o->rows, "rows of E1 to E13, for example E3,E8-E13");
+                return bench_refuse_value(NAME, "rows", o->rows, "rows of E1 to E13, for example E3,E8-E13");
         for (size_t i = 0; i < n; i++)
                 o->row[rows[i]] = true;
         return true;
@@ -282,7 +276,7 @@ static bool parse_names(const char *option, const char *text, const char *(*name
                         break;
                 at += length + 1;
         }
-        return known || wrong(option, text, expected);
+        return known || bench_refuse_value(NAME, option, text, expected);
 }
 
 static const char *wire_name(unsigned i)
@@ -299,14 +293,14 @@ static bool parse_sizes(struct bench_options *o)
 {
         if (quantity_parse_bytes(o->file_size, &o->file_bytes) < 0 || o->file_bytes < FILE_LEAST_BYTES ||
             o->file_bytes > FILE_MOST_BYTES)
-                return wrong("file-size", o->file_size, "1MiB to 64GiB");
+                return bench_refuse_value(NAME, "file-size", o->file_size, "1MiB to 64GiB");
         o->file_bytes -= o->file_bytes % PAGE_BYTES;
         if (quantity_parse_bytes(o->payload, &o->payload_bytes) < 0 ||
             o->payload_bytes < PAYLOAD_LEAST_BYTES || o->payload_bytes > PATH_PAYLOAD_MAX_BYTES)
-                return wrong("payload", o->payload, "32 to 60000 bytes");
+                return bench_refuse_value(NAME, "payload", o->payload, "32 to 60000 bytes");
         if (o->sources[PATH_DISK] && o->payload_bytes % PATH_DIRECT_BYTES != 0)
-                return wrong("payload", o->payload,
-                             "a multiple of 512, which O_DIRECT requires (or --source cache)");
+                return bench_refuse_value(NAME, "payload", o->payload,
+                                          "a multiple of 512, which O_DIRECT requires (or --source cache)");
         return true;
 }
 
@@ -338,11 +332,8 @@ int bench_paths(const struct command *command, int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (o.common.n_settings > 0) {
-                fprintf(stderr, NAME ": --set %s: this command reads no scenario\n", o.common.settings[0]);
-                return 2;
-        }
-        if (!parse_rows(&o) || !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
+        if (!bench_has_no_settings(NAME, &o.common) || !parse_rows(&o) ||
+            !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
             !parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) || !parse_sizes(&o) ||
             !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
             !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))

@@ -192,28 +192,22 @@ static int run(const struct bench_options *o)
         return status;
 }
 
-static bool wrong(const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, NAME ": --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
-        return false;
-}
-
 static bool parse_sizes(struct bench_options *o)
 {
         char expected[128];
 
         if (quantity_parse_bytes(o->mtu, &o->mtu_bytes) < 0 || o->mtu_bytes < MTU_LEAST_BYTES ||
             o->mtu_bytes > MTU_MOST_BYTES)
-                return wrong("mtu", o->mtu, "576 to 65535 bytes");
+                return bench_refuse_value(NAME, "mtu", o->mtu, "576 to 65535 bytes");
         snprintf(expected, sizeof expected, "at most %u sizes from 1 to %llu bytes, for example 64,1024",
                  SIZES_MAX, (unsigned long long)o->mtu_bytes - IP_UDP_HEADER_BYTES);
         if (quantity_parse_list(o->sizes, (unsigned)(o->mtu_bytes - IP_UDP_HEADER_BYTES + 1), o->size_bytes,
                                 SIZES_MAX, &o->n_sizes) < 0 ||
             o->n_sizes == 0)
-                return wrong("sizes", o->sizes, expected);
+                return bench_refuse_value(NAME, "sizes", o->sizes, expected);
         for (size_t i = 0; i < o->n_sizes; i++) {
                 if (o->size_bytes[i] == 0)
-                        return wrong("sizes", o->sizes, expected);
+                        return bench_refuse_value(NAME, "sizes", o->sizes, expected);
         }
         return true;
 }
@@ -234,11 +228,8 @@ int bench_wire(const struct command *command, int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (o.common.n_settings > 0) {
-                fprintf(stderr, NAME ": --set %s: this command reads no scenario\n", o.common.settings[0]);
-                return 2;
-        }
-        if (!parse_sizes(&o) || !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
+        if (!bench_has_no_settings(NAME, &o.common) || !parse_sizes(&o) ||
+            !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
             !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
                 return 2;
         return run(&o);

@@ -1,0 +1,28 @@
+/* What the options of all verbs of `evb bench` have in common. */
+#include <stdio.h>
+
+#include "bench.h"
+#include "evb/base/quantity.h"
+
+bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret)
+{
+        if (quantity_parse_count(text, ret) >= 0 && *ret >= 1 && *ret <= most)
+                return true;
+        fprintf(stderr, "evb bench: --%s: invalid number \"%s\"; expected 1 to %llu\n", option, text,
+                (unsigned long long)most);
+        return false;
+}
+
+bool bench_refuse_value(const char *verb, const char *option, const char *text, const char *expected)
+{
+        fprintf(stderr, "%s: --%s: invalid value \"%s\"; expected %s\n", verb, option, text, expected);
+        return false;
+}
+
+bool bench_has_no_settings(const char *verb, const struct options *o)
+{
+        if (o->n_settings == 0)
+                return true;
+        fprintf(stderr, "%s: --set %s: this command reads no scenario\n", verb, o->settings[0]);
+        return false;
+}
