@@ -14,15 +14,6 @@
 /* How long the other nodes go on after the last DFM has gone. */
 #define ORPHANS_NS NS_PER_S
 
-/* Round figures for an idle machine, assumed and not measured; docs/sim.md says what depends on them. */
-const struct sim_model sim_model_usual = {
-        .wake_ns = 10 * NS_PER_US,
-        .packet_ns = 1 * NS_PER_US,
-        .send_ns = 1 * NS_PER_US,
-        .fragment_ns = 250,
-        .propagation_ns = 5 * NS_PER_US,
-};
-
 void sim_prepare(struct scenario *s)
 {
         s->sfi.output = OUTPUT_NULL;

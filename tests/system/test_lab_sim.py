@@ -87,6 +87,7 @@ def refuses(evb):
         for words, text in ((("--seed", "x"), "--seed: invalid value"), (("--scenario", "x"), "exclude each other"),
                             (("--accept-disturbed",), "nothing disturbs simulated points"),
                             (("--model", "wake-time=3"), 'invalid setting "wake-time=3"'),
+                            (("--model", "wake-time=2s"), 'invalid setting "wake-time=2s"'),
                             (("--model", "sfi.count=2"), 'invalid setting "sfi.count=2"'),
                             (("--model", "processors=65"), 'invalid setting "processors=65"')):
             done = simulate(evb, "C1", *words, "--results", f"{where}/x", expect=2)

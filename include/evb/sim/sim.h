@@ -36,6 +36,9 @@ struct sim_model {
 #define SIM_PROCESSORS_MAX 64u
 
 extern const struct sim_model sim_model_usual;
+/* Sets the figure with the name of an option of evb sim, "wake-time". Returns NULL, or what was expected
+ * instead, for an error message; *m is then as before. */
+const char *sim_model_set(struct sim_model *m, const char *name, const char *text);
 
 enum sim_fault_kind { SIM_CRASH, SIM_PAUSE, SIM_RESTART };
 

@@ -10,8 +10,6 @@
 #include "evb/data/network.h"
 #include "sim.h"
 
-/* Longest time of the model. A process that takes longer for a packet would never keep up. */
-#define MODEL_MOST_NS NS_PER_S
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)
 
 struct texts {
@@ -42,27 +40,23 @@ static int read_count(const char *option, const char *text, uint64_t least, uint
         return OPTIONS_GO_ON;
 }
 
-static int read_time(const char *option, const char *text, uint64_t *to)
+static int read_model(struct sim_model *m, const struct texts *t)
 {
-        uint64_t ns;
+        const struct {
+                const char *name, *text;
+        } figures[] = {{"wake-time", t->wake},         {"packet-time", t->packet},
+                       {"fragment-time", t->fragment}, {"propagation", t->propagation},
+                       {"timer-time", t->timer},       {"send-time", t->send},
+                       {"processors", t->processors}};
 
-        if (!text)
-                return OPTIONS_GO_ON;
-        if (quantity_parse_time(text, &ns) < 0 || ns > MODEL_MOST_NS)
-                return usage(option, text, "a time up to 1s, e.g. 10us");
-        *to = ns;
+        for (size_t i = 0; i < ARRAY_SIZE(figures); i++) {
+                const char *expected =
+                        figures[i].text ? sim_model_set(m, figures[i].name, figures[i].text) : NULL;
+
+                if (expected)
+                        return usage(figures[i].name, figures[i].text, expected);
+        }
         return OPTIONS_GO_ON;
-}
-
-static int read_processors(const char *text, uint32_t *to)
-{
-        uint64_t value = *to;
-        int r = read_count("processors", text, 0, &value);
-
-        if (r == OPTIONS_GO_ON && value > SIM_PROCESSORS_MAX)
-                return usage("processors", text, "up to 64 of them, or 0");
-        *to = (uint32_t)value;
-        return r;
 }
 
 static bool parse_time(const char *text, size_t n, uint64_t *ret)
@@ -120,7 +114,6 @@ static int read_faults(struct sim_options *o, const struct scenario *s, enum sim
 
 static int read_all(struct sim_options *o, const struct texts *t, struct scenario *s)
 {
-        struct sim_model *m = &o->config.model;
         char text[ERROR_TEXT_MAX];
         struct error e = {};
         int r = read_count("seed", t->seed, 0, &o->config.seed);
@@ -128,19 +121,7 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
         if (r == OPTIONS_GO_ON)
                 r = read_count("histories", t->histories, 1, &o->histories);
         if (r == OPTIONS_GO_ON)
-                r = read_time("wake-time", t->wake, &m->wake_ns);
-        if (r == OPTIONS_GO_ON)
-                r = read_time("packet-time", t->packet, &m->packet_ns);
-        if (r == OPTIONS_GO_ON)
-                r = read_time("fragment-time", t->fragment, &m->fragment_ns);
-        if (r == OPTIONS_GO_ON)
-                r = read_time("propagation", t->propagation, &m->propagation_ns);
-        if (r == OPTIONS_GO_ON)
-                r = read_time("timer-time", t->timer, &m->timer_ns);
-        if (r == OPTIONS_GO_ON)
-                r = read_time("send-time", t->send, &m->send_ns);
-        if (r == OPTIONS_GO_ON)
-                r = read_processors(t->processors, &m->processors);
+                r = read_model(&o->config.model, t);
         if (r == OPTIONS_GO_ON)
                 r = read_faults(o, s, SIM_CRASH, "crash", &t->crashes);
         if (r == OPTIONS_GO_ON)

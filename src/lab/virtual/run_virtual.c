@@ -4,51 +4,22 @@
 #include <string.h>
 
 #include "evb/base/log.h"
-#include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/launch/virtual_report.h"
 #include "../run_internal.h"
 
-/* The options of evb sim for processors and cables, which a point or --model may set. */
-static const struct {
-        const char *name;
-        size_t offset;
-} times[] = {
-        {"wake-time", offsetof(struct sim_model, wake_ns)},
-        {"packet-time", offsetof(struct sim_model, packet_ns)},
-        {"send-time", offsetof(struct sim_model, send_ns)},
-        {"fragment-time", offsetof(struct sim_model, fragment_ns)},
-        {"propagation", offsetof(struct sim_model, propagation_ns)},
-        {"timer-time", offsetof(struct sim_model, timer_ns)},
-};
-
-static bool is_key(const char *word, const char *name)
+/* Returns whether the word is NAME=VALUE of a figure of the model, and valid. */
+static bool set_one(struct sim_model *m, char *word)
 {
-        return strncmp(word, name, strlen(name)) == 0 && word[strlen(name)] == '=';
-}
+        char *value = strchr(word, '=');
+        bool valid;
 
-static bool set_processors(struct sim_model *m, const char *text)
-{
-        char *end;
-        unsigned long n = strtoul(text, &end, 10);
-
-        m->processors = (uint32_t)n;
-        return text[0] >= '0' && text[0] <= '9' && !*end && n <= SIM_PROCESSORS_MAX;
-}
-
-/* Returns whether the word is one of the model's settings, and valid. */
-static bool set_one(struct sim_model *m, const char *word)
-{
-        const char *value = word + strcspn(word, "=");
-
-        value += *value == '=';
-        if (is_key(word, "processors"))
-                return set_processors(m, value);
-        for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
-                if (is_key(word, times[i].name))
-                        return quantity_parse_time(value, (uint64_t *)((char *)m + times[i].offset)) >= 0;
-        }
-        return false;
+        if (!value)
+                return false;
+        *value = '\0';
+        valid = !sim_model_set(m, word, value + 1);
+        *value = '=';
+        return valid;
 }
 
 /* Words with a section are keys of the scenario. The last setting of a key counts. */
