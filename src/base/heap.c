@@ -1,5 +1,5 @@
-/* A binary heap that tracks the position of each item, and before it a ring for items that come in order: a
- * node that is later than all others needs no place in the heap. */
+/* A binary heap that tracks the position of each item, and beside it a ring for items that come in order: a
+ * node that is later or earlier than all others in the ring needs no place in the heap. */
 #include "evb/base/heap.h"
 
 #include <assert.h>
@@ -9,6 +9,8 @@
 #define CAPACITY_MAX (UINT32_C(1) << 29)
 /* Marks the places of items in the ring. */
 #define IN_QUEUE (UINT32_C(1) << 31)
+/* The ring grows in both directions, from the middle of its free-running indices. */
+#define MIDDLE (UINT64_C(1) << 63)
 
 int heap_init(struct heap *h, uint32_t capacity)
 {
@@ -23,6 +25,8 @@ int heap_init(struct heap *h, uint32_t capacity)
                 .nodes = calloc(capacity, sizeof *h->nodes),
                 .queue = calloc(ring, sizeof *h->queue),
                 .places = calloc(capacity, sizeof *h->places),
+                .head = MIDDLE,
+                .tail = MIDDLE,
                 .queue_mask = ring - 1,
                 .capacity = capacity,
         };
@@ -109,11 +113,17 @@ static void close_gaps(struct heap *h)
         h->tail = to;
 }
 
-static void append(struct heap *h, const struct heap_node *node)
+/* False: the node belongs between two others. */
+static bool put_in_queue(struct heap *h, const struct heap_node *node)
 {
+        bool last = h->head == h->tail || !comes_before(node, in_queue(h, h->tail - 1));
+
+        if (!last && !comes_before(node, in_queue(h, h->head)))
+                return false;
         if (h->tail - h->head > h->queue_mask)
                 close_gaps(h);
-        set_in_queue(h, h->tail++, node);
+        set_in_queue(h, last ? h->tail++ : --h->head, node);
+        return true;
 }
 
 static void remove_from_queue(struct heap *h, uint32_t at)
@@ -136,9 +146,7 @@ void heap_put(struct heap *h, uint32_t item, uint64_t key, uint64_t tie)
                 return;
         }
         heap_remove(h, item);
-        if (h->head == h->tail || !comes_before(&node, in_queue(h, h->tail - 1)))
-                append(h, &node);
-        else
+        if (!put_in_queue(h, &node))
                 settle(h, h->n_nodes++, node);
 }
 

@@ -1,7 +1,7 @@
 /* A priority queue of fixed capacity over the items 0 to capacity - 1. It holds each item at most once; items
  * may be moved or removed at any time. The item with the smallest key comes first. Operations take O(log n),
- * and O(1) on average for items that are put in the order of their keys, as deadlines mostly are. One thread.
- */
+ * and O(1) on average for items that are put in the order of their keys, as deadlines mostly are, or in the
+ * reverse order. One thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -25,9 +25,11 @@ static uint32_t first_of(const struct plain *p)
         return first;
 }
 
-/* Keys within `window` above a floor that rises by one every `pace` steps: with a wide window most come out
- * of order, with a narrow one in order. */
-static void behaves_like_a_plain_list(uint64_t window, uint32_t pace)
+#define STEPS 200000u
+
+/* Keys within `window` above a floor that rises, or falls, by one every `pace` steps: with a wide window most
+ * come out of order, with a narrow one in order. */
+static void behaves_like_a_plain_list(uint64_t window, uint32_t pace, bool falls)
 {
         struct plain plain[ITEMS] = {};
         struct random random;
@@ -35,11 +37,12 @@ static void behaves_like_a_plain_list(uint64_t window, uint32_t pace)
 
         random_init(&random, 1);
         assert_int_equal(heap_init(&h, ITEMS), 0);
-        for (uint32_t step = 0; step < 200000; step++) {
+        for (uint32_t step = 0; step < STEPS; step++) {
                 uint32_t item = (uint32_t)random_below(&random, ITEMS);
+                uint64_t floor = (falls ? STEPS - step : step) / pace;
 
                 if (random_below(&random, 10) < (step / 1000 % 2 ? 7u : 3u)) {
-                        plain[item] = (struct plain){true, step / pace + random_below(&random, window), step};
+                        plain[item] = (struct plain){true, floor + random_below(&random, window), step};
                         heap_put(&h, item, plain[item].key, step);
                 } else {
                         plain[item].there = false;
@@ -57,37 +60,52 @@ static void behaves_like_a_plain_list(uint64_t window, uint32_t pace)
 static void it_behaves_like_a_plain_list(void **state)
 {
         (void)state;
-        behaves_like_a_plain_list(20, UINT32_MAX);
+        behaves_like_a_plain_list(20, UINT32_MAX, false);
 }
 
 static void it_holds_deadlines(void **state)
 {
         (void)state;
-        behaves_like_a_plain_list(1, 1);
-        behaves_like_a_plain_list(3, 1);
-        behaves_like_a_plain_list(200, 1);
+        behaves_like_a_plain_list(1, 1, false);
+        behaves_like_a_plain_list(3, 1, false);
+        behaves_like_a_plain_list(200, 1, false);
+}
+
+static void it_holds_what_comes_in_reverse(void **state)
+{
+        (void)state;
+        behaves_like_a_plain_list(1, 1, true);
+        behaves_like_a_plain_list(3, 1, true);
+        behaves_like_a_plain_list(200, 1, true);
 }
 
 /* One item stays while others come and go in order: the ring fills with removed nodes. */
-static void one_may_stay_for_ever(void **state)
+static void stays(bool falls)
 {
+        uint64_t middle = 100 * ITEMS;
         struct heap h;
 
-        (void)state;
         assert_int_equal(heap_init(&h, ITEMS), 0);
-        heap_put(&h, 0, 0, 0);
+        heap_put(&h, 0, middle, 0);
         for (uint32_t step = 1; step < 100 * ITEMS; step++) {
                 uint32_t item = 1 + step % (ITEMS - 1);
 
-                heap_put(&h, item, step, step);
-                assert_int_equal(heap_first(&h), 0);
+                heap_put(&h, item, falls ? middle - step : middle + step, step);
+                assert_int_equal(heap_first(&h), falls ? item : 0);
                 assert_true(heap_has(&h, item));
                 if (step % 7 != 0)
                         heap_remove(&h, item);
         }
         heap_remove(&h, 0);
-        assert_true(heap_first_key(&h) > 0);
+        assert_true(falls ? heap_first_key(&h) < middle : heap_first_key(&h) > middle);
         heap_fini(&h);
+}
+
+static void one_may_stay_for_ever(void **state)
+{
+        (void)state;
+        stays(false);
+        stays(true);
 }
 
 static void items_come_out_in_order(void **state)
@@ -110,9 +128,8 @@ static void items_come_out_in_order(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_behaves_like_a_plain_list),
-                cmocka_unit_test(it_holds_deadlines),
-                cmocka_unit_test(one_may_stay_for_ever),
+                cmocka_unit_test(it_behaves_like_a_plain_list),   cmocka_unit_test(it_holds_deadlines),
+                cmocka_unit_test(it_holds_what_comes_in_reverse), cmocka_unit_test(one_may_stay_for_ever),
                 cmocka_unit_test(items_come_out_in_order),
         };
 
