@@ -103,8 +103,9 @@ static uint32_t bytes_of_blocks(uint64_t blocks)
                EVB_BLOCK_BYTES;
 }
 
-enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
-                                  bool *ret_last)
+/* Each caller has a copy, which keeps cursor and context in registers. */
+static _always_inline_ enum message_verdict decode_entry(struct chunk_context *k, struct reader *r,
+                                                         struct chunk *ret, bool *ret_last)
 {
         const uint8_t *begin = r->at;
         size_t left = reader_left(r);
@@ -142,6 +143,12 @@ enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, str
         *ret = c;
         *ret_last = flags & CHUNK_IS_LAST;
         return MESSAGE_OK;
+}
+
+enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
+                                  bool *ret_last)
+{
+        return decode_entry(k, r, ret, ret_last);
 }
 
 /* The low half of the cookie is in the header, the high half only in the check word: both must match. */
@@ -223,7 +230,7 @@ enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *b
         k = r->context = chunk_context_begin(r->header.sender_index);
         directory = reader_init(bytes + FRAGMENTS_HEADER_BYTES, n - FRAGMENTS_HEADER_BYTES);
         while (!last) {
-                v = chunk_decode(&k, &directory, &c, &last);
+                v = decode_entry(&k, &directory, &c, &last);
                 if (v != MESSAGE_OK)
                         return v;
                 payload_bytes += c.length;
@@ -256,7 +263,7 @@ bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t 
         bool last;
 
         if (reader_left(&r->directory) == 0 ||
-            chunk_decode(&r->context, &r->directory, ret, &last) != MESSAGE_OK)
+            decode_entry(&r->context, &r->directory, ret, &last) != MESSAGE_OK)
                 return false;
         *ret_payload = r->payload;
         if (r->payload)

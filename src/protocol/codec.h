@@ -3,6 +3,7 @@
 #pragma once
 
 #include "evb/base/cursor.h"
+#include "evb/base/util.h"
 #include "evb/protocol/message.h"
 
 struct codec {
@@ -12,7 +13,7 @@ struct codec {
 };
 
 #define CODEC_FIELD(name, type)                                                                              \
-        static inline void field_##name(struct codec *c, type *v)                                            \
+        static _always_inline_ void field_##name(struct codec *c, type *v)                                   \
         {                                                                                                    \
                 if (c->decode)                                                                               \
                         *v = reader_##name(&c->r);                                                           \

@@ -1,5 +1,7 @@
 /* Compact entries: most events follow each other, so an entry holds the difference to the one before it and
- * takes a few bytes. message.c codes the fixed part of a message. */
+ * takes a few bytes. message.c codes the fixed part of a message. Coding them is much of what a DFM computes,
+ * so each kind of entry has loops of its own, into which the compiler inlines all that depends on kind and
+ * direction. */
 #include "codec.h"
 #include "evb/base/util.h"
 
@@ -29,7 +31,7 @@ struct previous {
 static const struct previous before_first = {.event = UINT64_MAX, .l1_id = UINT32_MAX};
 
 /* A value that is close to the expected one. */
-static void field_near(struct codec *c, uint64_t *v, uint64_t expected)
+static _always_inline_ void field_near(struct codec *c, uint64_t *v, uint64_t expected)
 {
         uint64_t coded = c->decode ? 0 : zigzag((int64_t)(*v - expected));
 
@@ -38,7 +40,7 @@ static void field_near(struct codec *c, uint64_t *v, uint64_t expected)
                 *v = expected + (uint64_t)unzigzag(coded);
 }
 
-static void field_small(struct codec *c, uint32_t *v)
+static _always_inline_ void field_small(struct codec *c, uint32_t *v)
 {
         uint64_t wide = *v;
 
@@ -50,7 +52,8 @@ static void field_small(struct codec *c, uint32_t *v)
 
 /* The event and the entry's flags: one byte if the event is close to the expected one and there are no flags.
  */
-static void field_event(struct codec *c, uint64_t *event, const struct previous *p, uint8_t *flags)
+static _always_inline_ void field_event(struct codec *c, uint64_t *event, const struct previous *p,
+                                        uint8_t *flags)
 {
         uint64_t expected = p->event + 1, difference = 0, coded;
 
@@ -79,8 +82,8 @@ static uint32_t expected_l1_id(const struct previous *p, uint64_t event)
         return p->l1_id + (uint32_t)(event - p->event);
 }
 
-static void field_l1_id(struct codec *c, uint32_t *l1_id, const struct previous *p, uint64_t event,
-                        uint8_t flags)
+static _always_inline_ void field_l1_id(struct codec *c, uint32_t *l1_id, const struct previous *p,
+                                        uint64_t event, uint8_t flags)
 {
         if (flags & ENTRY_L1_ID)
                 field_u32(c, l1_id);
@@ -89,7 +92,7 @@ static void field_l1_id(struct codec *c, uint32_t *l1_id, const struct previous 
 }
 
 /* Only the flag makes an entry void, not the number that stands for it. */
-static bool flags_are_valid(uint8_t flags, unsigned possible, uint64_t event)
+static _always_inline_ bool flags_are_valid(uint8_t flags, unsigned possible, uint64_t event)
 {
         unsigned which = ENTRY_EVENT | ENTRY_VOID;
 
@@ -97,7 +100,8 @@ static bool flags_are_valid(uint8_t flags, unsigned possible, uint64_t event)
                (event == ASSIGN_VOID_EVENT) == ((flags & ENTRY_VOID) != 0);
 }
 
-static bool assign_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool assign_entry(struct codec *c, struct message *m, size_t k,
+                                         const struct previous *p)
 {
         struct assign_entry *e = &m->assign.entries[k];
         uint8_t flags = 0;
@@ -124,7 +128,8 @@ static bool assign_entry(struct codec *c, struct message *m, size_t k, const str
                e->event != UINT64_MAX;
 }
 
-static bool update_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool update_entry(struct codec *c, struct message *m, size_t k,
+                                         const struct previous *p)
 {
         struct finished_entry *e = &m->update.entries[k];
         uint8_t flags = 0;
@@ -147,7 +152,8 @@ static bool update_entry(struct codec *c, struct message *m, size_t k, const str
                e->absent <= EVB_ROS_MAX;
 }
 
-static bool request_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool request_entry(struct codec *c, struct message *m, size_t k,
+                                          const struct previous *p)
 {
         struct request_entry *e = &m->request.entries[k];
         uint8_t flags = 0;
@@ -170,7 +176,8 @@ static bool request_entry(struct codec *c, struct message *m, size_t k, const st
                e->from_bytes <= e->to_bytes && e->from_bytes % EVB_BLOCK_BYTES == 0;
 }
 
-static bool clear_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool clear_entry(struct codec *c, struct message *m, size_t k,
+                                        const struct previous *p)
 {
         uint32_t *l1_id = &m->clear.l1_ids[k], expected;
         uint64_t coded;
@@ -186,7 +193,7 @@ static bool clear_entry(struct codec *c, struct message *m, size_t k, const stru
         return true;
 }
 
-static bool have_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool have_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
 {
         uint32_t *number = &m->have.numbers[k], expected = p->l1_id + 1;
         uint64_t coded = c->decode ? 0 : zigzag((int32_t)(*number - expected));
@@ -197,36 +204,56 @@ static bool have_entry(struct codec *c, struct message *m, size_t k, const struc
         return true;
 }
 
-/* Entry k as the previous one of the next entry; false: it is void. */
-static bool as_previous(const struct message *m, size_t k, struct previous *ret)
+/* KIND_previous(): entry k as the previous one of the next entry; false: it is void. */
+static _always_inline_ bool assign_previous(const struct message *m, size_t k, struct previous *ret)
 {
-        const struct assign_entry *a = &m->assign.entries[k];
-        const struct finished_entry *f = &m->update.entries[k];
-        const struct request_entry *q = &m->request.entries[k];
+        const struct assign_entry *e = &m->assign.entries[k];
 
-        switch (m->header.type) {
-        case MESSAGE_ASSIGN:
-        case MESSAGE_BUILD:
-                *ret = (struct previous){a->event, a->time_ns, a->l1_id};
-                return !(a->flags & ASSIGN_VOID);
-        case MESSAGE_UPDATE:
-                *ret = (struct previous){.event = f->event, .value = f->payload_bytes};
-                return f->event != ASSIGN_VOID_EVENT;
-        case MESSAGE_REQUEST:
-                *ret = (struct previous){.event = q->event, .l1_id = q->l1_id};
-                return true;
-        case MESSAGE_CLEAR:
-                *ret = (struct previous){
-                        .event = m->clear.events[k],
-                        .l1_id = m->clear.with_l1_ids ? m->clear.l1_ids[k] : 0,
-                };
-                return true;
-        case MESSAGE_HAVE:
-                *ret = (struct previous){.l1_id = m->have.numbers[k]};
-                return true;
-        }
-        return false;
+        *ret = (struct previous){e->event, e->time_ns, e->l1_id};
+        return !(e->flags & ASSIGN_VOID);
 }
+
+static _always_inline_ bool update_previous(const struct message *m, size_t k, struct previous *ret)
+{
+        const struct finished_entry *e = &m->update.entries[k];
+
+        *ret = (struct previous){.event = e->event, .value = e->payload_bytes};
+        return e->event != ASSIGN_VOID_EVENT;
+}
+
+static _always_inline_ bool request_previous(const struct message *m, size_t k, struct previous *ret)
+{
+        const struct request_entry *e = &m->request.entries[k];
+
+        *ret = (struct previous){.event = e->event, .l1_id = e->l1_id};
+        return true;
+}
+
+static _always_inline_ bool clear_previous(const struct message *m, size_t k, struct previous *ret)
+{
+        uint32_t l1_id = m->clear.with_l1_ids ? m->clear.l1_ids[k] : 0;
+
+        *ret = (struct previous){.event = m->clear.events[k], .l1_id = l1_id};
+        return true;
+}
+
+static _always_inline_ bool have_previous(const struct message *m, size_t k, struct previous *ret)
+{
+        *ret = (struct previous){.l1_id = m->have.numbers[k]};
+        return true;
+}
+
+/* X(type of the message, kind of its entries) */
+#define ENTRY_KINDS(X)                                                                                       \
+        X(MESSAGE_ASSIGN, assign)                                                                            \
+        X(MESSAGE_BUILD, assign)                                                                             \
+        X(MESSAGE_UPDATE, update)                                                                            \
+        X(MESSAGE_REQUEST, request)                                                                          \
+        X(MESSAGE_CLEAR, clear)                                                                              \
+        X(MESSAGE_HAVE, have)
+
+typedef bool (*entry_fn)(struct codec *c, struct message *m, size_t k, const struct previous *p);
+typedef bool (*previous_fn)(const struct message *m, size_t k, struct previous *ret);
 
 static struct previous first_previous(const struct message *m)
 {
@@ -237,38 +264,37 @@ static struct previous first_previous(const struct message *m)
         return p;
 }
 
-static bool code_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool code_all(struct codec *c, bool decode, struct message *m, entry_fn entry,
+                                     previous_fn as_previous)
 {
-        switch (m->header.type) {
-        case MESSAGE_ASSIGN:
-        case MESSAGE_BUILD:
-                return assign_entry(c, m, k, p);
-        case MESSAGE_UPDATE:
-                return update_entry(c, m, k, p);
-        case MESSAGE_REQUEST:
-                return request_entry(c, m, k, p);
-        case MESSAGE_CLEAR:
-                return clear_entry(c, m, k, p);
-        case MESSAGE_HAVE:
-                return have_entry(c, m, k, p);
+        struct codec here = {.decode = decode, .r = c->r, .w = c->w};
+        struct previous p = first_previous(m), next;
+        bool valid = true;
+
+        for (size_t k = 0; k < m->n && valid; k++) {
+                valid = entry(&here, m, k, &p);
+                if (as_previous(m, k, &next))
+                        p = next;
         }
-        return false;
+        *c = here;
+        return valid;
 }
 
 bool entries_code(struct codec *c, struct message *m)
 {
-        struct previous p = first_previous(m), next;
-
-        for (size_t k = 0; k < m->n; k++) {
-                if (!code_entry(c, m, k, &p))
-                        return false;
-                if (as_previous(m, k, &next))
-                        p = next;
+        switch (m->header.type) {
+#define X(type, kind)                                                                                        \
+        case type:                                                                                           \
+                return c->decode ? code_all(c, true, m, kind##_entry, kind##_previous)                       \
+                                 : code_all(c, false, m, kind##_entry, kind##_previous);
+                ENTRY_KINDS(X)
+#undef X
         }
-        return true;
+        return m->n == 0;
 }
 
-size_t entries_bytes(const struct message *m, size_t k)
+static _always_inline_ size_t measure(const struct message *m, size_t k, entry_fn entry,
+                                      previous_fn as_previous)
 {
         uint8_t bytes[MESSAGE_ENTRY_BYTES_MAX];
         struct codec c = {.w = writer_init(bytes, sizeof bytes)};
@@ -281,6 +307,18 @@ size_t entries_bytes(const struct message *m, size_t k)
                 break;
         }
         /* A codec that writes does not change the message. */
-        (void)code_entry(&c, (struct message *)m, k, &p);
+        (void)entry(&c, (struct message *)m, k, &p);
         return (size_t)(c.w.at - bytes);
+}
+
+size_t entries_bytes(const struct message *m, size_t k)
+{
+        switch (m->header.type) {
+#define X(type, kind)                                                                                        \
+        case type:                                                                                           \
+                return measure(m, k, kind##_entry, kind##_previous);
+                ENTRY_KINDS(X)
+#undef X
+        }
+        return 0;
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <endian.h>
 
+#include "evb/base/util.h"
+
 struct reader {
         const uint8_t *at, *end;
         bool failed;
@@ -108,6 +110,8 @@ static inline uint64_t reader_varint(struct reader *r)
 {
         uint64_t v = 0;
 
+        if (likely(!r->failed && r->at < r->end && *r->at < 0x80))
+                return *r->at++;
         for (unsigned shift = 0; shift < 64; shift += 7) {
                 uint64_t byte = reader_u8(r), group = byte & 0x7f;
 

@@ -1,4 +1,4 @@
-/* Helpers for sizes, cleanup attributes and transfer of ownership. */
+/* Helpers for sizes, attributes and transfer of ownership. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,6 +27,10 @@ static inline uint32_t power_of_two_at_least(uint32_t n)
 {
         return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
+
+/* For code whose parameters are constants at each of its few calls, so that a copy for each is smaller and
+ * faster. */
+#define _always_inline_ inline __attribute__((always_inline))
 
 /* `_cleanup_(f) T x`: f(&x) runs when x leaves its scope. */
 #define _cleanup_(f) __attribute__((cleanup(f)))
