@@ -75,34 +75,36 @@ static void add(struct chunk_datagram *d, const void *bytes, size_t n)
         d->size_bytes += (uint32_t)n;
 }
 
-static size_t entry_bytes(const struct chunk_context *k, const struct chunk *c)
+static size_t try_entry(const struct chunk_context *k, const struct chunk *c, uint8_t *entry)
 {
-        uint8_t scratch[CHUNK_ENTRY_MAX_BYTES];
         struct chunk_context copy = *k;
 
-        return chunk_encode(&copy, c, scratch);
+        return chunk_encode(&copy, c, entry);
 }
 
-/* Sets the chunk's length to what fits of `wanted` bytes into `room`, entry included. False: nothing does. */
-static bool fit(const struct chunk_context *k, struct chunk *c, uint32_t wanted, size_t room)
+/* Sets the chunk's length to what fits of `wanted` bytes into `room`, entry included, and writes the entry.
+ * Returns the entry's size; 0: nothing fits. */
+static size_t fit(struct chunk_context *k, struct chunk *c, uint32_t wanted, size_t room, uint8_t *entry)
 {
-        size_t entry;
+        const struct chunk_context before = *k;
+        size_t bytes;
 
         c->length = wanted;
-        entry = entry_bytes(k, c);
-        if (entry + wanted <= room)
-                return true;
+        bytes = chunk_encode(k, c, entry);
+        if (bytes + wanted <= room)
+                return bytes;
+        *k = before;
         if (wanted <= EVB_BLOCK_BYTES)
-                return false;
+                return 0;
         /* The length takes more bytes if it is a large number, so the first estimate may be too high. */
         for (int i = 0; i < 2; i++) {
                 c->length = i == 0 ? EVB_BLOCK_BYTES : c->length;
-                entry = entry_bytes(k, c);
-                if (room < entry + EVB_BLOCK_BYTES)
-                        return false;
-                c->length = (uint32_t)((room - entry) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES);
+                bytes = try_entry(k, c, entry);
+                if (room < bytes + EVB_BLOCK_BYTES)
+                        return 0;
+                c->length = (uint32_t)((room - bytes) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES);
         }
-        return true;
+        return chunk_encode(k, c, entry);
 }
 
 /* Fills one datagram from job *job, whose bytes below *offset are already sent. Returns the payload bytes. */
@@ -116,14 +118,15 @@ static uint64_t fill(struct chunk_packer *p, struct chunk_datagram *d, const str
 
         while (*job < n_jobs && k.n < CHUNKS_MAX) {
                 const struct chunk_job *j = &jobs[*job];
+                uint8_t *next = (uint8_t *)head->iov_base + head->iov_len;
                 struct chunk c = j->chunk;
                 size_t entry;
 
                 c.offset = *offset;
-                if (!fit(&k, &c, j->to_bytes - *offset, p->datagram_bytes - d->size_bytes))
+                entry = fit(&k, &c, j->to_bytes - *offset, p->datagram_bytes - d->size_bytes, next);
+                if (entry == 0)
                         break;
-                last = (uint8_t *)head->iov_base + head->iov_len;
-                entry = chunk_encode(&k, &c, last);
+                last = next;
                 head->iov_len += entry;
                 d->size_bytes += (uint32_t)entry;
                 if (c.length > 0)
