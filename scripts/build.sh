@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the program: build.sh [DIRECTORY [MESON-OPTION...]] (default: build). DIRECTORY/evb links to it.
+# A new directory without options is for users: optimized across files (-O3, link-time optimization), without tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-  -h | --help) sed -n '2s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,3s/^# //p' "$0"; exit 0 ;;
   -*) echo "build.sh: unknown option $1; options of meson follow the directory" >&2; exit 2 ;;
 esac
 directory=${1:-build}
@@ -11,6 +12,7 @@ shift || true
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if [[ ! -f $directory/build.ninja ]]; then
+  (($#)) || set -- -Doptimization=3 -Ddebug=true -Db_lto=true -Dtests=false
   meson setup "$directory" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 elif (($#)); then
   meson configure "$directory" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }

@@ -92,7 +92,7 @@ arrive() { # NAME
 }
 
 echo "== build"
-scripts/build.sh build -Dwerror=true
+scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
 if ((quick)); then
   # lint.sh checks them too.
   check "house rules" scripts/check-house.py

@@ -1,4 +1,5 @@
 /* u32 (net/sched/cls_u32.c): filters that match packet bytes, and their hash tables. */
+#include <assert.h>
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
@@ -10,10 +11,11 @@
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {
         const struct tc_u32 *u = &o->params.u32;
-        uint8_t bytes[sizeof(struct tc_u32_sel) + TC_U32_KEYS_MAX * sizeof(struct tc_u32_key)]
-                __attribute__((aligned(8))) = {};
-        struct tc_u32_sel *sel = (void *)bytes;
+        uint8_t bytes[sizeof(struct tc_u32_sel) + TC_U32_KEYS_MAX * sizeof(struct tc_u32_key)];
+        struct tc_u32_sel sel = {.nkeys = u->n_matches, .hoff = u->hash_offset};
+        struct tc_u32_key keys[TC_U32_KEYS_MAX] = {};
 
+        assert(u->n_matches <= TC_U32_KEYS_MAX);
         if (u->divisor > 0) {
                 mnl_attr_put_u32(m, TCA_U32_DIVISOR, u->divisor);
                 return;
@@ -25,16 +27,16 @@ static void encode(struct nlmsghdr *m, const struct tc_object *o)
         if (u->link > 0)
                 mnl_attr_put_u32(m, TCA_U32_LINK, u->link);
         else
-                sel->flags = TC_U32_TERMINAL;
-        sel->nkeys = u->n_matches;
-        sel->hoff = u->hash_offset;
-        memcpy(&sel->hmask, u->hash_mask, sizeof u->hash_mask);
+                sel.flags = TC_U32_TERMINAL;
+        memcpy(&sel.hmask, u->hash_mask, sizeof u->hash_mask);
         for (unsigned i = 0; i < u->n_matches; i++) {
-                memcpy(&sel->keys[i].mask, u->matches[i].mask, 4);
-                memcpy(&sel->keys[i].val, u->matches[i].value, 4);
-                sel->keys[i].off = u->matches[i].offset;
+                memcpy(&keys[i].mask, u->matches[i].mask, 4);
+                memcpy(&keys[i].val, u->matches[i].value, 4);
+                keys[i].off = u->matches[i].offset;
         }
-        mnl_attr_put(m, TCA_U32_SEL, sizeof *sel + u->n_matches * sizeof sel->keys[0], bytes);
+        memcpy(bytes, &sel, sizeof sel);
+        memcpy(bytes + sizeof sel, keys, u->n_matches * sizeof keys[0]);
+        mnl_attr_put(m, TCA_U32_SEL, sizeof sel + u->n_matches * sizeof keys[0], bytes);
 }
 
 static int decode_selector(struct tc_u32 *u, const struct nlattr *a)
