@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "dfm_internal.h"
+#include "dfm_silence.h"
 
 /* How long an acknowledgement waits for assignments to go with. An SFI that has none repeats its report
  * later. */
@@ -179,7 +180,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 d->counts.foreign++;
                 return true;
         }
-        dfm_node(d, ROLE_SFI, index)->heard_ns = now_ns;
+        dfm_hear(d, now_ns, dfm_node(d, ROLE_SFI, index));
         /* Ends from before the takeover must be known before any later end. */
         if (d->resume.active || dfm_owes_inventory(d, index))
                 return true;

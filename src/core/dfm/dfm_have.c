@@ -1,6 +1,7 @@
 /* The streams of numbers that ROSs announce (Have): each number is taken once, in the order of its stream,
  * and acknowledged. What finds no room stays in the ROS. dfm_lead.c makes triggers of them. */
 #include "dfm_internal.h"
+#include "dfm_silence.h"
 #include "evb/protocol/number.h"
 
 /* How long a HaveAck waits for further announcements. */
@@ -98,7 +99,7 @@ bool dfm_hear_have(struct dfm *d, uint64_t now_ns, const struct message *m)
                 d->counts.foreign++;
                 return true;
         }
-        n->heard_ns = now_ns;
+        dfm_hear(d, now_ns, n);
         /* Before and after a reset, other numbers have the same counters. */
         if (!is_on(d) || d->state != RUN_RUNNING || m->have.resets != d->triggers.resets)
                 return true;

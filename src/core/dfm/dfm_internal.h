@@ -255,7 +255,7 @@ struct dfm {
         uint64_t clear_since_ns;
         uint32_t clear_sequence;
 
-        uint64_t keep_alive_due_ns, gather_ns; /* gather_ns: until then, events wait for missed ROSs */
+        uint64_t keep_alive_due_ns, heard_ns, gather_ns; /* until then, events wait for missed ROSs */
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* the last join of a required node, or the first of all; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */

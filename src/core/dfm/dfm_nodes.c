@@ -1,12 +1,11 @@
 /* Tracks the presence of nodes, and decides when the run starts, drains and ends. */
 #include "dfm_internal.h"
+#include "dfm_silence.h"
 
 /* How long, and at which interval, the DFM repeats the end of the run for nodes that do not answer. An SFI
  * that lives may still close its files: config.leave_timeout_ns. */
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
-/* After this number of keep-alives without any message, the DFM hears nobody. */
-#define SILENCE_KEEP_ALIVES 3
 
 /* The node lost its state, or never knew this DFM: its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
@@ -33,17 +32,6 @@ static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
         s->sent = s->acked;
         s->resend_after_ns = DFM_RESEND_FIRST_NS;
         s->resend_ns = s->sent == s->next ? NEVER_NS : now_ns + s->resend_after_ns;
-}
-
-/* Silence of all nodes means that the DFM was cut off, and not that all of them died. */
-static bool hears_nobody(const struct dfm *d, uint64_t now_ns)
-{
-        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++) {
-                if (d->nodes[i].heard &&
-                    now_ns - d->nodes[i].heard_ns < SILENCE_KEEP_ALIVES * d->config.keep_alive_ns)
-                        return false;
-        }
-        return true;
 }
 
 static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum node_role role,
@@ -73,7 +61,7 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (!n->live)
                 return;
         n->live = false;
-        n->missed = why == NOTICE_SILENT && hears_nobody(d, now_ns);
+        n->missed = why == NOTICE_SILENT && dfm_hears_nobody(d, now_ns);
         if (why != NOTICE_LEFT)
                 n->flags &= (uint16_t)~ALIVE_QUIET;
         d->n_live[role]--;
@@ -170,7 +158,7 @@ static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint
 
         if (!may_speak(d, n, m->alive.incarnation))
                 return;
-        n->heard_ns = now_ns;
+        dfm_hear(d, now_ns, n);
         if (sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 hear_state(d, now_ns, role, index, m);
 }
@@ -196,28 +184,27 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
         return role == ROLE_ROS;
 }
 
-static void check_role(struct dfm *d, uint64_t now_ns, enum node_role role, uint32_t count)
+static bool is_silent(const struct dfm *d, uint64_t now_ns, const struct dfm_node *n)
 {
-        for (uint32_t i = 0; i < count; i++) {
-                if (now_ns - dfm_node(d, role, i)->heard_ns > d->config.node_timeout_ns)
-                        node_goes(d, now_ns, role, (uint16_t)i, NOTICE_SILENT);
-        }
+        return n->live && now_ns - n->heard_ns > d->config.node_timeout_ns;
 }
 
+/* If the DFM is cut off, all nodes go with the first one: their events would only change hands among them. */
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
-        check_role(d, now_ns, ROLE_SFI, d->config.n_sfi);
-        check_role(d, now_ns, ROLE_ROS, d->config.n_ros);
-}
+        bool all = false;
 
-void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
-{
-        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
-                d->nodes[i].heard_ns = MIN(d->nodes[i].heard_ns + away_ns, now_ns);
-        d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
-        d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
-        dfm_table_postpone(&d->table, now_ns, away_ns);
-        d->ended_ns = MIN(d->ended_ns + away_ns, now_ns);
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi && dfm_hears_nobody(d, now_ns) && !all;
+             i++)
+                all = is_silent(d, now_ns, &d->nodes[i]);
+        for (uint16_t i = 0; i < d->config.n_sfi; i++) {
+                if (all || is_silent(d, now_ns, dfm_node(d, ROLE_SFI, i)))
+                        node_goes(d, now_ns, ROLE_SFI, i, NOTICE_SILENT);
+        }
+        for (uint16_t i = 0; i < d->config.n_ros; i++) {
+                if (all || is_silent(d, now_ns, dfm_node(d, ROLE_ROS, i)))
+                        node_goes(d, now_ns, ROLE_ROS, i, NOTICE_SILENT);
+        }
 }
 
 uint32_t dfm_live(const struct dfm *d, enum node_role role)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dfm_internal.h"
+#include "dfm_silence.h"
 
 /* Pause before an unanswered Inquiry is repeated. */
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
@@ -273,7 +274,7 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed ||
             m->inventory.from != n->inventory_next)
                 return true;
-        n->heard_ns = now_ns;
+        dfm_hear(d, now_ns, n);
         /* Includes events that the SFI learned of after its Join. */
         note_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)

@@ -204,6 +204,16 @@ static inline void dfm_pass_ns(struct dfm_driver *t, uint64_t ns)
         t->now_ns += ns;
 }
 
+/* Time passes in which the DFM only hears of one ROS. If it heard nobody, it would be cut off. */
+static inline void dfm_pass_with_ros_ns(struct dfm_driver *t, uint16_t ros, uint64_t ns)
+{
+        for (uint64_t passed_ns = 0, step_ns; passed_ns < ns; passed_ns += step_ns) {
+                step_ns = MIN(100 * NS_PER_MS, ns - passed_ns);
+                dfm_pass_ns(t, step_ns);
+                ros_says_alive(t, ros, RUN_RUNNING, 0);
+        }
+}
+
 /* All nodes join and the run starts, without credits. */
 static inline void dfm_driver_start(struct dfm_driver *t, const struct dfm_config *config)
 {

@@ -12,8 +12,7 @@ static void events_of_a_lost_sfi_go_to_another(void **state)
                 c.push = push;
                 dfm_driver_start(&t, &c);
                 sfi0_takes(&t, 2);
-                dfm_pass_ns(&t, 900 * NS_PER_MS);
-                ros_says_alive(&t, 0, RUN_RUNNING, 0);
+                dfm_pass_with_ros_ns(&t, 0, 900 * NS_PER_MS);
                 ros_says_alive(&t, 1, RUN_RUNNING, 0);
                 sfi_grants(&t, 1, 1);
                 assert_dfm_says(&t, push ? "sfi1: Assign e2>sfi1#0 | ross: Assign e2>sfi1"
@@ -79,7 +78,7 @@ static void reassignment_prefers_another_sfi(void **state)
                 dfm_driver_start(&t, &c);
                 sfi_grants(&t, 0, 1);
                 assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
-                dfm_pass_ns(&t, NS_PER_S);
+                dfm_pass_with_ros_ns(&t, 0, NS_PER_S);
                 sfi_acks(&t, 0, 1);
                 sfi_grants(&t, 1, 1);
                 assert_dfm_says(&t, "sfi1: Assign e1>sfi1#0");
@@ -88,10 +87,10 @@ static void reassignment_prefers_another_sfi(void **state)
                  * credits. */
                 sfi_grants(&t, 0, 8);
                 sfi_grants(&t, 1, 2);
-                dfm_pass_ns(&t, c.event_timeout_ns - NS_PER_S);
+                dfm_pass_with_ros_ns(&t, 0, c.event_timeout_ns - NS_PER_S);
                 assert_dfm_says(&t, "sfi1: Build e0>sfi1#1");
                 sfi_acks(&t, 1, 2);
-                dfm_pass_ns(&t, NS_PER_S);
+                dfm_pass_with_ros_ns(&t, 0, NS_PER_S);
                 assert_dfm_says(&t, "sfi0: Build e1>sfi0#1");
                 sfi_acks(&t, 0, 2);
                 /* If no other SFI has a credit, the event returns to the same one. */

@@ -115,10 +115,9 @@ static void a_node_silent_for_node_timeout_is_gone(void **state)
 
         (void)state;
         dfm_driver_start(&t, &c);
-        dfm_pass_ns(&t, 500 * NS_PER_MS);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        dfm_pass_with_ros_ns(&t, 1, 500 * NS_PER_MS);
         sfi_grants(&t, 1, 0); /* any message of an SFI is a sign of life */
-        dfm_pass_ns(&t, 500 * NS_PER_MS);
+        dfm_pass_with_ros_ns(&t, 1, 500 * NS_PER_MS);
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3");
         dfm_pass_ns(&t, 100 * NS_PER_MS);
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 2 sfi 2");
@@ -146,6 +145,46 @@ static void a_dfm_that_was_cut_off_waits_for_its_ross(void **state)
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
         dfm_pass_ns(&t, c.node_timeout_ns / 2);
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 2 sfi 1");
+        dfm_driver_fini(&t);
+}
+
+/* The link of the DFM is down for nearly node_timeout. What ROS 1 and SFI 1 send then comes a little later
+ * than what the others send. */
+static void a_dfm_that_was_cut_off_gives_all_nodes_their_time(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        dfm_pass_ns(&t, c.node_timeout_ns - 1);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3");
+        assert_int_equal(dfm_live(t.dfm, ROLE_ROS), 2);
+        assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 2);
+        dfm_driver_fini(&t);
+}
+
+/* Events of the first SFI whose time is over must not go to another one that is as silent. */
+static void events_stay_while_the_dfm_is_cut_off(void **state)
+{
+        struct dfm_config c = with_timeout();
+        struct dfm_driver t;
+
+        (void)state;
+        dfm_driver_start(&t, &c);
+        sfi_grants(&t, 0, 1);
+        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        sfi_grants(&t, 1, 1);
+        dfm_pass_ns(&t, c.node_timeout_ns - c.keep_alive_ns + 1);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 0 sfi 0");
+        dfm_pass_ns(&t, c.node_timeout_ns);
+        sfi_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
         dfm_driver_fini(&t);
 }
 
@@ -257,8 +296,7 @@ static void the_xoff_of_a_departed_ros_has_no_effect(void **state)
         (void)state;
         dfm_driver_start(&t, &c);
         ros_says_switch(&t, 0, false);
-        dfm_pass_ns(&t, 900 * NS_PER_MS);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        dfm_pass_with_ros_ns(&t, 1, 900 * NS_PER_MS);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "");
         dfm_pass_ns(&t, 101 * NS_PER_MS);
@@ -400,6 +438,8 @@ int main(void)
                 cmocka_unit_test(sends_keep_alive_periodically),
                 cmocka_unit_test(a_node_silent_for_node_timeout_is_gone),
                 cmocka_unit_test(a_dfm_that_was_cut_off_waits_for_its_ross),
+                cmocka_unit_test(a_dfm_that_was_cut_off_gives_all_nodes_their_time),
+                cmocka_unit_test(events_stay_while_the_dfm_is_cut_off),
                 cmocka_unit_test(an_overtaken_alive_is_ignored),
                 cmocka_unit_test(an_overtaken_alive_of_the_previous_incarnation_is_ignored),
                 cmocka_unit_test(xoff_holds_triggers_back_until_the_last_xon),

@@ -1,0 +1,28 @@
+/* When the DFM heard of its nodes, and time in which it could not. */
+#include "dfm_silence.h"
+
+/* After this number of keep-alives without any message, the DFM hears nobody. */
+#define SILENCE_KEEP_ALIVES 3
+
+bool dfm_hears_nobody(const struct dfm *d, uint64_t now_ns)
+{
+        return now_ns - d->heard_ns >= SILENCE_KEEP_ALIVES * d->config.keep_alive_ns;
+}
+
+void dfm_hear(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
+{
+        /* The others' turn to speak comes only now. */
+        if (d->state == RUN_RUNNING && d->heard_ns > 0 && dfm_hears_nobody(d, now_ns))
+                dfm_was_away(d, now_ns, now_ns - d->heard_ns);
+        d->heard_ns = n->heard_ns = now_ns;
+}
+
+void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
+{
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
+                d->nodes[i].heard_ns = MIN(d->nodes[i].heard_ns + away_ns, now_ns);
+        d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
+        d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
+        dfm_table_postpone(&d->table, now_ns, away_ns);
+        d->ended_ns = MIN(d->ended_ns + away_ns, now_ns);
+}
