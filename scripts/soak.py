@@ -10,8 +10,9 @@ rate changes several times in each run. Every few seconds, a fault comes at rand
 of any node, a link down, packet loss, or datagrams from a stranger. dfm, ros1, ros2 and sfi1 live from begin to end; their
 memory and descriptors are sampled. Every file is verified and then removed. The exit status is 1 if
 
- - the median memory of a process in the last quarter of the time after 12 runs is more than 5 % and 2 MiB above that of the
-   first quarter,
+ - the memory of a process in the last quarter of the time after 12 runs is more than 5 % and 2 MiB above that of the first
+   quarter. This is the tenth percentile of all samples, since a leak stays, while the buffers of a run fill when they have to,
+   and go back to the kernel at its end,
  - a process has more descriptors in the last quarter than it had in the first one,
  - the accounts of a run do not balance, an event that counts as complete is in no file, or a file is damaged.
 """
@@ -128,7 +129,7 @@ def judge(samples):
     require(len(warm) >= 8, f"too short: only {len(warm)} samples after {WARM_RUNS} runs")
     first, last = warm[:len(warm) // 4], warm[-(len(warm) // 4):]
     for node in LIVING:
-        early, late = (statistics.median(found[node][0] for found in part) for part in (first, last))
+        early, late = (statistics.quantiles((found[node][0] for found in part), n=10)[0] for part in (first, last))
         few, many = (max(found[node][1] for found in part) for part in (first, last))
         rows[node] = {"memory_bytes": [early, late], "descriptors": [few, many],
                       "flat": late <= max(early * GROWTH, early + GROWTH_BYTES) and many <= few}

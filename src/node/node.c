@@ -152,6 +152,7 @@ int node_check(const struct node_options *options)
 
         socket_open_at_once();
         n.kind = kind_of(n.self->role);
+        memory_return_large_blocks();
         r = node_open(&n);
         node_close(&n);
         return r < 0 ? machine_exit_status(r) : 0;
@@ -258,6 +259,7 @@ int node_run(const struct node_options *options)
                 return 2;
         }
         n.kind = kind_of(n.self->role);
+        memory_return_large_blocks();
         r = node_open(&n);
         log_set_run(n.run);
         if (r < 0) {

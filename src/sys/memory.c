@@ -2,6 +2,7 @@
 #include "evb/sys/memory.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include "evb/base/util.h"
 
 #define HUGE_FROM_BYTES (4u << 20)
+#define LARGE_FROM_BYTES (1 << 20)
 
 void *memory_map(size_t size_bytes)
 {
@@ -19,6 +21,12 @@ void *memory_map(size_t size_bytes)
         if (size_bytes >= HUGE_FROM_BYTES)
                 (void)madvise(m, size_bytes, MADV_HUGEPAGE);
         return m;
+}
+
+void memory_return_large_blocks(void)
+{
+        /* Otherwise glibc keeps blocks of a size that was once freed. */
+        (void)mallopt(M_MMAP_THRESHOLD, LARGE_FROM_BYTES);
 }
 
 void *memory_map_shared(size_t size_bytes)
