@@ -89,6 +89,15 @@ class Nodes:
         wait_until(f"work of {name}", lambda: re.search(work, self.said(name)) or self.processes[name].poll() is not None)
         assert re.search(work, self.said(name)), (name, self.processes[name].poll(), self.error(name))
 
+    def check_stop(self, name, what):
+        """From the signal on, the unit's status and the log say what the node still does, and for how long at most."""
+        self.wait_for_notice(name, "STOPPING=1")
+        said = self.said(name)
+        stop = re.search(rf"STOPPING=1\nSTATUS=stopping: {what}, at most 45 s longer \(SIGTERM\)\n", said)
+        assert stop and " running: " not in said[stop.start():], said
+        self.wait_for_text(name, "; a second signal stops it at once")
+        assert re.search(rf"{name}: stopping: {what}, at most 45 s longer; a second signal", self.error(name)), self.error(name)
+
     def error(self, name):
         return (self.where / f"{name}.err").read_text()
 
