@@ -343,7 +343,7 @@ def full_disk(evb, *flags):
                     sender.packet(n, size=size)
             sender.end(310, size=310 * size, source_packets=0)
             assert sender.hear("report")["report"]["untaken_packets"] >= 9
-            report, error = receiver.finish(1)
+        report, error = receiver.finish(1)
     assert f"{where}/out: cannot write: No space left on device" in error, error
     assert report["lost_at"] == {"source": 0, "network": 2, "nic": 0, "socket": 0, "receiver": report["packets_lost"] - 2}, report
 
