@@ -7,7 +7,7 @@ from lab_plots import COLOURS, LEGEND_BESIDE, is_number, series_of, tidy
 
 # From the receiver backwards. Late packets came, but too late.
 PLACES = {"socket_packets": "socket", "nic_packets": "NIC", "network_packets": "network", "source_packets": "source",
-          "late_packets": "late"}
+          "receiver_packets": "receiver", "late_packets": "late"}
 # As in vmstat: us, sy, si, hi, wa, and what the hypervisor took; the rest is idle.
 USES = {"user": "us", "system": "sy", "softirq": "si", "irq": "hi", "iowait": "wa", "steal": "stolen"}
 TIMES = {"inter_packet": "time between packets, us", "processing": "processing of a packet, us"}

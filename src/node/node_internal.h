@@ -65,6 +65,8 @@ struct node {
         bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
         bool has_begun;                   /* the log says that the run has begun */
         bool is_stopped;                  /* by a signal, or by its loss of the DFM */
+        uint64_t stopped_ns;              /* the first signal; 0: none */
+        uint64_t stop_timeout_ns;         /* run.stop-timeout at that time */
         bool check_only;                  /* open and close only; change nothing on this machine */
         const struct node_source *source; /* NULL: it cannot be reloaded */
         unsigned hangups;                 /* SIGHUPs that were followed */
@@ -99,8 +101,6 @@ void node_add_metadata(struct node *n, const struct metadata_set *set);
 bool node_stays(const struct node *n);
 /* Draws 64 random bits that are not 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
-/* Logs a stop. `heard_dfm_ns`: time of the DFM's last message, 0: none. */
-void node_log_stop(uint64_t heard_dfm_ns);
 /* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that continues: it serves
  * until the DFM falls silent or run.stop-timeout expires. */
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);

@@ -1,11 +1,13 @@
 /* The event loop of a node during one run: messages, the role's turn, signals, and what others learn of its
  * state. */
 #include <errno.h>
+#include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/sys/notify.h"
 #include "log/run_log.h"
+#include "log/stop_text.h"
 #include "node_internal.h"
 #include "progress/progress.h"
 #include "reload/reload.h"
@@ -19,6 +21,7 @@
 #define EXTEND_NS (30 * NS_PER_S)
 /* Wake-up interval while the fault injector holds datagrams back, because no descriptor announces them. */
 #define HOLDING_NS NS_PER_MS
+#define STOP_STATUS_MAX (STOP_TEXT_MAX + 32)
 
 void node_account(struct node *n)
 {
@@ -35,6 +38,16 @@ void node_account(struct node *n)
                               memory_order_relaxed);
 }
 
+/* With the signal that stopped the node: "stopping: ... (SIGTERM)". */
+static void describe_stop(const struct node *n, uint64_t now_ns, char status[static STOP_STATUS_MAX])
+{
+        char text[STOP_TEXT_MAX], signal[LOOP_SIGNAL_TEXT_MAX];
+
+        loop_describe_signal(n->loop, signal);
+        snprintf(status, STOP_STATUS_MAX, "%s (%.*s)", stop_text(n, now_ns, text), (int)strcspn(signal, " "),
+                 signal);
+}
+
 static void send_status(struct node *n, uint64_t now_ns)
 {
         static const char *const prefixes[] = {
@@ -49,20 +62,40 @@ static void send_status(struct node *n, uint64_t now_ns)
         };
         unsigned long long events = stats_get(&n->stats->events_complete),
                            fragments = stats_get(&n->stats->fragments_sent);
-        char status[640], why[OBSTACLE_TEXT_MAX + 32];
+        char status[640], doing[STOP_STATUS_MAX], why[OBSTACLE_TEXT_MAX + 32];
 
         progress_text(n, now_ns, why, sizeof why);
+        if (n->stopped_ns > 0)
+                describe_stop(n, now_ns, doing);
         if (n->kind->state(n) == RUN_STARTING) {
-                notify_status(why);
+                notify_status(n->stopped_ns > 0 ? doing : why);
                 return;
         }
-        snprintf(status, sizeof status, "run %u %s: %llu event%s complete, %llu fragment%s sent%s%s", n->run,
-                 n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)], events,
+        if (n->stopped_ns == 0)
+                snprintf(doing, sizeof doing, "run %u %s", n->run,
+                         n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)]);
+        snprintf(status, sizeof status, "%s: %llu event%s complete, %llu fragment%s sent%s%s", doing, events,
                  events == 1 ? "" : "s", fragments, fragments == 1 ? "" : "s", prefixes[n->stall.now.kind],
                  why);
         notify_status(status);
         if (n->is_sealing || n->kind->state(n) == RUN_ENDED)
                 notify_extend(EXTEND_NS);
+}
+
+/* The node begins to stop. A run that goes on may keep it for a while. */
+static void begin_stop(struct node *n, uint64_t now_ns)
+{
+        char status[STOP_STATUS_MAX], text[STOP_TEXT_MAX];
+        enum run_state state = n->kind->state(n);
+
+        n->is_stopped = true;
+        n->stopped_ns = now_ns;
+        n->stop_timeout_ns = n->scenario->run.stop_timeout_ns;
+        n->kind->stop(n, now_ns);
+        describe_stop(n, now_ns, status);
+        notify_stopping(status);
+        if (state != RUN_STARTING)
+                log_info("%s; a second signal stops it at once", stop_text(n, now_ns, text));
 }
 
 /* The first signal drains, a second one stops the node immediately. */
@@ -76,11 +109,8 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
         }
         if (signals > *seen)
                 run_log_signal(n, *seen == 0);
-        if (signals > 0 && *seen == 0) {
-                n->is_stopped = true;
-                notify_stopping("draining");
-                n->kind->stop(n, now_ns);
-        }
+        if (signals > 0 && *seen == 0)
+                begin_stop(n, now_ns);
         *seen = signals;
         return signals > 1;
 }

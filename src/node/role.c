@@ -1,5 +1,5 @@
 /* Helpers of role_dfm.c, role_ros.c and role_sfi.c, which node.c runs: the data path's context, due messages,
- * a node's stop, and random numbers. */
+ * when a stopped node leaves, and random numbers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -29,13 +29,6 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         while (step(core, now_ns, &to, &n->message))
                 control_send(&n->control, to, &n->message, n->self->index);
         control_flush(&n->control);
-}
-
-void node_log_stop(uint64_t heard_dfm_ns)
-{
-        if (heard_dfm_ns > 0)
-                log_info("stopping: serving until the DFM has ended the run; a second signal stops at "
-                         "once");
 }
 
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)

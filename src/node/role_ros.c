@@ -348,7 +348,6 @@ static void stop_role(struct node *n, uint64_t now_ns)
 
         ros_stop(r->core, now_ns);
         r->stopped_ns = now_ns;
-        node_log_stop(ros_member(r->core)->heard_ns);
 }
 
 static bool is_done(struct node *n, uint64_t now_ns)

@@ -400,7 +400,6 @@ static void stop_role(struct node *n, uint64_t now_ns)
 
         sfi_stop(s->core, now_ns);
         s->stopped_ns = s->quiet_since_ns = now_ns;
-        node_log_stop(sfi_member(s->core)->heard_ns);
 }
 
 static bool is_done(struct node *n, uint64_t now_ns)

@@ -89,19 +89,20 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
                             const char *reason)
 {
         const struct endpoint_counts *c = endpoint_counts(t->endpoint);
-        const struct account *a = &t->account;
+        const struct account *a = receive_threads_taken(t);
         json_t *o = describe(t->options, &t->rule, (json_int_t)a->received,
                              (json_int_t)atomic_load(&t->bytes), t->first_ns, t->last_ns);
         struct device_drops drops;
 
         drops_read(&drops, &b->local);
         add_count(o, "filled_in", a->given_up);
-        add_count(o, "late", a->late);
+        add_count(o, "late", t->account.late);
         add_count(o, "duplicate", a->duplicate);
         add_count(o, "out_of_order", a->out_of_order);
         add_count(o, "foreign", t->foreign);
         add_count(o, "short", t->short_ones);
         add_count(o, "socket_packets", t->socket_lost);
+        add_count(o, "untaken_packets", receive_threads_untaken(t));
         add_count(o, "socket_drops", c->dropped - b->socket_dropped);
         json_object_set_new(o, "nic_packets",
                             report_difference(drops.known && b->drops.known, b->drops.received_packets,

@@ -29,3 +29,11 @@ void reason_give(struct reason *r, bool failed, const char *format, ...)
         va_end(args);
         make_utf8(r->text);
 }
+
+void reason_give_error(struct reason *r, const struct error *e)
+{
+        char text[ERROR_TEXT_MAX];
+
+        if (e->code < 0)
+                reason_give(r, true, "%s", error_format(e, text));
+}

@@ -13,3 +13,5 @@ struct reason {
 /* Notes a reason; the first one counts. */
 void reason_give(struct reason *r, bool failed, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+/* Notes a failure; none if its code is 0. */
+void reason_give_error(struct reason *r, const struct error *e);

@@ -61,19 +61,21 @@ static const char *peer_text(const struct receiver *v)
         return net_address_format(&v->config->at, text);
 }
 
-/* The threads have ended: the output is complete, or has failed. */
-static void threads_ended(void *ctx, uint32_t events)
+/* Nothing more is wanted; the sender still has to say what it sent. */
+static void ask_to_stop(struct receiver *v, const char *reason)
 {
-        struct receiver *v = ctx;
-        const struct error *e = &v->threads.output_error;
-        char text[ERROR_TEXT_MAX];
+        v->stopped = true;
+        v->deadline_ns = clock_now_ns() + STOP_WAIT_NS;
+        json_connection_send(v->connection, json_pack("{s:s, s:s}", "type", "stop", "reason", reason));
+}
 
-        (void)events;
+/* The threads have ended: the output is complete, or has failed. */
+static void threads_ended(struct receiver *v)
+{
         loop_remove(v->loop, &v->done_io);
         v->done_io.fd = -1;
         receive_threads_join(&v->threads);
-        if (e->code < 0)
-                reason_give(&v->reason, true, "%s", error_format(e, text));
+        reason_give_error(&v->reason, &v->threads.output_error);
         if (v->threads.network_error < 0)
                 reason_give(&v->reason, true, "cannot receive: %s", strerror(-v->threads.network_error));
         if (v->threads.account.end > atomic_load(&v->threads.total_packets)) {
@@ -85,11 +87,7 @@ static void threads_ended(void *ctx, uint32_t events)
                 v->theirs = NULL;
         }
         if (v->state == RECEIVE_RUNNING && v->connection) {
-                /* The output failed in the middle; the sender still has to say what it sent. */
-                json_connection_send(v->connection,
-                                     json_pack("{s:s, s:s}", "type", "stop", "reason", v->reason.text));
-                v->stopped = true;
-                v->deadline_ns = clock_now_ns() + STOP_WAIT_NS;
+                ask_to_stop(v, v->reason.text);
                 return;
         }
         v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
@@ -101,14 +99,29 @@ static void threads_ended(void *ctx, uint32_t events)
                                      json_pack("{s:s, s:O}", "type", "report", "report", v->own));
 }
 
+static void look_at_threads(void *ctx, uint32_t events)
+{
+        struct receiver *v = ctx;
+        enum receive_threads_state state = receive_threads_look(&v->threads);
+
+        (void)events;
+        if (state == RECEIVE_THREADS_ENDED)
+                threads_ended(v);
+        else if (state == RECEIVE_THREADS_FAILED) {
+                reason_give_error(&v->reason, &v->threads.output_error);
+                if (v->state == RECEIVE_RUNNING && v->connection && !v->stopped)
+                        ask_to_stop(v, v->reason.text);
+        }
+}
+
 static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
 {
         v->state = RECEIVE_ENDING;
         v->deadline_ns = NEVER_NS;
         receive_threads_end(&v->threads, packets, bytes);
-        /* The output had failed before. */
+        /* They had failed before. */
         if (v->done_io.fd < 0)
-                threads_ended(v, 0);
+                threads_ended(v);
 }
 
 static bool is_count(const json_t *value)
@@ -181,7 +194,8 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         r = receive_threads_start(t);
         if (r < 0)
                 return r;
-        v->done_io = (struct loop_io){.fd = t->done_fd, .events = EPOLLIN, .ready = threads_ended, .ctx = v};
+        v->done_io =
+                (struct loop_io){.fd = t->done_fd, .events = EPOLLIN, .ready = look_at_threads, .ctx = v};
         return loop_add(v->loop, &v->done_io);
 }
 
@@ -306,10 +320,7 @@ static void take_signals(struct receiver *v)
                 v->state = RECEIVE_DONE;
         } else if (v->state == RECEIVE_RUNNING && !v->stopped) {
                 reason_give(&v->reason, false, "interrupted");
-                v->stopped = true;
-                v->deadline_ns = clock_now_ns() + STOP_WAIT_NS;
-                json_connection_send(v->connection,
-                                     json_pack("{s:s, s:s}", "type", "stop", "reason", "interrupted"));
+                ask_to_stop(v, "interrupted");
         }
 }
 
@@ -323,9 +334,7 @@ static void show_progress(struct receiver *v, uint64_t now_ns, bool last)
                 .lost = atomic_load_explicit(&t->lost, memory_order_relaxed),
         };
 
-        if (t->ring.slots > 0)
-                p.ring_percent =
-                        (slot_ring_filled(&t->ring) - slot_ring_emptied(&t->ring)) * 100 / t->ring.slots;
+        p.ring_percent = slot_ring_percent(&t->ring);
         if (v->config->common.progress)
                 v->config->common.progress(&p, last);
 }
@@ -377,15 +386,6 @@ static void follow(struct receiver *v)
                 show_progress(v, clock_now_ns(), true);
 }
 
-/* Packets that are not in the output. The sender's word for its total counts, but not its report. */
-static uint64_t missing(const struct receiver *v)
-{
-        const struct account *a = &v->threads.account;
-        uint64_t total = atomic_load(&v->threads.total_packets);
-
-        return total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total);
-}
-
 /* Logs what fell short, and returns the exit status. */
 static int conclude(struct receiver *v, json_t **ret)
 {
@@ -401,7 +401,7 @@ static int conclude(struct receiver *v, json_t **ret)
                 v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
         }
         *ret = report_merge(false, v->theirs, v->own);
-        lost = missing(v);
+        lost = receive_threads_missing(&v->threads);
         corrupt = sink_corrupt(v->sink);
         if (lost > 0)
                 log_error("%llu packet%s missing", (unsigned long long)lost, lost == 1 ? " is" : "s are");

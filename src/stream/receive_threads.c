@@ -1,5 +1,6 @@
 /* Moves packets from the socket through the ring to the sink. What arrives is checked, counted, and never
- * fatal. */
+ * fatal. If the sink fails, what arrives is still counted until the sender ends, so that no packet that
+ * reaches this machine counts as lost in the network. */
 #include "receive_threads.h"
 
 #include <errno.h>
@@ -31,10 +32,24 @@ static bool is_over(struct receive_threads *t)
         return slot_ring_is_closed(&t->ring);
 }
 
-/* The first sequence number without a slot. */
+static bool is_aborted(const struct receive_threads *t)
+{
+        return atomic_load_explicit(&t->aborted, memory_order_relaxed);
+}
+
+/* Notices that the output has failed. */
+static void note_failure(struct receive_threads *t)
+{
+        if (t->takes_none || !is_over(t))
+                return;
+        t->taken = t->account;
+        t->takes_none = true;
+}
+
+/* The first sequence number without a slot. What is not taken needs none, but bounds each turn's work. */
 static uint64_t limit_of(struct receive_threads *t)
 {
-        return slot_ring_emptied(&t->ring) + t->ring.slots;
+        return (t->takes_none ? t->account.base : slot_ring_emptied(&t->ring)) + t->ring.slots;
 }
 
 /* What takes the place of a missing packet: zeros, or a frame that is marked invalid. */
@@ -63,12 +78,14 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
         while (account_decide(&t->account, until, all, &arrived)) {
                 uint64_t sequence = t->account.base - 1;
 
+                if (t->takes_none)
+                        continue;
                 if (!arrived)
                         fill_in(t, sequence);
                 else if (t->plan)
                         vdif_plan_note(t->plan, sequence, slot_ring_at(&t->ring, sequence));
         }
-        if (t->account.base == before)
+        if (t->account.base == before || t->takes_none)
                 return;
         slot_ring_fill(&t->ring, t->account.base);
         atomic_store_explicit(&t->lost, t->account.given_up, memory_order_relaxed);
@@ -80,11 +97,12 @@ static enum account_result find_place(struct receive_threads *t, uint64_t sequen
 {
         enum account_result r = account_take(&t->account, sequence, limit_of(t));
 
-        while (r == ACCOUNT_BEYOND && !is_over(t)) {
+        while (r == ACCOUNT_BEYOND && !is_aborted(t)) {
                 uint64_t emptied = slot_ring_emptied(&t->ring);
 
+                note_failure(t);
                 decide(t, sequence + 1, false);
-                if (sequence >= limit_of(t))
+                if (!t->takes_none && sequence >= limit_of(t))
                         slot_ring_wait_emptied(&t->ring, emptied + 1, WAIT_NS);
                 r = account_take(&t->account, sequence, limit_of(t));
         }
@@ -152,12 +170,14 @@ static void take(struct receive_threads *t, const struct datagram *d, uint64_t n
         uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
         uint64_t sequence;
 
+        note_failure(t);
         t->drops_pending += d->dropped_before;
         if (check(t, d, &sequence) != PACKET_OURS)
                 return;
         note_drops(t, sequence);
-        note_arrival(t, d, now_ns);
-        if (find_place(t, sequence) != ACCOUNT_NEW)
+        if (!t->takes_none)
+                note_arrival(t, d, now_ns);
+        if (find_place(t, sequence) != ACCOUNT_NEW || t->takes_none)
                 return;
         memcpy(slot_ring_at(&t->ring, sequence), d->bytes + header, size);
         *slot_ring_size(&t->ring, sequence) = size;
@@ -205,17 +225,18 @@ static int receive(struct receive_threads *t)
                 wait_for_packets(t);
                 return 0;
         }
-        for (int i = 0; i < n && !is_over(t); i++)
+        for (int i = 0; i < n && !is_aborted(t); i++)
                 take(t, &in[i], now_ns);
         /* They may have waited for the output. */
         if (t->account.received > received)
                 t->last_new_ns = clock_now_ns();
-        atomic_store_explicit(&t->packets, t->account.received, memory_order_relaxed);
+        atomic_store_explicit(&t->packets, receive_threads_taken(t)->received, memory_order_relaxed);
         atomic_store_explicit(&t->bytes, t->taken_bytes, memory_order_relaxed);
         if (n > 0) {
                 decide(t, t->account.end, false);
                 give_up_old(t, now_ns);
-                timing_add(&t->processing, (clock_now_ns() - now_ns) / (uint64_t)n, (uint64_t)n);
+                if (!t->takes_none)
+                        timing_add(&t->processing, (clock_now_ns() - now_ns) / (uint64_t)n, (uint64_t)n);
         }
         return n;
 }
@@ -245,13 +266,14 @@ static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
                 return false;
         note_last_drops(t, total);
         decide(t, known, true);
-        return t->account.base >= known;
+        return t->takes_none || t->account.base >= known;
 }
 
-static void tell_done(const struct receive_threads *t)
+static void tell_done(struct receive_threads *t)
 {
         uint64_t one = 1;
 
+        atomic_fetch_sub(&t->running, 1);
         (void)!write(t->done_fd, &one, sizeof one);
 }
 
@@ -260,18 +282,23 @@ static void *run_network(void *ctx)
         struct receive_threads *t = ctx;
         uint64_t ending_ns = 0;
 
-        while (!is_over(t)) {
+        t->cut_short = true;
+        while (!is_aborted(t)) {
                 t->network_error = MIN(receive(t), 0);
                 if (t->network_error < 0)
                         break;
                 if (!atomic_load_explicit(&t->ending, memory_order_acquire))
                         continue;
                 ending_ns = ending_ns ?: clock_now_ns();
-                if (is_decided(t, ending_ns))
+                note_failure(t);
+                if (is_decided(t, ending_ns)) {
+                        t->cut_short = false;
                         break;
+                }
         }
         t->network_used_ns = thread_used_ns();
         atomic_store_explicit(&t->decided, true, memory_order_release);
+        tell_done(t);
         return NULL;
 }
 
@@ -361,6 +388,7 @@ int receive_threads_start(struct receive_threads *t)
         init_naps(t);
         t->last = PACKETS_UNKNOWN;
         t->begin_ns = clock_now_ns();
+        atomic_store(&t->running, 2);
         atomic_store(&t->total_packets, PACKETS_UNKNOWN);
         atomic_store(&t->total_bytes, UINT64_MAX);
         t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -389,8 +417,43 @@ void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t b
         atomic_store_explicit(&t->ending, true, memory_order_release);
 }
 
+enum receive_threads_state receive_threads_look(struct receive_threads *t)
+{
+        uint64_t n;
+
+        (void)!read(t->done_fd, &n, sizeof n);
+        if (atomic_load(&t->running) == 0)
+                return RECEIVE_THREADS_ENDED;
+        /* An output that is complete ends after all is decided. */
+        return atomic_load(&t->decided) ? RECEIVE_THREADS_RUN : RECEIVE_THREADS_FAILED;
+}
+
+const struct account *receive_threads_taken(const struct receive_threads *t)
+{
+        return t->takes_none ? &t->taken : &t->account;
+}
+
+uint64_t receive_threads_missing(const struct receive_threads *t)
+{
+        uint64_t total = atomic_load(&t->total_packets);
+        const struct account *a = receive_threads_taken(t);
+
+        return total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total);
+}
+
+uint64_t receive_threads_untaken(const struct receive_threads *t)
+{
+        uint64_t total = atomic_load(&t->total_packets),
+                 n = t->account.received - receive_threads_taken(t)->received;
+
+        if (t->cut_short && total != PACKETS_UNKNOWN)
+                n += total - MIN(t->account.end, total);
+        return n;
+}
+
 void receive_threads_abort(struct receive_threads *t)
 {
+        atomic_store(&t->aborted, true);
         slot_ring_close(&t->ring);
 }
 

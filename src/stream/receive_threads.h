@@ -36,13 +36,14 @@ struct receive_threads {
 
         struct slot_ring ring;
         struct account account; /* the network thread's */
-        int done_fd;            /* readable when a thread has ended */
+        int done_fd;            /* readable when a thread has ended: call receive_threads_look() */
         pthread_t network, output;
         bool started_network, started_output;
         /* Set by receive_threads_end(): packets and bytes of the whole stream. */
         _Atomic uint64_t total_packets, total_bytes;
-        _Atomic bool ending;
+        _Atomic bool ending, aborted;
         _Atomic bool decided;                  /* nothing more comes into the ring */
+        _Atomic unsigned running;              /* threads */
         _Atomic uint64_t packets, bytes, lost; /* for the live line and statistics */
         uint64_t last;     /* the packet that is shorter, and so the last one; PACKETS_UNKNOWN: none yet */
         uint64_t begin_ns; /* the sender sends nothing before */
@@ -51,6 +52,11 @@ struct receive_threads {
         uint64_t foreign, short_ones; /* datagrams */
         /* Drops of the socket that no packet has followed yet, and packets that were lost by drops. */
         uint64_t drops_pending, socket_lost;
+        /* After the output has failed, the network thread looks at packets, but does not take them: `taken`
+         * is the account at that moment. */
+        bool takes_none;
+        struct account taken;
+        bool cut_short;             /* the network thread ended before it knew what became of each packet */
         uint64_t first_ns, last_ns; /* arrival of packets of this stream; 0: none */
         uint64_t last_new_ns;       /* when one that had not arrived before was in its place */
         uint64_t last_arrived_ns;
@@ -64,6 +70,12 @@ struct receive_threads {
         uint64_t network_used_ns, output_used_ns; /* processor time */
 };
 
+enum receive_threads_state {
+        RECEIVE_THREADS_RUN,
+        RECEIVE_THREADS_FAILED, /* the output; see `output_error`. The end is still to be told */
+        RECEIVE_THREADS_ENDED,
+};
+
 /* Negative errno; then the threads are not running, and receive_threads_fini() is to be called all the same.
  */
 int receive_threads_start(struct receive_threads *t);
@@ -73,6 +85,16 @@ uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns);
 /* No more than so many packets and bytes come (unknown: UINT64_MAX); the threads end when all have arrived,
  * or the network is silent. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);
+/* What it means that done_fd is readable. */
+enum receive_threads_state receive_threads_look(struct receive_threads *t);
+/* What the output was given, or was to be given when it failed. After receive_threads_join(). */
+const struct account *receive_threads_taken(const struct receive_threads *t);
+/* Packets that are not in the output. The sender's word for its total counts, but not its report. After
+ * receive_threads_join(). */
+uint64_t receive_threads_missing(const struct receive_threads *t);
+/* Packets that the receiver did not take because it had failed, or was ended at once. After
+ * receive_threads_join(). */
+uint64_t receive_threads_untaken(const struct receive_threads *t);
 /* Both threads end at once. */
 void receive_threads_abort(struct receive_threads *t);
 void receive_threads_join(struct receive_threads *t);

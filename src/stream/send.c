@@ -304,9 +304,7 @@ static void show_progress(struct sender *s, uint64_t now_ns, bool last)
                 .lost = s->lost,
         };
 
-        if (s->threads.ring.slots > 0)
-                p.ring_percent = (slot_ring_filled(&s->threads.ring) - slot_ring_emptied(&s->threads.ring)) *
-                                 100 / s->threads.ring.slots;
+        p.ring_percent = slot_ring_percent(&s->threads.ring);
         if (s->config->common.progress)
                 s->config->common.progress(&p, last);
 }

@@ -187,3 +187,8 @@ bool slot_ring_is_closed(const struct slot_ring *r)
 {
         return atomic_load_explicit(&r->closed, memory_order_acquire);
 }
+
+unsigned slot_ring_percent(struct slot_ring *r)
+{
+        return r->slots == 0 ? 0 : (unsigned)((slot_ring_filled(r) - slot_ring_emptied(r)) * 100 / r->slots);
+}

@@ -139,7 +139,9 @@ static void take_signal(void *ctx, uint32_t events)
                         l->hangups++;
                 else
                         l->signals++;
-                note_sender(l, &info);
+                /* A reload does not hide who stops the process. */
+                if (info.ssi_signo != SIGHUP || l->signals == 0)
+                        note_sender(l, &info);
         }
 }
 

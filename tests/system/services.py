@@ -89,6 +89,21 @@ class Nodes:
         wait_until(f"work of {name}", lambda: re.search(work, self.said(name)) or self.processes[name].poll() is not None)
         assert re.search(work, self.said(name)), (name, self.processes[name].poll(), self.error(name))
 
+    def check_stop(self, name, what):
+        """From the signal on, the unit's status and the log say what the node still does, and for how long at most."""
+        self.wait_for_notice(name, "STOPPING=1")
+        said = self.said(name)
+        stop = re.search(rf"STOPPING=1\nSTATUS=stopping: {what}, at most 45 s longer \(SIGTERM\)\n", said)
+        assert stop and " running: " not in said[stop.start():], said
+        self.wait_for_text(name, "; a second signal stops it at once")
+        assert re.search(rf"{name}: stopping: {what}, at most 45 s longer; a second signal", self.error(name)), self.error(name)
+
+    def wait_for_less_time(self, name):
+        """Waits for a status of a node that stops, in which some of the 45 s have passed."""
+        less = r"STATUS=stopping: .*, at most (4[0-4]|[1-3]?\d) s longer \(SIGTERM\): \d+ events? complete, "
+        wait_until(f"less time of {name}", lambda: re.search(less, self.said(name)) or self.processes[name].poll() is not None)
+        assert re.search(less, self.said(name)), (name, self.said(name), self.error(name))
+
     def error(self, name):
         return (self.where / f"{name}.err").read_text()
 

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import time
 
-from harness import LIMIT_S, OWN_NET
+from harness import LIMIT_S, OWN_NET, Skip, need_root
 
 ports = itertools.count(20000 + os.getpid() * 37 % 10000)
 HOST = f"{OWN_NET}.1"
@@ -149,6 +149,15 @@ def socket_is_busy(address):
         tcp.sendall(b'{"type": "open"}\n')
         return b"busy" in tcp.recv(1000)
     return False
+
+
+def small_disk(where, size):
+    """Returns the words that run a program with a file system of this size at `where`, which no one else sees."""
+    need_root()
+    mount = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size={size} tmpfs {where} && exec \"$@\"", "sh"]
+    if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
+        raise Skip("no file system can be mounted here")
+    return mount
 
 
 def recording(sets, first=1550, per_second=PER_SECOND):

@@ -167,10 +167,14 @@ def stop_ros_first(evb, mode):
     """A ROS stopped during triggers serves until the DFM ends the run."""
     with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "scenario.mode": mode}) as nodes:
         nodes.start()
-        nodes.wait_for_notice("dfm", "running: ")
+        for name in ("dfm", "ros1", "ros2", "ros3"):
+            nodes.wait_for_notice(name, "running: ")
         nodes.signal(signal.SIGTERM, "ros1", "ros2", "ros3")
         for name in ("ros1", "ros2", "ros3"):
-            nodes.wait_for_notice(name, "STOPPING=1")
+            nodes.check_stop(name, r"serves run \d+ until it ends")
+        # The time that is left passes, and a reload is not what stops the node.
+        nodes.signal(signal.SIGHUP, "ros1")
+        nodes.wait_for_less_time("ros1")
         # The DFM reports its status once per second.
         known = nodes.said("dfm").count("running: ")
         wait_until("two more of the DFM's statuses", lambda: nodes.said("dfm").count("running: ") >= known + 2)
@@ -188,6 +192,7 @@ def stop_sfi(evb):
         nodes.start()
         nodes.wait_for_work("sfi1")
         nodes.signal(signal.SIGTERM, "sfi1")
+        nodes.check_stop("sfi1", r"takes no new events, and finishes its open ones in run \d+")
         status, report, _ = nodes.end("sfi1")["sfi1"]
         assert status == 0 and report["events_complete"] > 0 and nodes.processes["dfm"].poll() is None, report
         nodes.signal(signal.SIGTERM, "dfm")

@@ -254,7 +254,7 @@ def at_any_time(evb):
         # Events that wait for a suspended ROS do not end.
         nodes.signal(signal.SIGSTOP, "ros1")
         nodes.signal(signal.SIGTERM, "dfm")
-        nodes.wait_for_notice("dfm", "draining")
+        nodes.check_stop("dfm", r"finishes the open events of run \d+")
         known = nodes.said("dfm").count("RELOADING=1")
         edit(nodes.path, dfm_event_timeout="50s", trigger_rate="1kHz", run_stop_timeout="100s")
         reload(nodes, "dfm", "reloaded: dfm.event-timeout 60s -> 50s\n",

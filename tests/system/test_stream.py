@@ -22,7 +22,7 @@ import time
 
 from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, folder, main, need_root
 from streams import (CALM, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, is_listening, of, ports, recording,
-                     same_frames, socket_is_busy, wait_for, FRAME)
+                     same_frames, small_disk, socket_is_busy, wait_for, FRAME)
 
 
 def mistakes(evb):
@@ -101,7 +101,7 @@ def text(evb):
     for out, _ in outputs:
         lines = out.decode().splitlines()
         assert re.fullmatch(r"11.6 MB in \d+\.\d+ s, \d.*bit/s", lines[0]), lines
-        assert lines[1:] == ["packets: sent 8000, received 8000, lost 0", "of these: late 0, source 0, network 0, NIC 0, socket 0",
+        assert lines[1:] == ["packets: sent 8000, received 8000, lost 0", "of these: late 0, source 0, network 0, NIC 0, socket 0, receiver 0",
                              "duplicate 0, out of order 0, foreign 0, filled in 0, corrupt 0"], lines
     progress = outputs[1][1].decode()
     assert re.search(r"^ +\d+ s  [\d.]+ MB  [\d.]+ Mbit/s  0 lost  ring +\d+ %$", progress, re.M), progress
@@ -294,6 +294,7 @@ def receiver_killed(evb):
             with End(evb, "recv", address, output=again) as second:
                 report, error = sender.finish(1)
                 assert "the receiver left" in error and report["packets_received"] is None, (error, report)
+                assert report["lost_at"] is None, report
                 with End(evb, "send", address, input="pattern:5MB", rate=CALM) as other:
                     other.finish()
                 received, _ = second.finish()
@@ -379,6 +380,8 @@ def ctrl_c_receive(evb):
             sent, _ = sender.finish()
         assert received["reason"] == "interrupted" and "interrupted" in sent["reason"], (sent, received)
         assert 0 < sent["bytes"] == received["bytes"] == out.stat().st_size, (sent, received)
+        # It takes packets until the sender ends.
+        assert sent["lost_at"]["receiver"] == 0, sent
 
 
 def ctrl_c_twice(evb):
@@ -563,7 +566,7 @@ def slow_output(evb, **options):
             wait_for("loss", lambda: udp_drops(of(address)[1]) > 0)
             received, _ = receiver.finish(1)
             sender.finish(1)
-        assert received["lost_at"] == {"source": 0, "network": 0, "nic": 0, "socket": received["packets_lost"]}, received
+        assert received["lost_at"] == {"source": 0, "network": 0, "nic": 0, "socket": received["packets_lost"], "receiver": 0}, received
         assert len(receiver.out) == len(data) and received["packets_sent"] == 4000, received
         lost = [i for i in range(0, len(data), 1456) if receiver.out[i:i + 1456] != data[i:i + 1456]]
         assert len(lost) == received["packets_lost"] and all(receiver.out[i:i + 1456] == bytes(1456) for i in lost), lost
@@ -649,21 +652,20 @@ def direct(evb):
 
 def full_file_system(evb, *flags):
     """The file keeps what fits, and both ends say why they end."""
-    need_root()
     address = free_address()
     with folder() as where:
-        mount = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=1m tmpfs {where} && exec \"$@\"", "sh"]
-        if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
-            raise Skip("no file system can be mounted here")
-        with End([*mount, evb], "recv", address, *flags, output=where / "out") as receiver, \
-                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+        with End([*small_disk(where, "1m"), evb], "recv", address, *flags, output=where / "out") as receiver, \
+                End(evb, "send", address, input="pattern:1TB", packet_size=1472) as sender:
             if flags and receiver.process.wait(LIMIT_S) == 2:
                 raise Skip("tmpfs has no direct writes here")
-            report, error = receiver.finish(1)
+            received, error = receiver.finish(1)
             assert f"{where}/out: cannot write: No space left on device" in error, error
-            assert report["peer"] is not None, report
-            report, error = sender.finish(1)
+            assert received["peer"] is not None, received
+            sent, error = sender.finish(1)
             assert "No space left on device" in error, error
+            # What was sent until the sender knew arrived, or the socket was full.
+            assert sent["lost_at"] == received["lost_at"], (sent, received)
+            assert sent["lost_at"]["network"] == sent["lost_at"]["source"] == 0, sent
 
 
 def ctrl_c_idle(evb):

@@ -12,7 +12,7 @@ from harness import LIMIT_S, Skip, folder, main
 NUMBERS = ("wire_mbps", "mbps", "spread_mbps", "sigma_mbps", "lost_percent", "lost_packets", "packets_sent", "packets_received",
            "inter_packet_mean_us", "inter_packet_sigma_us", "processing_mean_us", "sent_inter_packet_mean_us", "input_cpu_percent",
            "send_cpu_percent", "receive_cpu_percent", "output_cpu_percent", "interval_seconds", "testbed_lost_packets")
-PLACES = ("source_packets", "network_packets", "nic_packets", "socket_packets", "late_packets")
+PLACES = ("source_packets", "network_packets", "nic_packets", "socket_packets", "receiver_packets", "late_packets")
 
 
 def lists(evb):

@@ -14,7 +14,7 @@ import threading
 import time
 
 from harness import LIMIT_S, ROOT, folder, main
-from streams import CALM, HOST, PER_SECOND, THREADS, End, free_address, has_bytes, is_listening, of, recording, wait_for
+from streams import CALM, HOST, PER_SECOND, THREADS, End, free_address, has_bytes, is_listening, of, recording, small_disk, wait_for
 
 COOKIE, SIZE = 0x0123456789ABCDEF, 1000
 
@@ -325,6 +325,29 @@ def slow_output(evb):
         sender.finish()
 
 
+def full_disk(evb, *flags):
+    """Each packet that the receiver no longer takes counts as lost there, and those that the network lost before and after do not."""
+    lost, size = (20, 305), 8000
+    address = free_address()
+    with folder() as where, End([*small_disk(where, "64k"), evb], "recv", address, *flags, output=where / "out", window=0) as receiver:
+        wait_for("receiver", lambda: receiver.process.poll() is not None or is_listening(address)())
+        if flags and receiver.process.poll() == 2:
+            raise Skip("tmpfs has no direct writes here")
+        with Sender(address, payload_bytes=size) as sender:
+            for n in range(300):
+                if n not in lost:
+                    sender.packet(n, size=size)
+            assert sender.hear("stop")["reason"].endswith("out: cannot write: No space left on device")
+            for n in range(300, 310):
+                if n not in lost:
+                    sender.packet(n, size=size)
+            sender.end(310, size=310 * size, source_packets=0)
+            assert sender.hear("report")["report"]["untaken_packets"] >= 9
+        report, error = receiver.finish(1)
+    assert f"{where}/out: cannot write: No space left on device" in error, error
+    assert report["lost_at"] == {"source": 0, "network": 2, "nic": 0, "socket": 0, "receiver": report["packets_lost"] - 2}, report
+
+
 def documented():
     """The members of each message in docs/streams.md."""
     rows = re.findall(r"^\| `([a-z]+)` \| [^|]+ \| ([^|]+) \| [^|]+ \|$", (ROOT / "docs" / "streams.md").read_text(), re.M)
@@ -376,4 +399,5 @@ def protocol(evb):
 
 main({"wrong-total": wrong_total, "endless-total": endless_total, "long-jump": long_jump, "no-total": no_total, "wrong-report": wrong_report, "wrong-packets": wrong_packets,
       "no-silence": no_silence, "nonsense": nonsense, "wrong-answers": wrong_answers, "wrong-reports": wrong_reports,
-      "closed-port": closed_port, "silent": silent, "slow-output": slow_output, "protocol": protocol})
+      "closed-port": closed_port, "silent": silent, "slow-output": slow_output, "full-disk": full_disk,
+      "full-disk-direct": lambda evb: full_disk(evb, "--direct"), "protocol": protocol})

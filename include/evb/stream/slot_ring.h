@@ -82,6 +82,9 @@ static inline uint64_t slot_ring_emptied(struct slot_ring *r)
         return atomic_load_explicit(&r->emptied.count, memory_order_acquire);
 }
 
+/* The part of the ring that is in use, for a live line. Any thread. 0 before slot_ring_init(). */
+unsigned slot_ring_percent(struct slot_ring *r);
+
 /* Producer: all slots below `count` are filled. Consumer: all below `count` are free again. */
 void slot_ring_fill(struct slot_ring *r, uint64_t count);
 void slot_ring_empty(struct slot_ring *r, uint64_t count);

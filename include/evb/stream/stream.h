@@ -75,6 +75,13 @@ struct stream_receive_config {
         struct fault_config faults;
 };
 
+/* The places of lost_at in a report. */
+#define STREAM_PLACES 5u
+extern const struct stream_place {
+        const char *name; /* its member */
+        const char *label;
+} stream_places[STREAM_PLACES];
+
 /* Moves one stream; logs what fails. Returns the exit status; *ret is the report, or NULL if there was no
  * stream. */
 int stream_send(const struct stream_send_config *c, json_t **ret);

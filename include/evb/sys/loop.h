@@ -32,7 +32,8 @@ void loop_remove(struct loop *loop, struct loop_io *io);
 int loop_catch_signals(struct loop *loop);
 unsigned loop_signals(const struct loop *loop); /* SIGTERM and SIGINT */
 unsigned loop_hangups(const struct loop *loop);
-/* Describes the last of these signals: "SIGTERM from process 1 (systemd), user 0". Returns `text`. */
+/* Describes the last of these signals, SIGHUP only before the others: "SIGTERM from process 1 (systemd), user
+ * 0". Returns `text`. */
 #define LOOP_SIGNAL_TEXT_MAX 96
 const char *loop_describe_signal(const struct loop *loop, char text[static LOOP_SIGNAL_TEXT_MAX]);
 

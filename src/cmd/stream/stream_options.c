@@ -219,11 +219,9 @@ static void print_report(FILE *to, const json_t *report)
         print_count(to, report, ", received", "packets_received");
         print_count(to, report, ", lost", "packets_lost");
         print_count(to, report, "\nof these: late", "packets_late");
-        if (json_is_object(at)) {
-                print_count(to, at, ", source", "source");
-                print_count(to, at, ", network", "network");
-                print_count(to, at, ", NIC", "nic");
-                print_count(to, at, ", socket", "socket");
+        for (size_t i = 0; i < STREAM_PLACES && json_is_object(at); i++) {
+                fputs(", ", to);
+                print_count(to, at, stream_places[i].label, stream_places[i].name);
         }
         print_count(to, report, "\nduplicate", "packets_duplicate");
         print_count(to, report, ", out of order", "packets_out_of_order");

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "evb/base/util.h"
+#include "evb/stream/stream.h"
 
 /* Bytes of a frame beside the UDP payload: Ethernet, IP and UDP headers. */
 #define FRAME_HEADERS_BYTES (14 + 20 + 8)
@@ -89,7 +90,6 @@ static void add_throughput(json_t *o, const json_t *report, const struct stream_
 
 static void add_losses(json_t *o, const json_t *report)
 {
-        static const char *const places[] = {"source", "network", "nic", "socket"};
         const json_t *at = json_object_get(report, "lost_at");
         double sent = number(report, "packets_sent");
 
@@ -97,11 +97,11 @@ static void add_losses(json_t *o, const json_t *report)
         copy(o, "lost_packets", json_object_get(report, "packets_lost"));
         set(o, "lost_percent", 100 * number(report, "packets_lost") / sent,
             sent > 0 && is_known(report, "packets_lost"));
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        for (size_t i = 0; i < STREAM_PLACES; i++) {
                 char name[32];
 
-                snprintf(name, sizeof name, "%s_packets", places[i]);
-                copy(o, name, json_object_get(at, places[i]));
+                snprintf(name, sizeof name, "%s_packets", stream_places[i].name);
+                copy(o, name, json_object_get(at, stream_places[i].name));
         }
         copy(o, "late_packets", json_object_get(report, "packets_late"));
         copy(o, "corrupt", json_object_get(report, "corrupt"));

@@ -15,7 +15,7 @@ struct stream_shape {
  *   mean_mbps, least_mbps, most_mbps: of them
  *   steady_intervals, unsteady_intervals: how many are within 0.1 % of the mean, and how many are not
  *   lost_percent, lost_packets; by place: source_packets, network_packets, nic_packets, socket_packets,
- *     late_packets
+ *     receiver_packets, late_packets
  *   inter_packet, processing, sent_inter_packet: times in us, with histogram, as in the report; the mean,
  *     sigma and 99.9 % quantile of each also by itself, as in inter_packet_mean_us
  *   receive_cpu_percent, output_cpu_percent, send_cpu_percent, input_cpu_percent: of one processor, by the

@@ -5,6 +5,12 @@
 
 #include "evb/base/util.h"
 
+const struct stream_place stream_places[STREAM_PLACES] = {{"source", "source"},
+                                                          {"network", "network"},
+                                                          {"nic", "NIC"},
+                                                          {"socket", "socket"},
+                                                          {"receiver", "receiver"}};
+
 json_t *report_processors(const struct processors *begin, const struct processors *end)
 {
         json_t *list = json_array();
@@ -62,15 +68,16 @@ static json_t *share(const json_t *part, const char *name, json_int_t *rest)
 /* What is exact goes first; what is left has been lost between the ends. */
 static void tell_losses_apart(json_t *o, const json_t *sender, const json_t *receiver, json_int_t lost)
 {
-        json_t *socket, *source, *nic;
+        json_t *socket, *untaken, *source, *nic;
         json_int_t rest = lost - MIN(number(receiver, "late"), lost);
 
         socket = share(receiver, "socket_packets", &rest);
+        untaken = share(receiver, "untaken_packets", &rest);
         source = share(sender, "source_packets", &rest);
         nic = share(receiver, "nic_packets", &rest);
         json_object_set_new(o, "lost_at",
-                            json_pack("{s:o, s:I, s:o, s:o}", "source", source, "network", rest, "nic", nic,
-                                      "socket", socket));
+                            json_pack("{s:o, s:I, s:o, s:o, s:o}", "source", source, "network", rest, "nic",
+                                      nic, "socket", socket, "receiver", untaken));
 }
 
 json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receiver)
@@ -138,11 +145,10 @@ static json_t *sum_of(const json_t *reports, const char *within, const char *nam
 
 json_t *stream_join_reports(json_t *reports)
 {
-        static const char *const sums[] =
-                {"bytes",        "packets_sent",      "packets_received",     "packets_lost",
-                 "packets_late", "packets_duplicate", "packets_out_of_order", "frames_filled_in",
-                 "corrupt",      "datagrams_foreign", "datagrams_short"},
-                                 *const places[] = {"source", "network", "nic", "socket"};
+        static const char *const sums[] = {
+                "bytes",        "packets_sent",      "packets_received",     "packets_lost",
+                "packets_late", "packets_duplicate", "packets_out_of_order", "frames_filled_in",
+                "corrupt",      "datagrams_foreign", "datagrams_short"};
         json_t *o, *at = json_object();
         double seconds = 0;
 
@@ -155,8 +161,9 @@ json_t *stream_join_reports(json_t *reports)
         copy(o, "role", json_array_get(reports, 0), "role");
         for (size_t i = 0; i < ARRAY_SIZE(sums); i++)
                 json_object_set_new(o, sums[i], sum_of(reports, NULL, sums[i]));
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-                json_object_set_new(at, places[i], sum_of(reports, "lost_at", places[i]));
+        for (size_t i = 0; i < STREAM_PLACES; i++)
+                json_object_set_new(at, stream_places[i].name,
+                                    sum_of(reports, "lost_at", stream_places[i].name));
         json_object_set_new(o, "lost_at", at);
         /* They run at the same time. */
         for (size_t i = 0; i < json_array_size(reports); i++)

@@ -65,6 +65,42 @@ static void losses_are_told_apart(void **state)
         check_places(0, 100, 20, 30, (const json_int_t[]){0, 0, 0, 0});
 }
 
+/* A loss of 400 packets, 10 of them late; an older receiver does not say how many it did not take (untaken:
+ * NULL). */
+static void check_untaken(const json_t *untaken, json_int_t receiver_place, json_int_t network)
+{
+        json_t *sender = sender_part(1000, 15), *receiver = receiver_part(600, 10, 20, 5), *merged, *at;
+
+        if (untaken)
+                json_object_set(receiver, "untaken_packets", json_deep_copy(untaken));
+        merged = report_merge(true, sender, receiver);
+        at = json_object_get(merged, "lost_at");
+        if (receiver_place < 0)
+                assert_true(json_is_null(json_object_get(at, "receiver")));
+        else
+                assert_int_equal(number(at, "receiver"), receiver_place);
+        assert_int_equal(number(at, "network"), network);
+        assert_int_equal(number(at, "socket"), 20);
+        assert_int_equal(number(at, "source") + number(at, "nic") + network + MAX(receiver_place, 0), 370);
+        json_decref(merged);
+        json_decref(sender);
+        json_decref(receiver);
+}
+
+static void what_a_failed_receiver_does_not_take_is_not_lost_in_the_network(void **state)
+{
+        json_t *some = json_integer(300), *all = json_integer(5000), *nonsense = json_integer(-7);
+
+        (void)state;
+        check_untaken(some, 300, 50);
+        check_untaken(all, 370, 0);
+        check_untaken(nonsense, -1, 350);
+        check_untaken(NULL, -1, 350);
+        json_decref(some);
+        json_decref(all);
+        json_decref(nonsense);
+}
+
 static void both_ends_say_the_same(void **state)
 {
         json_t *sender = sender_part(1000, 0), *receiver = receiver_part(1000, 0, 0, 0),
@@ -135,6 +171,7 @@ static void several_streams_add_up(void **state)
                 json_t *sender = sender_part(1000 * i, 0),
                        *receiver = receiver_part(900 * i, 0, 10, i == 1 ? 5 : -1);
 
+                json_object_set_new(receiver, "untaken_packets", json_integer(30 * i));
                 json_array_append_new(parts, report_merge(true, sender, receiver));
                 json_decref(sender);
                 json_decref(receiver);
@@ -143,6 +180,7 @@ static void several_streams_add_up(void **state)
         assert_int_equal(number(all, "packets_sent"), 3000);
         assert_int_equal(number(all, "packets_lost"), 300);
         assert_int_equal(number(json_object_get(all, "lost_at"), "socket"), 20);
+        assert_int_equal(number(json_object_get(all, "lost_at"), "receiver"), 90);
         assert_true(json_is_null(json_object_get(json_object_get(all, "lost_at"), "nic")));
         assert_true(json_is_null(json_object_get(all, "corrupt")));
         assert_int_equal(json_array_size(json_object_get(all, "streams")), 2);
@@ -215,6 +253,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(losses_are_told_apart),
+                cmocka_unit_test(what_a_failed_receiver_does_not_take_is_not_lost_in_the_network),
                 cmocka_unit_test(both_ends_say_the_same),
                 cmocka_unit_test(what_a_lost_peer_knew_is_null),
                 cmocka_unit_test(a_peer_may_report_nonsense),

@@ -202,19 +202,23 @@ static void strangers_change_nothing(void **state)
         endpoint_free(stranger);
 }
 
-/* A slow stream: what follows a lost packet does not wait for a whole window. */
-static void a_gap_is_given_up_in_time(void **state)
+static void send_packet(uint64_t sequence)
 {
         uint8_t bytes[1472] = {};
         struct iovec iov = {bytes, sizeof bytes};
         const struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = sizeof bytes};
 
+        packet_write(&t.send.rule, bytes, sequence);
+        assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+}
+
+/* A slow stream: what follows a lost packet does not wait for a whole window. */
+static void a_gap_is_given_up_in_time(void **state)
+{
         (void)state;
         start_receiver();
-        for (uint64_t sequence = 0; sequence < 6; sequence += 2) {
-                packet_write(&t.send.rule, bytes, sequence);
-                assert_int_equal(endpoint_send(t.from, &out, 1), 1);
-        }
+        for (uint64_t sequence = 0; sequence < 6; sequence += 2)
+                send_packet(sequence);
         /* Both gaps. */
         while (atomic_load(&t.receive.lost) < 2)
                 poll(NULL, 0, 1);
@@ -280,9 +284,55 @@ static void a_full_disk_ends_the_output(void **state)
         assert_int_equal(sink_open(&t.sink, "/dev/full", false, &e), 0);
         start();
         wait_done(t.receive.done_fd);
-        receive_threads_join(&t.receive);
+        assert_int_equal(receive_threads_look(&t.receive), RECEIVE_THREADS_FAILED);
         assert_string_equal(t.receive.output_error.location, "/dev/full");
         send_threads_abort(&t.send);
+        finish();
+        assert_int_equal(receive_threads_missing(&t.receive),
+                         atomic_load(&t.send.packets) - t.receive.taken.received);
+}
+
+/* What arrives after the output has failed was not lost on its way; what does not arrive was, before and
+ * after. */
+static void a_failed_output_tells_what_still_arrives(void **state)
+{
+        /* The last one needs more room than the ring ever had. */
+        static const uint64_t later[] = {102, 103, 103, 5000, 4999};
+        struct error e = {};
+
+        (void)state;
+        sink_free(t.sink);
+        assert_int_equal(sink_open(&t.sink, "/dev/full", false, &e), 0);
+        start_receiver();
+        /* The first of those before it are given up, and are the first output. */
+        send_packet(100);
+        wait_done(t.receive.done_fd);
+        assert_int_equal(receive_threads_look(&t.receive), RECEIVE_THREADS_FAILED);
+        for (size_t i = 0; i < ARRAY_SIZE(later); i++)
+                send_packet(later[i]);
+        receive_threads_end(&t.receive, 5001, UINT64_C(5001) * 1456);
+        wait_done(t.receive.done_fd);
+        assert_int_equal(receive_threads_look(&t.receive), RECEIVE_THREADS_ENDED);
+        receive_threads_join(&t.receive);
+        assert_int_equal(receive_threads_taken(&t.receive)->received, 1);
+        assert_int_equal(receive_threads_untaken(&t.receive), 4);
+        assert_int_equal(receive_threads_missing(&t.receive), 5000);
+        assert_int_equal(t.receive.taken_bytes, 1456);
+}
+
+/* Nobody has looked at what comes after the end. */
+static void what_an_aborted_receiver_misses_is_not_taken(void **state)
+{
+        (void)state;
+        start_receiver();
+        send_packet(3);
+        while (atomic_load(&t.receive.packets) == 0)
+                poll(NULL, 0, 1);
+        receive_threads_abort(&t.receive);
+        receive_threads_end(&t.receive, 10, UINT64_C(10) * 1456);
+        receive_threads_join(&t.receive);
+        assert_int_equal(receive_threads_missing(&t.receive), 9);
+        assert_int_equal(receive_threads_untaken(&t.receive), 6);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -290,11 +340,17 @@ static void a_full_disk_ends_the_output(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                CASE(each_way_of_waking_moves_a_stream),  CASE(packets_are_handed_over_early),
-                CASE(faults_are_accounted_for),           CASE(strangers_change_nothing),
-                CASE(a_gap_is_given_up_in_time),          CASE(a_lost_tail_is_lost),
-                CASE(a_stopped_sender_says_what_it_sent), CASE(an_aborted_stream_ends_at_once),
+                CASE(each_way_of_waking_moves_a_stream),
+                CASE(packets_are_handed_over_early),
+                CASE(faults_are_accounted_for),
+                CASE(strangers_change_nothing),
+                CASE(a_gap_is_given_up_in_time),
+                CASE(a_lost_tail_is_lost),
+                CASE(a_stopped_sender_says_what_it_sent),
+                CASE(an_aborted_stream_ends_at_once),
                 CASE(a_full_disk_ends_the_output),
+                CASE(a_failed_output_tells_what_still_arrives),
+                CASE(what_an_aborted_receiver_misses_is_not_taken),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,8 @@
+/* What a node that a signal has stopped still does, for its log and its service manager. */
+#pragma once
+
+#include "../node_internal.h"
+
+/* "stopping: serves run 7 until it ends, at most 45 s longer". */
+#define STOP_TEXT_MAX 128
+const char *stop_text(const struct node *n, uint64_t now_ns, char text[static STOP_TEXT_MAX]);
