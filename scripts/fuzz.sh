@@ -41,8 +41,9 @@ if [[ ! -f $build/build.ninja ]]; then
 fi
 ninja -C "$build" "${targets[@]/#/tests/fuzz/fuzz_}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 
-# A small quarantine, because large blocks in it slow the allocator down.
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=quarantine_size_mb=1
+# A small quarantine, because large blocks in it slow the allocator down; and few callers of each allocation, as finding
+# them takes as long as the allocation.
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=quarantine_size_mb=1:malloc_context_size=4
 failed=()
 mkdir -p "$build/failed"
 printf '%-12s %12s %9s\n' target executions seconds

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "evb/base/util.h"
 
@@ -77,8 +78,9 @@ int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes,
         a->orders = MIN((unsigned)__builtin_ctzll(max_block_bytes / min_block_bytes),
                         31 - (unsigned)__builtin_clz(a->n_blocks)) +
                     1;
-        a->next = calloc(a->n_blocks, sizeof *a->next);
-        a->previous = calloc(a->n_blocks, sizeof *a->previous);
+        /* Only heads of free blocks have neighbours. */
+        a->next = malloc(a->n_blocks * sizeof *a->next);
+        a->previous = malloc(a->n_blocks * sizeof *a->previous);
         a->state = malloc(a->n_blocks);
         if (!a->next || !a->previous || !a->state) {
                 arena_free(a);
@@ -86,8 +88,7 @@ int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes,
         }
         for (unsigned i = 0; i < ORDERS_MAX; i++)
                 a->lists[i] = NO_BLOCK;
-        for (uint32_t i = 0; i < a->n_blocks; i++)
-                a->state[i] = INSIDE;
+        memset(a->state, INSIDE, a->n_blocks);
         fill_lists(a);
         *ret = a;
         return 0;

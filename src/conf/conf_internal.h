@@ -33,6 +33,8 @@ struct loading {
         unsigned lines[CONF_KEYS_MAX]; /* where a key is set; 0: not in the file */
         bool by_old_name[CONF_KEYS_MAX];
         const char *from_setting[CONF_KEYS_MAX];
+        uint32_t letters[CONF_KEYS_MAX][2]; /* of the names of each key, for proposals */
+        bool has_letters;
         struct conf_place (*node_places)[CONF_NODE_KEYS]; /* the keys of each node */
         struct scenario_errors *errors;
 };
@@ -105,6 +107,9 @@ void conf_check_metrics(struct loading *l);
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 
+/* keys.c: a value of a key, as in struct scenario. */
+int conf_parse_value(const struct scenario_key *key, const char *value, void *at); /* -EINVAL */
+char *conf_format_value(const struct scenario_key *key, const void *at, char *text, size_t size_bytes);
 /* keys.c: a number without its bounds; negative errno: not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */

@@ -17,15 +17,21 @@
 #define MIB (KIB * KIB)
 #define GIB (KIB * MIB)
 
+/* Almost all names differ in the first byte. */
+static bool is_same(const char *a, const char *b)
+{
+        return a[0] == b[0] && strcmp(a, b) == 0;
+}
+
 static bool is_name_of(const struct scenario_key *k, const char *name)
 {
-        return strcmp(k->name, name) == 0 || (k->old_name && strcmp(k->old_name, name) == 0);
+        return is_same(k->name, name) || (k->old_name && is_same(k->old_name, name));
 }
 
 const struct scenario_key *scenario_key_find(const char *section, const char *name)
 {
         for (size_t i = 0; i < n_scenario_keys; i++) {
-                if (strcmp(scenario_keys[i].section, section) == 0 && is_name_of(&scenario_keys[i], name))
+                if (is_name_of(&scenario_keys[i], name) && is_same(scenario_keys[i].section, section))
                         return &scenario_keys[i];
         }
         return NULL;
@@ -115,9 +121,8 @@ bool conf_is_line(const char *value)
         return true;
 }
 
-int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value)
+int conf_parse_value(const struct scenario_key *key, const char *value, void *at)
 {
-        void *at = (char *)s + key->offset;
         int choice;
 
         switch (key->kind) {
@@ -137,6 +142,11 @@ int scenario_key_set(struct scenario *s, const struct scenario_key *key, const c
         default:
                 return set_number(key, at, value);
         }
+}
+
+int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value)
+{
+        return conf_parse_value(key, value, (char *)s + key->offset);
 }
 
 void scenario_key_copy(struct scenario *to, const struct scenario *from, const struct scenario_key *key)
@@ -182,10 +192,8 @@ static void add_fraction(struct strbuf *b, double v)
                 b->text[--b->length] = '\0';
 }
 
-char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
-                         size_t size_bytes)
+char *conf_format_value(const struct scenario_key *key, const void *at, char *text, size_t size_bytes)
 {
-        const void *at = (const char *)s + key->offset;
         struct strbuf b = strbuf_init(text, size_bytes);
 
         if (key->kind == KEY_TEXT) {
@@ -211,4 +219,10 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
         else
                 conf_add_number(&b, key->kind, v);
         return text;
+}
+
+char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
+                         size_t size_bytes)
+{
+        return conf_format_value(key, (const char *)s + key->offset, text, size_bytes);
 }

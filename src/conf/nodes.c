@@ -24,6 +24,17 @@ static bool is_name(const char *name)
                strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
+/* There is room. */
+static struct scenario_node *add_node(struct loading *l)
+{
+        size_t i = l->scenario->n_nodes++;
+
+        memset(&l->scenario->nodes[i], 0, sizeof l->scenario->nodes[i]);
+        memset(l->node_places[i], 0, sizeof l->node_places[i]);
+        l->scenario->nodes[i].required = true;
+        return &l->scenario->nodes[i];
+}
+
 void conf_begin_node(struct loading *l, const char *name)
 {
         struct scenario *s = l->scenario;
@@ -42,10 +53,9 @@ void conf_begin_node(struct loading *l, const char *name)
                 conf_error(l, l->line, "node", "too many nodes at %s; expected at most %zu", name,
                            ARRAY_SIZE(s->nodes));
         } else {
-                n = &s->nodes[s->n_nodes++];
+                n = add_node(l);
                 strcpy(n->name, name);
                 n->line = l->line;
-                n->required = true;
         }
 }
 
@@ -142,25 +152,25 @@ void conf_set_node(struct loading *l, const char *node, const char *name, const 
                    "required or wait");
 }
 
-static void make_node(struct scenario *s, enum node_role role, const char *prefix, unsigned number)
+static void make_node(struct loading *l, enum node_role role, const char *prefix, unsigned number)
 {
-        struct scenario_node *n = &s->nodes[s->n_nodes++];
+        struct scenario_node *n = add_node(l);
 
         n->role = role;
-        n->has_role = n->required = true;
+        n->has_role = true;
         if (number > 0)
                 snprintf(n->name, sizeof n->name, "%s%u", prefix, number);
         else
                 snprintf(n->name, sizeof n->name, "%s", prefix);
 }
 
-static void make_nodes(struct scenario *s)
+static void make_nodes(struct loading *l)
 {
-        make_node(s, ROLE_DFM, "dfm", 0);
-        for (unsigned i = 1; i <= s->ros.count; i++)
-                make_node(s, ROLE_ROS, "ros", i);
-        for (unsigned i = 1; i <= s->sfi.count; i++)
-                make_node(s, ROLE_SFI, "sfi", i);
+        make_node(l, ROLE_DFM, "dfm", 0);
+        for (unsigned i = 1; i <= l->scenario->ros.count; i++)
+                make_node(l, ROLE_ROS, "ros", i);
+        for (unsigned i = 1; i <= l->scenario->sfi.count; i++)
+                make_node(l, ROLE_SFI, "sfi", i);
 }
 
 /* Compares parsed addresses, as one address has several notations. */
@@ -211,7 +221,7 @@ void conf_resolve_nodes(struct loading *l)
         char what[64];
 
         if (s->n_nodes == 0)
-                make_nodes(s);
+                make_nodes(l);
         keep_first(l, ROLE_ROS, "ros", s->ros.count);
         keep_first(l, ROLE_SFI, "sfi", s->sfi.count);
         for (size_t i = 0; i < s->n_nodes; i++) {

@@ -12,6 +12,24 @@
 /* A name that differs in so many letters is not proposed. */
 #define DISTANCE_FAR 4u
 
+/* The bytes of a text, as bits; some share one. */
+static uint32_t letters(const char *text)
+{
+        uint32_t set = 0;
+
+        for (; *text; text++)
+                set |= UINT32_C(1) << (*text & 31);
+        return set;
+}
+
+/* No edit distance is less: a letter that the other text lacks is changed, inserted or deleted. */
+static unsigned least_distance(uint32_t a, uint32_t b)
+{
+        unsigned more = (unsigned)__builtin_popcount(a & ~b), less = (unsigned)__builtin_popcount(b & ~a);
+
+        return MAX(more, less);
+}
+
 /* Edit distance: letters to change, insert or delete; UINT32_MAX: it is far. */
 static unsigned distance(const char *a, const char *b)
 {
@@ -40,26 +58,48 @@ static unsigned distance(const char *a, const char *b)
         return row[n];
 }
 
+/* Of both names of each key, once for all errors. */
+static void note_letters(struct loading *l)
+{
+        for (size_t i = 0; i < n_scenario_keys && !l->has_letters; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                uint32_t both = letters(k->section) | letters(".");
+
+                l->letters[i][0] = both | letters(k->name);
+                l->letters[i][1] = both | letters(k->old_name ?: k->name);
+        }
+        l->has_letters = true;
+}
+
+static unsigned distance_to(const char *what, const char *section, const char *name)
+{
+        char full[128];
+
+        snprintf(full, sizeof full, "%s.%s", section, name);
+        return distance(what, full);
+}
+
 static void unknown_key(struct loading *l, unsigned line, const char *section, const char *name)
 {
         const struct scenario_key *best = NULL;
         unsigned least = DISTANCE_FAR;
-        char what[128], full[128];
+        uint32_t of_what;
+        char what[128];
 
         snprintf(what, sizeof what, "%.60s%s%.60s", section, section[0] ? "." : "", name);
+        of_what = letters(what);
+        note_letters(l);
         /* Nobody sees a proposal for a later error, and a file of another program has thousands of them. */
         for (size_t i = 0; i < n_scenario_keys && l->errors->n < SCENARIO_ERRORS_MAX; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
+                unsigned d = UINT32_MAX;
 
-                snprintf(full, sizeof full, "%s.%s", k->section, k->name);
-                unsigned d = distance(what, full);
-
-                if (k->old_name) {
-                        snprintf(full, sizeof full, "%s.%s", k->section, k->old_name);
-                        d = MIN(d, distance(what, full));
-                }
+                if (least_distance(of_what, l->letters[i][0]) < least)
+                        d = distance_to(what, k->section, k->name);
+                if (k->old_name && least_distance(of_what, l->letters[i][1]) < least)
+                        d = MIN(d, distance_to(what, k->section, k->old_name));
                 /* Finds a key before the first section, or in the wrong section. */
-                if (strcmp(name, k->name) == 0)
+                if (name[0] == k->name[0] && strcmp(name, k->name) == 0)
                         d = MIN(d, 3);
                 if (d < least) {
                         least = d;

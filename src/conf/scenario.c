@@ -33,14 +33,16 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
                   struct scenario_errors *errors)
 {
         _cleanup_free_ struct conf_place(*node_places)[CONF_NODE_KEYS] =
-                calloc(ARRAY_SIZE(ret->nodes), sizeof *node_places);
+                malloc(ARRAY_SIZE(ret->nodes) * sizeof *node_places);
         struct loading l = {.scenario = ret, .path = path, .errors = errors, .node_places = node_places};
         int r;
 
         errors->n = errors->n_warnings = 0;
         if (!node_places)
                 return -ENOMEM;
-        memset(ret, 0, sizeof *ret);
+        /* Most of it are nodes, and most scenarios have few. */
+        memset(ret, 0, offsetof(struct scenario, nodes));
+        ret->n_nodes = 0;
         snprintf(ret->path, sizeof ret->path, "%s", path);
         set_defaults(ret);
         r = conf_read_file(&l);
@@ -61,7 +63,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
 int scenario_check(struct scenario *s, struct scenario_errors *errors)
 {
         _cleanup_free_ struct conf_place(*node_places)[CONF_NODE_KEYS] =
-                calloc(ARRAY_SIZE(s->nodes), sizeof *node_places);
+                calloc(MAX(s->n_nodes, (size_t)1), sizeof *node_places);
         struct loading l = {.scenario = s, .path = s->path, .errors = errors, .node_places = node_places};
 
         errors->n = errors->n_warnings = 0;

@@ -52,21 +52,25 @@ bool scenario_allows(const struct scenario *s, const char *permission)
 
 bool scenario_setting_changes(const struct scenario *s, const char *setting)
 {
-        _cleanup_free_ struct scenario *other = calloc(1, sizeof *other);
         const char *dot = strchr(setting, '.'), *equals = dot ? strchr(dot, '=') : NULL;
         char section[64], name[64], mine[SCENARIO_TEXT_MAX], theirs[SCENARIO_TEXT_MAX];
         const struct scenario_key *key;
+        union {
+                uint64_t number;
+                double fraction;
+                char text[SCENARIO_TEXT_MAX];
+        } other;
 
-        if (!other || !equals)
+        if (!equals)
                 return true;
         snprintf(section, sizeof section, "%.*s", (int)MIN((size_t)(dot - setting), sizeof section - 1),
                  setting);
         snprintf(name, sizeof name, "%.*s", (int)MIN((size_t)(equals - dot - 1), sizeof name - 1), dot + 1);
         key = scenario_key_find(section, name);
-        if (!key || scenario_key_set(other, key, equals + 1) < 0)
+        if (!key || conf_parse_value(key, equals + 1, &other) < 0)
                 return true;
         return strcmp(scenario_key_value(s, key, mine, sizeof mine),
-                      scenario_key_value(other, key, theirs, sizeof theirs)) != 0;
+                      conf_format_value(key, &other, theirs, sizeof theirs)) != 0;
 }
 
 struct range {

@@ -17,8 +17,8 @@
 #define NONE UINT32_MAX
 #define LENGTH_BYTES 4u
 #define BLOCK_MIN_BYTES 64u
-/* Slices that may be open at the same time. */
-#define OPEN_MAX 65536u
+/* Slices that may be open at the same time, unless configured. */
+#define SLICES_MAX 65536u
 /* Frames in a row whose slice is closed, or too far ahead: the board's time began again. */
 #define STRAYS_MAX 64u
 /* A board's time that is further ahead of the clock counts once another frame confirms it. */
@@ -48,7 +48,7 @@ struct slicer {
         struct frame *frames;
         uint32_t free_frame, arriving; /* NONE: none */
         bool discards;
-        struct frames *open; /* of slice k, at index k % OPEN_MAX */
+        struct frames *open; /* of slice k, at index k % slices_max */
         struct frames kept;  /* of the slice before the oldest one, for its overlap */
         bool started;
         uint64_t oldest;            /* first slice that is not closed */
@@ -65,16 +65,20 @@ int slicer_new(struct slicer **ret, const struct slicer_config *config)
         int r;
 
         if (config->slice_ns == 0 || config->overlap_ns >= config->slice_ns || config->tick_ns == 0 ||
-            config->bits == 0 || config->frames_max == 0)
+            config->bits == 0 || config->frames_max == 0 ||
+            (config->slices_max & (config->slices_max - 1)) != 0 ||
+            config->fragment_max_bytes > EVB_FRAGMENT_MAX_BYTES)
                 return -EINVAL;
         s = calloc(1, sizeof *s);
         if (!s)
                 return -ENOMEM;
         s->config = *config;
+        s->config.slices_max = config->slices_max ?: SLICES_MAX;
+        s->config.fragment_max_bytes = config->fragment_max_bytes ?: EVB_FRAGMENT_MAX_BYTES;
         s->arriving = NONE;
         s->kept = no_frames;
         s->frames = calloc(config->frames_max, sizeof *s->frames);
-        s->open = calloc(OPEN_MAX, sizeof *s->open);
+        s->open = malloc(s->config.slices_max * sizeof *s->open);
         s->memory = memory_map(config->buffer_bytes);
         r = arena_new(&s->arena, config->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (r < 0 || !s->frames || !s->open || !s->memory) {
@@ -83,7 +87,7 @@ int slicer_new(struct slicer **ret, const struct slicer_config *config)
         }
         for (uint32_t i = 0; i < config->frames_max; i++)
                 s->frames[i].next = i + 1 < config->frames_max ? i + 1 : NONE;
-        for (uint32_t i = 0; i < OPEN_MAX; i++)
+        for (uint32_t i = 0; i < s->config.slices_max; i++)
                 s->open[i] = no_frames;
         *ret = s;
         return 0;
@@ -103,7 +107,7 @@ struct slicer *slicer_free(struct slicer *s)
 
 static struct frames *open_slice(const struct slicer *s, uint64_t slice)
 {
-        return &s->open[slice % OPEN_MAX];
+        return &s->open[slice & (s->config.slices_max - 1)];
 }
 
 static void append(struct slicer *s, struct frames *list, uint32_t i)
@@ -138,8 +142,10 @@ static void empty(struct slicer *s, struct frames *list, struct frames *kept, ui
 /* The board's time began again: what waits cannot be completed. */
 static void restart(struct slicer *s, uint64_t slice)
 {
-        for (uint64_t k = 0; s->started && k < OPEN_MAX; k++)
-                empty(s, &s->open[k], NULL, 0);
+        for (uint64_t k = s->oldest, left = s->counts.waiting; left > 0; k++) {
+                left -= open_slice(s, k)->n;
+                empty(s, open_slice(s, k), NULL, 0);
+        }
         empty(s, &s->kept, NULL, 0);
         s->counts.dropped += s->counts.waiting;
         s->counts.waiting = 0;
@@ -152,7 +158,7 @@ static void restart(struct slicer *s, uint64_t slice)
 
 static bool is_open(const struct slicer *s, uint64_t slice)
 {
-        return slice - s->oldest < OPEN_MAX;
+        return slice - s->oldest < s->config.slices_max;
 }
 
 /* False: the time is impossible. */
@@ -211,7 +217,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32
         }
         list = open_slice(s, slice);
         /* Room for an overlap of the same size remains. */
-        if (list->bytes + LENGTH_BYTES + bytes > EVB_FRAGMENT_MAX_BYTES / 2) {
+        if (list->bytes + LENGTH_BYTES + bytes > s->config.fragment_max_bytes / 2) {
                 s->counts.dropped++;
                 return ROS_DISCARD;
         }

@@ -81,6 +81,24 @@ static size_t points_of_panel(const struct lab_measurement *m, const struct lab_
         return n;
 }
 
+static size_t count_series(const struct lab_measurement *m)
+{
+        size_t n = 0;
+
+        while (n < ARRAY_SIZE(m->series) && m->series[n].name)
+                n++;
+        return n;
+}
+
+size_t lab_points_count(const struct lab_measurement *m, bool quick)
+{
+        size_t panels = m->sweep.n_panels == 0;
+
+        for (size_t i = 0; i < m->sweep.n_panels; i++)
+                panels += !quick || m->sweep.panels[i].quick;
+        return panels * (quick ? m->sweep.n_quick : m->sweep.n_values) * count_series(m);
+}
+
 size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick,
                   struct lab_point *ret, size_t max)
 {

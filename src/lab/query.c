@@ -88,29 +88,40 @@ double sum(struct query q, const char *key)
         return fold(q, key, add);
 }
 
-static bool is_text(const json_t *r, const char *key, const char *text)
+/* What tells the result of one point from that of another; read once for all points. */
+struct place {
+        const char *series, *panel; /* "": none */
+        double x;
+};
+
+static struct place place_of(const json_t *r)
 {
-        return strcmp(json_string_value(json_object_get(r, key)) ?: "", text) == 0;
+        return (struct place){
+                .series = json_string_value(json_object_get(r, "series")) ?: "",
+                .panel = json_string_value(json_object_get(r, "panel")) ?: "",
+                .x = json_number_value(json_object_get(r, "x")),
+        };
 }
 
-static bool is_of(const json_t *r, const struct lab_point *p)
+static bool is_of(const struct place *a, const struct lab_point *p)
 {
-        return is_text(r, "series", p->series) && is_text(r, "panel", p->panel ?: "") &&
-               json_number_value(json_object_get(r, "x")) == p->x;
+        return a->x == p->x && strcmp(a->series, p->series) == 0 && strcmp(a->panel, p->panel ?: "") == 0;
 }
 
 /* Whether the results belong to a quick run, which has fewer and shorter points. */
-static bool is_quick(const struct lab_measurement *m, const json_t *results, struct lab_point *scratch)
+static bool is_quick(const struct lab_measurement *m, const json_t *results, struct lab_point *scratch,
+                     size_t max)
 {
-        size_t n = lab_points(m, NULL, true, scratch, LAB_POINTS_MAX), k;
+        size_t n = lab_points(m, NULL, true, scratch, max), k;
         const json_t *r;
 
         json_array_foreach(results, k, r)
         {
                 const char *settings = json_string_value(json_object_get(r, "settings")) ?: "";
+                const struct place place = place_of(r);
                 size_t i = 0;
 
-                while (i < n && !is_of(r, &scratch[i]))
+                while (i < n && !is_of(&place, &scratch[i]))
                         i++;
                 if (i == n || !strstr(settings, lab_quick_setting(m)))
                         return false;
@@ -120,9 +131,10 @@ static bool is_quick(const struct lab_measurement *m, const json_t *results, str
 
 enum lab_extent lab_extent_of(const struct lab_measurement *m, const json_t *results)
 {
-        _cleanup_free_ struct lab_point *scratch = calloc(LAB_POINTS_MAX, sizeof *scratch);
+        size_t n = lab_points_count(m, true);
+        _cleanup_free_ struct lab_point *scratch = calloc(MAX(n, (size_t)1), sizeof *scratch);
 
-        return scratch && is_quick(m, results, scratch) ? LAB_QUICK : LAB_WHOLE;
+        return scratch && is_quick(m, results, scratch, n) ? LAB_QUICK : LAB_WHOLE;
 }
 
 /* The newest valid result of a point wins, because the user repeated the point for a reason. */
@@ -133,8 +145,10 @@ static void find_results(struct judging *j, const json_t *results)
 
         json_array_foreach(results, k, r)
         {
+                const struct place place = place_of(r);
+
                 for (size_t i = 0; i < j->n; i++) {
-                        if (!is_of(r, &j->points[i]))
+                        if (!is_of(&place, &j->points[i]))
                                 continue;
                         if (lab_valid_reason(r))
                                 j->reasons[i] = lab_valid_reason(r);
@@ -176,17 +190,20 @@ static void keep_simulated(struct judging *j)
 int judging_init(struct judging *j, const struct lab_measurement *m, const json_t *results,
                  enum lab_extent extent)
 {
+        size_t max;
+
         *j = (struct judging){.m = m};
-        j->points = calloc(LAB_POINTS_MAX, sizeof *j->points);
-        j->results = calloc(LAB_POINTS_MAX, sizeof *j->results);
-        j->reasons = calloc(LAB_POINTS_MAX, sizeof *j->reasons);
-        j->lacks = calloc(LAB_POINTS_MAX, sizeof *j->lacks);
-        j->decisive = calloc(LAB_POINTS_MAX, sizeof *j->decisive);
-        if (!j->points || !j->results || !j->reasons || !j->lacks || !j->decisive)
-                return -ENOMEM;
         if (extent == LAB_AS_MADE)
                 extent = lab_extent_of(m, results);
-        j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, LAB_POINTS_MAX);
+        max = MAX(lab_points_count(m, extent == LAB_QUICK), (size_t)1);
+        j->points = calloc(max, sizeof *j->points);
+        j->results = calloc(max, sizeof *j->results);
+        j->reasons = calloc(max, sizeof *j->reasons);
+        j->lacks = calloc(max, sizeof *j->lacks);
+        j->decisive = calloc(max, sizeof *j->decisive);
+        if (!j->points || !j->results || !j->reasons || !j->lacks || !j->decisive)
+                return -ENOMEM;
+        j->n = lab_points(m, NULL, extent == LAB_QUICK, j->points, max);
         if (json_is_true(json_object_get(json_array_get(results, 0), "simulated")))
                 keep_simulated(j);
         find_results(j, results);

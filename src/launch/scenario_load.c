@@ -9,13 +9,13 @@
 int scenario_load_one(struct scenario **ret, const char *path, const char *const *settings, size_t n,
                       struct error *error)
 {
-        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
-        _cleanup_free_ struct scenario_errors *errors = calloc(1, sizeof *errors);
+        _cleanup_free_ struct scenario *s = malloc(sizeof *s);
+        _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
         int r = s && errors ? scenario_load(s, path, settings, n, errors) : -ENOMEM;
 
         if (r < 0)
-                return errors && errors->n > 0 ? error_set(error, r, "%s", errors->text[0])
-                                               : error_set(error, r, "%m");
+                return s && errors && errors->n > 0 ? error_set(error, r, "%s", errors->text[0])
+                                                    : error_set(error, r, "%m");
         *ret = take_ptr(s);
         return 0;
 }

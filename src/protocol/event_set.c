@@ -39,8 +39,13 @@ bool event_set_has(const struct event_set *s, uint64_t event)
 
 void event_set_add(struct event_set *s, uint64_t event)
 {
-        if (is_inside(s, event))
-                *word_of(s, event) |= UINT64_C(1) << event % 64;
+        bool first = s->added_from == s->added_to;
+
+        if (!is_inside(s, event))
+                return;
+        *word_of(s, event) |= UINT64_C(1) << event % 64;
+        s->added_from = first ? event : MIN(s->added_from, event);
+        s->added_to = first ? event + 1 : MAX(s->added_to, event + 1);
 }
 
 void event_set_remove(struct event_set *s, uint64_t event)
@@ -51,15 +56,20 @@ void event_set_remove(struct event_set *s, uint64_t event)
 
 void event_set_clear(struct event_set *s, uint64_t from)
 {
-        memset(s->bits, 0, WORDS * sizeof *s->bits);
-        s->from = from;
+        uint64_t first = s->added_from / 64, n = DIV_ROUND_UP(s->added_to, 64) - first;
+        size_t head = MIN(n, WORDS - first % WORDS);
+
+        memset(&s->bits[first % WORDS], 0, head * sizeof *s->bits);
+        /* The ring begins again. */
+        memset(s->bits, 0, MIN(n - head, WORDS) * sizeof *s->bits);
+        s->added_from = s->added_to = s->from = from;
 }
 
 void event_set_advance(struct event_set *s, uint64_t from)
 {
         if (from <= s->from)
                 return;
-        if (from - s->from >= EVB_EVENT_WINDOW) {
+        if (from >= s->added_to || from - s->from >= EVB_EVENT_WINDOW) {
                 event_set_clear(s, from);
                 return;
         }
@@ -69,11 +79,14 @@ void event_set_advance(struct event_set *s, uint64_t from)
                 *word_of(s, s->from) = 0;
         for (; s->from < from; s->from++)
                 *word_of(s, s->from) &= ~(UINT64_C(1) << s->from % 64);
+        s->added_from = MAX(s->added_from, from);
 }
 
 void event_set_copy(struct event_set *to, const struct event_set *s)
 {
         to->from = s->from;
+        to->added_from = s->added_from;
+        to->added_to = s->added_to;
         memcpy(to->bits, s->bits, WORDS * sizeof *s->bits);
 }
 

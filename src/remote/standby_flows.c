@@ -98,26 +98,37 @@ static int shape(struct standby_flows *f, const json_t *command, struct error *e
         return r;
 }
 
+static int read_endpoint(const struct standby_flows *f, struct flow_endpoint *ret, const json_t *o, size_t i,
+                         struct error *e)
+{
+        if (flow_endpoint_from_json(ret, o) >= 0 && is_acceptable(f, ret))
+                return 0;
+        return error_set(e, -EINVAL,
+                         "endpoint %zu: expected an endpoint of this node, to and from nodes of this testbed",
+                         i);
+}
+
+/* All are valid before any starts. */
 static int start(struct standby_flows *f, const json_t *endpoints, struct error *e)
 {
-        int r = flow_group_init(&f->group);
+        struct flow_endpoint endpoint;
         const json_t *each;
         size_t i;
+        int r;
 
         json_array_foreach(endpoints, i, each)
         {
-                struct flow_endpoint endpoint;
-
+                r = read_endpoint(f, &endpoint, each, i, e);
                 if (r < 0)
-                        break;
-                r = flow_endpoint_from_json(&endpoint, each);
-                if (r < 0 || !is_acceptable(f, &endpoint))
-                        return error_set(
-                                e, -EINVAL,
-                                "endpoint %zu: expected an endpoint of this node, to and from nodes of this "
-                                "testbed",
-                                i);
-                r = flow_group_start(&f->group, &endpoint, -1);
+                        return r;
+        }
+        r = flow_group_init(&f->group);
+        json_array_foreach(endpoints, i, each)
+        {
+                if (r >= 0)
+                        r = read_endpoint(f, &endpoint, each, i, e);
+                if (r >= 0)
+                        r = flow_group_start(&f->group, &endpoint, -1);
         }
         return r < 0 ? error_set(e, r, "%m") : 0;
 }

@@ -20,35 +20,48 @@
 #define FORMAT 1
 #define NEW ".new"
 #define OPEN_ATTEMPTS 100
+/* A file of so many bytes is not ours: 1 KiB describes an object. */
+#define STATE_MAX_BYTES (64 << 20)
 #ifndef SO_NETNS_COOKIE /* Linux 5.14 */
 #define SO_NETNS_COOKIE 71
 #endif
 
 static char *to_hex(const uint8_t *bytes, size_t n)
 {
+        static const char digits[] = "0123456789abcdef";
         char *text = malloc(2 * n + 1);
 
         if (!text)
                 return NULL;
-        for (size_t i = 0; i < n; i++)
-                snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+        for (size_t i = 0; i < n; i++) {
+                text[2 * i] = digits[bytes[i] >> 4];
+                text[2 * i + 1] = digits[bytes[i] & 15];
+        }
         text[2 * n] = '\0';
         return text;
 }
 
+/* -1: not a digit. */
+static int from_digit(char c)
+{
+        return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 static uint8_t *from_hex(const char *text, size_t *ret_n)
 {
-        size_t n = strlen(text) / 2;
+        size_t length = strlen(text), n = length / 2;
         uint8_t *bytes = malloc(n + 1);
+        int wrong = length % 2 == 0 ? 0 : -1;
 
         for (size_t i = 0; bytes && i < n; i++) {
-                unsigned v;
+                int high = from_digit(text[2 * i]), low = from_digit(text[2 * i + 1]);
 
-                if (sscanf(text + 2 * i, "%2x", &v) != 1) {
-                        free(bytes);
-                        return NULL;
-                }
-                bytes[i] = (uint8_t)v;
+                wrong |= high | low;
+                bytes[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
+        }
+        if (wrong & ~15) {
+                free(bytes);
+                return NULL;
         }
         *ret_n = n;
         return bytes;
@@ -154,10 +167,24 @@ static int asked_from_json(const json_t *j, struct tc_state *s)
         return 0;
 }
 
+/* NULL: not JSON, or it cannot be read. json_loadfd() would read byte by byte. */
+static json_t *read_json(int fd)
+{
+        _cleanup_free_ char *text = NULL;
+        struct stat st;
+        ssize_t n;
+
+        if (fstat(fd, &st) < 0 || st.st_size > STATE_MAX_BYTES)
+                return NULL;
+        text = malloc((size_t)st.st_size + 1);
+        n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
+        return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
+}
+
 /* -ENOENT: no state, or that of a deleted device. */
 static int read_state(struct tc_state *s)
 {
-        json_t *j = json_loadfd(s->fd, 0, NULL);
+        json_t *j = read_json(s->fd);
         const json_t *saved = json_object_get(j, "saved");
         const char *of = json_string_value(json_object_get(j, "of"));
         int r = json_integer_value(json_object_get(j, "format")) == FORMAT && of ? 0 : -EBADMSG;
@@ -309,6 +336,7 @@ int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
  * killed process, finds a complete file. */
 static int replace(struct tc_state *s, const json_t *j)
 {
+        _cleanup_free_ char *text = json_dumps(j, JSON_COMPACT);
         char path[sizeof s->path + sizeof NEW];
         int fd, holder, r = 0;
 
@@ -317,8 +345,10 @@ static int replace(struct tc_state *s, const json_t *j)
         if (fd < 0)
                 return -errno;
         errno = 0;
-        if (json_dumpfd(j, fd, JSON_COMPACT) < 0)
-                r = errno ? -errno : -EIO;
+        if (!text)
+                r = -ENOMEM;
+        else if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+                r = errno ? -errno : -ENOSPC;
         if (r >= 0)
                 r = lock(fd, &holder);
         if (r >= 0 && rename(path, s->path) < 0)

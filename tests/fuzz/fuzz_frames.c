@@ -1,41 +1,50 @@
-/* Frames of a detector board over TCP. The first three bytes choose where frames carry numbers; the others
- * are what the board sends before it breaks the connection. */
+/* Frames of a detector board over a stream. The first three bytes choose where frames carry numbers; the
+ * others are what the board sends before it breaks the connection. */
 #include <errno.h>
 #include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/data/front_end.h"
-#include "evb/net/tcp.h"
 #include "fuzz.h"
 #include "joined_ros.h"
-#include "loopback.h"
+#include "local_stream.h"
 
-/* The core has room for all frames, even empty ones. */
 #define INPUT_MAX_BYTES 4000u
-/* The kernel may take its time on a busy machine. */
-#define TURNS_MAX 1000000
+/* A frame may announce the most, and have others before it. */
+#define BUFFER_BYTES (2 * EVB_FRAGMENT_MAX_BYTES)
+#define LENGTH_BYTES sizeof(uint32_t)
+/* Frames and bytes of one turn are limited. */
+#define TURNS_MAX 10000
 
 static struct {
         struct loop *loop;
         struct net_address local;
-        char at[NET_ADDRESS_TEXT_MAX];
-        int listener;
         uint8_t *buffer;
-} t;
+        const uint8_t *sent; /* what the board sends once it is connected */
+        size_t sent_bytes;
+        int board; /* its end of the connection */
+} t = {.board = -1};
+
+int __wrap_tcp_connect(const struct net_address *local, const struct net_address *to,
+                       uint64_t send_buffer_bytes);
+
+int __wrap_tcp_connect(const struct net_address *local, const struct net_address *to,
+                       uint64_t send_buffer_bytes)
+{
+        int ends[2];
+
+        (void)local, (void)to, (void)send_buffer_bytes;
+        assert(t.board < 0);
+        local_stream_open(ends, t.sent, t.sent_bytes);
+        t.board = ends[1];
+        return ends[0];
+}
 
 static void set_up(void)
 {
-        char host[64];
-
         log_set_level(LOG_LEVEL_ERROR);
-        loopback_address(host, sizeof host, 3);
-        assert(net_address_parse(&t.local, host, 0) == 0 && loop_new(&t.loop) == 0);
-        struct net_address bound = t.local;
-
-        t.listener = tcp_listen(&bound, 0);
-        assert(t.listener >= 0 && getsockname(t.listener, &bound.any, &bound.size_bytes) == 0);
-        net_address_format(&bound, t.at);
-        t.buffer = calloc(1, JOINED_BUFFER_BYTES);
+        assert(net_address_parse(&t.local, "127.0.0.1", 0) == 0 && loop_new(&t.loop) == 0);
+        t.buffer = calloc(1, BUFFER_BYTES);
         assert(t.buffer);
 }
 
@@ -58,10 +67,9 @@ static size_t count_frames(const uint8_t *bytes, size_t n)
 }
 
 /* Runs the front-end until it has read all that the board sent, and lost the connection. */
-static void receive(struct front_end *f, const uint8_t *bytes, size_t n)
+static void receive(struct front_end *f)
 {
         uint64_t now_ns = JOINED_NOW_NS, since_ns;
-        int board = -1;
 
         front_end_turn(f, now_ns);
         /* It has had no connection since then; the loss of one comes later. */
@@ -69,13 +77,10 @@ static void receive(struct front_end *f, const uint8_t *bytes, size_t n)
         for (int i = 0; i < TURNS_MAX && front_end_down_since_ns(f) <= since_ns; i++) {
                 assert(loop_wait(t.loop, 0) == 0);
                 front_end_turn(f, now_ns += NS_PER_MS);
-                if (board >= 0 || (board = accept(t.listener, NULL, NULL)) < 0)
-                        continue;
-                assert(send(board, bytes, n, MSG_NOSIGNAL) == (ssize_t)n);
-                shutdown(board, SHUT_WR);
         }
-        assert(board >= 0 && front_end_down_since_ns(f) > since_ns);
-        loopback_close(board);
+        assert(t.board >= 0 && front_end_down_since_ns(f) > since_ns);
+        close(t.board);
+        t.board = -1;
 }
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
@@ -94,10 +99,14 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
         number = (struct number_field){.bits = widths[bytes[0] % ARRAY_SIZE(widths)],
                                        .offset_bytes = bytes[1] & 1 ? bytes[2] * 200u : bytes[2] % 16u,
                                        .big_endian = bytes[1] & 2};
-        core = joined_ros(number.bits);
-        assert(front_end_new(&f, true, t.at, &number, &t.local, t.loop, core, t.buffer, &stats) == 0);
-        receive(f, bytes + 3, size_bytes - 3);
-        frames = count_frames(bytes + 3, size_bytes - 3);
+        t.sent = bytes + 3;
+        t.sent_bytes = size_bytes - 3;
+        /* Room for all frames, even empty ones. */
+        core = joined_ros(number.bits, (uint32_t)(size_bytes / LENGTH_BYTES + 1), BUFFER_BYTES);
+        assert(front_end_new(&f, true, "127.0.0.2:1", &number, &t.local, t.loop, core, t.buffer, &stats) ==
+               0);
+        receive(f);
+        frames = count_frames(t.sent, t.sent_bytes);
         /* The last one may have broken off. */
         assert(front_end_frames(f) >= frames && front_end_frames(f) <= frames + 1);
         front_end_free(f);

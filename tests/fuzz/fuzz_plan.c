@@ -14,6 +14,7 @@
 #include "fuzz.h"
 
 #define DESTINATIONS_MAX 80u
+#define DESTINATION_BYTES 12u
 
 /* A number of the size that the first byte asks for. */
 static uint64_t number(struct reader *r)
@@ -55,6 +56,8 @@ static struct tc_request read_request(struct reader *r, struct tc_destination *t
         q.other_rate_bps = number(r);
         q.control_port = reader_u16(r);
         q.overhead_bytes = reader_u8(r);
+        /* Those that the input describes: otherwise, most of the time would go into many equal ones. */
+        q.n_destinations = MIN(q.n_destinations, reader_left(r) / DESTINATION_BYTES);
         for (size_t i = 0; i < q.n_destinations; i++) {
                 to[i] = (struct tc_destination){.address = address(r, i)};
                 to[i].rate_bps = number(r);

@@ -7,7 +7,27 @@
 #include "fuzz.h"
 #include "joined_ros.h"
 
-#define COMMANDS_MAX 2000u
+#define COMMANDS_MAX 400u
+/* All limits are small: an input of some commands reaches each of them, and a slicer for each input is cheap.
+ */
+#define FRAGMENT_MAX_BYTES 16384u
+#define SLICES_MAX 64u
+#define ENTRIES 32u
+
+void *__wrap_memory_map(size_t size_bytes);
+void __wrap_memory_unmap(void *memory, size_t size_bytes);
+
+/* Without the kernel, and with a check for accesses beyond the end. */
+void *__wrap_memory_map(size_t size_bytes)
+{
+        return malloc(size_bytes);
+}
+
+void __wrap_memory_unmap(void *memory, size_t size_bytes)
+{
+        (void)size_bytes;
+        free(memory);
+}
 
 struct bench {
         struct slicer *slicer;
@@ -25,7 +45,9 @@ static struct slicer_config read_config(struct reader *r)
                 .bits = widths[reader_u8(r) % ARRAY_SIZE(widths)],
                 .window_ns = reader_u8(r) * UINT64_C(131),
                 .frames_max = 1 + reader_u8(r),
-                .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
+                .slices_max = SLICES_MAX,
+                .fragment_max_bytes = FRAGMENT_MAX_BYTES,
+                .buffer_bytes = 2 * FRAGMENT_MAX_BYTES,
                 .idle_max_ns = 20000,
         };
 
@@ -37,7 +59,7 @@ static struct slicer_config read_config(struct reader *r)
 static void arrive(struct bench *b, uint8_t how, uint16_t step)
 {
         uint64_t counter = b->count += how & 1 ? step : (uint64_t) - (step & 0xff);
-        uint32_t bytes = how & 2 ? step * 8u : step % 128u;
+        uint32_t bytes = step % (how & 2 ? FRAGMENT_MAX_BYTES / 2 + 64 : 128u);
         uint8_t *to = NULL;
 
         if (how & 4)
@@ -67,14 +89,14 @@ static void check(const struct bench *b)
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
 {
-        static uint8_t buffer[JOINED_BUFFER_BYTES];
+        static uint8_t buffer[EVB_FRAGMENT_MAX_BYTES];
         struct reader r = reader_init(bytes, size_bytes);
         const struct slicer_config config = read_config(&r);
         struct bench b = {.now_ns = JOINED_NOW_NS};
 
         if (r.failed)
                 return false;
-        b.core = joined_ros(32);
+        b.core = joined_ros(32, ENTRIES, sizeof buffer);
         assert(slicer_new(&b.slicer, &config) == 0);
         for (unsigned i = 0; i < COMMANDS_MAX && reader_left(&r) >= 4; i++) {
                 uint8_t what = reader_u8(&r), how = reader_u8(&r);

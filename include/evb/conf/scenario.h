@@ -168,7 +168,7 @@ struct scenario {
                 char value[192]; /* NAME=VALUE fits a record of an event file */
         } metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
-        /* Made from the counts, or from [node NAME] sections. */
+        /* Made from the counts, or from [node NAME] sections. Those from n_nodes on are undefined. */
         struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];
         size_t n_nodes;
 };

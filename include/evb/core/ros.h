@@ -33,7 +33,11 @@ struct ros_config {
         struct member_config member;
         uint16_t index;
         uint32_t n_sfi;
-        uint32_t entries; /* maximum number of fragments held */
+        uint32_t entries;      /* maximum number of fragments held */
+        uint32_t expected_max; /* frames that can be requested before they arrive; 0: the usual number */
+        /* Queued items in addition to one for each held fragment: requests for ranges, and answers without a
+         * fragment; 0: the usual number. */
+        uint32_t extra_items;
         uint64_t buffer_bytes;
         uint64_t keep_alive_ns;
         struct budget_plan control;

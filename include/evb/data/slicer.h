@@ -17,6 +17,11 @@ struct slicer_config {
         uint64_t tick_ns;                         /* time of one count */
         unsigned bits;                            /* of the counter of time */
         uint32_t frames_max;
+        /* Slices that may be open at the same time, a power of two; 0: 65536. */
+        uint32_t slices_max;
+        /* Of a slice's fragment; its own frames have half of it, so that an overlap has room. 0:
+         * EVB_FRAGMENT_MAX_BYTES, which is also the most. */
+        uint32_t fragment_max_bytes;
         uint64_t buffer_bytes; /* for frames of slices that are not closed */
         /* The board's time goes on with the clock for so long after the slice of its last frame has closed:
          * then it may be dead. */

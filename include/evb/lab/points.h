@@ -94,6 +94,8 @@ struct lab_measurement {
         enum lab_verdict (*judge)(struct judging *j, char *why, size_t size);
 };
 
+/* The number of points of a measurement; at most LAB_POINTS_MAX. */
+size_t lab_points_count(const struct lab_measurement *m, bool quick);
 /* Writes the points of a measurement and returns their number. */
 size_t lab_points(const struct lab_measurement *m, const struct lab_bed *bed, bool quick,
                   struct lab_point *ret, size_t max);

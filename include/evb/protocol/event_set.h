@@ -8,6 +8,9 @@
 struct event_set {
         uint64_t from; /* the set ignores events below, and from EVB_EVENT_WINDOW above on */
         uint64_t *bits;
+        /* All events that were added since the set was empty: clearing the whole ring takes its time. Equal:
+         * none. */
+        uint64_t added_from, added_to;
 };
 
 int event_set_init(struct event_set *s); /* -ENOMEM; empty, from event 0 */

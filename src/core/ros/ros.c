@@ -9,8 +9,6 @@
 #include "ros_regions.h"
 
 #define BLOCK_MIN_BYTES 256u
-/* Items in addition to one for each held fragment: requests for ranges, and answers without a fragment. */
-#define ITEMS_EXTRA 4096u
 /* An SFI repeats a reduced share at each keep-alive; after this number without one the share is forgotten. */
 #define RATE_KEEP_ALIVES 5
 #define RATE_FULL 1000u
@@ -21,10 +19,10 @@
 static int allocate(struct ros *r)
 {
         const struct ros_config *c = &r->config;
-        uint32_t items = c->entries + ITEMS_EXTRA;
+        uint32_t items = c->entries + c->extra_items;
         int k;
 
-        r->n_entries = c->entries + (c->describe ? 0 : ROS_EXPECTED_MAX);
+        r->n_entries = c->entries + (c->describe ? 0 : c->expected_max);
         k = idmap_init(&r->by_event, r->n_entries);
         if (k >= 0 && !c->describe)
                 k = ros_numbers_init(&r->numbers, c->number_bits, c->number_from);
@@ -69,6 +67,8 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         if (!r)
                 return -ENOMEM;
         r->config = *config;
+        r->config.extra_items = config->extra_items ?: ROS_EXTRA_ITEMS;
+        r->config.expected_max = config->expected_max ?: ROS_EXPECTED_MAX;
         member_init(&r->member, &config->member, ROLE_ROS, config->index, now_ns);
         r->run_state = RUN_STARTING;
         r->state = RUN_RUNNING;

@@ -175,7 +175,7 @@ uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_
 {
         uint32_t i;
 
-        if (r->n_expected >= ROS_EXPECTED_MAX || r->n_held == r->n_entries) {
+        if (r->n_expected >= r->config.expected_max || r->n_held == r->n_entries) {
                 r->counts.full++;
                 return UINT32_MAX;
         }

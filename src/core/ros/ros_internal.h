@@ -10,9 +10,10 @@
 #include "ros_number.h"
 
 #define NO_ITEM UINT32_MAX
-/* Maximum number of frames that can be requested before they arrive. They have entries of their own, so they
- * and early frames cannot displace each other. */
+/* Defaults of struct ros_config. Frames that are requested before they arrive have entries of their own, so
+ * they and early frames cannot displace each other. */
 #define ROS_EXPECTED_MAX 16384u
+#define ROS_EXTRA_ITEMS 4096u
 /* Event of a frame whose trigger is not known yet. */
 #define ROS_NO_EVENT UINT64_MAX
 

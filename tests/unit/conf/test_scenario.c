@@ -235,6 +235,24 @@ static void default_ports_are_not_ephemeral(void **state)
         assert_true(n >= 3);
 }
 
+/* A scenario is large, and only its used nodes are cleared. */
+static void a_scenario_loads_into_used_memory(void **state)
+{
+        static const char made[] = NODES, own[] = "[node dfm]\nrole = dfm\n[node a]\nrole = ros\n"
+                                                  "[node b]\nrole = sfi\ncpus = 1\n";
+
+        (void)state;
+        for (int i = 0; i < 2; i++) {
+                memset(&s, 0, sizeof s);
+                assert_int_equal(load(i == 0 ? made : own, NULL), 0);
+                again = s;
+                memset(&s, 0xa5, sizeof s);
+                assert_int_equal(load(i == 0 ? made : own, NULL), 0);
+                assert_memory_equal(&s, &again, (size_t)((char *)&s.nodes[s.n_nodes] - (char *)&s));
+                assert_int_equal(s.n_nodes, again.n_nodes);
+        }
+}
+
 static int make_path(void **state)
 {
         int fd;
@@ -263,6 +281,7 @@ int main(void)
                 cmocka_unit_test(relative_paths_are_the_files_own),
                 cmocka_unit_test(written_and_read_again),
                 cmocka_unit_test(default_ports_are_not_ephemeral),
+                cmocka_unit_test(a_scenario_loads_into_used_memory),
         };
 
         return cmocka_run_group_tests(tests, make_path, remove_path);

@@ -22,6 +22,7 @@ static void every_measurement_has_points(void **state)
                 size_t all = lab_points(m, NULL, false, points, LAB_POINTS_MAX), few;
 
                 assert_ptr_equal(lab_find(m->id), m);
+                assert_int_equal(all, lab_points_count(m, false));
                 n += all;
                 for (size_t k = 0; k < all; k++) {
                         assert_true(strlen(points[k].settings) < LAB_SETTINGS_MAX - 1);
@@ -32,6 +33,7 @@ static void every_measurement_has_points(void **state)
                 }
                 few = lab_points(m, NULL, true, points, LAB_POINTS_MAX);
                 assert_true(few > 0 && few <= all);
+                assert_int_equal(few, lab_points_count(m, true));
                 for (size_t k = 0; k < few && !m->virtual_only; k++)
                         quick_s += points[k].seconds;
         }

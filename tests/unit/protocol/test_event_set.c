@@ -109,6 +109,26 @@ static void matches_a_plain_set(void **state)
         event_set_fini(&copy);
 }
 
+/* Only what was added is cleared, so a copy must know that. */
+static void a_copy_can_be_cleared(void **state)
+{
+        struct event_set s, copy;
+
+        (void)state;
+        assert_int_equal(event_set_init(&s) | event_set_init(&copy), 0);
+        event_set_add(&s, 5);
+        event_set_copy(&copy, &s);
+        event_set_clear(&copy, 0);
+        assert_false(event_set_has(&copy, 5));
+        event_set_copy(&copy, &s);
+        event_set_advance(&copy, 6);
+        event_set_clear(&copy, 0);
+        assert_false(event_set_has(&copy, 5));
+        assert_true(event_set_has(&s, 5));
+        event_set_fini(&s);
+        event_set_fini(&copy);
+}
+
 static void the_oldest_event_leaps_only_by_agreement(void **state)
 {
         struct random r;
@@ -146,6 +166,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(matches_a_plain_set),
+                cmocka_unit_test(a_copy_can_be_cleared),
                 cmocka_unit_test(the_oldest_event_leaps_only_by_agreement),
         };
 

@@ -1,11 +1,13 @@
 /* Tests the job of a standby node beyond tests/system/test_standby.py. */
 #include "../test.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
+#include "standby_flows.h"
 #include "standby_job.h"
 
 #define HOUR_NS (3600 * NS_PER_S)
@@ -61,9 +63,69 @@ static void limits_stop_time(void **state)
         assert_true(stop_ns(NS_PER_MS, HOUR_NS) < 10 * NS_PER_S);
 }
 
+static bool counts_forks;
+static unsigned forks;
+
+pid_t __real_fork(void);
+pid_t __wrap_fork(void);
+
+pid_t __wrap_fork(void)
+{
+        if (!counts_forks)
+                return __real_fork();
+        forks++;
+        errno = EAGAIN;
+        return -1;
+}
+
+/* A command with one endpoint of this node, or with another of an unknown role behind it. */
+static int begin_flows(struct error *e, bool with_invalid)
+{
+        static const char one[] = "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s}";
+        struct scenario *s = calloc(1, sizeof *s);
+        struct standby_flows *f = calloc(1, sizeof *f);
+        json_t *endpoints = json_array(), *command;
+        int r;
+
+        assert_true(s && f);
+        s->n_nodes = 2;
+        strcpy(s->nodes[0].address, "127.0.0.1");
+        strcpy(s->nodes[1].address, "127.0.0.2");
+        for (int role = 0; role <= (with_invalid ? 99 : 0); role += 99)
+                json_array_append_new(endpoints,
+                                      json_pack(one, "role", role, "kind", 0, "flow", 0, "which", 0, "port",
+                                                7000, "message_bytes", 100, "buffer_bytes", 0,
+                                                "messages_per_s", 10, "receiver_packets_per_s", 0, "from",
+                                                "127.0.0.1", "to", "127.0.0.2", "at", "127.0.0.1"));
+        command = json_pack("{s:o}", "endpoints", endpoints);
+        forks = 0;
+        counts_forks = true;
+        r = standby_flows_begin(f, s, &s->nodes[0], command, e);
+        counts_forks = false;
+        json_decref(command);
+        free(f);
+        free(s);
+        return r;
+}
+
+static void no_endpoint_starts_beside_an_invalid_one(void **state)
+{
+        struct error e = {};
+
+        (void)state;
+        assert_int_equal(begin_flows(&e, false), -EAGAIN);
+        assert_int_equal(forks, 1);
+        assert_int_equal(begin_flows(&e, true), -EINVAL);
+        assert_non_null(strstr(e.message, "endpoint 1"));
+        assert_int_equal(forks, 0);
+}
+
 int main(void)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(limits_stop_time)};
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(limits_stop_time),
+                cmocka_unit_test(no_endpoint_starts_beside_an_invalid_one),
+        };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

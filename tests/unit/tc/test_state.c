@@ -7,6 +7,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
+#include "evb/tc/state.h"
+
 #define TAP "evbtap0"
 
 static struct tc_destination destinations[SAMPLE_MAX];
@@ -242,6 +244,34 @@ static void state_survives_a_full_disk(void **state)
         free(then);
 }
 
+/* As the state file holds them. */
+static int peek_options(const char *hex)
+{
+        struct tc_device d = {.ifindex = 1, .name = "lo"};
+        struct tc_state s;
+        int holder, r;
+
+        assert_int_equal(tc_state_open(&s, &d, &holder), 0);
+        assert_true(dprintf(s.fd,
+                            "{\"format\": 1, \"of\": \"%s\", \"previous\": [0, 0, 0, 0, 0], \"asked\": [], "
+                            "\"saved\": [{\"type\": 0, \"handle\": 1, \"parent\": 2, \"kernel_handle\": 0, "
+                            "\"priority\": 0, \"protocol\": 0, \"kind\": \"x\", \"options\": \"%s\"}]}",
+                            s.of, hex) > 0);
+        r = tc_state_peek(&(struct tc_state){}, &d);
+        tc_state_fini(&s);
+        return r;
+}
+
+static void damaged_options_are_refused(void **state)
+{
+        (void)state;
+        assert_int_equal(peek_options("0g"), -EBADMSG);
+        assert_int_equal(peek_options("-1"), -EBADMSG);
+        assert_int_equal(peek_options(" 1"), -EBADMSG);
+        assert_int_equal(peek_options("012"), -EBADMSG);
+        assert_true(state_is_empty());
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -250,6 +280,7 @@ int main(void)
                 cmocka_unit_test(state_belongs_to_one_device),
                 cmocka_unit_test(state_of_another_device_is_ignored),
                 cmocka_unit_test(state_survives_a_full_disk),
+                cmocka_unit_test(damaged_options_are_refused),
         };
 
         return network_run_tests(tests);
