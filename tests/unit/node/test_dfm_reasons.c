@@ -244,11 +244,11 @@ static void failed_output_and_repeated_events_are_reasons(void **state)
 
 enum fate { SILENT, RETURNED, REPLACED, REPLACED_AT_ONCE };
 
-/* Everybody speaks every half second, except SFI 0 if it is `silent`. */
+/* Everybody speaks every tenth of a second, except SFI 0 if it is `silent`. */
 static void pass_seconds(struct dfm_driver *t, unsigned seconds, bool silent)
 {
-        for (unsigned i = 0; i < 2 * seconds; i++) {
-                dfm_pass_ns(t, NS_PER_S / 2);
+        for (unsigned i = 0; i < 10 * seconds; i++) {
+                dfm_pass_ns(t, NS_PER_S / 10);
                 for (uint16_t k = 0; k < 2; k++) {
                         ros_says_alive(t, k, RUN_RUNNING, 0);
                         if (k > 0 || !silent)
