@@ -124,7 +124,7 @@ struct dfm_node {
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
         uint64_t late_ended; /* events whose end it reported after the run had resumed */
-        bool awaited;        /* its last process was in the run, and has not reported */
+        bool awaited, late;  /* its last process was in the run, and has not reported; came after its start */
 };
 
 /* Decisions about events. */

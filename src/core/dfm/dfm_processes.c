@@ -172,6 +172,7 @@ struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct n
         };
         *counted = *t;
         n->awaited = false;
+        d->ledger.sfis[sfi].unknown |= n->late && d->ledger.had_gaps;
         changed(d);
         return more;
 }
@@ -186,6 +187,7 @@ static void settle_process(struct dfm *d, uint32_t i)
                 n->awaited |= p->incarnation == 0;
                 p->unknown |= !n->awaited;
         }
+        p->unknown |= !d->ledger.has_all && n->inventory_done && n->late;
         n->vanished |= n->awaited && !n->live && p->incarnation != 0;
 }
 
@@ -197,6 +199,7 @@ struct node_totals dfm_ledger_settle(struct dfm *d)
                 settle_process(d, i);
                 add(&sum, &d->ledger.sfis[i].ends);
         }
+        d->ledger.had_gaps = !d->ledger.has_all;
         d->ledger.has_all = true;
         changed(d);
         return sum;

@@ -296,6 +296,7 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         n->inventory_next += 64 * m->n;
         n->inquiry_due_ns = 0;
         n->inventory_done = is_whole(d, n, m);
+        n->late = m->inventory.flags & INVENTORY_LATE;
         if (n->inventory_done)
                 note_report(d, index, &m->inventory.totals);
         return true;

@@ -24,7 +24,8 @@ struct dfm_ledger {
         struct event_set ended; /* events that ended as complete or partial, from the oldest open one on */
         uint64_t dfms[DFM_LINEAGE];
         uint64_t version;
-        bool has_all; /* no process is missing */
+        bool has_all;  /* no process is missing */
+        bool had_gaps; /* some were when the run resumed */
 };
 
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join);

@@ -80,6 +80,7 @@ static void reports(struct dfm_driver *t, uint16_t sfi, struct node_totals total
         t->message.inventory.from = 0;
         t->message.inventory.end = 4;
         t->message.inventory.totals = totals;
+        t->message.inventory.flags = t->sfis[sfi].incarnation > 1 ? INVENTORY_LATE : 0;
         t->message.inventory.entries[0] = (struct inventory_entry){.ended = ended};
         assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
         dfm_says_with(t, false);
@@ -200,6 +201,29 @@ static void without_the_last_record_the_sfi_is_named(void **state)
         }
 }
 
+/* It may have replaced a process, unlike the SFI that was there from the beginning. */
+static void without_a_record_an_sfi_that_came_late_is_named(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        begin_run(&t);
+        resume(&t, NULL, TRACE_DFM);
+        t.sfis[0].incarnation = 2;
+        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){}, 0);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
+        /* The next DFM knows it from this one. */
+        store(&t);
+        resume(&t, stored, TRACE_DFM + 1);
+        t.sfis[0].incarnation = 2;
+        node_follows(&t, TRACE_DFM + 1, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){}, 0);
+        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
+        dfm_free(t.dfm);
+}
+
 /* The file of a run without replacements says that nothing is missing. */
 static void an_sfi_that_never_came_is_not_named(void **state)
 {
@@ -224,6 +248,7 @@ int main(void)
                 cmocka_unit_test(a_process_that_is_left_counts_once),
                 cmocka_unit_test(without_the_last_record_the_sfi_is_named),
                 cmocka_unit_test(an_sfi_that_never_came_is_not_named),
+                cmocka_unit_test(without_a_record_an_sfi_that_came_late_is_named),
         };
 
         return cmocka_run_group_tests(tests, set_up, tear_down);
