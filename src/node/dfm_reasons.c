@@ -371,6 +371,22 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
+/* Another DFM took over the run, and no process is left that knows. */
+static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        uint64_t lost = MIN(dfm_unreported(d), dfm_counts(d)->lost);
+
+        for (size_t i = 0; i < s->n_nodes && lost > 0; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_SFI && dfm_view(d, ROLE_SFI, (uint16_t)n->index).unknown)
+                        reasons_add(to,
+                                    "%s: the events of its earlier process are not known: its files may hold "
+                                    "up to %llu of those that count as lost",
+                                    n->name, (unsigned long long)lost);
+        }
+}
+
 /* The DFM waited for them at the end of the run. */
 static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
@@ -408,6 +424,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                         to,
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
         vanished_sfis(d, s, to);
+        unknown_ends(d, s, to);
         unfinished_sfis(d, s, to);
         if (c->ended_again > 0)
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",

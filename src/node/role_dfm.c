@@ -17,6 +17,7 @@
 #include "dfm_reasons.h"
 #include "machine.h"
 #include "node_internal.h"
+#include "record/processes_file.h"
 #include "log/roster.h"
 #include "run_control/run_control.h"
 #include "run_record.h"
@@ -31,11 +32,17 @@
 /* So is a larger step of the wall clock, and a longer suspension of the machine. */
 #define STEP_LOG_NS NS_PER_S
 
+/* How long after a failure to store the SFIs' processes. */
+#define PROCESSES_RETRY_NS NS_PER_S
+
 struct dfm_role {
         struct dfm *core;
         struct trigger_input *input; /* NULL: the DFM makes its triggers */
         struct busy_output *busy;    /* NULL: not configured */
         struct run_record record;
+        struct processes_file processes;
+        uint64_t processes_version,
+                processes_retry_ns; /* what is stored; after a failure, when to try again */
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
@@ -97,8 +104,27 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
         }
 }
 
+/* What the former DFM stored of the SFIs' processes matters only if its run continues. */
+static int open_processes(struct dfm_role *d, struct dfm_config *config)
+{
+        int r = processes_file_open(&d->processes, d->record.path);
+
+        if (r < 0)
+                return log_error_errno(r, "dfm: %m");
+        config->former_processes = d->processes.processes;
+        if (config->former.known && config->former.cookie == 0)
+                return 0;
+        r = processes_file_read(&d->processes);
+        if (r < 0 && r != -ENOENT)
+                log_warning_errno(r,
+                                  "cannot read the ends of former SFI processes from %s: %m; if their run "
+                                  "continues, it may count their events as lost",
+                                  d->processes.path);
+        return 0;
+}
+
 /* Without a record, a restarted DFM relies on the nodes, and may resume a run that has ended. */
-static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
+static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
         enum run_age age;
@@ -117,6 +143,7 @@ static void open_record(struct node *n, struct dfm_role *d, struct dfm_config *c
                 log_doubtful_age(age, config->former.age_ns);
         if (damaged)
                 log_warning("%s is damaged, so the state of the last run is unknown", d->record.path);
+        return r < 0 ? 0 : open_processes(d, config);
 }
 
 /* Chooses the run number: the configured one, that of the replayed file, or a new one. */
@@ -132,7 +159,9 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
         if (getenv(NODE_STATS_ENV))
                 config->former.known = true;
         else
-                open_record(n, d, config);
+                r = open_record(n, d, config);
+        if (r < 0)
+                return r;
         config->run = (uint32_t)s->run.number;
         config->run_is_free = config->run == 0;
         if (s->run.number == SCENARIO_NEXT)
@@ -206,6 +235,7 @@ static void close_role(struct node *n)
         if (d->core && d->noted && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
                 (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
                                        dfm_age_ns(d->core, clock_now_ns()), true);
+        processes_file_close(&d->processes);
         run_record_close(&d->record);
         trigger_input_free(d->input);
         busy_output_free(d->busy);
@@ -223,6 +253,31 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
+/* Stores the SFIs' processes before any message leaves that follows from a change: a node must not act on
+ * what the next DFM would not know. */
+static void remember_processes(struct dfm_role *d, uint64_t now_ns)
+{
+        uint64_t version = dfm_processes_version(d->core);
+        int r;
+
+        if (version == d->processes_version || now_ns < d->processes_retry_ns || !d->processes.processes ||
+            dfm_state(d->core) == RUN_ENDED)
+                return;
+        dfm_processes_take(d->core, d->processes.processes);
+        r = processes_file_write(&d->processes);
+        if (r >= 0) {
+                d->processes_version = version;
+                d->processes_retry_ns = 0;
+                return;
+        }
+        if (d->processes_retry_ns == 0)
+                log_warning_errno(r,
+                                  "%s: %m; a DFM that restarts in this run may count events of former SFI "
+                                  "processes as lost",
+                                  d->processes.path);
+        d->processes_retry_ns = now_ns + PROCESSES_RETRY_NS;
+}
+
 /* The busy signal does not wait for further messages. */
 static bool step(void *role, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
@@ -230,6 +285,7 @@ static bool step(void *role, uint64_t now_ns, struct message_to *ret_to, struct 
         bool is_made = dfm_step(d->core, now_ns, ret_to, ret);
         const struct busy_packet busy = dfm_busy(d->core);
 
+        remember_processes(d, now_ns);
         busy_output_turn(d->busy, now_ns, &busy);
         return is_made;
 }
@@ -245,6 +301,8 @@ static void remember_run(struct dfm_role *d)
                 return;
         d->noted = true;
         d->ended_noted = ended;
+        if (ended && d->processes.processes)
+                processes_file_remove(&d->processes);
         if (d->record.fd < 0)
                 return;
         r = run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),

@@ -279,7 +279,7 @@ static bool body_inventory(struct codec *c, struct message *m)
         field_u64(c, &m->inventory.totals.payload_bytes);
         if (!count(c, m))
                 return false;
-        reserved(c, 4);
+        field_u32(c, &m->inventory.flags);
         for (size_t k = 0; k < m->n; k++) {
                 field_u64(c, &m->inventory.entries[k].ended);
                 field_u64(c, &m->inventory.entries[k].open);

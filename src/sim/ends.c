@@ -62,6 +62,29 @@ void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *bu
 
 /* A DFM that resumes a run learns from the SFIs only how many events they built, not which: one that two of
  * them built counts twice there. */
+/* Another DFM may count less only if it names an SFI whose ends it does not know. */
+static void check_restart(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
+{
+        uint64_t counted = c->complete + c->partial;
+
+        if (!dfm_has_begun(dfm->dfm))
+                return;
+        /* If no node is left, another run begins. */
+        if (s->ends.cookie != dfm_cookie(dfm->dfm))
+                s->ends.counted = 0;
+        s->ends.cookie = dfm_cookie(dfm->dfm);
+        for (uint32_t i = 0; i < s->n_sfi; i++) {
+                if (dfm_view(dfm->dfm, ROLE_SFI, (uint16_t)i).unknown)
+                        return;
+        }
+        if (counted < s->ends.counted)
+                sim_violate(s, dfm, SIM_ACCOUNTS_BALANCE,
+                            "%" PRIu64 " events count as complete or partial, but %" PRIu64
+                            " did before the DFM restarted",
+                            counted, s->ends.counted);
+        s->ends.counted = MAX(s->ends.counted, counted);
+}
+
 void sim_ends_check(struct sim *s, const struct sim_node *dfm)
 {
         const struct dfm_counts *c = dfm_counts(dfm->dfm);
@@ -77,6 +100,7 @@ void sim_ends_check(struct sim *s, const struct sim_node *dfm)
                 sim_violate(s, dfm, SIM_ACCOUNTS_BALANCE,
                             "complete events have %" PRIu64 " bytes, but SFIs built %" PRIu64,
                             c->payload_bytes, e->payload_bytes);
+        check_restart(s, dfm, c);
 }
 
 void sim_ends_forget(struct sim_node *n)

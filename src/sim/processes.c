@@ -32,6 +32,8 @@ static int start_dfm(struct sim *s, struct sim_node *n)
         c.run = s->run;
         c.former = s->former;
         c.former.age_ns = sim_now_ns(s) - s->began_ns;
+        c.former_processes = s->processes;
+        s->processes_version = 0;
         return dfm_new(&n->dfm, &c, sim_now_ns(s));
 }
 

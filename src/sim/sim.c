@@ -116,6 +116,7 @@ int sim_new(struct sim **ret, const struct sim_config *config, struct error *e)
         if (!s)
                 return error_set(e, -ENOMEM, "%m");
         s->config = *config;
+        s->processes = sim_must(calloc(1, sizeof *s->processes));
         s->scenario = sc;
         s->n_nodes = (uint32_t)sc->n_nodes;
         s->n_ros = (uint32_t)sc->ros.count;
@@ -166,6 +167,7 @@ struct sim *sim_free(struct sim *s)
         chunk_packer_free(s->packer);
         heap_fini(&s->heap);
         free(s->ends.events);
+        free(s->processes);
         free(s->nodes);
         free(s->node_of_ros);
         free(s->node_of_sfi);

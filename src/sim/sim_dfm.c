@@ -27,6 +27,17 @@ static void remember_run(struct sim *s, const struct sim_node *n)
         s->run = dfm_run(n->dfm);
 }
 
+/* Before the next message leaves. */
+static void remember_processes(struct sim *s, const struct sim_node *n)
+{
+        uint64_t version = dfm_processes_version(n->dfm);
+
+        if (version == s->processes_version)
+                return;
+        s->processes_version = version;
+        dfm_processes_take(n->dfm, s->processes);
+}
+
 void sim_dfm_turn(struct sim *s, struct sim_node *n)
 {
         const struct message *m;
@@ -35,8 +46,11 @@ void sim_dfm_turn(struct sim *s, struct sim_node *n)
         note_absence(s, n);
         while ((m = sim_receive_message(s, n)))
                 dfm_receive(n->dfm, sim_now_ns(s), m);
-        while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message))
+        while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message)) {
+                remember_processes(s, n);
                 sim_send_message(s, n, to, &s->message);
+        }
+        remember_processes(s, n);
         remember_run(s, n);
         n->has_left = dfm_is_done(n->dfm);
 }

@@ -118,6 +118,7 @@ struct sim_ends {
         uint64_t size;
         uint64_t distinct[EVENT_LOST], builds[EVENT_LOST]; /* events, and how often SFIs built them */
         uint64_t payload_bytes;                            /* of all that are complete */
+        uint64_t counted, cookie; /* the most complete and partial events that DFMs of this run counted */
 };
 
 struct sim_node {
@@ -175,7 +176,9 @@ struct sim {
         uint64_t calm_ns; /* time after which no fault of a node begins or lasts */
         struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_former former;
-        uint64_t began_ns; /* the run that `former` is about */
+        struct dfm_processes *processes; /* that the DFM stored */
+        uint64_t processes_version;      /* of the present DFM */
+        uint64_t began_ns;               /* the run that `former` is about */
         uint32_t run;
         struct chunk_packer *packer;
         struct message message;

@@ -154,6 +154,35 @@ def restart(evb, mode, transport, again=1):
         assert "restarted and resumed run 1" in b.log("ros2")
 
 
+def restart_after_sfi(evb, at_once=False):
+    """A DFM restarts after an SFI did, or both `at_once`: no event in a file is lost, or the report names the SFI."""
+    # The SFI is not silent for long, and its earlier process is replaced.
+    with bed(evb, {"trigger.rate": "1kHz"}) as b:
+        b.start_all()
+        b.wait_written(400_000)
+        b.kill("sfi1")
+        if at_once:
+            b.kill("dfm")
+        b.start("sfi1", name="sfi1b")
+        if not at_once:
+            b.wait_in_run("sfi1b")
+            b.kill("dfm")
+        b.start("dfm")
+        b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+        for name in ("dfm", "sfi1b"):
+            b.processes[name].wait(timeout=LIMIT_S)
+        dfm = json.loads((b.folder / "dfm.json").read_text())
+        (left,) = b.folder.glob("*.writing")
+        subprocess.run([b.evb, "dump", str(left), "--repair", "--output", str(left.with_suffix(".data"))], check=True, timeout=60, capture_output=True)
+        found = b.events()
+        assert dfm["triggers"] == dfm["events_complete"] + dfm["events_lost"] == len(set(found)) == 6000, (dfm, len(set(found)))
+        named = re.search(r"sfi1: the events of its earlier process are not known: its files may hold up to (\d+)", b.log("dfm"))
+        if at_once:
+            assert named and int(named[1]) == dfm["events_lost"] > 0, (dfm, b.log("dfm"))
+        else:
+            assert dfm["events_lost"] == 0 and not named, (dfm, b.log("dfm"))
+
+
 def restart_with_board(evb):
     """A DFM restarts while a trigger box goes on: no trigger becomes two events, and each one that was taken ends."""
     board, over = Board(), threading.Event()
@@ -486,6 +515,7 @@ if __name__ == "__main__":
         "dfm-restart-tcp": lambda evb: restart(evb, "push", "tcp"),
         "dfm-restart-twice": lambda evb: restart(evb, "push", "udp", again=3),
         "dfm-restart-late": restart_late, "dfm-restart-board": restart_with_board,
+        "sfi-and-dfm-restart": restart_after_sfi, "sfi-restart-without-dfm": lambda evb: restart_after_sfi(evb, at_once=True),
         "ended-is-over": ended_is_over,
         "lost-dfm": lost_dfm,
         "started-twice": started_twice,

@@ -164,6 +164,18 @@ def faults(evb):
             assert 0 < dead["events_complete"] < 300, dead
 
 
+def replaced(evb):
+    """A DFM that restarts after an SFI did counts what the earlier process of that SFI built."""
+    with folder() as where:
+        path = scenario(where, SHORT)
+        for mode in ("push", "pull"):
+            keys = settings({"scenario.mode": mode})
+            report = report_of(evb, path, "--crash", "sfi1@40ms", "--restart", "sfi1@50ms", "--restart", "dfm@90ms", *keys)
+            assert report["triggers"] == report["events_complete"] == 300, report
+            twice = report_of(evb, path, "--restart", "sfi1@30ms", "--restart", "sfi1@70ms", "--restart", "dfm@90ms", "--restart", "dfm@120ms", *keys)
+            assert twice["triggers"] == twice["events_complete"] == 300, twice
+
+
 def trace(evb):
     """Each line has a time, a node and what happens; the history is the same with and without it."""
     with folder() as where:
@@ -304,5 +316,5 @@ def atlas(evb):
 
 
 main({"seeds": seeds, "places": places, "same-report": same_report, "overload": overload, "source-queue": source_queue, "sockets": sockets, "losses": losses,
-      "faults": faults, "trace": trace, "mistakes": mistakes, "histories": histories, "stopped": stopped, "script": script, "atlas": atlas,
+      "faults": faults, "replaced": replaced, "trace": trace, "mistakes": mistakes, "histories": histories, "stopped": stopped, "script": script, "atlas": atlas,
       "ten-thousand": ten_thousand})

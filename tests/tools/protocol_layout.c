@@ -229,6 +229,7 @@ static void joining(void)
         SET(m.inventory.totals, missing, 0x6162636465666768);
         SET(m.inventory.totals, absent, 0xa1a2a3a4a5a6a7a8);
         SET(m.inventory.totals, payload_bytes, 0x7172737475767778);
+        SET(m.inventory, flags, 0x01020304);
         entries(4);
         part_now = "Entry";
         SET(m.inventory.entries[0], ended, 0x8182838485868788);

@@ -17,6 +17,7 @@
 #include "evb/base/histogram.h"
 #include "evb/core/dfm_hold.h"
 #include "evb/core/dfm_level2.h"
+#include "evb/core/dfm_processes.h"
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 #include "evb/protocol/budget.h"
@@ -47,6 +48,7 @@ struct dfm_config {
         uint64_t cookie;      /* of the run; random, not 0 */
         uint64_t incarnation; /* of this DFM; random, not 0 */
         struct dfm_former former;
+        const struct dfm_processes *former_processes; /* borrowed by dfm_new(); NULL: not known */
         struct member_keys keys;
         uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
@@ -133,9 +135,10 @@ struct dfm_node_view {
         uint64_t frames;
         uint32_t free_credits; /* of an SFI */
         bool unreliable;
-        bool failed;     /* an SFI: its output failed */
-        bool vanished;   /* an SFI: silent, and may hold events that it did not report as finished */
-        bool replaced;   /* an SFI: another process took its place, and the former one may hold such events */
+        bool failed;   /* an SFI: its output failed */
+        bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
+        bool replaced; /* an SFI: another process took its place, and the former one may hold such events */
+        bool unknown; /* an SFI: one of its processes may have built events of which this DFM does not know */
         bool unfinished; /* an SFI, once the run is done: it had events, and did not say that it left */
 };
 

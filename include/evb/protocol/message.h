@@ -132,6 +132,7 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u
 #define KEEP_ALIVE_STALLED 2u /* the DFM ends the run, because it made no progress */
+#define KEEP_ALIVE_RESUMES 4u /* the DFM collects what a run of a former DFM did */
 
 /* Why a node makes no progress, as it reports itself. Later versions may report further reasons. */
 enum node_reason {
@@ -180,6 +181,8 @@ struct inventory_entry {
         uint64_t ended; /* here */
         uint64_t open;  /* assigned here, not ended */
 };
+
+#define INVENTORY_LATE 1u /* the SFI joined after the run had begun: it may have replaced a process */
 
 /* An SFI's work in the run before it joined this DFM. */
 struct node_totals {
@@ -323,6 +326,7 @@ struct message {
                         uint64_t incarnation;
                         uint64_t from, end; /* first event of the first entry; past the end of all */
                         struct node_totals totals;
+                        uint32_t flags; /* INVENTORY_* */
                         struct inventory_entry entries[MESSAGE_ENTRIES_MAX];
                 } inventory;
                 struct {

@@ -39,6 +39,8 @@ static int allocate(struct dfm *d)
         r = dfm_level2_init(d);
         if (r >= 0)
                 r = dfm_lead_init(d);
+        if (r >= 0)
+                r = dfm_ledger_init(d);
         if (r < 0)
                 return r;
         d->stream_mask = window - 1;
@@ -97,6 +99,7 @@ struct dfm *dfm_free(struct dfm *d)
         dfm_table_fini(&d->table);
         dfm_level2_fini(d);
         dfm_lead_fini(d);
+        dfm_ledger_fini(d);
         free(d->nodes);
         free(d->resume.known);
         free(d->sfis);
@@ -126,13 +129,14 @@ static bool is_untaken(const struct dfm *d, const struct finished_entry *f)
 }
 
 /* The ended event's fragments count as received, except for the missing ones. */
-static void count_absent(struct dfm *d, const struct finished_entry *f)
+static uint32_t count_absent(struct dfm *d, const struct finished_entry *f)
 {
         uint32_t n_ros = d->config.n_ros, missing = f->end == EVENT_PARTIAL ? MIN(f->missing, n_ros) : 0;
         uint32_t absent = f->end == EVENT_LOST ? 0 : MIN(f->absent, n_ros - missing);
 
         d->counts.fragments_received -= absent;
         d->counts.fragments_absent += absent;
+        return absent;
 }
 
 static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
@@ -155,7 +159,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 return;
         }
         dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
-        count_absent(d, f);
+        dfm_note_end(d, sfi, f, count_absent(d, f));
 }
 
 static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)

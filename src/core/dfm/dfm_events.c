@@ -38,6 +38,7 @@ static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
         };
         leave_sfi(d, slot);
         dfm_table_close(&d->table, slot);
+        event_set_advance(&d->ledger.ended, d->table.oldest);
 }
 
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
@@ -75,6 +76,8 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         c->fragments_received += n_ros - missing;
         c->fragments_lost += missing;
         histogram_add(&d->latency_ns, now_ns - e->trigger_ns, 1);
+        if (end != EVENT_LOST)
+                event_set_add(&d->ledger.ended, e->event);
         close_event(d, now_ns, slot);
 }
 

@@ -4,8 +4,10 @@
 #include "evb/base/idmap.h"
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
+#include "evb/protocol/event_set.h"
 #include "evb/protocol/sequence.h"
-#include "dfm_lead.h"
+#include "numbers/dfm_lead.h"
+#include "dfm_resume.h"
 
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX
@@ -122,19 +124,7 @@ struct dfm_node {
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
         uint64_t late_ended; /* events whose end it reported after the run had resumed */
-};
-
-/* A run of a former DFM that is being resumed: one bit for each event of [oldest, newest) that an SFI has
- * reported. */
-struct dfm_resume {
-        bool active;
-        uint64_t oldest, newest;
-        uint64_t *known; /* EVB_EVENT_WINDOW bits */
-        struct node_totals totals;
-        bool late;           /* the inventory of an SFI that came later is incomplete */
-        uint32_t n_reported; /* SFIs whose inventory is complete */
-        bool none_is_lost;   /* level 2 rejected what no SFI reported */
-        uint64_t unreported; /* earlier events whose end no SFI reported: rejected if none is lost */
+        bool awaited, late;  /* its last process was in the run, and has not reported; came after its start */
 };
 
 /* Decisions about events. */
@@ -229,6 +219,7 @@ struct dfm {
         uint32_t n_live[ROLE_SFI + 1]; /* present nodes by role, as every step needs it */
         uint32_t n_answers;            /* nodes that wait for one */
         struct dfm_resume resume;
+        struct dfm_ledger ledger;
         struct dfm_level2 level2;
         struct dfm_hold hold;
         struct dfm_sfi *sfis;
@@ -373,17 +364,26 @@ bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
-/* dfm_resume.c: resumption of a former DFM's run. */
-bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
-void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join);
-void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
-bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
-bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
-bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* All present SFIs reported their inventory. Settling then reopens the events that no SFI knows. */
-bool dfm_resume_is_settled(const struct dfm *d);
-void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
-uint64_t dfm_resume_deadline_ns(const struct dfm *d);
+/* dfm_processes.c: the ends of SFI processes. */
+int dfm_ledger_init(struct dfm *d); /* -ENOMEM */
+void dfm_ledger_fini(struct dfm *d);
+/* A process of the SFI takes part, for the first time or again; it does not any longer. */
+void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation);
+void dfm_process_goes(struct dfm *d, uint16_t sfi);
+/* Whether this is the SFI's last process, of which this DFM heard from a former one. */
+bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
+/* An event has ended, as the SFI reports. */
+void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, uint64_t absent);
+/* For the resumption of a run: begins with what the former DFM knew. */
+void dfm_ledger_load(struct dfm *d);
+/* The node followed this DFM. */
+void dfm_ledger_check(struct dfm *d, uint64_t dfm);
+bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
+/* The process has reported all: returns what did not count yet. The run resumes: returns what counts. */
+struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t);
+struct node_totals dfm_ledger_settle(struct dfm *d);
+/* Whether a process of the SFI may have built events that no process reported. */
+bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi);
 
 /* dfm_nodes.c: presence of nodes, start and end of the run. */
 bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);

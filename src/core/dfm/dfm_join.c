@@ -75,7 +75,8 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
 {
         if (n->welcomed != m->join.incarnation) {
                 sequence_restart(&n->alives);
-                n->replaced |= n->vanished || (n->live && role == ROLE_SFI && dfm_sfi_owes_ends(d, index));
+                n->replaced |= (n->vanished && !dfm_process_returns(d, index, m->join.incarnation)) ||
+                               (n->live && role == ROLE_SFI && dfm_sfi_owes_ends(d, index));
                 n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
                 n->late_ended = 0;

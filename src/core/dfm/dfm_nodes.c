@@ -68,9 +68,10 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         d->frames_known = false;
         d->keep_alive_due_ns = now_ns;
         n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
-        if (role == ROLE_SFI)
+        if (role == ROLE_SFI) {
                 dfm_disown(d, now_ns, index);
-        else {
+                dfm_process_goes(d, index);
+        } else {
                 dfm_set_xoff(d, index, false);
                 dfm_level2_note_room(d, index, 0);
                 dfm_note_source(d, now_ns, index);
@@ -90,6 +91,7 @@ static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_
         else
                 sfi_resumes(s, now_ns);
         s->leaving = n->state >= RUN_DRAINING;
+        dfm_process_comes(d, index, incarnation);
         node_comes(d, now_ns, n, ROLE_SFI, index);
 }
 
@@ -241,6 +243,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .failed = n->flags & ALIVE_FAILED,
                 .vanished = n->vanished,
                 .replaced = n->replaced,
+                .unknown = role == ROLE_SFI && dfm_ledger_has_gap(d, index),
                 .unfinished = role == ROLE_SFI && is_unfinished(d, n, index),
         };
 }

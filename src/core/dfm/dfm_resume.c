@@ -44,6 +44,7 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
         d->resume.active = true;
         /* Nodes of the discarded run join again at the next KeepAlive. */
         forget_nodes(d);
+        dfm_ledger_load(d);
         d->keep_alive_due_ns = now_ns;
 }
 
@@ -70,6 +71,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         uint64_t oldest = join->join.oldest;
 
         if (d->resume.active) {
+                dfm_ledger_check(d, join->dfm);
                 d->resume.oldest = MAX(d->resume.oldest, oldest);
                 note_newest(&d->resume, join->join.newest);
         }
@@ -77,7 +79,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
                 return;
         /* The node may also join late, after the run has resumed. */
         d->resume.late |= !d->resume.active;
-        n->was_in_run = true;
+        n->was_in_run = n->awaited = true;
         n->inventory_next = (d->resume.active ? oldest : MAX(oldest, d->table.oldest)) / 64 * 64;
         n->inquiry_due_ns = 0;
 }
@@ -132,7 +134,7 @@ static bool is_known(const struct dfm *d, uint64_t event)
 {
         uint64_t bit = event % EVB_EVENT_WINDOW;
 
-        return d->resume.known[bit / 64] >> bit % 64 & 1;
+        return (d->resume.known[bit / 64] >> bit % 64 & 1) || dfm_ledger_has_ended(d, event);
 }
 
 static void note_known(struct dfm *d, uint64_t event)
@@ -142,6 +144,18 @@ static void note_known(struct dfm *d, uint64_t event)
         d->resume.known[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
+/* One SFI ended the event that another one still has open. */
+static void note_ended(struct dfm *d, uint64_t event)
+{
+        uint32_t slot = idmap_get(&d->table.by_event, event);
+
+        if (slot != IDMAP_NONE) {
+                d->sfis[d->table.slots[slot].sfi].held--;
+                dfm_table_close(&d->table, slot);
+        }
+        note_known(d, event);
+}
+
 static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
 {
         const struct dfm_resume *r = &d->resume;
@@ -149,14 +163,13 @@ static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t ev
         /* It takes a credit even if the former DFM had ended it. */
         d->sfis[sfi].used += open;
         /* Bounds the window: a node that reports wrong events can only make events lost. */
-        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW ||
-            is_known(d, event))
+        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW)
                 return;
-        if (open && d->table.used == d->table.capacity)
+        if (!open)
+                note_ended(d, event);
+        if (is_known(d, event) || d->table.used == d->table.capacity)
                 return;
         note_known(d, event);
-        if (!open)
-                return;
         dfm_table_assign(&d->table, dfm_table_insert(&d->table, event, now_ns), sfi, 0, now_ns);
         d->sfis[sfi].held++;
 }
@@ -172,6 +185,7 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
                 return;
         if (!open) {
                 dfm_end_event(d, now_ns, slot, EVENT_COMPLETE, 0, 0);
+                dfm_note_end(d, sfi, &(struct finished_entry){.end = EVENT_COMPLETE}, 0);
                 dfm_node(d, ROLE_SFI, sfi)->late_ended++;
         } else if (d->table.slots[slot].sfi == NO_SFI) {
                 dfm_table_assign(&d->table, slot, sfi, 0, now_ns);
@@ -183,7 +197,11 @@ static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
 /* Without the report of an SFI, any event may be one that it had built. */
 static bool none_is_lost(const struct dfm *d)
 {
-        return d->config.level2.on && d->resume.n_reported >= d->config.n_sfi;
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                if (dfm_ledger_has_gap(d, i))
+                        return false;
+        }
+        return d->config.level2.on;
 }
 
 /* The last report shows that the unreported events, which counted as lost so far, were rejected. */
@@ -228,15 +246,12 @@ static void note_late_totals(struct dfm *d, const struct dfm_node *n, const stru
         note_rejected(d);
 }
 
-static void note_totals(struct dfm *d, const struct node_totals *t)
+static void note_report(struct dfm *d, uint16_t sfi, const struct node_totals *t)
 {
-        struct node_totals *sum = &d->resume.totals;
+        const struct node_totals more = dfm_ledger_report(d, sfi, t);
 
-        sum->complete += t->complete;
-        sum->partial += t->partial;
-        sum->missing += t->missing;
-        sum->absent += t->absent;
-        sum->payload_bytes += t->payload_bytes;
+        if (!d->resume.active)
+                note_late_totals(d, dfm_node(d, ROLE_SFI, sfi), &more);
 }
 
 static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from,
@@ -282,11 +297,9 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         n->inventory_next += 64 * m->n;
         n->inquiry_due_ns = 0;
         n->inventory_done = is_whole(d, n, m);
-        d->resume.n_reported += n->inventory_done;
-        if (n->inventory_done && d->resume.active)
-                note_totals(d, &m->inventory.totals);
-        else if (n->inventory_done)
-                note_late_totals(d, n, &m->inventory.totals);
+        n->late = m->inventory.flags & INVENTORY_LATE;
+        if (n->inventory_done)
+                note_report(d, index, &m->inventory.totals);
         return true;
 }
 
@@ -303,7 +316,7 @@ bool dfm_resume_is_settled(const struct dfm *d)
  * that left; with level 2 they were rejected, if all SFIs have reported. */
 static void count_former(struct dfm *d)
 {
-        const struct node_totals *t = &d->resume.totals;
+        const struct node_totals sum = dfm_ledger_settle(d), *t = &sum;
         struct dfm_counts *c = &d->counts;
         uint64_t ended = d->resume.newest - d->table.used, n_ros = d->config.n_ros;
 
@@ -344,6 +357,11 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
                 /* The former DFM's decisions are not known. */
                 if (d->config.level2.on)
                         dfm_table_await(t, slot);
+        }
+        event_set_clear(&d->ledger.ended, r->oldest);
+        for (uint64_t event = r->oldest; event < r->newest; event++) {
+                if (is_known(d, event) && idmap_get(&t->by_event, event) == IDMAP_NONE)
+                        event_set_add(&d->ledger.ended, event);
         }
         t->oldest = r->oldest;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)

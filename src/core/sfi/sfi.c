@@ -196,6 +196,8 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         if (sequence_note(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return;
         s->slots.newest = MAX(s->slots.newest, m->keep_alive.triggers);
+        sfi_inventory_note_run(&s->updates, m->keep_alive.state >= RUN_RUNNING ||
+                                                    m->keep_alive.flags & KEEP_ALIVE_RESUMES);
         s->metadata_wanted = m->keep_alive.metadata;
         s->metadata_known = true;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))

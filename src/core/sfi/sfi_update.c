@@ -227,6 +227,12 @@ void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals)
         }
 }
 
+void sfi_inventory_note_run(struct sfi_updates *u, bool begun)
+{
+        u->inventory.late |= begun && !u->inventory.noted;
+        u->inventory.noted = true;
+}
+
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m)
 {
         if (m->inquiry.incarnation != u->config->member.incarnation)
@@ -248,6 +254,7 @@ bool sfi_inventory_make(struct sfi_updates *u, struct message *m)
         m->inventory.from = v->inquiry_from;
         m->inventory.end = v->end;
         m->inventory.totals = v->totals;
+        m->inventory.flags = v->late ? INVENTORY_LATE : 0;
         for (uint64_t from = v->inquiry_from; from < v->end && m->n < max; from += 64)
                 m->inventory.entries[m->n++] = (struct inventory_entry){
                         .ended = event_set_word(&v->ended, from),

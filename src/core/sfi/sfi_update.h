@@ -14,6 +14,7 @@ struct sfi_inventory {
         uint64_t from, end; /* no event outside; `from` is a multiple of 64 */
         struct event_set ended, open;
         struct node_totals totals;
+        bool noted, late; /* it is noted whether the run had begun before this SFI joined */
         bool inquiry_due;
         uint64_t inquiry_from;
 };
@@ -84,6 +85,8 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
 uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u);
 
 /* The inventory. */
+/* A KeepAlive came; the first one shows whether the run had `begun` before. */
+void sfi_inventory_note_run(struct sfi_updates *u, bool begun);
 void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals);
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m);
 bool sfi_inventory_make(struct sfi_updates *u, struct message *m);

@@ -13,6 +13,7 @@ struct sfi_driver {
         struct sfi_config config;
         uint64_t now_ns;
         uint32_t assign_next, keep_alive_next, voids;
+        uint16_t keep_alive_flags;
         uint64_t sfi_live; /* that the next KeepAlive shows */
         uint64_t dfm;      /* incarnation */
         struct message message;
@@ -157,6 +158,7 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
                                        uint64_t ros_live)
 {
         t->message.keep_alive.state = state;
+        t->message.keep_alive.flags = t->keep_alive_flags;
         t->message.keep_alive.oldest = oldest;
         t->message.keep_alive.triggers = oldest;
         memset(t->message.keep_alive.ros_live, 0, sizeof t->message.keep_alive.ros_live);

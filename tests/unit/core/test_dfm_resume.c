@@ -56,6 +56,7 @@ static void inventories(struct dfm_driver *t, uint16_t sfi, uint64_t from, uint6
         t->message.inventory.from = from;
         t->message.inventory.end = end;
         t->message.inventory.totals = totals;
+        t->message.inventory.flags = 0;
         for (size_t k = 0; k < n; k++)
                 t->message.inventory.entries[k] = entries[k];
         assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));

@@ -153,6 +153,37 @@ static void the_node_map_of_a_starting_dfm_ends_no_event(void **state)
         sfi_driver_fini(&t);
 }
 
+/* It may then have replaced a process of which the other DFM does not know. */
+static void an_sfi_reports_that_it_came_late(void **state)
+{
+        static const struct {
+                enum run_state state;
+                uint16_t flags;
+                uint32_t expected;
+        } first[] = {
+                {RUN_STARTING, 0, 0},
+                {RUN_STARTING, KEEP_ALIVE_RESUMES, INVENTORY_LATE},
+                {RUN_RUNNING, 0, INVENTORY_LATE},
+        };
+        struct sfi_config c = quiet();
+        struct sfi_driver t;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
+                sfi_driver_init(&t, &c);
+                t.keep_alive_flags = first[i].flags;
+                sfi_gets_keep_alive(&t, first[i].state, 0, 3);
+                sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+                sfi_says(&t);
+                another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7");
+                sfi_says(&t);
+                is_asked(&t, c.member.incarnation, 0);
+                assert_true(trace_begins(sfi_says(&t), "dfm: Inventory "));
+                assert_int_equal(t.message.inventory.flags, first[i].expected);
+                sfi_driver_fini(&t);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -161,6 +192,7 @@ int main(void)
                 cmocka_unit_test(a_late_sfi_remembers_events_built_before_the_first_keep_alive),
                 cmocka_unit_test(an_event_being_written_is_reported),
                 cmocka_unit_test(the_node_map_of_a_starting_dfm_ends_no_event),
+                cmocka_unit_test(an_sfi_reports_that_it_came_late),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

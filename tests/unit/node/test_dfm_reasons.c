@@ -245,9 +245,9 @@ static void failed_output_and_repeated_events_are_reasons(void **state)
 enum fate { SILENT, RETURNED, REPLACED, REPLACED_AT_ONCE };
 
 /* Everybody speaks every tenth of a second, except SFI 0 if it is `silent`. */
-static void pass_seconds(struct dfm_driver *t, unsigned seconds, bool silent)
+static void pass_tenths(struct dfm_driver *t, unsigned tenths, bool silent)
 {
-        for (unsigned i = 0; i < 10 * seconds; i++) {
+        for (unsigned i = 0; i < tenths; i++) {
                 dfm_pass_ns(t, NS_PER_S / 10);
                 for (uint16_t k = 0; k < 2; k++) {
                         ros_says_alive(t, k, RUN_RUNNING, 0);
@@ -272,11 +272,11 @@ static void count_reasons_after(bool with_events, enum fate fate, struct reasons
         if (with_events)
                 sfi0_takes(&t, 1);
         if (fate != REPLACED_AT_ONCE)
-                pass_seconds(&t, 3, true);
+                pass_tenths(&t, 30, true);
         if (fate >= REPLACED)
                 t.sfis[0] = (struct played_sfi){.incarnation = 2};
         if (fate != SILENT)
-                pass_seconds(&t, 1, false);
+                pass_tenths(&t, 10, false);
         sfi_grants(&t, 1, 1);
         dfm_says_with(&t, false);
         sfi_acks(&t, 1, 1);
@@ -338,7 +338,7 @@ static void an_sfi_that_finished_its_events_may_fall_silent(void **state)
         sfi0_takes(&t, 1);
         assert_true(sfi_says_update(&t, 0, t.sfis[0].finished++, 1, &writing));
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        pass_seconds(&t, 3, true);
+        pass_tenths(&t, 30, true);
         assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
         dfm_reasons(t.dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 0);
@@ -361,11 +361,10 @@ static void an_sfi_whose_event_timed_out_is_a_reason(void **state)
         dfm_driver_start(&t, &config);
         sfi0_takes(&t, 1);
         sfi_grants(&t, 1, 1);
-        pass_seconds(&t, 2, true);
+        pass_tenths(&t, 20, true);
         assert_int_equal(dfm_counts(t.dfm)->reassigned, 1);
         sfi_acks(&t, 1, 1);
-        dfm_pass_ns(&t, NS_PER_S / 2);
-        dfm_says_with(&t, false);
+        pass_tenths(&t, 5, true);
         assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
         sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
         dfm_says_with(&t, false);

@@ -72,6 +72,7 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
         case MESSAGE_INVENTORY:
                 sent.inventory.totals.missing = random_next(r);
                 sent.inventory.totals.absent = random_next(r);
+                sent.inventory.flags = (uint32_t)random_next(r);
                 for (size_t i = 0; i < n; i++)
                         sent.inventory.entries[i] = (struct inventory_entry){random_next(r), random_next(r)};
                 break;

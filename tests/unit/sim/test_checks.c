@@ -20,6 +20,7 @@ static enum lie {
         LIE_CREDITS,
         LIE_STILL,
         LIE_PLAN,
+        LIE_FORGOTTEN,
 } lie;
 static uint64_t told;
 
@@ -45,6 +46,8 @@ struct dfm_node_view __real_dfm_view(const struct dfm *d, enum node_role role, u
 struct dfm_node_view __wrap_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
 size_t __real_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
 size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
+void __real_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
+void __wrap_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
 uint64_t __real_dfm_progress(const struct dfm *d);
 uint64_t __wrap_dfm_progress(const struct dfm *d);
 
@@ -138,6 +141,14 @@ uint64_t __wrap_dfm_progress(const struct dfm *d)
         return lie == LIE_STILL ? 0 : __real_dfm_progress(d);
 }
 
+/* What replaced processes ended is not stored. */
+void __wrap_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
+{
+        __real_dfm_processes_take(d, ret);
+        if (lie == LIE_FORGOTTEN)
+                ret->replaced = (struct node_totals){};
+}
+
 int __wrap_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error)
 {
         int r = __real_tc_plan_make(ret, request, error);
@@ -154,10 +165,12 @@ size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
 }
 
 /* `text` begins with the name of the invariant. */
-static void expect(enum lie told_lie, const char *const *keys, size_t n, const char *text)
+static void expect_after(const struct sim_fault *faults, size_t n_faults, enum lie told_lie,
+                         const char *const *keys, size_t n, const char *text)
 {
         struct scenario *s = sample_scenario(keys, n);
-        struct sim_config c = {.scenario = s, .seed = 1, .model = sim_model_usual};
+        struct sim_config c = {
+                .scenario = s, .seed = 1, .model = sim_model_usual, .faults = faults, .n_faults = n_faults};
         struct sim_result r;
         struct sim *sim;
 
@@ -172,6 +185,11 @@ static void expect(enum lie told_lie, const char *const *keys, size_t n, const c
         lie = LIE_NONE;
         sim_free(sim);
         free(s);
+}
+
+static void expect(enum lie told_lie, const char *const *keys, size_t n, const char *text)
+{
+        expect_after(NULL, 0, told_lie, keys, n, text);
 }
 
 static void honest_cores_pass(void **state)
@@ -272,6 +290,19 @@ static void a_valid_plan_drops_nothing(void **state)
         expect(LIE_PLAN, keys, ARRAY_SIZE(keys), "plan-holds: sfi");
 }
 
+/* The nodes are the DFM, three ROSs and two SFIs. */
+static void a_restarted_dfm_knows_of_replaced_sfis(void **state)
+{
+        static const struct sim_fault faults[] = {
+                {SIM_RESTART, 4, 20 * NS_PER_MS, 0},
+                {SIM_RESTART, 0, 40 * NS_PER_MS, 0},
+        };
+
+        (void)state;
+        expect_after(faults, ARRAY_SIZE(faults), LIE_NONE, NULL, 0, NULL);
+        expect_after(faults, ARRAY_SIZE(faults), LIE_FORGOTTEN, NULL, 0, "did before the DFM restarted");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -287,6 +318,7 @@ int main(void)
                 cmocka_unit_test(an_sfi_has_at_most_its_credits),
                 cmocka_unit_test(a_stall_is_found),
                 cmocka_unit_test(a_valid_plan_drops_nothing),
+                cmocka_unit_test(a_restarted_dfm_knows_of_replaced_sfis),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "evb/base/bits.h"
-#include "dfm_internal.h"
+#include "../dfm_internal.h"
 
 /* A longer jump ahead is a loss only if this many numbers agree, which are this close to each other. */
 #define GAP_MAX (UINT64_C(1) << 20)

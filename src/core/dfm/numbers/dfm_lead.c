@@ -3,7 +3,7 @@
  * queue of dfm_triggers.c. If all boards begin to count again, everything of before ends first. */
 #include <errno.h>
 
-#include "dfm_internal.h"
+#include "../dfm_internal.h"
 
 /* A far number is believed only if the leading ROSs agree, or if so many numbers, which are this close to
  * each other, do while no other number comes. */

@@ -1,7 +1,7 @@
 /* The streams of numbers that ROSs announce (Have): each number is taken once, in the order of its stream,
  * and acknowledged. What finds no room stays in the ROS. dfm_lead.c makes triggers of them. */
-#include "dfm_internal.h"
-#include "dfm_silence.h"
+#include "../dfm_internal.h"
+#include "../dfm_silence.h"
 #include "evb/protocol/number.h"
 
 /* How long a HaveAck waits for further announcements. */

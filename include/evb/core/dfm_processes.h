@@ -1,0 +1,49 @@
+/* What a DFM knows of the SFI processes of its run. Processes that ended can no longer report which events
+ * they built, so a DFM that resumes the run needs it: the caller stores it for that. Part of the DFM's core,
+ * see dfm.h. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "evb/protocol/event.h"
+#include "evb/protocol/message.h"
+
+struct dfm;
+
+/* The last process of one SFI. */
+struct dfm_process {
+        uint64_t incarnation;    /* 0: none */
+        bool gone;               /* `ends` are all that count, unless it returns */
+        bool vanished, replaced; /* see struct dfm_node_view */
+        bool unknown;            /* some ends of a process before it are not known */
+        struct node_totals ends; /* of its events, as the DFM counted them */
+};
+
+#define DFM_LINEAGE 8
+#define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
+
+struct dfm_processes {
+        uint64_t cookie; /* of the run; 0: nothing is known */
+        /* Incarnations of the last DFMs that knew it, the latest first; 0: none. A node that followed another
+         * one may know more. */
+        uint64_t dfms[DFM_LINEAGE];
+        bool has_all;                /* no process of the run is missing */
+        struct node_totals replaced; /* of all processes that others replaced */
+        uint32_t n_sfi;
+        struct dfm_process sfis[EVB_SFI_MAX];
+        /* All events below `oldest` have ended, and none from `next` on was taken. */
+        uint64_t oldest, next;
+        /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended as complete
+         * or partial. */
+        uint32_t n_words;
+        uint64_t words[DFM_PROCESSES_WORDS];
+};
+
+/* Changes when the caller should store the processes again: before it sends what dfm_step() returns. 0:
+ * there is nothing to store. */
+uint64_t dfm_processes_version(const struct dfm *d);
+void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
+/* Events of a resumed run that no process reported. They count as lost, or with level 2 as rejected, unless
+ * dfm_view() shows an SFI whose ends are unknown. */
+uint64_t dfm_unreported(const struct dfm *d);

@@ -1,0 +1,264 @@
+/* Accounts for the ends of SFI processes one by one, so that those of a process that is gone still count when
+ * another DFM resumes the run. dfm_resume.c learns the rest from the processes that are left. */
+#include "evb/core/dfm_processes.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dfm_internal.h"
+
+static void add(struct node_totals *to, const struct node_totals *t)
+{
+        to->complete += t->complete;
+        to->partial += t->partial;
+        to->missing += t->missing;
+        to->absent += t->absent;
+        to->payload_bytes += t->payload_bytes;
+}
+
+static uint64_t above(uint64_t a, uint64_t b)
+{
+        return a - MIN(a, b);
+}
+
+static void changed(struct dfm *d)
+{
+        if (d->state < RUN_ENDED)
+                d->ledger.version++;
+}
+
+int dfm_ledger_init(struct dfm *d)
+{
+        const struct dfm_processes *f = d->config.former_processes;
+        struct dfm_ledger *l = &d->ledger;
+
+        l->has_all = true;
+        l->version = 1;
+        l->dfms[0] = d->config.incarnation;
+        l->sfis = calloc(d->config.n_sfi, sizeof *l->sfis);
+        if (!l->sfis || event_set_init(&l->ended) < 0)
+                return -ENOMEM;
+        if (!f || f->cookie == 0 || f->n_sfi != d->config.n_sfi || f->n_words > DFM_PROCESSES_WORDS)
+                return 0;
+        l->former = calloc(1, sizeof *l->former);
+        if (!l->former)
+                return -ENOMEM;
+        memcpy(l->former, f, offsetof(struct dfm_processes, words) + f->n_words * sizeof *f->words);
+        return 0;
+}
+
+void dfm_ledger_fini(struct dfm *d)
+{
+        event_set_fini(&d->ledger.ended);
+        free(d->ledger.sfis);
+        free(d->ledger.former);
+}
+
+/* A process that should have reported, and cannot any longer, may have built events of which nobody knows. */
+static void replace(struct dfm *d, struct dfm_node *n, struct dfm_process *p, uint64_t incarnation)
+{
+        bool silent = n->awaited && (p->incarnation != 0 || !n->was_in_run);
+
+        add(&d->ledger.replaced, &p->ends);
+        *p = (struct dfm_process){.incarnation = incarnation, .unknown = p->unknown || silent};
+        n->replaced |= silent;
+        n->awaited = n->was_in_run && !n->inventory_done;
+}
+
+void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation)
+{
+        struct dfm_process *p = &d->ledger.sfis[sfi];
+
+        if (p->incarnation != incarnation)
+                replace(d, dfm_node(d, ROLE_SFI, sfi), p, incarnation);
+        else if (!p->gone)
+                return;
+        p->gone = false;
+        changed(d);
+}
+
+void dfm_process_goes(struct dfm *d, uint16_t sfi)
+{
+        d->ledger.sfis[sfi].gone = true;
+        changed(d);
+}
+
+bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation)
+{
+        return dfm_node(d, ROLE_SFI, sfi)->welcomed == 0 && d->ledger.sfis[sfi].incarnation == incarnation;
+}
+
+void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, uint64_t absent)
+{
+        struct node_totals *t = &d->ledger.sfis[sfi].ends;
+
+        if (f->end == EVENT_COMPLETE) {
+                t->complete++;
+                t->payload_bytes += f->payload_bytes;
+        } else if (f->end == EVENT_PARTIAL) {
+                t->partial++;
+                t->missing += MIN(f->missing, d->config.n_ros);
+        }
+        t->absent += absent;
+}
+
+static void load_process(struct dfm *d, uint32_t i, const struct dfm_process *p)
+{
+        struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+
+        d->ledger.sfis[i] = *p;
+        n->vanished = p->vanished;
+        n->replaced = p->replaced;
+        n->awaited = p->incarnation != 0 && !p->gone;
+}
+
+void dfm_ledger_load(struct dfm *d)
+{
+        struct dfm_ledger *l = &d->ledger;
+        const struct dfm_processes *f = l->former;
+
+        changed(d);
+        memset(l->sfis, 0, d->config.n_sfi * sizeof *l->sfis);
+        l->has_all = f && f->cookie == d->cookie && f->has_all;
+        if (!f || f->cookie != d->cookie) {
+                free(l->former);
+                l->former = NULL;
+                return;
+        }
+        memcpy(&l->dfms[1], f->dfms, (DFM_LINEAGE - 1) * sizeof *l->dfms);
+        l->replaced = f->replaced;
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                load_process(d, i, &f->sfis[i]);
+        d->resume.oldest = f->oldest;
+        d->resume.newest = MIN(MAX(f->next, f->oldest), f->oldest + EVB_EVENT_WINDOW);
+}
+
+void dfm_ledger_check(struct dfm *d, uint64_t dfm)
+{
+        for (int i = 0; i < DFM_LINEAGE; i++) {
+                if (d->ledger.dfms[i] == dfm)
+                        return;
+        }
+        if (d->ledger.has_all)
+                changed(d);
+        d->ledger.has_all = false;
+}
+
+bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event)
+{
+        const struct dfm_processes *f = d->ledger.former;
+        uint64_t k;
+
+        if (!f || event < f->oldest)
+                return f;
+        k = event / 64 - f->oldest / 64;
+        return k < f->n_words && f->words[k] >> event % 64 & 1;
+}
+
+struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t)
+{
+        struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
+        struct node_totals *counted = &d->ledger.sfis[sfi].ends, more;
+
+        /* Those are in `counted`, and the caller knows them. */
+        counted->complete = above(counted->complete, n->late_ended);
+        more = (struct node_totals){
+                .complete = above(t->complete, counted->complete),
+                .partial = above(t->partial, counted->partial),
+                .missing = above(t->missing, counted->missing),
+                .absent = above(t->absent, counted->absent),
+                .payload_bytes = above(t->payload_bytes, counted->payload_bytes),
+        };
+        *counted = *t;
+        n->awaited = false;
+        d->ledger.sfis[sfi].unknown |= n->late && d->ledger.had_gaps;
+        changed(d);
+        return more;
+}
+
+/* Without a record of all processes, each one that has not reported may have had others before it. */
+static void settle_process(struct dfm *d, uint32_t i)
+{
+        struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+        struct dfm_process *p = &d->ledger.sfis[i];
+
+        if (!d->ledger.has_all && !n->inventory_done) {
+                n->awaited |= p->incarnation == 0;
+                p->unknown |= !n->awaited;
+        }
+        p->unknown |= !d->ledger.has_all && n->inventory_done && n->late;
+        n->vanished |= n->awaited && !n->live && p->incarnation != 0;
+}
+
+struct node_totals dfm_ledger_settle(struct dfm *d)
+{
+        struct node_totals sum = d->ledger.replaced;
+
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                settle_process(d, i);
+                add(&sum, &d->ledger.sfis[i].ends);
+        }
+        d->ledger.had_gaps = !d->ledger.has_all;
+        d->ledger.has_all = true;
+        changed(d);
+        return sum;
+}
+
+bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi)
+{
+        return d->ledger.sfis[sfi].unknown || dfm_node(d, ROLE_SFI, sfi)->awaited;
+}
+
+uint64_t dfm_unreported(const struct dfm *d)
+{
+        return d->resume.unreported;
+}
+
+uint64_t dfm_processes_version(const struct dfm *d)
+{
+        return d->state == RUN_STARTING && !d->resume.active ? 0 : d->ledger.version;
+}
+
+static void take_events(const struct dfm *d, struct dfm_processes *ret)
+{
+        const struct dfm_processes *f = d->ledger.former;
+
+        /* Before it is settled, the former DFM's are known. */
+        if (d->resume.active) {
+                ret->oldest = f ? f->oldest : 0;
+                ret->next = f ? f->next : 0;
+                ret->n_words = f ? f->n_words : 0;
+                if (f)
+                        memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
+                return;
+        }
+        ret->oldest = d->table.oldest;
+        ret->next = d->table.next_event;
+        ret->n_words = 0;
+        for (uint64_t at = ret->oldest / 64 * 64; at < ret->next && ret->n_words < DFM_PROCESSES_WORDS;
+             at += 64)
+                ret->words[ret->n_words++] = event_set_word(&d->ledger.ended, at);
+}
+
+void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
+{
+        const struct dfm_ledger *l = &d->ledger;
+
+        ret->cookie = d->cookie;
+        memcpy(ret->dfms, l->dfms, sizeof ret->dfms);
+        ret->has_all = l->has_all;
+        ret->replaced = l->replaced;
+        ret->n_sfi = d->config.n_sfi;
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+                struct dfm_process *p = &ret->sfis[i];
+
+                *p = l->sfis[i];
+                p->gone &= !n->awaited;
+                p->vanished = n->vanished;
+                p->replaced = n->replaced;
+                p->unknown |= n->awaited && p->incarnation == 0;
+        }
+        take_events(d, ret);
+}

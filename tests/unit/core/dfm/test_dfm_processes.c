@@ -1,0 +1,255 @@
+/* The ends of SFI processes that another DFM inherits: those of a replaced process count, and those of one
+ * that nobody knows are named. */
+#include "../dfm_driver.h"
+
+static struct dfm_processes *stored;
+
+static int set_up(void **state)
+{
+        (void)state;
+        stored = calloc(1, sizeof *stored);
+        return stored ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+        (void)state;
+        free(stored);
+        return 0;
+}
+
+static void store(struct dfm_driver *t)
+{
+        dfm_says_with(t, false);
+        assert_true(dfm_processes_version(t->dfm) > 0);
+        dfm_processes_take(t->dfm, stored);
+}
+
+static void sfi_restarts(struct dfm_driver *t, uint16_t sfi, uint64_t incarnation)
+{
+        t->sfis[sfi] = (struct played_sfi){.incarnation = incarnation};
+        sfi_says_alive(t, sfi, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+}
+
+/* SFI 0 ends events 0 and 1, and the DFM stores what it knows of it. It then ends event 3; event 2 is open.
+ */
+static void begin_run(struct dfm_driver *t)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.push = false;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        dfm_driver_start(t, &c);
+        sfi0_takes(t, 4);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(t, 0, 1, EVENT_PARTIAL, 1);
+        store(t);
+        sfi_ends(t, 0, 3, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+}
+
+static void node_follows(struct dfm_driver *t, uint64_t dfm, enum node_role role, uint16_t index)
+{
+        struct message m = {
+                .header = {.cookie = TRACE_COOKIE,
+                           .sender_role = role,
+                           .sender_index = index,
+                           .type = MESSAGE_JOIN},
+                .dfm = dfm,
+        };
+
+        m.join.incarnation = role == ROLE_SFI ? t->sfis[index].incarnation : 1;
+        m.join.run = TRACE_RUN;
+        m.join.newest = 4;
+        assert_true(dfm_receive(t->dfm, t->now_ns, &m));
+        if (role == ROLE_ROS) {
+                t->ros_joined[index] = true;
+                ros_says_alive(t, index, RUN_RUNNING, 0);
+        } else {
+                t->sfis[index].joined = t->sfis[index].incarnation;
+                sfi_says_alive(t, index, RUN_RUNNING, 0);
+        }
+        dfm_says_with(t, false);
+}
+
+static void reports(struct dfm_driver *t, uint16_t sfi, struct node_totals totals, uint64_t ended)
+{
+        t->message.n = 1;
+        t->message.inventory.incarnation = t->sfis[sfi].incarnation;
+        t->message.inventory.from = 0;
+        t->message.inventory.end = 4;
+        t->message.inventory.totals = totals;
+        t->message.inventory.flags = t->sfis[sfi].incarnation > 1 ? INVENTORY_LATE : 0;
+        t->message.inventory.entries[0] = (struct inventory_entry){.ended = ended};
+        assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
+        dfm_says_with(t, false);
+}
+
+/* Another DFM begins with `processes`. The nodes followed `dfm`; SFI 0 is not there yet. */
+static void resume(struct dfm_driver *t, const struct dfm_processes *processes, uint64_t dfm)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.push = false;
+        c.cookie = TRACE_COOKIE + 1;
+        c.incarnation = dfm + 1;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        c.former_processes = processes;
+        dfm_free(t->dfm);
+        dfm_driver_init(t, &c);
+        node_follows(t, dfm, ROLE_ROS, 0);
+        node_follows(t, dfm, ROLE_ROS, 1);
+        node_follows(t, dfm, ROLE_SFI, 1);
+        reports(t, 1, (struct node_totals){}, 0);
+}
+
+static void check(struct dfm_driver *t, uint64_t complete, uint64_t partial, uint64_t lost, uint32_t open)
+{
+        const struct dfm_counts *c = dfm_counts(t->dfm);
+
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_int_equal(c->complete, complete);
+        assert_int_equal(c->partial, partial);
+        assert_int_equal(c->lost, lost);
+        assert_int_equal(dfm_open_events(t->dfm), open);
+        assert_int_equal(c->triggers, complete + partial + lost + open);
+        assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
+}
+
+static bool is_unknown(const struct dfm_driver *t, uint16_t sfi)
+{
+        return dfm_view(t->dfm, ROLE_SFI, sfi).unknown;
+}
+
+static void ends_of_a_replaced_process_count(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        begin_run(&t);
+        sfi_restarts(&t, 0, 2);
+        store(&t);
+        resume(&t, stored, TRACE_DFM);
+        t.sfis[0].incarnation = 2;
+        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){}, 0);
+        check(&t, 2, 1, 0, 1); /* only event 2 is assigned again */
+        assert_int_equal(dfm_counts(t.dfm)->payload_bytes, 200);
+        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 1);
+        assert_false(is_unknown(&t, 0) || is_unknown(&t, 1));
+        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).replaced); /* it had event 2 */
+        /* The next DFM knows as much. */
+        sfi_restarts(&t, 0, 3);
+        store(&t);
+        resume(&t, stored, TRACE_DFM + 1);
+        t.sfis[0].incarnation = 3;
+        node_follows(&t, TRACE_DFM + 1, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){}, 0);
+        check(&t, 2, 1, 0, 1);
+        assert_false(is_unknown(&t, 0));
+        dfm_free(t.dfm);
+}
+
+/* What was stored of it while it lived is the least that it ended. */
+static void a_process_replaced_without_a_dfm_is_named(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        begin_run(&t);
+        resume(&t, stored, TRACE_DFM);
+        sfi_restarts(&t, 0, 2);
+        check(&t, 1, 1, 0, 2);
+        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
+        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).replaced);
+        dfm_free(t.dfm);
+}
+
+/* The process is alive, and reports itself what it has ended since. */
+static void a_process_that_is_left_counts_once(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        begin_run(&t);
+        resume(&t, stored, TRACE_DFM);
+        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){.complete = 2, .partial = 1, .missing = 1}, 0xb);
+        check(&t, 2, 1, 0, 1);
+        assert_false(is_unknown(&t, 0));
+        dfm_free(t.dfm);
+}
+
+/* Without a record, of another run, or of a DFM that was not the last one. */
+static void without_the_last_record_the_sfi_is_named(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        for (int i = 0; i < 3; i++) {
+                begin_run(&t);
+                sfi_restarts(&t, 0, 2);
+                store(&t);
+                stored->cookie += i == 1;
+                resume(&t, i == 0 ? NULL : stored, i == 2 ? TRACE_DFM + 9 : TRACE_DFM);
+                sfi_restarts(&t, 0, 3);
+                assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+                assert_true(is_unknown(&t, 0));
+                assert_false(is_unknown(&t, 1));
+                dfm_free(t.dfm);
+        }
+}
+
+/* It may have replaced a process, unlike the SFI that was there from the beginning. */
+static void without_a_record_an_sfi_that_came_late_is_named(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        begin_run(&t);
+        resume(&t, NULL, TRACE_DFM);
+        t.sfis[0].incarnation = 2;
+        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){}, 0);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
+        /* The next DFM knows it from this one. */
+        store(&t);
+        resume(&t, stored, TRACE_DFM + 1);
+        t.sfis[0].incarnation = 2;
+        node_follows(&t, TRACE_DFM + 1, ROLE_SFI, 0);
+        reports(&t, 0, (struct node_totals){}, 0);
+        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
+        dfm_free(t.dfm);
+}
+
+/* The file of a run without replacements says that nothing is missing. */
+static void an_sfi_that_never_came_is_not_named(void **state)
+{
+        struct dfm_driver t;
+
+        (void)state;
+        begin_run(&t);
+        store(&t);
+        stored->sfis[0] = (struct dfm_process){};
+        resume(&t, stored, TRACE_DFM);
+        sfi_restarts(&t, 0, 3);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_false(is_unknown(&t, 0) || is_unknown(&t, 1));
+        dfm_free(t.dfm);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(ends_of_a_replaced_process_count),
+                cmocka_unit_test(a_process_replaced_without_a_dfm_is_named),
+                cmocka_unit_test(a_process_that_is_left_counts_once),
+                cmocka_unit_test(without_the_last_record_the_sfi_is_named),
+                cmocka_unit_test(an_sfi_that_never_came_is_not_named),
+                cmocka_unit_test(without_a_record_an_sfi_that_came_late_is_named),
+        };
+
+        return cmocka_run_group_tests(tests, set_up, tear_down);
+}

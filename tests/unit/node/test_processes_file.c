@@ -1,0 +1,138 @@
+/* The file of a DFM's SFI processes: whole or refused, and gone if it cannot be written. */
+#include "../test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "record/processes_file.h"
+
+static char folder[] = "/tmp/evb-processes-XXXXXX";
+
+static void open_file(struct processes_file *f)
+{
+        char path[64];
+
+        snprintf(path, sizeof path, "%s/dfm", folder);
+        assert_int_equal(processes_file_open(f, path), 0);
+}
+
+static void fill(struct dfm_processes *p)
+{
+        memset(p, 0, sizeof *p);
+        p->cookie = 0xC0C1E;
+        p->dfms[0] = 7;
+        p->dfms[DFM_LINEAGE - 1] = 9;
+        p->has_all = true;
+        p->replaced = (struct node_totals){1, 2, 3, 4, 5};
+        p->n_sfi = 2;
+        p->sfis[0] = (struct dfm_process){
+                .incarnation = 11, .gone = true, .replaced = true, .ends = {6, 7, 8, 9, 10}};
+        p->sfis[1] = (struct dfm_process){.incarnation = 12, .vanished = true, .unknown = true};
+        p->oldest = 70;
+        p->next = 200;
+        p->n_words = 3;
+        p->words[0] = 0x80;
+        p->words[2] = 0x41;
+}
+
+static void what_was_written_is_read(void **state)
+{
+        struct dfm_processes *expected = calloc(1, sizeof *expected);
+        struct processes_file f, g;
+
+        (void)state;
+        assert_non_null(expected);
+        fill(expected);
+        open_file(&f);
+        assert_int_equal(processes_file_read(&f), -ENOENT);
+        fill(f.processes);
+        assert_int_equal(processes_file_write(&f), 0);
+        open_file(&g);
+        assert_int_equal(processes_file_read(&g), 0);
+        assert_memory_equal(g.processes, expected, sizeof *expected);
+        processes_file_remove(&f);
+        assert_int_equal(processes_file_read(&g), -ENOENT);
+        assert_int_equal(g.processes->cookie, 0);
+        processes_file_close(&f);
+        processes_file_close(&g);
+        free(expected);
+}
+
+/* Cut off anywhere, or with any byte changed. */
+static void a_damaged_file_is_refused(void **state)
+{
+        struct processes_file f;
+        uint8_t bytes[1024];
+        ssize_t n;
+        FILE *file;
+
+        (void)state;
+        open_file(&f);
+        fill(f.processes);
+        assert_int_equal(processes_file_write(&f), 0);
+        file = fopen(f.path, "r");
+        assert_non_null(file);
+        n = (ssize_t)fread(bytes, 1, sizeof bytes, file);
+        fclose(file);
+        assert_true(n > 100 && n < (ssize_t)sizeof bytes);
+        for (ssize_t i = 0; i < 2 * n; i++) {
+                ssize_t kept = i < n ? i : n;
+
+                bytes[i % n] ^= i < n ? 0 : 0x10;
+                file = fopen(f.path, "w");
+                assert_non_null(file);
+                assert_int_equal(fwrite(bytes, 1, (size_t)kept, file), kept);
+                assert_int_equal(fclose(file), 0);
+                bytes[i % n] ^= i < n ? 0 : 0x10;
+                assert_int_equal(processes_file_read(&f), -EBADMSG);
+                assert_int_equal(f.processes->cookie, 0);
+        }
+        processes_file_remove(&f);
+        processes_file_close(&f);
+}
+
+/* An old file would be wrong. */
+static void a_failure_leaves_no_file(void **state)
+{
+        struct processes_file f;
+
+        (void)state;
+        open_file(&f);
+        fill(f.processes);
+        assert_int_equal(processes_file_write(&f), 0);
+        assert_int_equal(mkdir(f.next, 0700), 0);
+        assert_int_equal(processes_file_write(&f), -EISDIR);
+        assert_int_equal(processes_file_read(&f), -ENOENT);
+        assert_int_equal(rmdir(f.next), 0);
+        fill(f.processes);
+        assert_int_equal(processes_file_write(&f), 0);
+        assert_int_equal(processes_file_read(&f), 0);
+        processes_file_remove(&f);
+        processes_file_close(&f);
+}
+
+static int set_up(void **state)
+{
+        (void)state;
+        return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+        (void)state;
+        return rmdir(folder);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_was_written_is_read),
+                cmocka_unit_test(a_damaged_file_is_refused),
+                cmocka_unit_test(a_failure_leaves_no_file),
+        };
+
+        return cmocka_run_group_tests(tests, set_up, tear_down);
+}
