@@ -1,0 +1,279 @@
+/* UDP sockets without a kernel: what is sent arrives at once. Super-packets stay whole where the receiver
+ * asked for that (UDP_GRO), as on Linux over loopback. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "counted.h"
+#include "evb/base/util.h"
+
+#define QUEUE_MAX 4096
+#define PACKET_MAX 65536
+
+struct packet {
+        struct buffer *buffer;
+        uint32_t n, segment; /* bytes of all, and of each datagram in it */
+        struct sockaddr_in from;
+};
+
+/* By descriptor. */
+static struct counted_socket {
+        bool joins;
+        struct sockaddr_in local, peer;
+        uint64_t buffer_bytes, queued_bytes;
+        struct packet queue[QUEUE_MAX];
+        uint32_t first, n;
+} * sockets[COUNTED_FDS];
+
+static uint64_t dropped;
+
+/* Buffers for packets, so that memory is allocated only while more of them are on their way than ever before.
+ */
+static struct buffer {
+        struct buffer *next;
+        uint8_t bytes[PACKET_MAX];
+} * spare;
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_socket(int family, int type, int protocol);
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size);
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size);
+int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *size);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size);
+int __wrap_ioctl(int fd, unsigned long request, ...);
+int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags);
+int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
+
+uint64_t sockets_dropped(void)
+{
+        return dropped;
+}
+
+bool sockets_are_ready(int fd)
+{
+        return sockets[fd] && sockets[fd]->n > 0;
+}
+
+int __wrap_socket(int family, int type, int protocol)
+{
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        (void)protocol;
+        assert(family == AF_INET && (type & SOCK_DGRAM) && fd >= 0 && fd < COUNTED_FDS);
+        sockets[fd] = calloc(1, sizeof *sockets[fd]);
+        assert(sockets[fd]);
+        return fd;
+}
+
+static struct buffer *take_buffer(void)
+{
+        struct buffer *b = spare ?: malloc(sizeof *b);
+
+        assert(b);
+        spare = spare ? spare->next : NULL;
+        return b;
+}
+
+static void return_buffer(struct buffer *b)
+{
+        b->next = spare;
+        spare = b;
+}
+
+static struct packet take_first(struct counted_socket *s)
+{
+        struct packet p = s->queue[s->first];
+
+        s->first = (s->first + 1) % QUEUE_MAX;
+        s->n--;
+        s->queued_bytes -= p.n;
+        return p;
+}
+
+int __wrap_close(int fd)
+{
+        if (fd >= 0 && fd < COUNTED_FDS && sockets[fd]) {
+                while (sockets[fd]->n > 0)
+                        return_buffer(take_first(sockets[fd]).buffer);
+                free(sockets[fd]);
+                sockets[fd] = NULL;
+        }
+        return __real_close(fd);
+}
+
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
+{
+        memcpy(&sockets[fd]->local, address, MIN((size_t)size, sizeof sockets[fd]->local));
+        return 0;
+}
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size)
+{
+        memcpy(&sockets[fd]->peer, address, MIN((size_t)size, sizeof sockets[fd]->peer));
+        if (sockets[fd]->local.sin_port == 0)
+                sockets[fd]->local.sin_port = htons((uint16_t)(50000 + fd));
+        return 0;
+}
+
+int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *size)
+{
+        memcpy(address, &sockets[fd]->local, sizeof sockets[fd]->local);
+        *size = sizeof sockets[fd]->local;
+        return 0;
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size)
+{
+        int number = 0;
+
+        turns_count(CALL_SOCKOPT);
+        memcpy(&number, value, MIN((size_t)size, sizeof number));
+        if (level == SOL_UDP && name == UDP_GRO)
+                sockets[fd]->joins = number;
+        if (level == SOL_SOCKET && name == SO_RCVBUFFORCE)
+                sockets[fd]->buffer_bytes = (uint64_t)number;
+        return 0;
+}
+
+/* The sizes of buffers, which the kernel doubles; all other figures are 0. */
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
+{
+        int number = (int)(2 * sockets[fd]->buffer_bytes);
+
+        turns_count(CALL_SOCKOPT);
+        memset(value, 0, *size);
+        if (level == SOL_SOCKET && name == SO_RCVBUF)
+                memcpy(value, &number, sizeof number);
+        return 0;
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+        va_list arguments;
+
+        assert(sockets[fd] && request == SIOCOUTQ);
+        turns_count(CALL_IOCTL);
+        va_start(arguments, request);
+        *va_arg(arguments, int *) = 0;
+        va_end(arguments);
+        return 0;
+}
+
+static void put(struct counted_socket *s, const struct sockaddr_in *from, const uint8_t *bytes, uint32_t n,
+                uint32_t segment)
+{
+        struct packet p = {.n = n, .segment = segment, .from = *from};
+
+        if (s->n == QUEUE_MAX || s->queued_bytes + n > s->buffer_bytes) {
+                dropped++;
+                return;
+        }
+        p.buffer = take_buffer();
+        memcpy(p.buffer->bytes, bytes, n);
+        s->queue[(s->first + s->n++) % QUEUE_MAX] = p;
+        s->queued_bytes += n;
+}
+
+static void deliver(const struct sockaddr_in *from, const struct sockaddr_in *to, const uint8_t *bytes,
+                    uint32_t n, uint32_t segment)
+{
+        for (int fd = 0; fd < COUNTED_FDS; fd++) {
+                struct counted_socket *s = sockets[fd];
+
+                if (!s || s->local.sin_port != to->sin_port ||
+                    s->local.sin_addr.s_addr != to->sin_addr.s_addr)
+                        continue;
+                if (s->joins) {
+                        put(s, from, bytes, n, segment);
+                        continue;
+                }
+                for (uint32_t at = 0; at < n; at += segment)
+                        put(s, from, bytes + at, MIN(segment, n - at), segment);
+        }
+}
+
+static uint32_t segment_of(struct msghdr *h, uint32_t n)
+{
+        uint16_t segment;
+
+        for (struct cmsghdr *c = h->msg_controllen > 0 ? CMSG_FIRSTHDR(h) : NULL; c; c = CMSG_NXTHDR(h, c)) {
+                if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_SEGMENT)
+                        continue;
+                memcpy(&segment, CMSG_DATA(c), sizeof segment);
+                return segment;
+        }
+        return MAX(n, 1u);
+}
+
+int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
+{
+        static uint8_t bytes[PACKET_MAX];
+
+        (void)flags;
+        turns_count(CALL_SENDMMSG);
+        for (unsigned i = 0; i < n; i++) {
+                struct msghdr *h = &messages[i].msg_hdr;
+                uint32_t size = 0;
+
+                for (size_t k = 0; k < h->msg_iovlen; k++) {
+                        assert(size + h->msg_iov[k].iov_len <= sizeof bytes);
+                        memcpy(bytes + size, h->msg_iov[k].iov_base, h->msg_iov[k].iov_len);
+                        size += (uint32_t)h->msg_iov[k].iov_len;
+                }
+                deliver(&sockets[fd]->local, h->msg_name ? h->msg_name : &sockets[fd]->peer, bytes, size,
+                        segment_of(h, size));
+                messages[i].msg_len = size;
+        }
+        return (int)n;
+}
+
+static void fill(struct mmsghdr *m, const struct packet *p, bool joins)
+{
+        struct msghdr *h = &m->msg_hdr;
+        struct cmsghdr *c = h->msg_control;
+        int segment = (int)p->segment;
+
+        assert(p->n <= h->msg_iov->iov_len);
+        memcpy(h->msg_iov->iov_base, p->buffer->bytes, p->n);
+        memcpy(h->msg_name, &p->from, sizeof p->from);
+        h->msg_namelen = sizeof p->from;
+        m->msg_len = p->n;
+        if (!joins || p->segment >= p->n) {
+                h->msg_controllen = 0;
+                return;
+        }
+        h->msg_controllen = CMSG_SPACE(sizeof segment);
+        *c = (struct cmsghdr){CMSG_LEN(sizeof segment), SOL_UDP, UDP_GRO};
+        memcpy(CMSG_DATA(c), &segment, sizeof segment);
+}
+
+int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout)
+{
+        struct counted_socket *s = sockets[fd];
+        unsigned k = 0;
+
+        (void)flags;
+        (void)timeout;
+        turns_count(CALL_RECVMMSG);
+        for (; k < n && s->n > 0; k++) {
+                struct packet p = take_first(s);
+
+                fill(&messages[k], &p, s->joins);
+                return_buffer(p.buffer);
+        }
+        if (k > 0)
+                return (int)k;
+        errno = EAGAIN;
+        return -1;
+}

@@ -1,0 +1,207 @@
+/* Virtual time, epoll, and whose turn it is: a node runs until it waits for events. Then the next one runs
+ * that has an event, or a deadline that has passed, and time goes on by a fixed step. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "counted.h"
+#include "evb/base/util.h"
+
+/* What a turn takes in virtual time. */
+#define TURN_NS 10000
+#define UTC_OFFSET_NS (UINT64_C(1700000000) * NS_PER_S)
+#define WATCHED_MAX 16
+
+/* An epoll instance, by its descriptor. */
+static struct epoll {
+        int n, fds[WATCHED_MAX];
+        struct epoll_event events[WATCHED_MAX];
+} epolls[COUNTED_FDS];
+
+static struct turn {
+        pthread_cond_t is_next;
+        int epoll_fd; /* of the wait; -1: not begun */
+        uint64_t deadline_ns;
+        bool ended;
+} turns[COUNTED_NODES];
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned n_turns, next;
+static uint64_t now_ns = NS_PER_S;
+static _Thread_local unsigned self;
+static _Thread_local int self_role = -1;
+
+uint64_t counted_calls[ROLE_SFI + 1][CALLS];
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+ssize_t __wrap_getrandom(void *buffer, size_t n, unsigned flags);
+int __wrap_epoll_create1(int flags);
+int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int n, int timeout_ms);
+int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int n, const struct timespec *timeout,
+                        const sigset_t *mask);
+
+void turns_count(enum counted_call call)
+{
+        if (self_role >= 0)
+                counted_calls[self_role][call]++;
+}
+
+uint64_t turns_now_ns(void)
+{
+        return now_ns;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+        uint64_t t_ns = now_ns + (clock == CLOCK_REALTIME ? UTC_OFFSET_NS : 0);
+
+        *ret = (struct timespec){(time_t)(t_ns / NS_PER_S), (long)(t_ns % NS_PER_S)};
+        return 0;
+}
+
+/* Different in each call, and the same in each run. */
+ssize_t __wrap_getrandom(void *buffer, size_t n, unsigned flags)
+{
+        static uint64_t state;
+        uint8_t *to = buffer;
+
+        (void)flags;
+        for (size_t i = 0; i < n; i++) {
+                state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+                to[i] = (uint8_t)(state >> 56);
+        }
+        return (ssize_t)n;
+}
+
+int __wrap_epoll_create1(int flags)
+{
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        (void)flags;
+        assert(fd >= 0 && fd < COUNTED_FDS);
+        epolls[fd].n = 0;
+        return fd;
+}
+
+int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+        struct epoll *e = &epolls[epoll_fd];
+        int i = 0;
+
+        turns_count(CALL_EPOLL_CTL);
+        while (i < e->n && e->fds[i] != fd)
+                i++;
+        if (operation == EPOLL_CTL_DEL) {
+                e->n -= i < e->n;
+                memmove(e->fds + i, e->fds + i + 1, (size_t)(e->n - i) * sizeof *e->fds);
+                memmove(e->events + i, e->events + i + 1, (size_t)(e->n - i) * sizeof *e->events);
+                return 0;
+        }
+        assert(i < WATCHED_MAX);
+        e->n += i == e->n;
+        e->fds[i] = fd;
+        e->events[i] = *event;
+        return 0;
+}
+
+/* The sockets take everything, so each is always ready to send. */
+static uint32_t ready_events(const struct epoll *e, int i)
+{
+        return e->events[i].events & ((sockets_are_ready(e->fds[i]) ? EPOLLIN : 0u) | EPOLLOUT);
+}
+
+static bool is_due(const struct turn *t)
+{
+        if (t->ended || t->deadline_ns <= now_ns)
+                return !t->ended;
+        for (int i = 0; i < epolls[t->epoll_fd].n; i++) {
+                if (ready_events(&epolls[t->epoll_fd], i))
+                        return true;
+        }
+        return false;
+}
+
+/* Chooses the next turn, after that of this node. */
+static void pass_on(void)
+{
+        uint64_t earliest_ns = NEVER_NS;
+
+        now_ns += TURN_NS;
+        for (unsigned i = 0; i < n_turns; i++)
+                earliest_ns = turns[i].ended ? earliest_ns : MIN(earliest_ns, turns[i].deadline_ns);
+        for (int round = 0; round < 2; round++) {
+                for (unsigned i = 1; i <= n_turns; i++) {
+                        next = (self + i) % n_turns;
+                        if (is_due(&turns[next])) {
+                                pthread_cond_signal(&turns[next].is_next);
+                                return;
+                        }
+                }
+                now_ns = MAX(now_ns, earliest_ns);
+        }
+}
+
+static void await_turn(void)
+{
+        while (next != self)
+                pthread_cond_wait(&turns[self].is_next, &mutex);
+}
+
+int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int n, const struct timespec *timeout,
+                        const sigset_t *mask)
+{
+        const struct epoll *e = &epolls[epoll_fd];
+        uint64_t wait_ns = timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec : 0;
+        int k = 0;
+
+        (void)mask;
+        turns_count(CALL_EPOLL_WAIT);
+        turns[self].epoll_fd = epoll_fd;
+        turns[self].deadline_ns = timeout ? now_ns + wait_ns : NEVER_NS;
+        pass_on();
+        await_turn();
+        for (int i = 0; i < e->n && k < n; i++) {
+                events[k] = e->events[i];
+                events[k].events = ready_events(e, i);
+                k += events[k].events != 0;
+        }
+        return k;
+}
+
+/* The product calls it to look without waiting. */
+int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int n, int timeout_ms)
+{
+        const struct timespec none = {};
+
+        assert(timeout_ms == 0);
+        return __wrap_epoll_pwait2(epoll_fd, events, n, &none, NULL);
+}
+
+void turns_init(unsigned n)
+{
+        n_turns = n;
+        for (unsigned i = 0; i < n; i++)
+                pthread_cond_init(&turns[i].is_next, NULL);
+}
+
+void turns_begin(unsigned node, enum node_role role)
+{
+        pthread_mutex_lock(&mutex);
+        self = node;
+        await_turn();
+        self_role = (int)role;
+}
+
+void turns_end(void)
+{
+        self_role = -1;
+        turns[self].ended = true;
+        pass_on();
+        pthread_mutex_unlock(&mutex);
+}
