@@ -14,7 +14,7 @@ from fault_bed import NET, ROLES, ROOT, check_files, require, sh
 
 ROSS, SFIS = ("ros1", "ros2", "ros3"), ("sfi1", "sfi2")
 ANY = None  # no bound: as many as the fault hits, each reported with a reason
-SHIMS = {name: ROOT / "build" / "tests" / "system" / f"{name}.so" for name in ("clock_shim", "slow_disk")}
+CLOCK_SHIM = ROOT / "build" / "tests" / "system" / "clock_shim.so"
 RATE_HZ = 500
 FINE = {"dfm": {0}, "ros": {0}, "sfi": {0}}
 
@@ -192,7 +192,7 @@ def broken_before(b):
 def clock_before(b):
     path = b.where / "offset"
     path.write_text("0 0")
-    env = {"LD_PRELOAD": str(SHIMS["clock_shim"]), "EVB_CLOCK_OFFSET": str(path)}
+    env = {"LD_PRELOAD": str(CLOCK_SHIM), "EVB_CLOCK_OFFSET": str(path)}
     return {node: {"env": env} for node in ROLES}
 
 

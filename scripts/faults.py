@@ -30,7 +30,7 @@ import time
 
 import need
 from fault_bed import ROLES, SETTINGS, Bed, Violation, balance, check_files, clean, namespaces_of, processes_of, require
-from fault_table import ANY, FAULTS
+from fault_table import ANY, CLOCK_SHIM, FAULTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "reliability.md"
@@ -281,6 +281,9 @@ def main():
     if o.check_document:
         return check_document()
     need.check(("ip", "ss", "nft"), o.evb)
+    if "clock-step" in o.faults and not CLOCK_SHIM.exists():
+        print(f"faults.py: {CLOCK_SHIM} does not exist; build the tests: scripts/build.sh build -Dtests=true", file=sys.stderr)
+        return 77
     o.evb = str(pathlib.Path(o.evb).resolve())
     if o.inside:
         return repeat_inside(o.faults[0], o.only, o.seed, o.evb, pathlib.Path(o.inside))

@@ -199,13 +199,13 @@ void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
         for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi && dfm_hears_nobody(d, now_ns) && !all;
              i++)
                 all = is_silent(d, now_ns, &d->nodes[i]);
-        for (uint16_t i = 0; i < d->config.n_sfi; i++) {
+        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 if (all || is_silent(d, now_ns, dfm_node(d, ROLE_SFI, i)))
-                        node_goes(d, now_ns, ROLE_SFI, i, NOTICE_SILENT);
+                        node_goes(d, now_ns, ROLE_SFI, (uint16_t)i, NOTICE_SILENT);
         }
-        for (uint16_t i = 0; i < d->config.n_ros; i++) {
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 if (all || is_silent(d, now_ns, dfm_node(d, ROLE_ROS, i)))
-                        node_goes(d, now_ns, ROLE_ROS, i, NOTICE_SILENT);
+                        node_goes(d, now_ns, ROLE_ROS, (uint16_t)i, NOTICE_SILENT);
         }
 }
 
