@@ -72,7 +72,7 @@ static void check_untaken(const json_t *untaken, json_int_t receiver_place, json
         json_t *sender = sender_part(1000, 15), *receiver = receiver_part(600, 10, 20, 5), *merged, *at;
 
         if (untaken)
-                json_object_set(receiver, "untaken_packets", json_deep_copy(untaken));
+                json_object_set_new(receiver, "untaken_packets", json_deep_copy(untaken));
         merged = report_merge(true, sender, receiver);
         at = json_object_get(merged, "lost_at");
         if (receiver_place < 0)
