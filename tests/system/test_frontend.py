@@ -436,15 +436,28 @@ class Stream:
         return Frame(self.file.read(struct.unpack("<I", head)[0]), **form) if head else None
 
 
+def first_frame(host, port):
+    """Returns a connection and its first frame. A board that closes its port resets a connection that waits there."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        stream = Stream(host, port)
+        try:
+            return stream, stream.read()
+        except ConnectionResetError:
+            assert time.monotonic() < deadline
+            stream.close()
+
+
 def restart_tcp(evb):
     """A board that restarts closes its connection and its port, and sends the rest on the next connection."""
     host, port = f"{OWN_NET}.{next(_hosts)}", next(_ports)
     with Frontend(evb, boards=f"tcp:{host}:{port}", events=2000, rate="2kHz", restart="1:300ms:300ms") as frontend:
         frames = []
         for _ in range(2):
-            stream = Stream(host, port)
-            while frame := stream.read():
+            stream, frame = first_frame(host, port)
+            while frame:
                 frames.append(frame)
+                frame = stream.read()
         report, _ = frontend.end()
     (board,) = report["boards"]
     assert board["connections"] == 2 and board["restarts"] == 1 and board["outage"] > 0 and board["broken"] == 0, board
