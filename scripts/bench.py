@@ -175,9 +175,10 @@ def measure(arguments, chosen):
                 before = need.stolen()
                 figures["references"][name] = {"bytes_per_second": reference(), "stolen_percent": need.stolen_percent(before)}
             for name, keys in chosen:
-                figures["cases"][name] = run(arguments.evb, keys)
-                if arguments.baseline:
-                    figures["baseline"][name] = run(arguments.baseline, keys)
+                runs = [("cases", arguments.evb)] + ([("baseline", arguments.baseline)] if arguments.baseline else [])
+                # The run before leaves its traces, e.g. free memory that is in the caches: each is the first in turn.
+                for kind, program in runs[::-1] if n % 2 else runs:
+                    figures[kind][name] = run(program, keys)
             rounds.append(figures)
             print(f"bench.py: round {n + 1} of {arguments.rounds} done", file=sys.stderr)
     return rounds

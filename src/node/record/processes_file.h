@@ -3,7 +3,7 @@
 #pragma once
 
 #include "evb/core/dfm_processes.h"
-#include "run_record.h"
+#include "../run_record.h"
 
 struct processes_file {
         char path[RUN_RECORD_PATH_MAX + 16]; /* "": none */
