@@ -7,7 +7,7 @@
 
 The program (default: build/tests/counts/counted) runs all nodes of a scenario in one process, in virtual time and
 with sockets of its own, so that its figures are the same in each run and on each machine. Callgrind counts the
-instructions. They depend on compiler, options and C library, so each build has figures of its own in
+instructions. They depend on compiler, options, C library and AVX2, so each build has figures of its own in
 tests/counts/figures.json; one without is skipped. System calls do not depend on them.
 
 Exit status: 0, 1 (see above), 2 (wrong use), 77 (valgrind is missing, or this build has no recorded figures).

@@ -97,6 +97,16 @@ static int load(int n, char **settings)
         return r;
 }
 
+/* The pattern uses it, so the figures depend on it. */
+static bool has_avx2(void)
+{
+#if defined(__x86_64__)
+        return __builtin_cpu_supports("avx2");
+#else
+        return false;
+#endif
+}
+
 static void print_calls(void)
 {
         static const char *const names[] = {
@@ -105,10 +115,10 @@ static void print_calls(void)
         };
         uint64_t fragments = events * scenario.ros.count;
 
-        printf("{\"build\": \"%s, glibc %s\", \"callgrind\": %s, \"events\": %llu, \"fragments\": %llu, "
+        printf("{\"build\": \"%s, glibc %s, %s\", \"callgrind\": %s, \"events\": %llu, \"fragments\": %llu, "
                "\"calls\": {",
-               COUNTED_BUILD, gnu_get_libc_version(), HAVE_CALLGRIND ? "true" : "false",
-               (unsigned long long)events, (unsigned long long)fragments);
+               COUNTED_BUILD, gnu_get_libc_version(), has_avx2() ? "AVX2" : "no AVX2",
+               HAVE_CALLGRIND ? "true" : "false", (unsigned long long)events, (unsigned long long)fragments);
         for (int r = ROLE_DFM; r <= ROLE_SFI; r++) {
                 printf("%s\"%s\": {", r > ROLE_DFM ? "}, " : "", scenario_role_name((enum node_role)r));
                 for (int c = 0; c < CALLS; c++)
