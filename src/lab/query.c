@@ -88,7 +88,7 @@ double sum(struct query q, const char *key)
         return fold(q, key, add);
 }
 
-/* What tells the result of one point from that of another; read once for all points. */
+/* The point to which a result belongs; read once for all points. */
 struct place {
         const char *series, *panel; /* "": none */
         double x;

@@ -72,7 +72,7 @@ struct receive_threads {
 
 enum receive_threads_state {
         RECEIVE_THREADS_RUN,
-        RECEIVE_THREADS_FAILED, /* the output; see `output_error`. The end is still to be told */
+        RECEIVE_THREADS_FAILED, /* the output failed, see `output_error`; the network thread still counts */
         RECEIVE_THREADS_ENDED,
 };
 
@@ -85,11 +85,11 @@ uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns);
 /* No more than so many packets and bytes come (unknown: UINT64_MAX); the threads end when all have arrived,
  * or the network is silent. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);
-/* What it means that done_fd is readable. */
+/* The state of the threads, once done_fd is readable. */
 enum receive_threads_state receive_threads_look(struct receive_threads *t);
-/* What the output was given, or was to be given when it failed. After receive_threads_join(). */
+/* The account of what went to the output, up to its failure if it failed. After receive_threads_join(). */
 const struct account *receive_threads_taken(const struct receive_threads *t);
-/* Packets that are not in the output. The sender's word for its total counts, but not its report. After
+/* Packets that are not in the output: of the sender's total if it is known, else those given up. After
  * receive_threads_join(). */
 uint64_t receive_threads_missing(const struct receive_threads *t);
 /* Packets that the receiver did not take because it had failed, or was ended at once. After

@@ -20,7 +20,7 @@
 #define FORMAT 1
 #define NEW ".new"
 #define OPEN_ATTEMPTS 100
-/* A file of so many bytes is not ours: 1 KiB describes an object. */
+/* Larger files are not ours: an object takes about 1 KiB. */
 #define STATE_MAX_BYTES (64 << 20)
 #ifndef SO_NETNS_COOKIE /* Linux 5.14 */
 #define SO_NETNS_COOKIE 71

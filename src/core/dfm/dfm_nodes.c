@@ -191,22 +191,30 @@ static bool is_silent(const struct dfm *d, uint64_t now_ns, const struct dfm_nod
         return n->live && now_ns - n->heard_ns > d->config.node_timeout_ns;
 }
 
+static bool any_is_silent(const struct dfm *d, uint64_t now_ns)
+{
+        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++) {
+                if (is_silent(d, now_ns, &d->nodes[i]))
+                        return true;
+        }
+        return false;
+}
+
+static void check_role(struct dfm *d, uint64_t now_ns, enum node_role role, uint32_t count, bool all)
+{
+        for (uint32_t i = 0; i < count; i++) {
+                if (all || is_silent(d, now_ns, dfm_node(d, role, i)))
+                        node_goes(d, now_ns, role, (uint16_t)i, NOTICE_SILENT);
+        }
+}
+
 /* If the DFM is cut off, all nodes go with the first one: their events would only change hands among them. */
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
-        bool all = false;
+        bool all = dfm_hears_nobody(d, now_ns) && any_is_silent(d, now_ns);
 
-        for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi && dfm_hears_nobody(d, now_ns) && !all;
-             i++)
-                all = is_silent(d, now_ns, &d->nodes[i]);
-        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
-                if (all || is_silent(d, now_ns, dfm_node(d, ROLE_SFI, i)))
-                        node_goes(d, now_ns, ROLE_SFI, (uint16_t)i, NOTICE_SILENT);
-        }
-        for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                if (all || is_silent(d, now_ns, dfm_node(d, ROLE_ROS, i)))
-                        node_goes(d, now_ns, ROLE_ROS, (uint16_t)i, NOTICE_SILENT);
-        }
+        check_role(d, now_ns, ROLE_SFI, d->config.n_sfi, all);
+        check_role(d, now_ns, ROLE_ROS, d->config.n_ros, all);
 }
 
 uint32_t dfm_live(const struct dfm *d, enum node_role role)

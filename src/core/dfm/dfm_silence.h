@@ -4,7 +4,7 @@
 
 #include "dfm_internal.h"
 
-/* For some keep-alives, no node has said anything. */
+/* No node has sent anything for three keep-alive intervals. */
 bool dfm_hears_nobody(const struct dfm *d, uint64_t now_ns);
-/* The node has said something. If the DFM was cut off until now, all time-outs are extended by that time. */
+/* Notes a message of the node. If the DFM was cut off until now, extends all time-outs by that time. */
 void dfm_hear(struct dfm *d, uint64_t now_ns, struct dfm_node *n);
