@@ -276,8 +276,8 @@ static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
                 return sfi_is_drained(s->core);
         if (now_ns >= leave_ns(n, s))
                 return true;
-        if (s->assigned != sfi_counts(s->core)->assigned) {
-                s->assigned = sfi_counts(s->core)->assigned;
+        if (s->assigned != sfi_event_counts(s->core)->assigned) {
+                s->assigned = sfi_event_counts(s->core)->assigned;
                 s->quiet_since_ns = now_ns;
         }
         return sfi_is_drained(s->core) && sfi_run_state(s->core) == RUN_RUNNING && now_ns >= quiet_ns(n, s);

@@ -195,7 +195,7 @@ static void check_ros(struct sim *s, struct sim_node *n)
 
 static void check_sfi(struct sim *s, struct sim_node *n)
 {
-        const struct sfi_counts *c = sfi_counts(n->sfi);
+        const struct sfi_counts *c = sfi_event_counts(n->sfi);
         uint64_t built = 0, bytes = sfi_buffer_used_bytes(n->sfi);
         uint32_t open = sfi_open_events(n->sfi);
 

@@ -211,6 +211,8 @@ const struct member *sfi_member(const struct sfi *s);
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
 const struct sfi_counts *sfi_counts(const struct sfi *s);
+/* The same without a look at each ROS: datagrams_lost and datagrams_suspect may be old. */
+const struct sfi_counts *sfi_event_counts(const struct sfi *s);
 struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros);
 /* Number of events that the SFI can take at a time; 0 unless the run is running. */
 uint32_t sfi_credits(const struct sfi *s);

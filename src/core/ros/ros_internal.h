@@ -149,6 +149,7 @@ struct ros {
         /* Each SFI owns this number of items and takes further ones from the common rest. */
         uint32_t share, common;
         struct ros_queue *queues;
+        uint64_t with_items[EVB_SFI_MAX / 64]; /* a bit for each SFI whose queue is not empty */
 
         struct ros_regions *regions; /* NULL: level-2 clients request no fragments */
 

@@ -66,9 +66,10 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
                 .next = NO_ITEM,
                 .status = status,
         };
-        if (q->last == NO_ITEM)
+        if (q->last == NO_ITEM) {
                 q->first = i;
-        else
+                r->with_items[sfi / 64] |= UINT64_C(1) << sfi % 64;
+        } else
                 r->items[q->last].next = i;
         q->last = i;
         q->bytes += r->items[i].bytes;
@@ -82,15 +83,18 @@ static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
 {
         uint32_t i = before == NO_ITEM ? q->first : r->items[before].next;
         uint32_t next = r->items[i].next, entry = idmap_get(&r->by_event, r->items[i].event);
+        uint32_t sfi = (uint32_t)(q - r->queues);
 
         if (entry != IDMAP_NONE)
-                note_removed(&r->entries[entry], (uint32_t)(q - r->queues), &r->items[i]);
+                note_removed(&r->entries[entry], sfi, &r->items[i]);
         if (before == NO_ITEM)
                 q->first = next;
         else
                 r->items[before].next = next;
         if (next == NO_ITEM)
                 q->last = before;
+        if (q->first == NO_ITEM)
+                r->with_items[sfi / 64] &= ~(UINT64_C(1) << sfi % 64);
         q->bytes -= r->items[i].bytes;
         r->items[i].next = r->free_item;
         r->free_item = i;
@@ -138,9 +142,13 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
 
 uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from)
 {
-        for (uint32_t i = from; r->n_items > 0 && i < r->config.n_sfi; i++) {
-                if (r->queues[i].first != NO_ITEM)
-                        return i;
+        uint64_t below = from % 64 > 0 ? (UINT64_C(1) << from % 64) - 1 : 0;
+
+        for (uint32_t k = from / 64; r->n_items > 0 && k < EVB_SFI_MAX / 64; k++, below = 0) {
+                uint64_t bits = r->with_items[k] & ~below;
+
+                if (bits != 0)
+                        return k * 64 + (uint32_t)__builtin_ctzll(bits);
         }
         return UINT32_MAX;
 }

@@ -327,6 +327,11 @@ const struct sfi_counts *sfi_counts(const struct sfi *s)
         return counts;
 }
 
+const struct sfi_counts *sfi_event_counts(const struct sfi *s)
+{
+        return &s->counts;
+}
+
 struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros)
 {
         const struct sfi_sequence *q = &s->sequences[ros];

@@ -223,7 +223,7 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
         const struct sfi_stream *stream = &q->streams[ros];
         uint64_t since_ns = MIN(now_ns - stream->backlog_ns, NS_PER_S), sent = 0;
 
-        if (q->config->port_rate_bps > 0)
+        if (stream->backlog_bytes > 0 && q->config->port_rate_bps > 0)
                 sent = (uint64_t)((unsigned __int128)q->config->port_rate_bps * since_ns / NS_PER_S / 8);
         else if (since_ns > q->retry->srtt_ns)
                 sent = UINT64_MAX;
@@ -252,7 +252,7 @@ static uint32_t choose_ros(const struct sfi_requests *q, uint64_t now_ns, bool *
         uint64_t least = UINT64_MAX;
 
         *ret_is_idle = true;
-        for (uint32_t k = 0; k < n_ros; k++) {
+        for (uint32_t k = 0; k < n_ros && least > 0; k++) {
                 uint32_t ros = q->turn + k < n_ros ? q->turn + k : q->turn + k - n_ros;
                 const struct sfi_source *source = &q->slots->sources[ros];
                 uint64_t load;
@@ -260,7 +260,8 @@ static uint32_t choose_ros(const struct sfi_requests *q, uint64_t now_ns, bool *
                 if (source->next == SLOT_NONE && source->rests == 0)
                         continue;
                 *ret_is_idle = false;
-                if (!may_ask(q, ros) || (load = load_bytes(q, now_ns, ros)) >= least)
+                load = load_bytes(q, now_ns, ros);
+                if (load >= least || !may_ask(q, ros))
                         continue;
                 least = load;
                 best = ros;

@@ -36,8 +36,8 @@ const struct dfm_counts *__real_dfm_counts(const struct dfm *d);
 const struct dfm_counts *__wrap_dfm_counts(const struct dfm *d);
 int __real_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
 int __wrap_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
-const struct sfi_counts *__real_sfi_counts(const struct sfi *s);
-const struct sfi_counts *__wrap_sfi_counts(const struct sfi *s);
+const struct sfi_counts *__real_sfi_event_counts(const struct sfi *s);
+const struct sfi_counts *__wrap_sfi_event_counts(const struct sfi *s);
 uint64_t __real_sfi_buffer_used_bytes(const struct sfi *s);
 uint64_t __wrap_sfi_buffer_used_bytes(const struct sfi *s);
 uint32_t __real_ros_held(const struct ros *r);
@@ -107,11 +107,11 @@ const struct dfm_counts *__wrap_dfm_counts(const struct dfm *d)
         return &counts;
 }
 
-const struct sfi_counts *__wrap_sfi_counts(const struct sfi *s)
+const struct sfi_counts *__wrap_sfi_event_counts(const struct sfi *s)
 {
         static struct sfi_counts counts;
 
-        counts = *__real_sfi_counts(s);
+        counts = *__real_sfi_event_counts(s);
         counts.complete += lie == LIE_SFI_COUNT && counts.complete > 10;
         return &counts;
 }
