@@ -126,9 +126,10 @@ const struct scenario_key scenario_keys[] = {
                   "dfm.node-timeout).",
                   ONLY(DFM)),
         NUMBER(KEY_TIME, "dfm", "poll", dfm.poll_ns, "0", 0, NS_PER_S,
-               "Time after each message in which the DFM looks for the next one without sleeping (0: it "
-               "sleeps at once). The busy signal is then not delayed by the wake-up of an idle processor, "
-               "but the DFM occupies a processor while messages come.",
+               "Time after the last work in which the DFM looks for more without sleeping (0: it sleeps at "
+               "once), "
+               "if it is longer than network.busy-poll. The busy signal is then not delayed by the wake-up "
+               "of an idle processor, but the DFM occupies a processor while messages come.",
                LOCAL, ONLY(DFM)),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
@@ -307,6 +308,11 @@ const struct scenario_key scenario_keys[] = {
                "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
         CHOICE("network", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
                "TCP congestion control of a ROS's data connections (auto: the kernel's default)."),
+        NUMBER(KEY_TIME, "network", "busy-poll", network.busy_poll_ns, "0", 0, NS_PER_S,
+               "Time after the last work in which each node looks for more without sleeping, and "
+               "SO_BUSY_POLL of its sockets (0: it sleeps at once). Only for machines with more processors "
+               "than processes: each node takes one. See docs/performance.md.",
+               LOCAL),
         FRACTION("network", "loss", network.loss, "0",
                  "Fraction of received datagrams that each node drops, for tests."),
         FRACTION("network", "reorder", network.reorder, "0",

@@ -111,6 +111,7 @@ static int tcp_open(struct data_receiver *r)
         t->listener = socket_open_listener(&local, s->network.receive_buffer_bytes, "data connections");
         if (t->listener < 0)
                 return t->listener;
+        socket_poll_busily(t->listener);
         t->io = (struct loop_io){.fd = t->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = t};
         return loop_add(r->context.loop, &t->io);
 }

@@ -166,6 +166,7 @@ int door_open(struct door *d, const struct door_ops *ops, const struct data_cont
                 r = d->listener = socket_open_listener(&local, 0, ops->what);
         if (r < 0)
                 return r;
+        socket_poll_busily(d->listener);
         d->io = (struct loop_io){.fd = d->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = d};
         r = loop_add(context->loop, &d->io);
         return r < 0 ? log_error_errno(r, "%s: %m", ops->what) : 0;

@@ -301,6 +301,7 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 return;
         }
         tcp_notice_silence(fd);
+        socket_poll_busily(fd);
         f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
         if (loop_add(f->loop, &f->io) < 0 || tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0)
                 lose(f, now_ns, -ENOMEM);

@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/data/stats.h"
+#include "evb/net/busy_poll.h"
 #include "evb/net/tcp.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/notify.h"
@@ -60,6 +62,26 @@ void socket_open_at_once(void)
         is_patient = false;
 }
 
+static uint64_t busy_poll_ns;
+
+void socket_set_busy_poll(uint64_t poll_ns)
+{
+        busy_poll_ns = poll_ns;
+}
+
+void socket_poll_busily(int fd)
+{
+        static bool logged;
+        const char *option;
+        int r = busy_poll_ns > 0 ? busy_poll_set(fd, busy_poll_ns, &option) : 0;
+
+        if (r < 0 && !logged) {
+                logged = true;
+                log_info("network.busy-poll: the kernel refuses %s: %s; the node goes on without it", option,
+                         strerror(-r));
+        }
+}
+
 /* False: a signal stops the node. SIGHUP stays pending until the event loop reads it, which then reloads. */
 static bool wait_for_address(const char *text, bool *hung_up)
 {
@@ -108,7 +130,11 @@ static int open_patiently(const struct opening *o)
 
 static int open_udp(const struct opening *o)
 {
-        return endpoint_new_udp(o->ret, o->config);
+        int r = endpoint_new_udp(o->ret, o->config);
+
+        if (r >= 0)
+                socket_poll_busily((*o->ret)->fd);
+        return r;
 }
 
 int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what)

@@ -58,6 +58,16 @@ static int map_stats(struct node *n)
         return 0;
 }
 
+/* Before any socket is opened. */
+static void poll_busily(struct node *n)
+{
+        const struct scenario *s = n->scenario;
+        uint64_t poll_ns = s->network.busy_poll_ns;
+
+        loop_set_poll(n->loop, n->self->role == ROLE_DFM ? MAX(poll_ns, s->dfm.poll_ns) : poll_ns);
+        socket_set_busy_poll(poll_ns);
+}
+
 /* What the process keeps for all of its runs. */
 static int open_process(struct node *n)
 {
@@ -79,6 +89,7 @@ static int open_process(struct node *n)
                 r = loop_catch_signals(n->loop);
         if (r < 0)
                 return log_error_errno(r, "event loop: %m");
+        poll_busily(n);
         r = control_open(&n->control, n->scenario, n->self, n->stats, n->loop);
         /* Before the role, which may change the priority of this thread. */
         if (r >= 0)

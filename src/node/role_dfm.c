@@ -180,7 +180,6 @@ static int open_triggers(struct node *n, struct dfm_role *d)
         const struct data_context context = node_data_context(n);
         int r = 0;
 
-        loop_set_poll(n->loop, n->scenario->dfm.poll_ns);
         /* Triggers from outside do not wait, so the busy signal comes before other work if it may. */
         if (strcmp(n->scenario->trigger.busy_to, "none") != 0 && priority_prefer() < 0)
                 log_info("trigger.busy-to: not permitted to raise the priority; set Nice=-20 in the unit");

@@ -17,7 +17,7 @@
 struct loop {
         int epoll_fd;
         uint64_t now_ns;
-        uint64_t poll_ns, poll_until_ns;
+        uint64_t poll_ns;
         unsigned signals, hangups;
         struct signalfd_siginfo last_signal;
         char last_sender[32]; /* its name, as it may be gone soon; "": unknown */
@@ -247,10 +247,10 @@ void loop_set_poll(struct loop *l, uint64_t poll_ns)
 /* Looks again and again until a descriptor is ready, or the time of polling or `deadline_ns` is over. */
 static int poll_for_a_while(struct loop *l, uint64_t deadline_ns)
 {
-        uint64_t until_ns = MIN(l->poll_until_ns, deadline_ns);
+        uint64_t now_ns = clock_now_ns(), until_ns = MIN(now_ns + l->poll_ns, deadline_ns);
         int n = 0;
 
-        while (n == 0 && clock_now_ns() < until_ns)
+        for (; n == 0 && now_ns < until_ns; now_ns = clock_now_ns())
                 n = epoll_wait(l->epoll_fd, l->ready, EVENTS_MAX, 0);
         return n;
 }
@@ -276,8 +276,6 @@ int loop_wait(struct loop *l, uint64_t deadline_ns)
         l->now_ns = clock_now_ns();
         if (r < 0)
                 return r == -EINTR ? 0 : r;
-        if (r > 0)
-                l->poll_until_ns = l->now_ns + l->poll_ns;
         for (int i = 0; i < l->n_ready; i++) {
                 struct loop_io *io = l->ready[i].data.ptr;
 

@@ -5,6 +5,7 @@
 """
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -68,6 +69,27 @@ def full_frames(evb):
     sent = sum(n.get("packets_sent", 0) for n in report["nodes"])
     full = sum(n.get("packets_full", 0) for n in report["nodes"])
     assert sent > 1000 and full > 0.95 * sent, (sent, full)
+
+
+def sleeps(pid):
+    """Returns how often the main thread of a process has given up its processor by itself."""
+    status = pathlib.Path(f"/proc/{pid}/task/{pid}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
+
+
+def busy_poll(evb):
+    """Nodes that poll do not sleep between two events. The run is complete and stops as usual."""
+    keys = {"ros.count": 1, "sfi.count": 1, "trigger.rate": "500Hz", "trigger.events": 0, "network.busy-poll": "1s"}
+    for transport in ("udp", "tcp"):
+        with folder() as where, Running(evb, scenario(where), {**keys, "scenario.transport": transport}) as running:
+            running.wait_running()
+            before = {pid: sleeps(pid) for pid in running.nodes().values()}
+            enough = running.counter("dfm", "events_complete") + 200
+            running.wait_for("200 events", lambda: running.counter("dfm", "events_complete") >= enough)
+            slept = {pid: sleeps(pid) - before[pid] for pid in before}
+            assert len(slept) == 3 and max(slept.values()) <= 20, slept
+            running.signal()
+            complete(running.end(expect=(0,)))
 
 
 def has_congestion_control(name):
@@ -222,6 +244,7 @@ main({
     "full-frames": full_frames,
     "killed-launcher": killed_launcher,
     "congestion": congestion,
+    "busy-poll": busy_poll,
     "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
     "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),

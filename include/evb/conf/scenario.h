@@ -124,6 +124,7 @@ struct scenario {
         struct {
                 uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port, order_port;
                 uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, tcp_congestion, fault_seed;
+                uint64_t busy_poll_ns; /* 0: sleeps at once */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
                 char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby.h */

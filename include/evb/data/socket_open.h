@@ -5,6 +5,11 @@
 
 /* From now on a missing address is an error: a check does not wait. */
 void socket_open_at_once(void);
+/* From now on, sockets opened here are polled by the kernel for `poll_ns` (network.busy-poll; 0: not). */
+void socket_set_busy_poll(uint64_t poll_ns);
+/* The same for a socket that was opened elsewhere, or for those that a listening one accepts. A refusal is
+ * logged once, and has no other effect. */
+void socket_poll_busily(int fd);
 /* `what` names the purpose: "control messages". Errors are logged; -ECANCELED: a stop signal arrived during
  * the wait, for which the caller must have called loop_catch_signals(). Under `evb run` nothing waits. */
 int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what);

@@ -44,9 +44,9 @@ bool signals_are_waiting(void);
 /* Waits up to `wait_ns` for one of these signals and takes it. Returns its number; 0: none came. */
 int signals_wait(uint64_t wait_ns);
 
-/* From now on loop_wait() does not sleep in the `poll_ns` after a descriptor was ready, but looks again and
- * again: the caller then notices the next event without being woken, and uses a whole processor. 0: sleeps at
- * once. */
+/* From now on loop_wait() looks again and again for `poll_ns` before it sleeps. A caller that waits again
+ * after each piece of work then notices the next one without being woken, and uses a whole processor.
+ * Deadlines and signals count as usual. 0: sleeps at once. */
 void loop_set_poll(struct loop *loop, uint64_t poll_ns);
 
 /* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls

@@ -10,6 +10,7 @@
 #include "evb/data/data_receive.h"
 #include "evb/data/data_send.h"
 #include "evb/net/tcp.h"
+#include "busy_sockets.h"
 #include "data_tcp_ends.h"
 
 /* ---- Both ends are real ---- */
@@ -239,6 +240,26 @@ static void another_run_or_a_contradiction_ends_the_connection(void **state)
         sfi_end_close(&e);
 }
 
+/* The listener, and both ends of the connection. One to SFI 2 counts until it is refused. */
+static void all_sockets_are_polled_if_configured(void **state)
+{
+        struct sfi_end sfi = {};
+        struct ros_end ros = {};
+
+        (void)state;
+        busy_sockets_begin();
+        sfi_end_open(&sfi, NS_PER_S);
+        ros_end_open(&ros, 100, NS_PER_S);
+        for (int i = 0; i < 5000 && busy_sockets() != 3; i++) {
+                ros_end_turn(&ros, NS_PER_S);
+                sfi_end_turn(&sfi, NS_PER_S);
+        }
+        assert_int_equal(busy_sockets(), 3);
+        ros_end_close(&ros);
+        sfi_end_close(&sfi);
+        socket_set_busy_poll(0);
+}
+
 /* ---- The test is the SFI ---- */
 
 static void the_ros_introduces_itself_before_it_sends(void **state)
@@ -294,6 +315,7 @@ int main(void)
                 cmocka_unit_test(messages_may_arrive_byte_by_byte),
                 cmocka_unit_test(payload_of_an_ended_event_is_skipped),
                 cmocka_unit_test(another_run_or_a_contradiction_ends_the_connection),
+                cmocka_unit_test(all_sockets_are_polled_if_configured),
                 cmocka_unit_test(the_ros_introduces_itself_before_it_sends),
         };
 

@@ -1,5 +1,6 @@
 /* Frames of a front-end that the test plays: which frames are counted, which losses are gaps, and that floods
  * and errors do not stall the ROS. */
+#include "busy_sockets.h"
 #include "front_end_bench.h"
 
 #include <errno.h>
@@ -158,6 +159,19 @@ static void a_broken_frame_is_a_gap_but_an_orderly_end_is_not(void **state)
         bench_close(&b);
 }
 
+static void a_connection_is_polled_if_configured(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        busy_sockets_begin();
+        bench_open(&b, true);
+        accept_stream(&b);
+        assert_int_equal(busy_sockets(), 1);
+        bench_close(&b);
+        socket_set_busy_poll(0);
+}
+
 /* A connection that cannot be added to the loop is retried. */
 static void a_failed_connection_is_retried(void **state)
 {
@@ -255,6 +269,7 @@ int main(void)
                 cmocka_unit_test(a_malformed_datagram_is_a_gap),
                 cmocka_unit_test(a_full_socket_is_a_gap),
                 cmocka_unit_test(a_broken_frame_is_a_gap_but_an_orderly_end_is_not),
+                cmocka_unit_test(a_connection_is_polled_if_configured),
                 cmocka_unit_test(a_failed_connection_is_retried),
                 cmocka_unit_test(a_paused_stream_does_not_wake_the_loop),
                 cmocka_unit_test(a_flood_of_datagrams_does_not_prolong_a_turn),

@@ -55,6 +55,21 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
         return __real_bind(fd, address, size);
 }
 
+/* The option that the kernel refuses. */
+static int refused;
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size)
+{
+        if (refused > 0 && level == SOL_SOCKET && name == refused) {
+                errno = EPERM;
+                return -1;
+        }
+        return __real_setsockopt(fd, level, name, value, size);
+}
+
 /* Returns what `f` logs. */
 static const char *logged_by(void (*f)(void))
 {
@@ -230,6 +245,90 @@ static void a_small_buffer_is_logged_once(void **state)
         assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log));
 }
 
+static int option_of(int fd, int name)
+{
+        socklen_t size = sizeof(int);
+        int value = -1;
+
+        assert_int_equal(getsockopt(fd, SOL_SOCKET, name, &value, &size), 0);
+        return value;
+}
+
+/* What a new socket has, and what it gets: some kernels let only CAP_NET_ADMIN raise it. */
+static int usual_us, raised_us;
+
+static void find_usual(void)
+{
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), wanted_us = 50;
+
+        usual_us = option_of(fd, SO_BUSY_POLL);
+        __real_setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &wanted_us, sizeof wanted_us);
+        raised_us = option_of(fd, SO_BUSY_POLL);
+        close(fd);
+}
+
+/* Opens a socket of each kind. */
+static void open_busy(void)
+{
+        struct net_address local = at("127.0.0.4", 5000);
+        struct udp_config config = {.local = local};
+        int listener, connected, accepted;
+
+        assert_int_equal(socket_open_udp(&opened, &config, "fragments"), 0);
+        listener = socket_open_listener(&local, 0, "data connections");
+        assert_true(listener >= 0);
+        socket_poll_busily(listener);
+        connected = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(connected, &local.any, local.size_bytes), 0);
+        accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        assert_true(accepted >= 0);
+        for (int i = 0; i < 2; i++) {
+                int fd = i == 0 ? opened->fd : accepted;
+
+                assert_int_equal(option_of(fd, SO_BUSY_POLL), refused == SO_BUSY_POLL ? usual_us : raised_us);
+                if (refused > 0)
+                        assert_int_equal(option_of(fd, SO_PREFER_BUSY_POLL), 0);
+        }
+        assert_int_equal(option_of(connected, SO_BUSY_POLL), usual_us);
+        endpoint_free(opened);
+        close(connected);
+        close(accepted);
+        close(listener);
+}
+
+/* Where the kernel has no SO_PREFER_BUSY_POLL, or the user lacks CAP_NET_ADMIN, all else works. */
+static void busy_polling_may_be_refused(void **state)
+{
+        const char *log;
+
+        (void)state;
+        find_usual();
+        /* 49.5 us: the kernel counts whole microseconds. */
+        socket_set_busy_poll(49500);
+        refused = SO_BUSY_POLL;
+        log = logged_by(open_busy);
+        assert_non_null(strstr(log,
+                               "network.busy-poll: the kernel refuses SO_BUSY_POLL: Operation not permitted; "
+                               "the node goes on without it"));
+        assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log)); /* once, for two sockets */
+        refused = SO_PREFER_BUSY_POLL;
+        assert_string_equal(logged_by(open_busy), "");
+        refused = 0;
+        open_busy();
+        socket_set_busy_poll(0);
+}
+
+static void without_the_key_no_socket_is_polled(void **state)
+{
+        struct udp_config config = {.local = at("127.0.0.4", 5000)};
+
+        (void)state;
+        assert_int_equal(socket_open_udp(&opened, &config, "fragments"), 0);
+        socket_poll_busily(opened->fd);
+        assert_int_equal(option_of(opened->fd, SO_BUSY_POLL), usual_us);
+        endpoint_free(opened);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -239,6 +338,8 @@ int main(void)
                 cmocka_unit_test(a_node_of_evb_run_does_not_wait),
                 cmocka_unit_test(an_address_in_use_is_not_shared),
                 cmocka_unit_test(a_small_buffer_is_logged_once),
+                cmocka_unit_test(busy_polling_may_be_refused),
+                cmocka_unit_test(without_the_key_no_socket_is_polled),
         };
 
         if (!own_network_enter(0))

@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "evb/base/ring.h"
@@ -97,53 +96,11 @@ static void the_loop_waits_for_descriptors_and_time(void **state)
         waker_fini(&w);
 }
 
-static long switches(void)
-{
-        struct rusage used;
-
-        getrusage(RUSAGE_THREAD, &used);
-        return used.ru_nvcsw;
-}
-
-/* A thread that polls gives its processor to nobody of its own accord. */
-static void the_loop_polls_for_a_while(void **state)
-{
-        struct waker w;
-        struct loop *loop;
-        struct loop_io io = {.events = 1 /* EPOLLIN */, .ready = count, .ctx = &io};
-        uint64_t begin;
-        long before;
-
-        (void)state;
-        assert_int_equal(waker_init(&w), 0);
-        assert_int_equal(loop_new(&loop), 0);
-        io.fd = w.fd;
-        assert_int_equal(loop_add(loop, &io), 0);
-        loop_set_poll(loop, 3600 * NS_PER_S);
-        before = switches();
-        /* Nothing was ready up to now: it sleeps, unless it gets no processor until the time is over. */
-        for (int i = 0; i < 100 && switches() == before; i++)
-                assert_int_equal(loop_wait(loop, clock_now_ns() + NS_PER_MS), 0);
-        assert_true(switches() > before);
-        waker_prepare(&w);
-        waker_wake(&w);
-        assert_int_equal(loop_wait(loop, UINT64_MAX), 0);
-        before = switches();
-        begin = clock_now_ns();
-        assert_int_equal(loop_wait(loop, begin + 20 * NS_PER_MS), 0);
-        assert_true(loop_now_ns(loop) >= begin + 20 * NS_PER_MS);
-        assert_int_equal(switches(), before);
-        loop_set_poll(loop, 0);
-        loop_free(loop);
-        waker_fini(&w);
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(no_wake_up_is_lost),
                 cmocka_unit_test(the_loop_waits_for_descriptors_and_time),
-                cmocka_unit_test(the_loop_polls_for_a_while),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
