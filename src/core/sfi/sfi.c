@@ -333,7 +333,8 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
         s->requests.assigns_bytes = sfi_limit_assigns_bytes(&s->limit, sfi_mean_event_bytes(s),
                                                             sfi_updates_free_credits(&s->updates));
         s->requests_wait = now_ns < s->ports.free_ns;
-        return !s->requests_wait && sfi_requests_make(&s->requests, now_ns, to, m);
+        return !s->requests_wait &&
+               (sfi_requests_make(&s->requests, now_ns, to, m) || sfi_pull_make(&s->requests, now_ns, to, m));
 }
 
 bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret)

@@ -302,6 +302,10 @@ static uint64_t port_time_ns(const struct sfi_limit *l, uint64_t bytes, uint64_t
 {
         unsigned __int128 t = (unsigned __int128)bytes * 8 * NS_PER_S + *fraction;
 
+        if (likely(t <= UINT64_MAX)) { /* without a division of 128 bits */
+                *fraction = (uint64_t)t % l->config->port_rate_bps;
+                return (uint64_t)t / l->config->port_rate_bps;
+        }
         *fraction = (uint64_t)(t % l->config->port_rate_bps);
         return (uint64_t)(t / l->config->port_rate_bps);
 }

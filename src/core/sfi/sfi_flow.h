@@ -102,7 +102,11 @@ static inline uint32_t sfi_frame_payload_bytes(const struct sfi_config *c)
 /* The most that `bytes` of one fragment can take at the port. */
 static inline uint64_t sfi_wire_bytes(const struct sfi_config *c, uint64_t bytes)
 {
-        return bytes + DIV_ROUND_UP(bytes, sfi_frame_payload_bytes(c)) * sfi_frame_overhead_bytes(c);
+        uint64_t frame = sfi_frame_payload_bytes(c), frames;
+
+        /* Most fragments fit one frame, and need no division. */
+        frames = bytes <= frame ? bytes > 0 : DIV_ROUND_UP(bytes, frame);
+        return bytes + frames * sfi_frame_overhead_bytes(c);
 }
 
 /* The size of one ROS's fragments: smoothed, with its mean deviation, in sixteenths of a byte (as RFC 6298

@@ -6,6 +6,9 @@
 #include "sfi_flow.h"
 #include "sfi_slots.h"
 
+/* A scan waits this long to combine the slots that become due meanwhile. */
+#define SFI_SCAN_PAUSE_NS (NS_PER_MS / 2)
+
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
         uint64_t heard_ns;     /* arrival of the last chunk */
@@ -66,8 +69,12 @@ void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hu
 /* Ends the slots that expired, and collects those that need a retry. */
 void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns);
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next scan */
-/* The next request, to one ROS or to all. False: none now. */
+/* The next request, to one ROS or to all, but for the first ones in pull by bytes. False: none now. */
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
+
+/* sfi_pull.c: the next request in pull by bytes: to one ROS for a batch, once the limit has room for it and
+ * the spacing permits it. False: none now. */
+bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
 
 /* sfi_connected.c: see sfi_note_connected(). */
 void sfi_requests_note_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros);
