@@ -1,7 +1,10 @@
 """Runs a program in a pseudo-terminal, and keeps its screen as a terminal would."""
 import fcntl
 import os
+import pathlib
 import re
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -51,8 +54,48 @@ def make_screen(width, height):
     return screen, Stream(screen)
 
 
+class Led:
+    """A program in a session with a leader of its own, as subprocess.Popen has it."""
+
+    def __init__(self, words, **options):
+        status, status_end = os.pipe()
+        hold_end, self.hold = os.pipe()
+        leader = str(pathlib.Path(__file__).with_name("session_leader.py"))
+        self.leader = subprocess.Popen([sys.executable, leader, str(status_end), str(hold_end), *words], start_new_session=True,
+                                       pass_fds=(status_end, hold_end), **options)
+        os.close(status_end)
+        os.close(hold_end)
+        self.status = open(status, "rb", buffering=0)
+        self.pid, self.returncode = int(self.status.readline()), None
+
+    def poll(self):
+        try:
+            return self.wait(timeout=0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout=None):
+        if self.returncode is None:
+            if not select.select([self.status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.leader.args, timeout)
+            self.returncode = int(self.status.readline())
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def end_session(self):
+        os.close(self.hold)
+        self.leader.wait()
+        self.status.close()
+
+
 class Terminal:
-    """A terminal of width x height with one program, whose session it controls."""
+    """A terminal of width x height with one program in a session of its own."""
 
     def __init__(self, words, width, height, env=None, **options):
         self.screen, self.stream = make_screen(width, height)
@@ -62,8 +105,7 @@ class Terminal:
         self.modes = termios.tcgetattr(self.slave)
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LINES", "COLUMNS", "LC_CTYPE")}
         environment.update({"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})})
-        self.process = subprocess.Popen(words, env=environment, preexec_fn=self.control, stdin=self.slave, stdout=self.slave,
-                                        stderr=self.slave, **options)
+        self.process = Led(words, env=environment, stdin=self.slave, stdout=self.slave, stderr=self.slave, **options)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -74,12 +116,9 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self.process.end_session()
         self.hang_up()
         os.close(self.slave)
-
-    def control(self):
-        os.setsid()
-        fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
 
     def set_size(self, width, height):
         self.width, self.height = width, height
