@@ -1,5 +1,5 @@
 /* Estimates the latency of fragments, derives the times of retries from it, bounds the bytes requested again,
- * and limits and spaces the bytes that are on their way. sfi_requests.c consults it before each request;
+ * and limits and spaces the bytes that are on their way. sfi_pull.c consults it before each request;
  * sfi_chunks.c feeds it with samples. */
 #include "sfi_flow.h"
 
