@@ -4,7 +4,9 @@
 
 static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
 {
-        return a->assigned != b->assigned ? b->assigned : a->event > b->event;
+        if (a->assigned != b->assigned)
+                return b->assigned;
+        return a->assigned ? a->order > b->order : a->event > b->event;
 }
 
 uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot)

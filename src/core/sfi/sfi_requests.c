@@ -117,11 +117,15 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
         e->retried = true;
         f->retried = true;
         q->counts->retried++;
-        if (!f->split) {
-                uint32_t bytes = (uint32_t)(q->slots->event_bytes / q->config->n_ros);
+        if (!f->split && q->slots->sources) {
+                uint32_t end = sfi_retry_affordable(q->retry, 0, most);
 
-                add_request(q, m, e, 0, most, q->slots->sources ? most : bytes);
-                sfi_limit_spend(q->limit, now_ns, q->slots->sources ? most : bytes);
+                add_request(q, m, e, 0, end, end);
+                sfi_limit_spend(q->limit, now_ns, end);
+                return;
+        }
+        if (!f->split) { /* of unknown size */
+                add_request(q, m, e, 0, most, (uint32_t)(q->slots->event_bytes / q->config->n_ros));
                 return;
         }
         for (int k = 1; k <= RANGES_MAX && !sfi_retry_budget_is_spent(q->retry) &&

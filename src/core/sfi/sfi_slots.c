@@ -205,13 +205,15 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
         return slot;
 }
 
-/* Unassigned events give way first, then younger ones. */
+/* Unassigned events give way first, the one with the highest number before others. Assigned ones give way in
+ * the opposite order of their requests: if an event had memory and waited for requests, and another one had
+ * requests and waited for memory, both would time out. */
 static void rank(struct sfi_slots *t, uint32_t slot)
 {
         const struct sfi_slot *e = &t->items[slot];
 
         if (e->blocks > 0)
-                heap_put(&t->holding, slot, e->assigned, ~e->event);
+                heap_put(&t->holding, slot, e->assigned, ~(e->assigned ? e->order : e->event));
 }
 
 /* The fragments are to be requested and received again. */
@@ -255,6 +257,7 @@ void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot, uint32_t l1_id)
         set_l1_id(t, slot, l1_id);
         list_remove(t, &t->collecting[t->items[slot].assigned], slot);
         t->items[slot].assigned = true;
+        t->items[slot].order = ++t->n_assigned;
         list_append(t, &t->collecting[true], slot);
         if (t->young == SLOT_NONE)
                 t->young = slot;

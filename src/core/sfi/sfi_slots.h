@@ -17,6 +17,7 @@ enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
 
 struct sfi_slot {
         uint64_t event;
+        uint64_t order;    /* when assigned: among all assignments, the order of requests and of memory */
         uint64_t first_ns; /* first request (pull); assignment or first chunk (push) */
         uint64_t retry_ns; /* next retry; NEVER_NS: none */
         uint64_t expire_ns;
@@ -62,7 +63,8 @@ struct sfi_slots {
         uint32_t n_free, n_building;
         uint32_t n_requested;          /* in pull: requested and not ended */
         struct idmap by_event;         /* collecting or being written */
-        struct sfi_list collecting[2]; /* [1]: the assigned ones */
+        struct sfi_list collecting[2]; /* [1]: the assigned ones, in order of assignment */
+        uint64_t n_assigned;           /* ever */
         struct heap holding;           /* collecting slots that hold memory; the first gives way first */
         struct heap due;               /* collecting slots by the time of their next retry or expiry */
         struct arena *arena;

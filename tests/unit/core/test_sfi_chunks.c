@@ -233,6 +233,25 @@ static void when_memory_is_short_the_youngest_event_gives_way(void **state)
         sfi_driver_fini(&t);
 }
 
+/* An assignment may overtake an earlier one. */
+static void events_give_way_in_the_order_of_assignment(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 0);
+        sfi_gets_assign(&t, 1);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, big));
+        sfi_gets_chunk(&t, chunk_of(0, 1, 0, 32, big));
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(1, 1, 0, 32, big)), SFI_STORE);
+        assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, big)), SFI_NO_ROOM);
+        sfi_driver_fini(&t);
+}
+
 static void as_many_events_give_way_as_needed(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
@@ -464,6 +483,7 @@ int main(void)
                 cmocka_unit_test(in_pull_an_unassigned_fragment_is_late),
                 cmocka_unit_test(without_a_free_slot_there_is_no_room),
                 cmocka_unit_test(when_memory_is_short_the_youngest_event_gives_way),
+                cmocka_unit_test(events_give_way_in_the_order_of_assignment),
                 cmocka_unit_test(as_many_events_give_way_as_needed),
                 cmocka_unit_test(a_chunk_whose_memory_was_reassigned_is_not_committed),
                 cmocka_unit_test(a_reservation_does_not_pass_to_another_event),

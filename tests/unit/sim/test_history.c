@@ -173,6 +173,41 @@ static void an_sfi_drops_what_the_dfm_gave_up(void **state)
 }
 
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
+/* Two events fill the buffer of the SFI. With seed 8, the second assignment overtakes the first: one event
+ * had the memory and waited for its requests, the other one had been requested and waited for memory, for the
+ * whole of sfi.timeout. Its retries overran the receive buffer. */
+static void events_do_not_wait_for_each_other(void **state)
+{
+        static const char *const keys[] = {
+                "scenario.mode=pull",
+                "trigger.rate=5kHz",
+                "trigger.events=2",
+                "ros.count=5",
+                "ros.fragment-size=300kB",
+                "sfi.count=1",
+                "sfi.buffer-size=4MiB",
+                "sfi.timeout=10s",
+                "dfm.event-timeout=40s",
+                "network.reorder=0.003",
+                "network.link-rate=unlimited",
+                "network.receive-buffer=64KiB",
+        };
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+
+        (void)state;
+        for (uint64_t seed = 1; seed <= 40; seed++) {
+                struct sim_config c = config_of(s, seed);
+                struct outcome o;
+
+                c.model.wake_ns = 10 * NS_PER_US;
+                c.model.packet_ns = 0;
+                o = run(&c);
+                assert_int_equal(o.complete, 2);
+                assert_true(o.result.end_ns < NS_PER_S);
+        }
+        free(s);
+}
+
 static void a_slow_process_drops_at_its_socket(void **state)
 {
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
@@ -313,6 +348,7 @@ int main(void)
                 cmocka_unit_test(a_dfm_that_starts_again_resumes_the_run),
                 cmocka_unit_test(a_pause_delays_and_loses_nothing),
                 cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
+                cmocka_unit_test(events_do_not_wait_for_each_other),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
