@@ -39,7 +39,6 @@ struct tcp_peer {
         bool in_message;             /* it may have further chunks */
         struct sfi_chunk incoming;   /* the chunk being received */
         uint32_t chunk_left_bytes;
-        uint8_t head[FRAGMENTS_HEAD_MAX_BYTES]; /* what `message` reads */
         /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
@@ -310,13 +309,12 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
         return r < 0 ? r : take_control(p, &h, now_ns);
 }
 
-/* Header and directory of a data message. They are copied, because payload bypasses the staging buffer. */
+/* Header and directory of a data message. */
 static int take_head(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
         uint64_t cookie = sfi_member(p->receiver->core)->cookie;
         enum message_verdict v = MESSAGE_SHORT;
-        const uint8_t *bytes = NULL;
         size_t staged = 0;
         int r;
 
@@ -324,17 +322,14 @@ static int take_head(struct tcp_peer *p, uint64_t now_ns)
                 r = stage(p, staged + 1);
                 if (r <= 0)
                         return r;
-                bytes = tcp_reader_bytes(&p->reader, &staged);
+                const uint8_t *bytes = tcp_reader_bytes(&p->reader, &staged);
                 v = chunk_reader_begin(&p->message, bytes, staged, cookie);
         }
-        if (v == MESSAGE_OK && (p->message.header.sender_index >= c->scenario->ros.count ||
-                                p->message.head_bytes > sizeof p->head))
+        if (v == MESSAGE_OK && p->message.header.sender_index >= c->scenario->ros.count)
                 v = MESSAGE_MALFORMED;
         r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, now_ns, p->message.header.sender_index);
         if (r < 0)
                 return r;
-        memcpy(p->head, bytes, p->message.head_bytes);
-        (void)chunk_reader_begin(&p->message, p->head, p->message.head_bytes, cookie);
         tcp_reader_consume(&p->reader, p->message.head_bytes);
         p->in_message = true;
         stats_add(&c->stats->packets_received, 1);

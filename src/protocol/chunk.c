@@ -86,7 +86,7 @@ size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
         return (size_t)(at - bytes);
 }
 
-static bool chunk_is_possible(const struct chunk *c)
+static _always_inline_ bool chunk_is_possible(const struct chunk *c)
 {
         if (c->event == UINT64_MAX || c->fragment_bytes > EVB_FRAGMENT_MAX_BYTES || c->form > FORM_ROS3 ||
             c->status >= FRAGMENT_STATUSES)
@@ -103,9 +103,24 @@ static uint32_t bytes_of_blocks(uint64_t blocks)
                EVB_BLOCK_BYTES;
 }
 
-/* Each caller has a copy, which keeps cursor and context in registers. */
-static _always_inline_ enum message_verdict decode_entry(struct chunk_context *k, struct reader *r,
-                                                         struct chunk *ret, bool *ret_last)
+/* An entry without fields. What it repeats was checked with the entry before it. */
+static _always_inline_ enum message_verdict decode_plain(struct chunk_context *k, struct chunk *ret)
+{
+        struct chunk c = k->last;
+
+        c.event = expected_event(k);
+        c.l1_id = expected_l1_id(k, c.event);
+        c.offset = 0;
+        c.length = c.fragment_bytes;
+        if (c.event == UINT64_MAX || k->n == CHUNKS_MAX)
+                return MESSAGE_MALFORMED;
+        note(k, &c);
+        *ret = c;
+        return MESSAGE_OK;
+}
+
+static _always_inline_ enum message_verdict decode_fields(struct chunk_context *k, struct reader *r,
+                                                          struct chunk *ret)
 {
         const uint8_t *begin = r->at;
         size_t left = reader_left(r);
@@ -141,8 +156,23 @@ static _always_inline_ enum message_verdict decode_entry(struct chunk_context *k
                 return MESSAGE_MALFORMED;
         note(k, &c);
         *ret = c;
-        *ret_last = flags & CHUNK_IS_LAST;
         return MESSAGE_OK;
+}
+
+/* Each caller has a copy, which keeps cursor and context in registers. */
+static _always_inline_ enum message_verdict decode_entry(struct chunk_context *k, struct reader *r,
+                                                         struct chunk *ret, bool *ret_last)
+{
+        uint8_t flags;
+
+        if (reader_left(r) == 0)
+                return MESSAGE_SHORT;
+        flags = *r->at;
+        *ret_last = flags & CHUNK_IS_LAST;
+        if (flags & (uint8_t)~CHUNK_IS_LAST)
+                return decode_fields(k, r, ret);
+        r->at++;
+        return decode_plain(k, ret);
 }
 
 enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
@@ -223,24 +253,26 @@ enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *b
         struct chunk_context k;
         struct reader directory;
         bool last = false;
-        struct chunk c;
 
         if (v != MESSAGE_OK)
                 return v;
-        k = r->context = chunk_context_begin(r->header.sender_index);
+        k = chunk_context_begin(r->header.sender_index);
         directory = reader_init(bytes + FRAGMENTS_HEADER_BYTES, n - FRAGMENTS_HEADER_BYTES);
         while (!last) {
-                v = decode_entry(&k, &directory, &c, &last);
+                struct chunk *c = &r->chunks[k.n];
+
+                v = decode_entry(&k, &directory, c, &last);
                 if (v != MESSAGE_OK)
                         return v;
-                payload_bytes += c.length;
+                payload_bytes += c->length;
         }
         r->head_bytes = (size_t)(directory.at - bytes);
         if (check != check_of(bytes, r->head_bytes - FRAGMENTS_HEADER_BYTES, cookie))
                 return MESSAGE_MALFORMED;
         /* CHUNKS_MAX times EVB_FRAGMENT_MAX_BYTES fit. */
         r->header.payload_bytes = (uint32_t)payload_bytes;
-        r->directory = reader_init(bytes + FRAGMENTS_HEADER_BYTES, r->head_bytes - FRAGMENTS_HEADER_BYTES);
+        r->n = k.n;
+        r->next = 0;
         r->payload = NULL;
         return MESSAGE_OK;
 }
@@ -260,11 +292,9 @@ enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *by
 
 bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t **ret_payload)
 {
-        bool last;
-
-        if (reader_left(&r->directory) == 0 ||
-            decode_entry(&r->context, &r->directory, ret, &last) != MESSAGE_OK)
+        if (r->next == r->n)
                 return false;
+        *ret = r->chunks[r->next++];
         *ret_payload = r->payload;
         if (r->payload)
                 r->payload += ret->length;

@@ -108,18 +108,22 @@ static inline void writer_u8(struct writer *w, uint8_t v)
  * DWARF 5, section 7.6). */
 static inline uint64_t reader_varint(struct reader *r)
 {
+        const uint8_t *at = r->at;
         uint64_t v = 0;
 
-        if (likely(!r->failed && r->at < r->end && *r->at < 0x80))
+        if (likely(!r->failed && at < r->end && *at < 0x80))
                 return *r->at++;
-        for (unsigned shift = 0; shift < 64; shift += 7) {
-                uint64_t byte = reader_u8(r), group = byte & 0x7f;
+        for (unsigned shift = 0; shift < 64 && !r->failed && at < r->end; shift += 7) {
+                uint64_t byte = *at++;
 
-                v |= group << shift;
-                if (group << shift >> shift != group)
+                v |= (byte & 0x7f) << shift;
+                if (byte >= 0x80)
+                        continue;
+                /* The tenth group has room for one bit. */
+                if (shift == 63 && byte > 1)
                         break;
-                if (byte < 0x80)
-                        return r->failed ? 0 : v;
+                r->at = at;
+                return v;
         }
         r->failed = true;
         return 0;

@@ -72,17 +72,18 @@ size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
 enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
                                   bool *ret_last);
 
-/* Reads one message. After MESSAGE_OK all entries are valid: call next until it returns false. */
+/* Reads one message. After MESSAGE_OK all entries are valid, and decoded: call next until it returns false.
+ */
 struct chunk_reader {
         struct message_header header; /* payload_bytes: sum of all chunks */
         size_t head_bytes;            /* header and directory */
-        struct reader directory;
-        struct chunk_context context;
-        const uint8_t *payload; /* of the next chunk; NULL after chunk_reader_begin() */
+        const uint8_t *payload;       /* of the next chunk; NULL after chunk_reader_begin() */
+        uint32_t n, next;             /* number of chunks; the one that is read next */
+        struct chunk chunks[CHUNKS_MAX];
 };
 
 /* Reads header and directory, from a stream that may hold only a part of the message. MESSAGE_SHORT: not all
- * of them arrived. */
+ * of them arrived. The reader does not refer to `bytes` afterwards. */
 enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *bytes, size_t n,
                                         uint64_t cookie);
 /* The same for a whole datagram; MESSAGE_SHORT: it lacks bytes. */

@@ -23,10 +23,9 @@ struct readout {
         struct tcp_reader reader;
         uint32_t *queue; /* a ring of events to request */
         uint32_t head, tail;
-        /* The message that is arriving, from its directory on. */
+        /* The message that is arriving, from its payload on. */
         bool has_head;
         struct chunk_reader chunks;
-        uint8_t directory[FRAGMENTS_HEAD_MAX_BYTES];
         uint8_t *payload;
         size_t n_payload;
         size_t out_begin, out_end;
@@ -249,15 +248,12 @@ static int take_head(struct readout *r)
         const uint8_t *bytes = tcp_reader_bytes(&r->reader, &n);
         enum message_verdict v = chunk_reader_begin(&r->chunks, bytes, n, r->all->cookie);
 
-        if (v == MESSAGE_SHORT && n < sizeof r->directory)
+        if (v == MESSAGE_SHORT && n < FRAGMENTS_HEAD_MAX_BYTES)
                 return 0;
         if (v != MESSAGE_OK || r->chunks.header.sender_index != r->entry.index ||
             r->chunks.header.payload_bytes > PAYLOAD_MAX_BYTES)
                 return -EPROTO;
-        n = r->chunks.head_bytes;
-        memcpy(r->directory, bytes, n);
-        tcp_reader_consume(&r->reader, n);
-        (void)chunk_reader_begin(&r->chunks, r->directory, n, r->all->cookie);
+        tcp_reader_consume(&r->reader, r->chunks.head_bytes);
         r->has_head = true;
         r->n_payload = 0;
         return 1;
