@@ -46,15 +46,32 @@ static uint8_t *put_varint(uint8_t *at, uint64_t v)
         return at;
 }
 
-size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
-                    uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES])
+static size_t varint_bytes(uint64_t v)
+{
+        size_t n = 1;
+
+        while (v >>= 7)
+                n++;
+        return n;
+}
+
+/* Whether the entry needs no field. */
+static _always_inline_ bool is_expected(const struct chunk_context *k, const struct chunk *c)
+{
+        return c->event == expected_event(k) && c->l1_id == expected_l1_id(k, c->event) &&
+               c->fragment_bytes == k->last.fragment_bytes && c->length == c->fragment_bytes &&
+               c->order == k->last.order && c->form == k->last.form && c->status == k->last.status;
+}
+
+/* Writes flags and fields up to the offset; returns where the next field begins. */
+static _always_inline_ uint8_t *put_begin(const struct chunk_context *k, const struct chunk *c,
+                                          uint8_t *bytes)
 {
         uint8_t *at = bytes + 1;
         uint32_t l1_id = expected_l1_id(k, c->event);
         uint8_t flags = 0;
 
         assert(c->offset % EVB_BLOCK_BYTES == 0);
-        assert(c->offset + c->length == c->fragment_bytes || c->length % EVB_BLOCK_BYTES == 0);
         if (c->event != expected_event(k)) {
                 flags |= CHUNK_HAS_EVENT;
                 at = put_varint(at, zigzag((int64_t)(c->event - k->last.event)));
@@ -71,19 +88,71 @@ size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
                 flags |= CHUNK_HAS_OFFSET;
                 at = put_varint(at, c->offset / EVB_BLOCK_BYTES);
         }
+        bytes[0] = flags;
+        return at;
+}
+
+/* Writes the fields from the length on, at `at`; returns the size of the whole entry. */
+static _always_inline_ size_t put_end(const struct chunk_context *k, const struct chunk *c, uint8_t *bytes,
+                                      uint8_t *at)
+{
+        assert(c->offset + c->length == c->fragment_bytes || c->length % EVB_BLOCK_BYTES == 0);
         if (c->offset + c->length != c->fragment_bytes) {
-                flags |= CHUNK_HAS_LENGTH;
+                bytes[0] |= CHUNK_HAS_LENGTH;
                 at = put_varint(at, c->length / EVB_BLOCK_BYTES);
         }
         if (c->order != k->last.order || c->form != k->last.form || c->status != k->last.status) {
-                flags |= CHUNK_HAS_KIND;
+                bytes[0] |= CHUNK_HAS_KIND;
                 at = put_varint(at, c->order);
                 *at++ = (uint8_t)(c->form | c->status << STATUS_SHIFT);
         }
         assert(at - bytes <= CHUNK_ENTRY_MAX_BYTES);
-        bytes[0] = flags;
-        note(k, c);
         return (size_t)(at - bytes);
+}
+
+size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
+                    uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES])
+{
+        size_t n = put_end(k, c, bytes, put_begin(k, c, bytes));
+
+        note(k, c);
+        return n;
+}
+
+/* The largest number of blocks that fits into `room` bytes together with the bytes of the number itself. */
+static size_t blocks_that_fit(size_t room)
+{
+        size_t blocks = (room - 1) / EVB_BLOCK_BYTES;
+
+        return (room - varint_bytes(blocks)) / EVB_BLOCK_BYTES;
+}
+
+/* The same for the part of a chunk that fits. */
+static size_t encode_part(struct chunk_context *k, struct chunk *c, size_t room, uint8_t *bytes)
+{
+        uint8_t *at = put_begin(k, c, bytes);
+        size_t n = put_end(k, c, bytes, at);
+
+        if (n + c->length > room) {
+                if (bytes[0] & CHUNK_HAS_LENGTH)
+                        n -= varint_bytes(c->length / EVB_BLOCK_BYTES);
+                if (c->length <= EVB_BLOCK_BYTES || room < n + 1 + EVB_BLOCK_BYTES)
+                        return 0;
+                c->length = (uint32_t)blocks_that_fit(room - n) * EVB_BLOCK_BYTES;
+                n = put_end(k, c, bytes, at);
+        }
+        note(k, c);
+        return n;
+}
+
+size_t chunk_encode_fit(struct chunk_context *k, struct chunk *c, size_t room,
+                        uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES])
+{
+        if (1 + (size_t)c->length > room || !is_expected(k, c))
+                return encode_part(k, c, room, bytes);
+        bytes[0] = 0;
+        note(k, c);
+        return 1;
 }
 
 static _always_inline_ bool chunk_is_possible(const struct chunk *c)

@@ -75,38 +75,6 @@ static void add(struct chunk_datagram *d, const void *bytes, size_t n)
         d->size_bytes += (uint32_t)n;
 }
 
-static size_t try_entry(const struct chunk_context *k, const struct chunk *c, uint8_t *entry)
-{
-        struct chunk_context copy = *k;
-
-        return chunk_encode(&copy, c, entry);
-}
-
-/* Sets the chunk's length to what fits of `wanted` bytes into `room`, entry included, and writes the entry.
- * Returns the entry's size; 0: nothing fits. */
-static size_t fit(struct chunk_context *k, struct chunk *c, uint32_t wanted, size_t room, uint8_t *entry)
-{
-        const struct chunk_context before = *k;
-        size_t bytes;
-
-        c->length = wanted;
-        bytes = chunk_encode(k, c, entry);
-        if (bytes + wanted <= room)
-                return bytes;
-        *k = before;
-        if (wanted <= EVB_BLOCK_BYTES)
-                return 0;
-        /* The length takes more bytes if it is a large number, so the first estimate may be too high. */
-        for (int i = 0; i < 2; i++) {
-                c->length = i == 0 ? EVB_BLOCK_BYTES : c->length;
-                bytes = try_entry(k, c, entry);
-                if (room < bytes + EVB_BLOCK_BYTES)
-                        return 0;
-                c->length = (uint32_t)((room - bytes) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES);
-        }
-        return chunk_encode(k, c, entry);
-}
-
 /* Fills one datagram from job *job, whose bytes below *offset are already sent. Returns the payload bytes. */
 static uint64_t fill(struct chunk_packer *p, struct chunk_datagram *d, const struct message_header *header,
                      const struct chunk_job *jobs, size_t n_jobs, size_t *job, uint32_t *offset)
@@ -123,7 +91,8 @@ static uint64_t fill(struct chunk_packer *p, struct chunk_datagram *d, const str
                 size_t entry;
 
                 c.offset = *offset;
-                entry = fit(&k, &c, j->to_bytes - *offset, p->datagram_bytes - d->size_bytes, next);
+                c.length = j->to_bytes - *offset;
+                entry = chunk_encode_fit(&k, &c, p->datagram_bytes - d->size_bytes, next);
                 if (entry == 0)
                         break;
                 last = next;

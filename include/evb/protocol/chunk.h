@@ -68,6 +68,10 @@ struct chunk_context chunk_context_begin(uint16_t ros);
 /* Writes the entry of a chunk and updates the context; returns its size, at most CHUNK_ENTRY_MAX_BYTES. */
 size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
                     uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES]);
+/* The same for a chunk that may be too long: shortens it to what fits into `room` together with its entry.
+ * Returns 0, without a change of the context, if nothing fits; then *c is undefined. */
+size_t chunk_encode_fit(struct chunk_context *k, struct chunk *c, size_t room,
+                        uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES]);
 /* MESSAGE_SHORT: more bytes are needed; MESSAGE_MALFORMED: fields contradict each other, or a bound. */
 enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
                                   bool *ret_last);

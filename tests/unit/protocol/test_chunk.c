@@ -318,6 +318,44 @@ static void every_chunk_survives_encoding(void **state)
         }
 }
 
+/* What is sent is the whole chunk, or as many blocks as fit; its entry is that of a chunk of this length. */
+static void no_longer_chunk_would_fit(void **state)
+{
+        static const size_t most[] = {100, 1500, 5000, EVB_FRAGMENT_MAX_BYTES};
+        size_t whole = 0, part = 0, none = 0;
+        struct random r;
+
+        (void)state;
+        random_init(&r, 17);
+        for (int round = 0; round < 200000; round++) {
+                uint8_t fitted[CHUNK_ENTRY_MAX_BYTES], entry[CHUNK_ENTRY_MAX_BYTES];
+                struct chunk first = random_chunk(&r, 1000), c = random_chunk(&r, 1001), got = c, longer;
+                struct chunk_context k = chunk_context_begin(ROS), fit, other;
+                size_t room = random_below(&r, most[random_below(&r, ARRAY_SIZE(most))]), n;
+
+                chunk_encode(&k, &first, entry);
+                fit = other = k;
+                n = chunk_encode_fit(&fit, &got, room, fitted);
+                if (n > 0) {
+                        assert_true(n + got.length <= room && got.length <= c.length);
+                        assert_int_equal(chunk_encode(&other, &got, entry), n);
+                        assert_memory_equal(fitted, entry, n);
+                }
+                assert_true(fit.n == other.n && fit.stride == other.stride &&
+                            is_same(&fit.last, &other.last));
+                whole += n > 0 && got.length == c.length;
+                part += n > 0 && got.length < c.length;
+                none += n == 0;
+                longer = c;
+                if (n == 0 || got.length < c.length)
+                        longer.length = MIN((n > 0 ? got.length : 0) + EVB_BLOCK_BYTES, c.length);
+                other = k;
+                assert_true((n > 0 && got.length == c.length) ||
+                            chunk_encode(&other, &longer, entry) + longer.length > room);
+        }
+        assert_true(whole > 1000 && part > 1000 && none > 1000);
+}
+
 static enum message_verdict decode(const uint8_t *bytes, size_t n)
 {
         struct chunk_context k = chunk_context_begin(ROS);
@@ -440,6 +478,7 @@ int main(void)
                 cmocka_unit_test(a_stream_is_not_padded),
                 cmocka_unit_test(a_message_has_a_maximum_number_of_chunks),
                 cmocka_unit_test(every_chunk_survives_encoding),
+                cmocka_unit_test(no_longer_chunk_would_fit),
                 cmocka_unit_test(impossible_chunks_are_refused),
                 cmocka_unit_test(flipped_bits_and_foreign_messages_are_refused),
         };
