@@ -31,8 +31,9 @@ CODEC_FIELD(varint, uint64_t)
 /* The entries of Assign, Build, Update, Clear, Request or Have, whose number is known. False: a value that is
  * never valid; the cursor reports missing bytes. */
 bool entries_code(struct codec *c, struct message *m);
-/* The bytes of entry k, which follows entries 0 to k - 1. */
-size_t entries_bytes(const struct message *m, size_t k);
+/* Encodes entries to m->coded, as long as they fit into `room` with `more` bytes each. Reduces m->n to their
+ * number and returns their bytes, `more` included. */
+size_t entries_fit(struct message *m, size_t room, size_t more);
 /* decision.c: the body of Decision, Undecided or DecisionAck after `dfm`, likewise. */
 bool decision_code(struct codec *c, struct message *m);
 /* metadata.c: the body of Metadata, likewise. */

@@ -2,6 +2,8 @@
  * takes a few bytes. message.c codes the fixed part of a message. Coding them is much of what a DFM computes,
  * so each kind of entry has loops of its own, into which the compiler inlines all that depends on kind and
  * direction. */
+#include <string.h>
+
 #include "codec.h"
 #include "evb/base/util.h"
 
@@ -280,8 +282,20 @@ static _always_inline_ bool code_all(struct codec *c, bool decode, struct messag
         return valid;
 }
 
+static void put_coded(struct codec *c, const struct message *m)
+{
+        void *to = writer_take(&c->w, m->coded_bytes);
+
+        if (to)
+                memcpy(to, m->coded, m->coded_bytes);
+}
+
 bool entries_code(struct codec *c, struct message *m)
 {
+        if (!c->decode && m->header.payload_bytes > 0 && m->coded_bytes > 0) {
+                put_coded(c, m);
+                return true;
+        }
         switch (m->header.type) {
 #define X(type, kind)                                                                                        \
         case type:                                                                                           \
@@ -293,32 +307,40 @@ bool entries_code(struct codec *c, struct message *m)
         return m->n == 0;
 }
 
-static _always_inline_ size_t measure(const struct message *m, size_t k, entry_fn entry,
+static _always_inline_ size_t fit_all(struct message *m, size_t room, size_t more, entry_fn entry,
                                       previous_fn as_previous)
 {
-        uint8_t bytes[MESSAGE_ENTRY_BYTES_MAX];
-        struct codec c = {.w = writer_init(bytes, sizeof bytes)};
-        struct previous p = first_previous(m), before;
+        struct codec c = {.w = writer_init(m->coded, sizeof m->coded)};
+        struct previous p = first_previous(m), next;
+        size_t k = 0, used = 0;
+        bool valid = true;
 
-        for (size_t i = k; i-- > 0;) {
-                if (!as_previous(m, i, &before))
-                        continue;
-                p = before;
-                break;
+        for (; k < m->n; k++) {
+                const uint8_t *begin = c.w.at;
+                bool entry_is_valid = entry(&c, m, k, &p);
+                size_t bytes = (size_t)(c.w.at - begin) + more;
+
+                if (bytes > room - used)
+                        break;
+                used += bytes;
+                valid &= entry_is_valid;
+                if (as_previous(m, k, &next))
+                        p = next;
         }
-        /* A codec that writes does not change the message. */
-        (void)entry(&c, (struct message *)m, k, &p);
-        return (size_t)(c.w.at - bytes);
+        m->n = k;
+        m->coded_bytes = valid ? (uint32_t)(used - k * more) : 0;
+        return used;
 }
 
-size_t entries_bytes(const struct message *m, size_t k)
+size_t entries_fit(struct message *m, size_t room, size_t more)
 {
         switch (m->header.type) {
 #define X(type, kind)                                                                                        \
         case type:                                                                                           \
-                return measure(m, k, kind##_entry, kind##_previous);
+                return fit_all(m, room, more, kind##_entry, kind##_previous);
                 ENTRY_KINDS(X)
 #undef X
         }
+        m->n = m->coded_bytes = 0;
         return 0;
 }

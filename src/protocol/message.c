@@ -405,22 +405,13 @@ size_t message_entries_fit(uint32_t type, size_t bytes)
         return MIN(message_room(type, bytes) / each, (size_t)MESSAGE_ENTRIES_MAX);
 }
 
-bool message_add(struct message *m, size_t *room)
+void message_fit(struct message *m, size_t bytes)
 {
         bool with_info =
                 (m->header.type == MESSAGE_ASSIGN || m->header.type == MESSAGE_BUILD) && m->assign.with_info;
-        size_t bytes;
+        size_t used = entries_fit(m, message_room(m->header.type, bytes), with_info ? MESSAGE_INFO_BYTES : 0);
 
-        if (m->n == MESSAGE_ENTRIES_MAX)
-                return false;
-        bytes = entries_bytes(m, m->n) + (with_info ? MESSAGE_INFO_BYTES : 0);
-        if (bytes > *room)
-                return false;
-        *room -= bytes;
-        if (m->n++ == 0)
-                m->header.payload_bytes = (uint32_t)(fixed_bytes(m->header.type) - MESSAGE_HEADER_BYTES);
-        m->header.payload_bytes += (uint32_t)bytes;
-        return true;
+        m->header.payload_bytes = (uint32_t)(fixed_bytes(m->header.type) - MESSAGE_HEADER_BYTES + used);
 }
 
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
@@ -466,7 +457,7 @@ enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, s
                 .decode = true,
                 .r = reader_init(bytes + MESSAGE_HEADER_BYTES, ret->header.payload_bytes),
         };
-        ret->n = 0;
+        ret->n = ret->coded_bytes = 0;
         if (!body(&c, ret) || c.r.failed || reader_left(&c.r) > 0)
                 return MESSAGE_MALFORMED;
         return MESSAGE_OK;

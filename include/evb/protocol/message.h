@@ -57,7 +57,7 @@ struct message_header {
         uint16_t sender_index;
         uint32_t type;
         uint32_t transaction;   /* sequence number, in a sequence that depends on the type */
-        uint32_t payload_bytes; /* as received; of a message to send, 0 or what message_add() counted */
+        uint32_t payload_bytes; /* as received; of a message to send, 0 or what message_fit() counted */
         /* Fragments only: bytes that the ROS has queued for this SFI after this message, at most UINT32_MAX
          */
         uint32_t queued_bytes;
@@ -119,6 +119,9 @@ struct request_entry {
 enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 #define MESSAGE_ENTRIES_MAX 256
+/* Entries of Assign, Build, Update, Clear, Request and Have take few bytes if they follow each other, and
+ * never more than this (without event information). */
+#define MESSAGE_ENTRY_BYTES_MAX 32
 #define MESSAGE_KEYS_MAX 32
 
 /* Flags that a node adds to its state. */
@@ -381,11 +384,10 @@ struct message {
                         uint32_t padding_bytes; /* zeros that follow */
                 } probe;
         };
+        /* The entries as message_fit() encoded them, for message_encode(); 0: not all are valid. */
+        uint32_t coded_bytes;
+        uint8_t coded[MESSAGE_ENTRIES_MAX * MESSAGE_ENTRY_BYTES_MAX];
 };
-
-/* Entries of Assign, Build, Update, Clear, Request and Have take few bytes if they follow each other, and
- * never more than this (without event information). */
-#define MESSAGE_ENTRY_BYTES_MAX 32
 
 /* A Probe without padding. */
 #define MESSAGE_PROBE_BYTES (MESSAGE_HEADER_BYTES + 8)
@@ -400,13 +402,15 @@ struct message {
 size_t message_room(uint32_t type, size_t bytes);
 /* Number of entries that always fit; at most MESSAGE_ENTRIES_MAX. */
 size_t message_entries_fit(uint32_t type, size_t bytes);
-/* Accepts entry m->n, which the caller has filled, if it fits into *room. All entries of a message are added
- * in this way, or none. */
-bool message_add(struct message *m, size_t *room);
+/* Reduces m->n to the number of entries that fit into a message of `bytes`, and encodes them: neither they
+ * nor the fields that they depend on (the type, `announces`, `with_l1_ids`, Clear's `oldest`) may change
+ * afterwards. For messages with compact entries, of which the caller has filled m->n, at most
+ * MESSAGE_ENTRIES_MAX. */
+void message_fit(struct message *m, size_t bytes);
 
-/* Returns the bytes written, or 0 if `size` is too small (a caller's error: see message_add). */
+/* Returns the bytes written, or 0 if `size` is too small (a caller's error: see message_fit). */
 size_t message_encode(const struct message *m, uint8_t *bytes, size_t size);
-/* The bytes that message_encode() writes. Costs nothing if message_add() counted them. */
+/* The bytes that message_encode() writes. Costs nothing after message_fit(). */
 size_t message_bytes(const struct message *m);
 /* Decodes one complete control message of any run. On any result but MESSAGE_OK, *ret is unspecified. */
 enum message_verdict message_decode(struct message *ret, const uint8_t *bytes, size_t n);

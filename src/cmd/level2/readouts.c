@@ -195,7 +195,6 @@ bool readouts_request(struct readouts *all, uint16_t ros, uint32_t i)
 /* Makes the next message of requests. False: nothing is to be requested. */
 static bool make_request(struct readout *r)
 {
-        size_t room = message_room(MESSAGE_REQUEST, sizeof r->out);
         struct message *m = &r->all->message;
 
         m->header = (struct message_header){
@@ -208,10 +207,8 @@ static bool make_request(struct readout *r)
 
                 if (bit == 0)
                         continue;
-                m->request.entries[m->n] =
+                m->request.entries[m->n++] =
                         (struct request_entry){.event = e->event, .l1_id = e->l1_id, .to_bytes = UINT32_MAX};
-                if (!message_add(m, &room))
-                        break;
                 e->requested |= bit;
         }
         if (m->n == 0)

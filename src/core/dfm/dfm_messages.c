@@ -34,7 +34,7 @@ static void begin_assign(struct dfm *d, struct message *m, uint32_t transaction)
 }
 
 /* Adds an entry for `e`; NULL: for an event that was taken back since. False: it needs another message. */
-static bool add_entry(struct dfm *d, struct message *m, size_t *room, const struct dfm_event *e)
+static bool add_entry(struct dfm *d, struct message *m, const struct dfm_event *e)
 {
         struct assign_entry *entry = &m->assign.entries[m->n];
         uint32_t type = e && e->attempts > 1 ? MESSAGE_BUILD : MESSAGE_ASSIGN;
@@ -63,7 +63,8 @@ static bool add_entry(struct dfm *d, struct message *m, size_t *room, const stru
                 entry->sfi = m->assign.sfi;
                 entry->time_ns = e ? e->trigger_ns + d->config.utc_offset_ns : 0;
         }
-        return message_add(m, room);
+        m->n++;
+        return true;
 }
 
 /* Whether the oldest assignment that waits for its announcement has been sent to its SFI. *ret is NULL if its
@@ -79,19 +80,32 @@ static bool may_announce(const struct dfm *d, const struct dfm_event **ret)
         return !*ret || (int32_t)((*ret)->sequence - d->sfis[(*ret)->sfi].reached) < 0;
 }
 
+/* Entries from m->n on did not fit: they wait for the next announcement. */
+static void take_back(struct dfm *d, const struct message *m, size_t n)
+{
+        while (n > m->n) {
+                d->announce_tail--;
+                if (d->announce[d->announce_tail & d->announce_mask] == m->assign.entries[n - 1].event)
+                        n--;
+        }
+}
+
 /* Push: announces the oldest assignments that wait. */
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
-        size_t room = message_room(MESSAGE_ASSIGN, d->config.message_bytes);
         const struct dfm_event *e;
+        size_t n;
 
         if (!may_announce(d, &e) || !budget_allows(&d->ros_budget, now_ns))
                 return false;
         begin_assign(d, m, 0);
         m->assign.announces = true;
         for (; may_announce(d, &e); d->announce_tail++)
-                if (e && !add_entry(d, m, &room, e))
+                if (e && !add_entry(d, m, e))
                         break;
+        n = m->n;
+        message_fit(m, d->config.message_bytes);
+        take_back(d, m, n);
         /* All SFIs learn of an event that changes hands, so that the former one drops what it has of it. */
         *to = (struct message_to){ROLE_ROS,
                                   m->header.type == MESSAGE_BUILD ? MESSAGE_TO_ALL : MESSAGE_TO_ROSS};
@@ -110,18 +124,19 @@ static void resend_if_due(struct dfm_sfi *s, uint64_t now_ns)
 static bool make_stream_message(struct dfm *d, uint64_t now_ns, uint16_t sfi, struct message *m)
 {
         struct dfm_sfi *s = &d->sfis[sfi];
-        size_t room = message_room(MESSAGE_ASSIGN, d->config.message_bytes);
+        uint32_t next = s->sent;
 
-        if (s->sent == s->next)
+        if (next == s->next)
                 return false;
         begin_assign(d, m, s->sent);
         m->assign.with_info = dfm_has_info(d);
         m->assign.sfi = sfi;
         m->assign.incarnation = (uint32_t)s->incarnation;
         m->assign.finished_ack = s->finished_next;
-        while (s->sent != s->next &&
-               add_entry(d, m, &room, assignment(d, sfi, s->stream[s->sent & d->stream_mask], s->sent)))
-                s->sent++;
+        while (next != s->next && add_entry(d, m, assignment(d, sfi, s->stream[next & d->stream_mask], next)))
+                next++;
+        message_fit(m, d->config.message_bytes);
+        s->sent += (uint32_t)m->n;
         if ((int32_t)(s->sent - s->reached) > 0)
                 s->reached = s->sent;
         if (s->resend_ns == NEVER_NS)
@@ -205,7 +220,6 @@ uint64_t dfm_clear_deadline_ns(const struct dfm *d)
 
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
-        size_t room = message_room(MESSAGE_CLEAR, d->config.message_bytes);
         uint32_t n = 0;
 
         if (now_ns < dfm_clear_deadline_ns(d))
@@ -218,9 +232,10 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
              n++) {
                 m->clear.events[n] = d->clears[n].event;
                 m->clear.l1_ids[n] = d->clears[n].l1_id;
-                if (!message_add(m, &room))
-                        break;
         }
+        m->n = n;
+        message_fit(m, d->config.message_bytes);
+        n = (uint32_t)m->n;
         d->n_clears -= n;
         memmove(d->clears, d->clears + n, d->n_clears * sizeof *d->clears);
         d->clear_since_ns = now_ns;

@@ -124,17 +124,17 @@ static void append_new(struct ros *r)
 
 static void add_numbers(struct ros *r, struct message *m)
 {
-        size_t room = message_room(MESSAGE_HAVE, r->config.message_bytes);
         struct ros_have *h = &r->have;
+        uint32_t first = h->sent;
 
-        while (m->n < MESSAGE_ENTRIES_MAX && (h->sent != h->end || n_sendable(r) > 0)) {
+        for (; m->n < MESSAGE_ENTRIES_MAX && (h->sent != h->end || n_sendable(r) > 0); h->sent++) {
                 if (h->sent == h->end)
                         append_new(r);
-                m->have.numbers[m->n] = ros_numbers_announced(&r->numbers, h->numbers[h->sent % HAVE_WINDOW]);
-                if (!message_add(m, &room))
-                        return;
-                h->sent++;
+                m->have.numbers[m->n++] =
+                        ros_numbers_announced(&r->numbers, h->numbers[h->sent % HAVE_WINDOW]);
         }
+        message_fit(m, r->config.message_bytes);
+        h->sent = first + (uint32_t)m->n;
 }
 
 bool ros_make_have(struct ros *r, uint64_t now_ns, struct message *m)

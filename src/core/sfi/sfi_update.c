@@ -178,20 +178,16 @@ bool sfi_updates_due(struct sfi_updates *u, uint64_t now_ns)
 
 void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, struct message *m)
 {
-        size_t room = message_room(MESSAGE_UPDATE, u->config->message_bytes);
-
         u->granted = MAX(u->granted, u->finished_total + credits);
         member_address(u->member, m, MESSAGE_UPDATE);
         m->update.granted = u->granted;
         m->update.assign_ack = (uint32_t)u->assign_next;
         m->update.first = u->finished_sent;
         m->update.incarnation = u->config->member.incarnation;
-        while (u->finished_sent != u->finished_next && m->n < MESSAGE_ENTRIES_MAX) {
-                m->update.entries[m->n] = u->finished[u->finished_sent & u->finished_mask];
-                if (!message_add(m, &room))
-                        break;
-                u->finished_sent++;
-        }
+        for (; u->finished_sent + (uint32_t)m->n != u->finished_next && m->n < MESSAGE_ENTRIES_MAX; m->n++)
+                m->update.entries[m->n] = u->finished[(u->finished_sent + (uint32_t)m->n) & u->finished_mask];
+        message_fit(m, u->config->message_bytes);
+        u->finished_sent += (uint32_t)m->n;
         if (m->n > 0 && u->resend_ns == NEVER_NS)
                 u->resend_ns = now_ns + u->resend_after_ns;
         u->update_due = false;

@@ -62,6 +62,15 @@ static void clear_groups_are_bounded_by_the_message(void **state)
                 assert_int_equal(t.message.header.type, MESSAGE_CLEAR);
                 /* 24 bytes precede the events. The first one takes two, as it is 100 below the oldest. */
                 assert_int_equal(t.message.n, small ? 95 : 100);
+                if (small) {
+                        dfm_pass_ns(&t, c.clear_after_ns);
+                        while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
+                                if (t.message.header.type == MESSAGE_CLEAR)
+                                        break;
+                        assert_int_equal(t.message.header.type, MESSAGE_CLEAR);
+                        assert_int_equal(t.message.n, 5);
+                        assert_int_equal(t.message.clear.events[0], 95);
+                }
                 dfm_driver_fini(&t);
         }
 }

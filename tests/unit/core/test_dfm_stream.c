@@ -155,6 +155,43 @@ static void a_message_holds_as_many_entries_as_fit(void **state)
         }
 }
 
+/* An SFI that is lost in between leaves gaps in what is announced. */
+static void all_announcements_that_do_not_fit_follow(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct message_to to;
+        struct dfm_driver t;
+
+        (void)state;
+        c.events_max = 256;
+        c.node_timeout_ns = NS_PER_S;
+        c.message_bytes = MESSAGE_HEADER_BYTES + 32 + MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES;
+        for (unsigned lost = 0; lost < 2; lost++) {
+                uint64_t event = 0, messages = 0;
+
+                dfm_driver_start(&t, &c);
+                sfi_grants(&t, 0, 100);
+                sfi_grants(&t, 1, 100);
+                assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
+                assert_int_equal(dfm_open_events(t.dfm), 200);
+                dfm_pass_with_ros_ns(&t, 0, 900 * NS_PER_MS);
+                ros_says_alive(&t, 1, RUN_RUNNING, 0);
+                for (uint16_t i = 0; i < 2 - lost; i++)
+                        sfi_says_alive(&t, i, RUN_RUNNING, 0);
+                dfm_pass_ns(&t, 200 * NS_PER_MS);
+                while (dfm_step(t.dfm, t.now_ns, &to, &t.message)) {
+                        if (t.message.header.type != MESSAGE_ASSIGN || !t.message.assign.announces)
+                                continue;
+                        messages++;
+                        for (size_t k = 0; k < t.message.n; k++, event += 1 + lost)
+                                assert_int_equal(t.message.assign.entries[k].event, event);
+                }
+                assert_int_equal(event, 200);
+                assert_int_equal(messages, lost ? 3 : 5);
+                dfm_driver_fini(&t);
+        }
+}
+
 static void an_entry_describes_its_trigger(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -415,6 +452,7 @@ int main(void)
                 cmocka_unit_test(the_policy_chooses),
                 cmocka_unit_test(push_multicasts_assignments_and_pull_does_not),
                 cmocka_unit_test(a_message_holds_as_many_entries_as_fit),
+                cmocka_unit_test(all_announcements_that_do_not_fit_follow),
                 cmocka_unit_test(an_entry_describes_its_trigger),
                 cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
                 cmocka_unit_test(an_impossible_acknowledgement_is_ignored),

@@ -225,54 +225,6 @@ static void messages_survive_encoding(void **state)
         }
 }
 
-static void consecutive_events_take_few_bytes(void **state)
-{
-        size_t room = message_room(MESSAGE_ASSIGN, 1472), before = room;
-
-        (void)state;
-        memset(&sent, 0, sizeof sent);
-        sent.header = (struct message_header){.sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
-        for (uint64_t k = 0; k < 257; k++) {
-                if (k < 256)
-                        sent.assign.entries[k] = (struct assign_entry){.event = 1000000 + 3 * k,
-                                                                       .l1_id = 1000000 + 3 * (uint32_t)k,
-                                                                       .time_ns = 5000 * k};
-                assert_int_equal(message_add(&sent, &room), k < 256);
-        }
-        /* One byte for the event and two for its time; a few more for the first. */
-        assert_in_range(before - room, 256 * 3, 256 * 3 + 10);
-        assert_int_equal(message_bytes(&sent), MESSAGE_HEADER_BYTES + 32 + before - room);
-
-        /* What does not fit is not taken. */
-        sent.n = 5;
-        room = 2;
-        assert_false(message_add(&sent, &room));
-        assert_int_equal(sent.n, 5);
-        assert_int_equal(room, 2);
-}
-
-/* The size is known without encoding the message, whatever its entries hold. */
-static void added_entries_are_counted(void **state)
-{
-        static const uint32_t compact[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN,  MESSAGE_BUILD,
-                                           MESSAGE_CLEAR,  MESSAGE_REQUEST, MESSAGE_HAVE};
-        uint8_t bytes[1472];
-
-        (void)state;
-        for (size_t t = 0; t < ARRAY_SIZE(compact); t++) {
-                for (int info = 0; info < 2; info++) {
-                        size_t n = entries_of(compact[t], info),
-                               room = message_room(compact[t], sizeof bytes);
-                        size_t encoded = make(compact[t], n, info, bytes, sizeof bytes);
-
-                        for (sent.n = 0; sent.n < n;)
-                                assert_true(message_add(&sent, &room));
-                        assert_int_equal(sent.header.payload_bytes, encoded - MESSAGE_HEADER_BYTES);
-                        assert_int_equal(message_bytes(&sent), encoded);
-                }
-        }
-}
-
 /* Wrong bytes with a right check word: refused, or decoded to something that can be encoded again. */
 static void wrong_entries_do_no_harm(void **state)
 {
@@ -463,8 +415,6 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(messages_survive_encoding),
-                cmocka_unit_test(consecutive_events_take_few_bytes),
-                cmocka_unit_test(added_entries_are_counted),
                 cmocka_unit_test(wrong_entries_do_no_harm),
                 cmocka_unit_test(impossible_decisions_are_refused),
                 cmocka_unit_test(the_number_of_void_entries_is_no_event),
