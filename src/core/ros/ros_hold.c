@@ -107,6 +107,7 @@ void ros_release(struct ros *r, uint32_t i)
                 r->triggered_bytes -= room_of(r, e);
         }
         r->n_expected -= e->expected;
+        e->cleared = true;
         arena_release(r->arena, e->at);
         uint32_t last_free = r->n_entries - r->n_held--;
 

@@ -56,6 +56,7 @@ struct ros_item {
         uint32_t from_bytes, to_bytes;
         uint32_t bytes; /* payload, part of the queue's */
         uint32_t next;
+        uint32_t entry; /* the event's when the item was queued, or IDMAP_NONE */
         uint8_t status; /* the answer if nothing is held; FRAGMENT_OK: none */
 };
 

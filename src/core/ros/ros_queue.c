@@ -43,6 +43,15 @@ bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint3
                ros_range_end(&e->fragment, to) <= e->queued_to;
 }
 
+/* The entry of the item's event, or IDMAP_NONE. Most are still the one that they were, without a search. */
+static uint32_t entry_of(const struct ros *r, const struct ros_item *item)
+{
+        const struct ros_entry *e = item->entry == IDMAP_NONE ? NULL : &r->entries[item->entry];
+
+        return e && e->event == item->event && !e->cleared ? item->entry
+                                                           : idmap_get(&r->by_event, item->event);
+}
+
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status)
 {
@@ -64,6 +73,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
                 .to_bytes = to,
                 .bytes = payload_bytes(r, entry, from, to),
                 .next = NO_ITEM,
+                .entry = entry,
                 .status = status,
         };
         if (q->last == NO_ITEM) {
@@ -82,7 +92,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
 static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
 {
         uint32_t i = before == NO_ITEM ? q->first : r->items[before].next;
-        uint32_t next = r->items[i].next, entry = idmap_get(&r->by_event, r->items[i].event);
+        uint32_t next = r->items[i].next, entry = entry_of(r, &r->items[i]);
         uint32_t sfi = (uint32_t)(q - r->queues);
 
         if (entry != IDMAP_NONE)
@@ -106,7 +116,7 @@ static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
 /* Makes the job of an item. False: nothing (more) to send for it. */
 static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job *job)
 {
-        uint32_t i = idmap_get(&r->by_event, item->event);
+        uint32_t i = entry_of(r, item);
         struct ros_entry *e = i == IDMAP_NONE ? NULL : &r->entries[i];
 
         *job = (struct ros_job){
@@ -207,7 +217,7 @@ void ros_rewind(struct ros *r, uint32_t sfi)
 {
         struct ros_queue *q = &r->queues[sfi];
         struct ros_item *rest = q->first == NO_ITEM ? NULL : &r->items[q->first];
-        uint32_t entry = rest ? idmap_get(&r->by_event, rest->event) : IDMAP_NONE;
+        uint32_t entry = rest ? entry_of(r, rest) : IDMAP_NONE;
         const struct ros_entry *e = entry == IDMAP_NONE ? NULL : &r->entries[entry];
 
         /* Not a range of another request. */
