@@ -69,7 +69,8 @@ void event_set_advance(struct event_set *s, uint64_t from)
 {
         if (from <= s->from)
                 return;
-        if (from >= s->added_to || from - s->from >= EVB_EVENT_WINDOW) {
+        /* Most steps are short, and clear a few bits. */
+        if (from - s->from >= (from >= s->added_to ? 64 : EVB_EVENT_WINDOW)) {
                 event_set_clear(s, from);
                 return;
         }
@@ -80,6 +81,7 @@ void event_set_advance(struct event_set *s, uint64_t from)
         for (; s->from < from; s->from++)
                 *word_of(s, s->from) &= ~(UINT64_C(1) << s->from % 64);
         s->added_from = MAX(s->added_from, from);
+        s->added_to = MAX(s->added_to, from);
 }
 
 void event_set_copy(struct event_set *to, const struct event_set *s)
