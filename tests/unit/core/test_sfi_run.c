@@ -244,6 +244,41 @@ static void malformed_messages_are_refused(void **state)
         assert_null(sfi_free(NULL));
 }
 
+/* Lost events take four bytes each, of which a small Update has no room for all. */
+static void an_update_holds_as_many_events_as_fit(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        uint8_t bytes[1472];
+        struct message_to to;
+        struct sfi_driver t;
+        uint32_t next = 0, messages = 0;
+
+        (void)state;
+        c.slots = 512;
+        c.credits = 256;
+        c.retries_max = 0;
+        c.message_bytes = 32 + 8 + 32 * MESSAGE_ENTRY_BYTES_MAX;
+        sfi_driver_init(&t, &c);
+        for (uint64_t event = 0; event < 256; event++)
+                sfi_gets_assign(&t, event);
+        t.now_ns += c.timeout_ns;
+        sfi_says(&t);
+        while (*sfi_writes_with(&t, false))
+                ;
+        while (sfi_step(t.sfi, t.now_ns, &to, &t.message)) {
+                if (t.message.header.type != MESSAGE_UPDATE || t.message.n == 0)
+                        continue;
+                messages++;
+                assert_int_equal(t.message.update.first, next);
+                for (size_t k = 0; k < t.message.n; k++)
+                        assert_int_equal(t.message.update.entries[k].event, next++);
+                assert_in_range(message_encode(&t.message, bytes, c.message_bytes), 1, c.message_bytes);
+        }
+        assert_int_equal(next, 256);
+        assert_int_equal(messages, 2);
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -256,6 +291,7 @@ int main(void)
                 cmocka_unit_test(totals_are_complete_when_every_living_ros_reported),
                 cmocka_unit_test(totals_that_overtake_datagrams_wait_for_them),
                 cmocka_unit_test(malformed_messages_are_refused),
+                cmocka_unit_test(an_update_holds_as_many_events_as_fit),
                 cmocka_unit_test(events_that_the_dfm_does_not_acknowledge_are_counted),
         };
 
