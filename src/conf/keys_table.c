@@ -239,6 +239,11 @@ const struct scenario_key scenario_keys[] = {
                "that is faster than copies in memory, or to leave the memory to others. Events larger than 4 "
                "MiB pass through the page cache.",
                ONLY(SFI)),
+        CHOICE("sfi", "page-cache", sfi.page_cache, "drop", "drop|keep",
+               "What happens to event data in the page cache once the disk has them: drop (the memory serves "
+               "the next data), or keep (other programs can read new files without the disk, as far as there "
+               "is memory).",
+               ONLY(SFI)),
         CHOICE("sfi", "slow-disk", sfi.slow_disk, "wait", "wait|drop",
                "What the SFI does if the disk is slower than the triggers: wait (its credits run out, and "
                "the DFM "

@@ -260,6 +260,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 .file_bytes = s->sfi.file_size_bytes,
                 .background = s->sfi.write_direct,
                 .direct = s->sfi.write_direct,
+                .keeps_cached = s->sfi.page_cache == PAGE_CACHE_KEEP,
                 .run = run,
                 .metadata = texts,
                 .n_metadata = n,

@@ -227,6 +227,7 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         w->sealing = s->sealing;
         w->userdata = s->userdata;
         w->direct = s->direct;
+        w->keeps_cached = s->keeps_cached;
         w->buffer_bytes = s->buffer_bytes ? s->buffer_bytes : BUFFER_BYTES;
         r = allocate(w, s->background);
         if (r < 0)

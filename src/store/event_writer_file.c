@@ -129,7 +129,7 @@ int event_writer_open_next(struct event_writer *w, time_t now)
         int r = -EEXIST;
 
         w->file_events = w->disk_events = w->disk_bytes = 0;
-        w->behind = (struct disk_behind){0};
+        w->behind = (struct disk_behind){.drops = !w->keeps_cached};
         w->entry_is_synced = false;
         for (int i = 0; i < OPEN_TRIES && r == -EEXIST; i++)
                 r = create(w);
@@ -234,6 +234,8 @@ int event_writer_seal(struct event_writer *w)
                 return r;
         if (fsync(fd) < 0)
                 return -errno;
+        if (w->behind.drops)
+                disk_drop_cached(fd);
         r = rename_final(w);
         if (r < 0)
                 return r;

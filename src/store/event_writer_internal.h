@@ -30,7 +30,7 @@ struct event_writer {
         unsigned files;       /* opened so far */
         bool entry_is_synced; /* the directory entry of the open file is on the disk */
 
-        bool direct;
+        bool direct, keeps_cached;
         struct disk_writer *disk;
         struct disk_behind behind;
         /* Without a second memory, a write ends before the next event comes. */

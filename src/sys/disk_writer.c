@@ -215,19 +215,36 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
         return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
 }
 
+/* The pages that leave the cache serve the next data: memory that is in use costs less than new memory, above
+ * all in a virtual machine whose host must provide it first. */
+static int wait_for_disk(const struct disk_behind *b, int fd, uint64_t to)
+{
+        const unsigned wait =
+                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+        int r = sync_range(fd, b->waited_bytes, to, wait);
+
+        if (r == 0 && b->drops)
+                (void)posix_fadvise(fd, (off_t)b->waited_bytes, (off_t)(to - b->waited_bytes),
+                                    POSIX_FADV_DONTNEED);
+        return r;
+}
+
 int disk_write_behind(struct disk_behind *b, int fd, uint64_t size_bytes)
 {
         uint64_t whole = size_bytes - size_bytes % WRITE_BACK_BYTES;
         uint64_t behind = whole > WRITE_BEHIND_BYTES ? whole - WRITE_BEHIND_BYTES : 0;
-        const unsigned wait =
-                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
         int r = 0;
 
         if (whole > b->begun_bytes)
                 r = sync_range(fd, b->begun_bytes, whole, SYNC_FILE_RANGE_WRITE);
         if (r == 0 && behind > b->waited_bytes)
-                r = sync_range(fd, b->waited_bytes, behind, wait);
+                r = wait_for_disk(b, fd, behind);
         b->begun_bytes = MAX(b->begun_bytes, whole);
         b->waited_bytes = MAX(b->waited_bytes, behind);
         return r;
+}
+
+void disk_drop_cached(int fd)
+{
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }

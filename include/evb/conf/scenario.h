@@ -30,6 +30,7 @@ enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_slow_disk { SLOW_DISK_WAIT, SLOW_DISK_DROP };
+enum scenario_page_cache { PAGE_CACHE_DROP, PAGE_CACHE_KEEP };
 /* In the order of the words of network.tcp-congestion. */
 enum scenario_congestion {
         CONGESTION_AUTO,
@@ -118,7 +119,8 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, write_direct, slow_disk;
+                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, write_direct, page_cache,
+                        slow_disk;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {

@@ -47,6 +47,8 @@ struct event_writer_settings {
         bool background;
         /* Events up to the size of the buffer pass by the page cache (O_DIRECT). */
         bool direct;
+        /* What the disk has stays in the page cache, for others to read; otherwise it leaves. */
+        bool keeps_cached;
         event_writer_closed closed; /* callbacks may be NULL */
         event_writer_sealing sealing;
         event_writer_left left;

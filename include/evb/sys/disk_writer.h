@@ -36,9 +36,12 @@ int disk_check_direct(const char *directory);
 /* How far the disk is with the pages of a file that grows. Zeros at its begin. */
 struct disk_behind {
         uint64_t begun_bytes, waited_bytes; /* offsets up to which write-back has begun, and ended */
+        bool drops;                         /* what the disk has leaves the page cache */
 };
 
 /* Starts write-back of new data up to `size_bytes`, and waits for old data, so that a file never has more
  * than some 64 MiB in memory and syncing it is fast. Negative errno if the disk lost data, which the kernel
  * reports only once. */
 int disk_write_behind(struct disk_behind *b, int fd, uint64_t size_bytes);
+/* Drops a file from the page cache, except for what the disk does not have. */
+void disk_drop_cached(int fd);

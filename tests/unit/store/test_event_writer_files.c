@@ -6,6 +6,9 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <signal.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -253,6 +256,54 @@ static void test_locked_while_written(void **state)
         close(pipes[1]);
 }
 
+/* Returns how many pages of a file are in the page cache. */
+static size_t cached_pages(const char *path)
+{
+        static unsigned char resident[1024];
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        struct stat st;
+        size_t n = 0;
+        void *map;
+
+        assert_int_equal(fstat(fd, &st), 0);
+        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        assert_ptr_not_equal(map, MAP_FAILED);
+        assert_int_equal(mincore(map, (size_t)st.st_size, resident), 0);
+        munmap(map, (size_t)st.st_size);
+        close(fd);
+        for (long i = 0; i < st.st_size / sysconf(_SC_PAGESIZE); i++)
+                n += resident[i] & 1;
+        return n;
+}
+
+/* By default, the memory of a closed file is free for the next one. Direct writes need none. */
+static void test_closed_file_in_page_cache(void **state)
+{
+        static uint8_t bytes[1 << 20];
+        struct iovec iov = {bytes, sizeof bytes};
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        struct statfs fs;
+
+        if (statfs(*state, &fs) < 0 || fs.f_type == TMPFS_MAGIC) {
+                print_message("skipped: %s is on a tmpfs\n", (const char *)*state);
+                return;
+        }
+        for (int keeps = 0; keeps < 2; keeps++) {
+                s.keeps_cached = keeps;
+                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                for (int i = 0; i < 3; i++)
+                        assert_int_equal(event_writer_write(w, &iov, 1, sizeof bytes, SAMPLE_NOW), 0);
+                assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+                event_writer_free(w);
+                if (!keeps)
+                        assert_int_equal(cached_pages(closed.last), 0);
+                else if (!s.direct)
+                        assert_true(cached_pages(closed.last) > 0);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -262,6 +313,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_resized_at_any_moment, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_removed_while_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_closed_file_in_page_cache, setup, teardown),
         };
 
         if (!sample_can_write())

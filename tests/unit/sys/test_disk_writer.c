@@ -6,8 +6,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@ static char path[] = "/var/tmp/evb-disk-writer-XXXXXX";
 static int fd;
 static _Alignas(DISK_BLOCK_BYTES) uint8_t bytes[BYTES], seen[BYTES];
 
+int __real_sync_file_range(int f, off_t offset, off_t n, unsigned flags);
 int __wrap_sync_file_range(int f, off_t offset, off_t n, unsigned flags);
 
 /* ---- Write-back ---- */
@@ -30,6 +34,8 @@ static int range_error;
 
 int __wrap_sync_file_range(int f, off_t offset, off_t n, unsigned flags)
 {
+        if (f == fd)
+                return __real_sync_file_range(f, offset, n, flags);
         assert_int_equal(f, 7);
         if (range_error) {
                 errno = range_error;
@@ -75,6 +81,47 @@ static void a_lost_write_is_an_error_but_an_unsupported_call_is_not(void **state
                 range_error = harmless[i];
                 assert_int_equal(disk_write_behind(&b, 7, 100 * MIB), 0);
         }
+}
+
+/* Returns how many bytes of a range are in the page cache. */
+static uint64_t cached(uint64_t from, uint64_t n)
+{
+        static unsigned char resident[64 * MIB / 4096];
+        size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 0;
+        void *map = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, (off_t)from);
+
+        assert_ptr_not_equal(map, MAP_FAILED);
+        assert_int_equal(mincore(map, n, resident), 0);
+        munmap(map, n);
+        for (size_t i = 0; i < n / page; i++)
+                pages += resident[i] & 1;
+        return pages * page;
+}
+
+/* The disk has the first 16 of 80 MiB; the rest, and all if it is to stay, remains in the page cache. */
+static void what_the_disk_has_leaves_the_page_cache(void **state)
+{
+        struct statfs fs;
+
+        (void)state;
+        if (fstatfs(fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC) {
+                print_message("page cache: skipped, the file system of /var/tmp is nothing else\n");
+                return;
+        }
+        for (unsigned drops = 0; drops < 2; drops++) {
+                struct disk_behind b = {.drops = drops};
+
+                assert_int_equal(ftruncate(fd, 0), 0);
+                for (uint64_t at = 0; at < 80 * MIB; at += BYTES)
+                        assert_int_equal(pwrite(fd, bytes, BYTES, (off_t)at), BYTES);
+                assert_int_equal(disk_write_behind(&b, fd, 80 * MIB), 0);
+                assert_true(drops ? cached(0, 16 * MIB) == 0 : cached(0, 16 * MIB) > 8 * MIB);
+                assert_true(cached(16 * MIB, 64 * MIB) > 32 * MIB);
+        }
+        assert_int_equal(fdatasync(fd), 0);
+        disk_drop_cached(fd);
+        assert_int_equal(cached(16 * MIB, 64 * MIB), 0);
+        assert_int_equal(ftruncate(fd, 0), 0);
 }
 
 /* ---- Writing ---- */
@@ -205,6 +252,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(what_is_in_memory_is_limited),
                 cmocka_unit_test(a_lost_write_is_an_error_but_an_unsupported_call_is_not),
+                cmocka_unit_test(what_the_disk_has_leaves_the_page_cache),
                 cmocka_unit_test(each_way_writes_all_bytes),
                 cmocka_unit_test(an_error_tells_how_much_was_written),
                 cmocka_unit_test(a_bad_descriptor_is_an_error),
