@@ -11,6 +11,9 @@
 #include "event_writer_internal.h"
 
 #define BUFFER_BYTES ((size_t)4 << 20)
+/* A copy to the page cache begins with so much: the cache of the processor still holds it, and its events
+ * give their credits back while others come. A disk that is written directly prefers a full buffer. */
+#define COPY_BYTES ((size_t)1 << 20)
 
 /* ---- Writing ---- */
 
@@ -50,6 +53,12 @@ static int finish(struct event_writer *w, uint32_t status, time_t now)
         return r;
 }
 
+static bool needs_write(const struct event_writer *w, size_t size_bytes)
+{
+        return EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes ||
+               (!w->memory[1] && w->filled_bytes >= COPY_BYTES);
+}
+
 /* Makes room in the file and, for a small event, in the buffer. */
 static int make_room(struct event_writer *w, size_t size_bytes, bool large, time_t now)
 {
@@ -61,8 +70,7 @@ static int make_room(struct event_writer *w, size_t size_bytes, bool large, time
                         r = w->error = event_writer_open_next(w, now);
         } else if (large)
                 r = event_writer_flush(w, now);
-        else if (w->filled_bytes > 0 &&
-                 EVENT_FILE_DATA_BYTES + size_bytes > w->buffer_bytes - w->filled_bytes)
+        else if (w->filled_bytes > 0 && needs_write(w, size_bytes))
                 r = event_writer_begin_buffer(w, 0, now);
         return r;
 }

@@ -279,6 +279,29 @@ static void test_file_is_complete_after_every_write(void **state)
         event_writer_free(w);
 }
 
+/* Otherwise the credits of an SFI with fewer bytes on their way than a buffer would wait for all of them. */
+static void test_no_copy_waits_for_a_full_buffer(void **state)
+{
+        struct closed closed;
+        struct event_writer_settings s = make_settings(*state, &closed);
+        struct event_writer *w;
+        uint64_t most = 0;
+
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        for (uint64_t i = 0; i < 30; i++) {
+                struct event_writer_counts c;
+
+                assert_int_equal(sample_put(w, &eformat_3, i, 300000), 0);
+                event_writer_counts(w, &c);
+                most = MAX(most, c.events - c.events_written);
+        }
+        /* 1 MiB, or two buffers of 4 MiB */
+        assert_in_range(most, 1, s.background ? 27 : 4);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        event_writer_free(w);
+        assert_int_equal(sample_events(closed.last), 30);
+}
+
 static void limit_file_size(uint64_t bytes)
 {
         struct rlimit limit;
@@ -407,6 +430,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_counts_before_sealing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_inconsistent_sizes, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_file_is_complete_after_every_write, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_no_copy_waits_for_a_full_buffer, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_limit_at_every_byte, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_room_for_the_first_file, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
