@@ -279,6 +279,13 @@ const struct scenario_key scenario_keys[] = {
                 WAS("re-ask-after"), LIVE(SFI)),
         CHOICE("sfi", "verify", sfi.verify, "yes", "no|yes",
                "Whether the SFI checks every byte of pattern fragments.", ONLY(SFI)),
+        NUMBER(KEY_COUNT, "sfi", "receive-threads", sfi.receive_threads, "0", 0, SCENARIO_RECEIVE_THREADS_MAX,
+               "Number of threads in which an SFI receives and checks fragments, each with a socket of its "
+               "own (0: "
+               "its event loop receives). With n of them, every n-th ROS belongs to the same thread; there "
+               "are "
+               "at most as many as ROSs. Only with UDP. See docs/performance.md.",
+               ONLY(SFI)),
 
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
@@ -308,7 +315,7 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_BYTES, "network", "send-buffer", network.send_buffer_bytes, "auto", "auto",
                   SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of a ROS.", ONLY(ROS)),
         NUMBER_OR(KEY_BYTES, "network", "receive-buffer", network.receive_buffer_bytes, "auto", "auto",
-                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of the data socket of an SFI.", ONLY(SFI)),
+                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of an SFI.", ONLY(SFI)),
         CHOICE("network", "segmentation", network.segmentation, "auto", "auto|on|off",
                "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
         CHOICE("network", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",

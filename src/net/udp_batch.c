@@ -1,5 +1,6 @@
 /* Moves batches of a UDP endpoint: several super-packets per system call, segmented and joined by the kernel.
  * Falls back to single datagrams if the kernel refuses. */
+#include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/udp.h>
@@ -9,6 +10,24 @@
 
 #include "evb/base/util.h"
 #include "udp_internal.h"
+
+static_assert(ENDPOINT_MEMORY_BYTES == UDP_RECEIVE_BATCH * UDP_BUFFER_BYTES, "a buffer for each message");
+
+void endpoint_receive_into(struct endpoint *e, uint8_t *memory)
+{
+        struct udp *u = (struct udp *)e;
+
+        assert(!endpoint_has_more(e));
+        for (int i = 0; i < UDP_RECEIVE_BATCH; i++)
+                u->receive_iov[i].iov_base = memory + (size_t)i * UDP_BUFFER_BYTES;
+}
+
+bool endpoint_has_more(const struct endpoint *e)
+{
+        const struct udp *u = (const struct udp *)e;
+
+        return u->at < u->n_messages;
+}
 
 void udp_prepare_receive(struct udp *u)
 {
@@ -266,14 +285,20 @@ int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
         return (int)taken;
 }
 
+uint32_t endpoint_read_dropped(const struct endpoint *e)
+{
+        uint32_t memory[9] = {}; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
+        socklen_t size = sizeof memory;
+
+        if (getsockopt(e->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) < 0 || size != sizeof memory)
+                return 0;
+        return memory[8];
+}
+
 void udp_counts(struct endpoint *e)
 {
         /* The count in control messages (SO_RXQ_OVFL) misses drops after the last received datagram. */
-        uint32_t memory[9]; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
-        socklen_t size = sizeof memory;
-
-        if (getsockopt(e->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) == 0 && size == sizeof memory)
-                (void)note_overflow((struct udp *)e, memory[8]);
+        (void)note_overflow((struct udp *)e, endpoint_read_dropped(e));
 }
 
 uint64_t udp_unsent(struct endpoint *e)

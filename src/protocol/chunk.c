@@ -8,7 +8,6 @@
 #include "evb/base/util.h"
 
 #define CHECK_AT 16
-#define SENDER_ROLE_SHIFT 12
 /* The byte "kind": form in the lower half, status in the upper one. */
 #define STATUS_SHIFT 4
 
@@ -259,7 +258,7 @@ static uint32_t check_of(const uint8_t *bytes, size_t directory_bytes, uint64_t 
 
 void fragments_header_encode(const struct message_header *h, uint8_t *bytes, size_t directory_bytes)
 {
-        uint32_t sender = (uint32_t)h->sender_role << SENDER_ROLE_SHIFT | h->sender_index;
+        uint32_t sender = (uint32_t)h->sender_role << FRAGMENTS_INDEX_BITS | h->sender_index;
         uint32_t words[CHECK_AT / 4] = {
                 htole32(FRAGMENTS_MAGIC | MESSAGE_VERSION << 8 | sender << 16),
                 htole32((uint32_t)h->cookie),
@@ -298,8 +297,8 @@ static enum message_verdict decode_header(struct message_header *ret, const uint
         sender = reader_u16(&r);
         *ret = (struct message_header){
                 .cookie = cookie,
-                .sender_role = (enum node_role)(sender >> SENDER_ROLE_SHIFT),
-                .sender_index = sender & ((1u << SENDER_ROLE_SHIFT) - 1),
+                .sender_role = (enum node_role)(sender >> FRAGMENTS_INDEX_BITS),
+                .sender_index = sender & ((1u << FRAGMENTS_INDEX_BITS) - 1),
                 .type = MESSAGE_FRAGMENTS,
         };
         if (reader_u32(&r) != (uint32_t)cookie && !r.failed)

@@ -24,9 +24,9 @@ from network import Network, wait_until
 from test_join import ROLES
 
 
-def three_runs(evb, mode="push", transport="udp"):
+def three_runs(evb, mode="push", transport="udp", **keys):
     """Three runs in the same processes: numbers, files, reports and accounts of each."""
-    with configured(evb, {"scenario.mode": mode, "scenario.transport": transport}) as b:
+    with configured(evb, {"scenario.mode": mode, "scenario.transport": transport, **keys}) as b:
         pids = b.pids()
         for run in (1, 2, 3):
             state = b.start_run()
@@ -54,6 +54,10 @@ def runs_pull(evb):
 
 def runs_tcp(evb):
     three_runs(evb, transport="tcp")
+
+
+def runs_threads(evb):
+    three_runs(evb, **{"sfi.receive-threads": 2})
 
 
 def by_themselves(evb):
@@ -762,7 +766,7 @@ def one_run(evb):
 
 if __name__ == "__main__":
     main({
-        "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
+        "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "runs-threads": runs_threads, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,

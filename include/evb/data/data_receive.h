@@ -23,7 +23,8 @@ struct data_receiver_ops {
         void (*close)(struct data_receiver *r);
 };
 
-extern const struct data_receiver_ops data_receive_udp, data_receive_tcp;
+/* data_receive_threads: over UDP, with sfi.receive-threads. */
+extern const struct data_receiver_ops data_receive_udp, data_receive_threads, data_receive_tcp;
 
 struct data_receiver {
         const struct data_receiver_ops *ops;

@@ -222,6 +222,12 @@ static void test_contradictory_keys(void **state)
                          -EINVAL);
         assert_one_error(":10: level2.listen: ", "equals network.data-port");
         assert_int_equal(sample_load(COUNTS "[network]\ndata-port = 5000\n[level2]\nlisten = tcp:5000\n"), 0);
+        assert_int_equal(sample_load(COUNTS "[scenario]\ntransport = tcp\n[sfi]\nreceive-threads = 2\n"),
+                         -EINVAL);
+        assert_one_error(":8: sfi.receive-threads: ",
+                         "has no effect with TCP; expected 0, or scenario.transport = udp");
+        assert_int_equal(sample_load(COUNTS "[scenario]\ntransport = tcp\n[sfi]\nreceive-threads = 0\n"), 0);
+        assert_int_equal(sample_load(COUNTS "[sfi]\nreceive-threads = 16\n"), 0);
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\n"), -EINVAL);
         assert_one_error(":6: trigger.kind: ", "needs a rate");
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\nrate = 1kHz\n"), 0);

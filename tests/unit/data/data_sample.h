@@ -7,6 +7,11 @@
 #include "evb/core/sfi.h"
 #include "evb/data/context.h"
 
+/* More sections of the scenario. */
+#ifndef SAMPLE_MORE
+#define SAMPLE_MORE ""
+#endif
+
 static inline struct scenario *sample_scenario(const char *transport)
 {
         static const char text[] =
@@ -16,7 +21,7 @@ static inline struct scenario *sample_scenario(const char *transport)
                 "[node ros1]\nrole = ros\naddress = " SAMPLE_NET ".2\n"
                 "[node ros2]\nrole = ros\naddress = " SAMPLE_NET ".3\n"
                 "[node sfi1]\nrole = sfi\naddress = " SAMPLE_NET ".4\n"
-                "[node sfi2]\nrole = sfi\naddress = " SAMPLE_NET ".5\n";
+                "[node sfi2]\nrole = sfi\naddress = " SAMPLE_NET ".5\n" SAMPLE_MORE;
         char path[] = "/tmp/evb-test-XXXXXX";
         int fd = mkstemp(path);
         static struct scenario_errors errors;
