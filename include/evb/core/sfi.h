@@ -91,6 +91,8 @@ struct sfi_fragment {
         uint64_t asked_ns;
         bool skipped; /* it was whole when its turn came, so it was never requested */
         bool unsent;  /* its request did not reach the ROS, or the answer was lost with a connection */
+        /* Arrived without memory, or gave it up: not in flight until they are requested again. */
+        uint32_t blocks_refused;
 };
 
 /* FRAGMENT_NONE is all that this ROS has for the event, so it counts as present. */

@@ -59,8 +59,10 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
 
         if (c->fragment_bytes > 0) {
                 at = find_room(s, now_ns, slot, c->fragment_bytes);
-                if (at == ARENA_NONE)
+                if (at == ARENA_NONE) {
+                        sfi_slots_refuse(&s->slots, ros, f, sfi_blocks(c->length));
                         return SFI_NO_ROOM;
+                }
         }
         sfi_slots_discount(&s->slots, ros, f);
         f->at = at;

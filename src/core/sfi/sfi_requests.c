@@ -105,37 +105,63 @@ static void add_request(struct sfi_requests *q, struct message *m, const struct 
         };
 }
 
-/* Requests the missing ranges of one fragment, as far as the budget goes; at most RANGES_MAX entries. In pull
- * by bytes, no part that was never requested: what is missing still counts as in flight, so retries add
- * nothing to it. */
+/* In pull by bytes: what is missing counts as in flight, so a retry adds nothing to it, but for bytes that
+ * were refused: those must fit into the limit. */
+static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_fragment *f)
+{
+        uint64_t room = q->limit->bytes - MIN(q->limit->bytes, sfi_requests_in_flight(q));
+
+        if (!q->slots->sources || f->blocks_refused == 0)
+                return UINT32_MAX;
+        return sfi_fragment_in_flight(f) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES +
+               sfi_limit_payload_bytes(q->limit, room);
+}
+
+static void add_retry(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot, uint32_t ros,
+                      uint32_t from, uint32_t to)
+{
+        struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
+
+        add_request(q, m, &q->slots->items[slot], from, to, to - from);
+        sfi_limit_spend(q->limit, now_ns, to - from);
+        sfi_slots_discount(q->slots, ros, f);
+        f->blocks_refused -= MIN(f->blocks_refused, sfi_blocks(to - from));
+        sfi_slots_count(q->slots, ros, f);
+}
+
+/* Requests the missing ranges of one fragment, as far as budget and limit go; at most RANGES_MAX entries. In
+ * pull by bytes, no part that was never requested. */
 static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
-                        struct sfi_fragment *f)
+                        uint32_t ros)
 {
         struct sfi_slot *e = &q->slots->items[slot];
+        struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
         uint32_t from = 0, to = 0, most = q->slots->sources ? f->asked : UINT32_MAX;
+        uint32_t permitted = permitted_bytes(q, f);
 
+        if (permitted == 0)
+                return;
         e->retried = true;
         f->retried = true;
         q->counts->retried++;
         if (!f->split && q->slots->sources) {
-                uint32_t end = sfi_retry_affordable(q->retry, 0, most);
-
-                add_request(q, m, e, 0, end, end);
-                sfi_limit_spend(q->limit, now_ns, end);
+                add_retry(q, now_ns, m, slot, ros, 0,
+                          sfi_retry_affordable(q->retry, 0, MIN(most, permitted)));
                 return;
         }
         if (!f->split) { /* of unknown size */
                 add_request(q, m, e, 0, most, (uint32_t)(q->slots->event_bytes / q->config->n_ros));
                 return;
         }
-        for (int k = 1; k <= RANGES_MAX && !sfi_retry_budget_is_spent(q->retry) &&
+        for (int k = 1; k <= RANGES_MAX && permitted > 0 && !sfi_retry_budget_is_spent(q->retry) &&
                         sfi_slots_missing_range(q->slots, f, to, &from, &to) && from < most;
              k++) {
                 uint32_t last = MIN(k == RANGES_MAX ? f->bytes : to, most);
-                uint32_t end = sfi_retry_affordable(q->retry, from, last);
+                uint32_t end =
+                        sfi_retry_affordable(q->retry, from, MIN(last, from + MIN(permitted, last - from)));
 
-                add_request(q, m, e, from, end, end - from);
-                sfi_limit_spend(q->limit, now_ns, end - from);
+                add_retry(q, now_ns, m, slot, ros, from, end);
+                permitted -= MIN(permitted, (uint32_t)ALIGN_UP(end - from, EVB_BLOCK_BYTES));
                 to = ALIGN_UP(end, EVB_BLOCK_BYTES);
         }
 }
@@ -176,10 +202,10 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                         return;
                 uint32_t slot = q->overdue[q->overdue_at];
                 const struct sfi_slot *e = &q->slots->items[slot];
-                struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
+                const struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
 
                 if (e->state == SLOT_COLLECTING && lacks_requested(q, f) && may_be_lost(q, now_ns, e, f, ros))
-                        add_missing(q, now_ns, m, slot, f);
+                        add_missing(q, now_ns, m, slot, ros);
         }
 }
 

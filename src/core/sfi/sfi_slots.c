@@ -205,9 +205,8 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
         return slot;
 }
 
-/* Unassigned events give way first, the one with the highest number before others. Assigned ones give way in
- * the opposite order of their requests: if an event had memory and waited for requests, and another one had
- * requests and waited for memory, both would time out. */
+/* Unassigned events give way first, then those that are requested last: with another order, one event could
+ * have memory and wait for requests while another one waits for its memory. */
 static void rank(struct sfi_slots *t, uint32_t slot)
 {
         const struct sfi_slot *e = &t->items[slot];
@@ -232,6 +231,7 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
                         .asked_ns = f->asked_ns,
                         .skipped = f->skipped,
                         .unsent = f->unsent,
+                        .blocks_refused = MIN(f->blocks_refused + f->blocks_received, sfi_blocks(f->asked)),
                 };
                 sfi_slots_count(t, i, f);
         }

@@ -124,23 +124,34 @@ static inline uint32_t sfi_slots_find(const struct sfi_slots *t, uint64_t event)
         return slot == IDMAP_NONE ? SLOT_NONE : slot;
 }
 
+static inline uint32_t sfi_blocks(uint32_t bytes)
+{
+        return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
+}
+
 /* Of a fragment that was skipped, the rest is all of it once its bytes gave way to an older event. */
 static inline bool sfi_fragment_has_rest(const struct sfi_fragment *f)
 {
         return f->known ? !f->whole && f->asked < f->bytes : f->skipped;
 }
 
+/* Bytes of it that were requested and may be on their way. */
+static inline uint32_t sfi_fragment_in_flight(const struct sfi_fragment *f)
+{
+        uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
+
+        return to - MIN((f->blocks_received + f->blocks_refused) * EVB_BLOCK_BYTES, to);
+}
+
 /* Adds a fragment to the accounts of its ROS, or (`sign` -1) takes it out. */
 static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f,
                                      int sign)
 {
-        uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked, here;
         uint64_t bytes;
 
         if (!t->sources || f->whole)
                 return;
-        here = MIN(f->blocks_received * EVB_BLOCK_BYTES, to);
-        bytes = sfi_wire_bytes(t->config, to - here) * (uint64_t)sign;
+        bytes = sfi_wire_bytes(t->config, sfi_fragment_in_flight(f)) * (uint64_t)sign;
         t->sources[ros].in_flight_bytes += bytes;
         t->sources[ros].rests += (uint32_t)(sfi_fragment_has_rest(f) * sign);
         if (sfi_slots_ros_is_live(t, ros))
@@ -157,6 +168,15 @@ static inline void sfi_slots_discount(struct sfi_slots *t, uint32_t ros, const s
 static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
 {
         sfi_slots_account(t, ros, f, 1);
+}
+
+/* Requested blocks arrived for which there is no memory. */
+static inline void sfi_slots_refuse(struct sfi_slots *t, uint32_t ros, struct sfi_fragment *f,
+                                    uint32_t blocks)
+{
+        sfi_slots_discount(t, ros, f);
+        f->blocks_refused = MIN(f->blocks_refused + blocks, sfi_blocks(f->asked));
+        sfi_slots_count(t, ros, f);
 }
 
 /* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even after an unassigned event gave way
@@ -195,11 +215,6 @@ uint64_t sfi_slots_reserve(struct sfi_slots *t, uint32_t slot, uint32_t bytes); 
 /* The slot whose memory is the first to give way to that slot; SLOT_NONE: none does. */
 uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot);
 void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot); /* its time starts afresh */
-
-static inline uint32_t sfi_blocks(uint32_t bytes)
-{
-        return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
-}
 
 /* sfi_blocks.c: the receive bitmap: which blocks of the buffer hold data. */
 void sfi_slots_clear_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes);

@@ -314,6 +314,39 @@ static void what_was_never_requested_is_requested_after_giving_way(void **state)
         sfi_driver_fini(&t);
 }
 
+/* What has no memory is not in flight. Its retry needs room in the limit. */
+static void a_refused_fragment_is_not_in_flight(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_start(&t, &c, 2);
+        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, big));
+        sfi_gets_chunk(&t, chunk_of(1, 0, 0, 1408, big));
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 2 * WIRE_BYTES);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 0, 704, big)), SFI_NO_ROOM);
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 2 * WIRE_BYTES - 704);
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), WIRE_BYTES);
+        /* Twice is not more. */
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), WIRE_BYTES);
+        /* The oldest event goes on. */
+        assert_non_null(strstr(requests_after(&t, NS_PER_MS), "ros0: Request e0[1408,"));
+        for (uint16_t ros = 0; ros < 2; ros++)
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 1408, big - 1408, big));
+        assert_sfi_writes(&t, "e0 complete");
+        assert_non_null(strstr(requests_after(&t, 20 * AFTER_NS), "ros0: Request e1[0,1408) again 1"));
+        for (uint16_t ros = 0; ros < 2; ros++)
+                sfi_gets_chunk(&t, chunk_of(ros, 1, 0, big, big));
+        assert_sfi_writes(&t, "e1 complete");
+        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -326,6 +359,7 @@ int main(void)
                 cmocka_unit_test(a_silent_ros_keeps_only_its_share),
                 cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
                 cmocka_unit_test(what_was_never_requested_is_requested_after_giving_way),
+                cmocka_unit_test(a_refused_fragment_is_not_in_flight),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

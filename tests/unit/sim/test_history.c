@@ -173,12 +173,10 @@ static void an_sfi_drops_what_the_dfm_gave_up(void **state)
 }
 
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
-/* Two events fill the buffer of the SFI. With seed 8, the second assignment overtakes the first: one event
- * had the memory and waited for its requests, the other one had been requested and waited for memory, for the
- * whole of sfi.timeout. Its retries overran the receive buffer. */
-static void events_do_not_wait_for_each_other(void **state)
+static void two_events_of_a_full_buffer(const char *rate, const char *receive_buffer, uint64_t wake_ns,
+                                        uint64_t packet_ns)
 {
-        static const char *const keys[] = {
+        const char *const keys[] = {
                 "scenario.mode=pull",
                 "trigger.rate=5kHz",
                 "trigger.events=2",
@@ -189,23 +187,40 @@ static void events_do_not_wait_for_each_other(void **state)
                 "sfi.timeout=10s",
                 "dfm.event-timeout=40s",
                 "network.reorder=0.003",
-                "network.link-rate=unlimited",
-                "network.receive-buffer=64KiB",
+                "network.switch-buffer=16KiB",
+                rate,
+                receive_buffer,
         };
         struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
 
-        (void)state;
-        for (uint64_t seed = 1; seed <= 40; seed++) {
+        for (uint64_t seed = 1; seed <= 20; seed++) {
                 struct sim_config c = config_of(s, seed);
                 struct outcome o;
 
-                c.model.wake_ns = 10 * NS_PER_US;
-                c.model.packet_ns = 0;
+                c.model.wake_ns = wake_ns;
+                c.model.packet_ns = packet_ns;
                 o = run(&c);
                 assert_int_equal(o.complete, 2);
                 assert_true(o.result.end_ns < NS_PER_S);
         }
         free(s);
+}
+
+/* With seed 8, the second assignment overtakes the first: one event had the memory and waited for its
+ * requests, the other one had been requested and waited for memory, for the whole of sfi.timeout. */
+static void memory_and_requests_have_one_order(void **state)
+{
+        (void)state;
+        two_events_of_a_full_buffer("network.link-rate=unlimited", "network.receive-buffer=64KiB",
+                                    10 * NS_PER_US, 0);
+}
+
+/* With seed 2, fragments without memory counted as in flight, and took the share of their ROSs. */
+static void refused_fragments_are_not_in_flight(void **state)
+{
+        (void)state;
+        two_events_of_a_full_buffer("network.link-rate=100Mbit", "network.receive-buffer=auto",
+                                    sim_model_usual.wake_ns, sim_model_usual.packet_ns);
 }
 
 static void a_slow_process_drops_at_its_socket(void **state)
@@ -348,7 +363,8 @@ int main(void)
                 cmocka_unit_test(a_dfm_that_starts_again_resumes_the_run),
                 cmocka_unit_test(a_pause_delays_and_loses_nothing),
                 cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
-                cmocka_unit_test(events_do_not_wait_for_each_other),
+                cmocka_unit_test(memory_and_requests_have_one_order),
+                cmocka_unit_test(refused_fragments_are_not_in_flight),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
