@@ -16,7 +16,7 @@ import termios
 def main(status, hold, *words):
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # Keys that signal reach all of the foreground. A program begins with the defaults, as these have handlers.
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     program = subprocess.Popen(words, close_fds=True)
     # The kernel tells only the leader that the window is closed.
