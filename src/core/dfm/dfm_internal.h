@@ -243,7 +243,7 @@ struct dfm {
 
         struct dfm_ended *clears;
         uint32_t n_clears, clear_group;
-        uint64_t clear_since_ns;
+        uint64_t clear_since_ns, repeat_at, repeat_end, repeat_oldest; /* see dfm_make_clear() */
         uint32_t clear_sequence;
 
         uint64_t keep_alive_due_ns, heard_ns, gather_ns; /* until then, events wait for missed ROSs */

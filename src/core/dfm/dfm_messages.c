@@ -215,7 +215,38 @@ uint64_t dfm_clear_deadline_ns(const struct dfm *d)
         uint64_t due_ns =
                 d->n_clears >= d->clear_group || last ? 0 : d->clear_since_ns + d->config.clear_after_ns;
 
-        return d->n_clears == 0 ? NEVER_NS : MAX(due_ns, budget_next_ns(&d->ros_budget));
+        if (d->n_clears == 0)
+                due_ns = d->repeat_at < d->repeat_end ? 0 : NEVER_NS;
+        return MAX(due_ns, budget_next_ns(&d->ros_budget));
+}
+
+/* A lost Clear leaves ended events in the ROSs until all older ones have ended. The oldest may itself wait
+ * for their room: so while it does not move from one KeepAlive to the next, the Clears of built events behind
+ * it are repeated. Those of level 2 carry L1 IDs, too, and are not. */
+static void plan_repeats(struct dfm *d)
+{
+        bool moved = d->table.oldest != d->repeat_oldest || d->config.level2.on;
+
+        d->repeat_at = d->repeat_oldest = d->table.oldest;
+        d->repeat_end = moved ? d->repeat_at : d->table.next_event;
+}
+
+static bool make_repeat(struct dfm *d, struct message_to *to, struct message *m)
+{
+        size_t max = MIN(d->clear_group, message_entries_fit(MESSAGE_CLEAR, d->config.message_bytes));
+
+        dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence);
+        m->clear.oldest = d->table.oldest;
+        m->clear.with_l1_ids = false;
+        for (m->n = 0; d->repeat_at < d->repeat_end && m->n < max; d->repeat_at++) {
+                if (event_set_has(&d->ledger.ended, d->repeat_at))
+                        m->clear.events[m->n++] = d->repeat_at;
+        }
+        if (m->n == 0)
+                return false;
+        *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
+        d->clear_sequence++;
+        return true;
 }
 
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
@@ -224,6 +255,8 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
 
         if (now_ns < dfm_clear_deadline_ns(d))
                 return false;
+        if (d->n_clears == 0)
+                return make_repeat(d, to, m);
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
         dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
         m->clear.oldest = d->table.oldest;
@@ -282,4 +315,5 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 m->keep_alive.sfi_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_SFI, i)->live << i % 64;
         d->keep_alive_due_ns = now_ns + d->config.keep_alive_ns;
+        plan_repeats(d);
 }

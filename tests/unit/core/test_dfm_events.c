@@ -96,6 +96,37 @@ static void keep_alive_reveals_a_lost_clear(void **state)
         dfm_driver_fini(&t);
 }
 
+/* A ROS that missed a Clear may have no room for the oldest event. */
+static void clears_are_repeated_while_the_oldest_event_waits(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.clear_group = 2;
+        dfm_driver_start(&t, &c);
+        sfi0_takes(&t, 6);
+        for (uint64_t event = 1; event < 4; event++)
+                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+        assert_dfm_says(&t, "ross: Clear #0 oldest 0: e1 e2");
+        dfm_pass_ns(&t, c.clear_after_ns);
+        assert_dfm_says(&t, "ross: Clear #1 oldest 0: e3 | sfi0: UpdateAck 3");
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 2 ros 3 sfi 3 | "
+                                "ross: Clear #2 oldest 0: e1 e2 | ross: Clear #3 oldest 0: e3");
+        assert_dfm_says_all(&t, "");
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 5, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(&t, "ross: Clear #4 oldest 4: e0 e5");
+        /* The oldest one has moved. */
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 4 clears 5 ros 3 sfi 3 | sfi0: UpdateAck 5");
+        dfm_pass_ns(&t, c.keep_alive_ns);
+        assert_dfm_says_all(&t, "all: KeepAlive running oldest 4 clears 5 ros 3 sfi 3 | "
+                                "ross: Clear #5 oldest 4: e5");
+        dfm_driver_fini(&t);
+}
+
 static void an_event_is_lost_after_the_last_reassignment(void **state)
 {
         struct dfm_config c = dfm_standard();
@@ -276,6 +307,7 @@ int main(void)
                 cmocka_unit_test(an_incomplete_clear_group_waits_for_clear_after),
                 cmocka_unit_test(clear_groups_are_bounded_by_the_message),
                 cmocka_unit_test(keep_alive_reveals_a_lost_clear),
+                cmocka_unit_test(clears_are_repeated_while_the_oldest_event_waits),
                 cmocka_unit_test(an_event_is_lost_after_the_last_reassignment),
                 cmocka_unit_test(an_event_without_an_sfi_is_lost_after_the_time_out),
                 cmocka_unit_test(draining_without_an_sfi_loses_open_events),

@@ -223,6 +223,29 @@ static void refused_fragments_are_not_in_flight(void **state)
                                     sim_model_usual.wake_ns, sim_model_usual.packet_ns);
 }
 
+/* With seed 1, the ROS misses a Clear, and has no room for the oldest events. */
+static void a_lost_clear_is_made_up_for(void **state)
+{
+        static const char *const keys[] = {
+                "scenario.mode=pull",   "trigger.rate=max",       "trigger.events=75",
+                "ros.count=1",          "ros.fragment-size=3000", "ros.buffer-events=16",
+                "sfi.count=2",          "sfi.credits=16",         "sfi.outstanding=4",
+                "sfi.timeout=10s",      "dfm.event-timeout=40s",  "network.link-rate=10Gbit",
+                "network.mtu=9000",     "network.loss=0.02",      "network.reorder=0.003",
+                "dfm.keep-alive=200ms", "dfm.node-timeout=2s",    "network.switch-buffer=4MiB",
+        };
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+
+        (void)state;
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct sim_config c = config_of(s, seed);
+
+                c.model.wake_ns = c.model.packet_ns = 0;
+                assert_int_equal(run(&c).complete, 75);
+        }
+        free(s);
+}
+
 static void a_slow_process_drops_at_its_socket(void **state)
 {
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
@@ -365,6 +388,7 @@ int main(void)
                 cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
                 cmocka_unit_test(memory_and_requests_have_one_order),
                 cmocka_unit_test(refused_fragments_are_not_in_flight),
+                cmocka_unit_test(a_lost_clear_is_made_up_for),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
