@@ -205,7 +205,7 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_BYTES, "ros", "buffer-size", ros.buffer_size_bytes, "64MiB", EVB_FRAGMENT_MAX_BYTES,
                64 * GIB, "Memory for fragments that are not cleared yet."),
         NUMBER(KEY_COUNT, "ros", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
-               "Maximum number of fragments in the buffer."),
+               "Maximum number of fragments in the buffer, and of open events in the DFM."),
         CHOICE("ros", "stagger", ros.stagger, "yes", "no|yes",
                "Whether each ROS starts its rounds at a different SFI (UDP only).", ONLY(ROS)),
         NUMBER_OR(KEY_RATE, "ros", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,

@@ -80,7 +80,9 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 .events = s->trigger.events,
                 .duration_ns = s->scenario.duration_ns,
                 .seed = s->run.seed,
-                .events_max = EVENTS_MAX,
+                /* More would not fit into the ROSs. They would hold different ones, and wait for each other.
+                 */
+                .events_max = (uint32_t)MIN(EVENTS_MAX, s->ros.buffer_events),
                 .clear_group = (uint32_t)s->dfm.clear_group,
                 .clear_after_ns = s->dfm.clear_after_ns,
                 .event_timeout_ns = s->dfm.event_timeout_ns,

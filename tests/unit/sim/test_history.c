@@ -246,6 +246,28 @@ static void a_lost_clear_is_made_up_for(void **state)
         free(s);
 }
 
+/* The SFIs have more credits than the ROSs have room for events. With seed 10, one ROS holds the first half
+ * of the events and the other one the second, and each SFI waits for the half that is missing. */
+static void all_open_events_fit_into_each_ros(void **state)
+{
+        static const char *const keys[] = {
+                "trigger.rate=max",      "trigger.events=48",    "ros.count=2",
+                "ros.fragment-size=1kB", "ros.buffer-events=16", "sfi.credits=16",
+                "sfi.retry-after=1ms",   "sfi.timeout=10s",      "dfm.event-timeout=20s",
+                "dfm.clear-after=1ms",   "network.reorder=0.02", "network.link-rate=unlimited",
+                "dfm.keep-alive=200ms",  "dfm.node-timeout=2s",
+        };
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+
+        (void)state;
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct sim_config c = config_of(s, seed);
+
+                assert_int_equal(run(&c).complete, 48);
+        }
+        free(s);
+}
+
 static void a_slow_process_drops_at_its_socket(void **state)
 {
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
@@ -389,6 +411,7 @@ int main(void)
                 cmocka_unit_test(memory_and_requests_have_one_order),
                 cmocka_unit_test(refused_fragments_are_not_in_flight),
                 cmocka_unit_test(a_lost_clear_is_made_up_for),
+                cmocka_unit_test(all_open_events_fit_into_each_ros),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
