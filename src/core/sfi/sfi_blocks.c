@@ -18,6 +18,13 @@ uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot)
         return youngest;
 }
 
+bool sfi_slots_have_room(const struct sfi_slots *t, uint32_t slot, uint32_t bytes)
+{
+        uint64_t free_bytes = arena_size_bytes(t->arena) - arena_used_bytes(t->arena);
+
+        return arena_block_bytes(t->arena, bytes) <= free_bytes || sfi_slots_victim(t, slot) != SLOT_NONE;
+}
+
 /* Incomplete events only raise the estimate. Their other fragments are assumed to have the same sizes. */
 void sfi_slots_learn_size(struct sfi_slots *t, uint32_t slot, bool whole)
 {

@@ -117,6 +117,19 @@ static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_f
                sfi_limit_payload_bytes(q->limit, room);
 }
 
+/* Whether the fragment would get memory. Until then, what was requested of it counts as refused: by the time
+ * of a retry nothing of it is on its way, and older events may need the limit. */
+static bool finds_room(struct sfi_requests *q, uint32_t slot, uint32_t ros)
+{
+        struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
+
+        if (!q->slots->sources || f->known || f->blocks_refused == 0 ||
+            sfi_slots_have_room(q->slots, slot, sfi_size_expected(&q->streams[ros].size, q->config)))
+                return true;
+        sfi_slots_refuse(q->slots, ros, f, sfi_blocks(f->asked));
+        return false;
+}
+
 static void add_retry(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot, uint32_t ros,
                       uint32_t from, uint32_t to)
 {
@@ -137,7 +150,7 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
         struct sfi_slot *e = &q->slots->items[slot];
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
         uint32_t from = 0, to = 0, most = q->slots->sources ? f->asked : UINT32_MAX;
-        uint32_t permitted = permitted_bytes(q, f);
+        uint32_t permitted = finds_room(q, slot, ros) ? permitted_bytes(q, f) : 0;
 
         if (permitted == 0)
                 return;

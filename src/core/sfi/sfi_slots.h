@@ -214,6 +214,8 @@ void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t liv
 uint64_t sfi_slots_reserve(struct sfi_slots *t, uint32_t slot, uint32_t bytes); /* ARENA_NONE: no room */
 /* The slot whose memory is the first to give way to that slot; SLOT_NONE: none does. */
 uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot);
+/* Whether that slot could have memory for a fragment of this size, perhaps after another one gave way. */
+bool sfi_slots_have_room(const struct sfi_slots *t, uint32_t slot, uint32_t bytes);
 void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot); /* its time starts afresh */
 
 /* sfi_blocks.c: the receive bitmap: which blocks of the buffer hold data. */

@@ -223,6 +223,32 @@ static void refused_fragments_are_not_in_flight(void **state)
                                     sim_model_usual.wake_ns, sim_model_usual.packet_ns);
 }
 
+/* With seed 19, a fragment without memory was requested again and again, and lost in parts, which took the
+ * limit from the older events that had the memory. */
+static void what_finds_no_memory_is_not_requested_again(void **state)
+{
+        static const char *const keys[] = {
+                "scenario.mode=pull",    "trigger.rate=2kHz",
+                "trigger.events=7",      "trigger.kind=burst",
+                "ros.count=3",           "ros.fragment-size=300kB",
+                "sfi.count=1",           "sfi.buffer-size=4MiB",
+                "sfi.credits=16",        "sfi.timeout=10s",
+                "dfm.event-timeout=20s", "network.link-rate=10Gbit",
+                "network.loss=0.02",     "dfm.keep-alive=200ms",
+                "dfm.node-timeout=2s",   "network.switch-buffer=256KiB",
+                "ros.buffer-size=64MiB",
+        };
+        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+
+        (void)state;
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct sim_config c = config_of(s, seed);
+
+                assert_int_equal(run(&c).complete, 7);
+        }
+        free(s);
+}
+
 /* With seed 1, the ROS misses a Clear, and has no room for the oldest events. */
 static void a_lost_clear_is_made_up_for(void **state)
 {
@@ -410,6 +436,7 @@ int main(void)
                 cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
                 cmocka_unit_test(memory_and_requests_have_one_order),
                 cmocka_unit_test(refused_fragments_are_not_in_flight),
+                cmocka_unit_test(what_finds_no_memory_is_not_requested_again),
                 cmocka_unit_test(a_lost_clear_is_made_up_for),
                 cmocka_unit_test(all_open_events_fit_into_each_ros),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
