@@ -170,7 +170,7 @@ uint32_t sfi_size_expected(const struct sfi_size *z, const struct sfi_config *c)
 
 static uint64_t frame_bytes(const struct sfi_config *c)
 {
-        return sfi_frame_payload_bytes(c) + MAX(sfi_frame_overhead_bytes(c), 1u);
+        return (uint64_t)sfi_frame_payload_bytes(c) + sfi_frame_overhead_bytes(c);
 }
 
 uint64_t sfi_in_flight_max_bytes(const struct sfi_config *c)
