@@ -15,7 +15,8 @@ import termios
 
 def main(status, hold, *words):
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # Keys that signal reach all of the foreground. A program begins with the defaults, as these have handlers.
+    # Keys that signal reach all of the foreground, the leader too. As these signals have handlers here, and are not ignored, the
+    # program begins with the defaults.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     program = subprocess.Popen(words, close_fds=True)

@@ -172,9 +172,26 @@ static void an_sfi_drops_what_the_dfm_gave_up(void **state)
         free(s);
 }
 
-/* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
-static void two_events_of_a_full_buffer(const char *rate, const char *receive_buffer, uint64_t wake_ns,
-                                        uint64_t packet_ns)
+/* In each of 20 histories of the scenario, all events are complete, and the run ends before `end_ns`. */
+static void expect_complete(const char *const *keys, size_t n, const struct sim_model *model, uint64_t events,
+                            uint64_t end_ns)
+{
+        struct scenario *s = sample_scenario(keys, n);
+
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct sim_config c = config_of(s, seed);
+                struct outcome o;
+
+                c.model = *model;
+                o = run(&c);
+                assert_int_equal(o.complete, events);
+                assert_true(o.result.end_ns < end_ns);
+        }
+        free(s);
+}
+
+static void two_events_of_a_full_buffer(const char *rate, const char *receive_buffer,
+                                        const struct sim_model *model)
 {
         const char *const keys[] = {
                 "scenario.mode=pull",
@@ -191,28 +208,20 @@ static void two_events_of_a_full_buffer(const char *rate, const char *receive_bu
                 rate,
                 receive_buffer,
         };
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
 
-        for (uint64_t seed = 1; seed <= 20; seed++) {
-                struct sim_config c = config_of(s, seed);
-                struct outcome o;
-
-                c.model.wake_ns = wake_ns;
-                c.model.packet_ns = packet_ns;
-                o = run(&c);
-                assert_int_equal(o.complete, 2);
-                assert_true(o.result.end_ns < NS_PER_S);
-        }
-        free(s);
+        expect_complete(keys, ARRAY_SIZE(keys), model, 2, NS_PER_S);
 }
 
 /* With seed 8, the second assignment overtakes the first: one event had the memory and waited for its
  * requests, the other one had been requested and waited for memory, for the whole of sfi.timeout. */
 static void memory_and_requests_have_one_order(void **state)
 {
+        struct sim_model model = sim_model_usual;
+
         (void)state;
-        two_events_of_a_full_buffer("network.link-rate=unlimited", "network.receive-buffer=64KiB",
-                                    10 * NS_PER_US, 0);
+        model.wake_ns = 10 * NS_PER_US;
+        model.packet_ns = 0;
+        two_events_of_a_full_buffer("network.link-rate=unlimited", "network.receive-buffer=64KiB", &model);
 }
 
 /* With seed 2, fragments without memory counted as in flight, and took the share of their ROSs. */
@@ -220,7 +229,7 @@ static void refused_fragments_are_not_in_flight(void **state)
 {
         (void)state;
         two_events_of_a_full_buffer("network.link-rate=100Mbit", "network.receive-buffer=auto",
-                                    sim_model_usual.wake_ns, sim_model_usual.packet_ns);
+                                    &sim_model_usual);
 }
 
 /* With seed 19, a fragment without memory was requested again and again, and lost in parts, which took the
@@ -238,15 +247,9 @@ static void what_finds_no_memory_is_not_requested_again(void **state)
                 "dfm.node-timeout=2s",   "network.switch-buffer=256KiB",
                 "ros.buffer-size=64MiB",
         };
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
 
         (void)state;
-        for (uint64_t seed = 1; seed <= 20; seed++) {
-                struct sim_config c = config_of(s, seed);
-
-                assert_int_equal(run(&c).complete, 7);
-        }
-        free(s);
+        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 7, 20 * NS_PER_S);
 }
 
 /* With seed 1, the ROS misses a Clear, and has no room for the oldest events. */
@@ -260,16 +263,11 @@ static void a_lost_clear_is_made_up_for(void **state)
                 "network.mtu=9000",     "network.loss=0.02",      "network.reorder=0.003",
                 "dfm.keep-alive=200ms", "dfm.node-timeout=2s",    "network.switch-buffer=4MiB",
         };
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        struct sim_model model = sim_model_usual;
 
         (void)state;
-        for (uint64_t seed = 1; seed <= 20; seed++) {
-                struct sim_config c = config_of(s, seed);
-
-                c.model.wake_ns = c.model.packet_ns = 0;
-                assert_int_equal(run(&c).complete, 75);
-        }
-        free(s);
+        model.wake_ns = model.packet_ns = 0;
+        expect_complete(keys, ARRAY_SIZE(keys), &model, 75, 5 * NS_PER_S);
 }
 
 /* The SFIs have more credits than the ROSs have room for events. With seed 10, one ROS holds the first half
@@ -283,17 +281,12 @@ static void all_open_events_fit_into_each_ros(void **state)
                 "dfm.clear-after=1ms",   "network.reorder=0.02", "network.link-rate=unlimited",
                 "dfm.keep-alive=200ms",  "dfm.node-timeout=2s",
         };
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
 
         (void)state;
-        for (uint64_t seed = 1; seed <= 20; seed++) {
-                struct sim_config c = config_of(s, seed);
-
-                assert_int_equal(run(&c).complete, 48);
-        }
-        free(s);
+        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);
 }
 
+/* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
 static void a_slow_process_drops_at_its_socket(void **state)
 {
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
