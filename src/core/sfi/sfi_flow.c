@@ -23,12 +23,13 @@
 /* The limit if nothing bounds it. */
 #define LIMIT_MOST_BYTES (UINT64_C(64) << 20)
 /* A request to one ROS covers an eighth of the limit, so that several ROSs have something to send, but some
- * frames at least and no more than a super-packet. */
+ * frames at least and no more than four super-packets: each request wakes a ROS. */
 #define BATCH_SHARE 8u
 #define BATCH_FRAMES 2u
-#define BATCH_MOST_BYTES 65536u
-/* Queueing that is tolerated while the buffer is unknown. It covers the wake-up of a process. */
-#define DELAY_TARGET_NS (NS_PER_MS / 2)
+#define BATCH_MOST_BYTES 262144u
+/* Queueing that is tolerated while the buffer is unknown. It covers the wake-up of a process, and the batch
+ * that a busy one handles first. */
+#define DELAY_TARGET_NS NS_PER_MS
 #define BASE_WINDOW_NS (10 * NS_PER_S)
 /* Losses decrease a limit that follows from a known buffer to this share at the least. */
 #define KNOWN_SHARE 4u
