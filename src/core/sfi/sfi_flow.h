@@ -59,6 +59,11 @@ uint64_t sfi_retry_interval_ns(const struct sfi_retry *r);
 /* When to retry next, after `rounds` unanswered retries. NEVER_NS: the retries are used up. */
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns);
 void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns);
+/* Something new came of a fragment that was requested again. If each fragment needs that, no other sample
+ * comes, and all rounds of retries would be as far apart as the first two. Whether it answers the repetition
+ * is not certain (Karn and Partridge, 1987), so it counts only as the first sample; if it is too short, the
+ * backoff corrects it. */
+void sfi_retry_sample_again(struct sfi_retry *r, uint64_t now_ns);
 /* Both the original and its repetition arrived: the retry was too early. */
 void sfi_retry_note_spurious(struct sfi_retry *r, uint64_t now_ns);
 /* A round of retries begins: lowers the backoff after a quiet time and refills the budget. */
