@@ -4,6 +4,8 @@
 
 /* The share of the limit that one ROS may take, in multiples of an equal share. */
 #define ROS_SHARE 2u
+/* Events that begin before the size of one is known. */
+#define EVENTS_FIRST 2u
 
 /* A batch holds a whole fragment, if that leaves room for three others. */
 static uint64_t batch_bytes(const struct sfi_requests *q, uint32_t ros)
@@ -28,6 +30,21 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
                MIN(sent, stream->backlog_bytes);
 }
 
+/* No more events begin than the memory holds: one that takes it from another costs the data of both twice,
+ * and the second time only as fast as retries are. Fixed credits may be more than that. The first events show
+ * the size. */
+static bool may_request(const struct sfi_requests *q, uint32_t slot)
+{
+        const struct sfi_slots *t = q->slots;
+
+        if (t->items[slot].requested || t->n_requested == 0)
+                return true;
+        if (t->event_bytes == 0)
+                return t->n_requested - t->n_waits < EVENTS_FIRST;
+        return (t->n_requested + t->n_building + UINT64_C(1)) * t->event_bytes <=
+               q->config->buffer_bytes / 4 * 3;
+}
+
 /* A ROS that does not answer keeps its share, and the others go on. Without a living ROS, all are asked. */
 static bool may_ask(const struct sfi_requests *q, uint32_t ros)
 {
@@ -36,6 +53,8 @@ static bool may_ask(const struct sfi_requests *q, uint32_t ros)
         uint64_t with_batch;
 
         if (source->next == SLOT_NONE && source->rests == 0)
+                return false;
+        if (source->rests == 0 && !may_request(q, source->next))
                 return false;
         if (t->n_live > 0 && !sfi_slots_ros_is_live(t, ros))
                 return false;
@@ -130,7 +149,7 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
         uint32_t slot = next_slot(q, ros), wanted = 0;
         uint64_t port_bytes;
 
-        if (slot == SLOT_NONE)
+        if (slot == SLOT_NONE || !may_request(q, slot))
                 return false;
         struct sfi_fragment *f = sfi_fragment(t, slot, ros);
 

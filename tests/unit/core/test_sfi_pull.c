@@ -78,6 +78,8 @@ static void a_late_loop_catches_up_within_the_limit(void **state)
 
         (void)state;
         start_with_backlog(&t, &c, 200);
+        sfi_gets_whole(&t, 0); /* the size of an event is known */
+        sfi_writes_with(&t, false);
         for (int k = 0; k < 3; k++, t.now_ns += 5 * NS_PER_MS) {
                 while (next_request(&t, &to))
                         ;
@@ -314,6 +316,41 @@ static void what_was_never_requested_is_requested_after_giving_way(void **state)
         sfi_driver_fini(&t);
 }
 
+static uint64_t newest_requested(struct sfi_driver *t)
+{
+        struct message_to to;
+        uint64_t newest = 0;
+
+        t->now_ns += NS_PER_MS; /* the port takes them all */
+        while (next_request(t, &to)) {
+                for (size_t k = 0; k < t->message.n; k++)
+                        newest = MAX(newest, t->message.request.entries[k].event);
+        }
+        return newest;
+}
+
+/* Two events begin before the size of one is known. Then three quarters of the buffer bound them. */
+static void no_more_events_begin_than_the_memory_holds(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES / 4; /* eight of these fill the buffer */
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.port_bytes = c.room_bytes = 64u << 20; /* no bound here */
+        c.port_rate_bps = UINT64_C(1000000000000);
+        start_with_backlog(&t, &c, 20);
+        assert_int_equal(newest_requested(&t), 1);
+        for (uint64_t event = 0; event < 3; event++) {
+                sfi_gets_chunk(&t, chunk_of(0, event, 0, big, big));
+                assert_int_equal(newest_requested(&t), event == 0 ? 5 : 0); /* counts until it is written */
+                sfi_writes_with(&t, false);
+                assert_int_equal(newest_requested(&t), event + 6);
+        }
+        sfi_free(t.sfi);
+}
+
 /* What has no memory is not in flight. Its retry needs room in the limit. */
 static void a_refused_fragment_is_not_in_flight(void **state)
 {
@@ -359,6 +396,7 @@ int main(void)
                 cmocka_unit_test(a_silent_ros_keeps_only_its_share),
                 cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
                 cmocka_unit_test(what_was_never_requested_is_requested_after_giving_way),
+                cmocka_unit_test(no_more_events_begin_than_the_memory_holds),
                 cmocka_unit_test(a_refused_fragment_is_not_in_flight),
         };
 
