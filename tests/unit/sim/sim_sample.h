@@ -60,3 +60,33 @@ static inline const struct node_stats *sample_stats(const struct sim *sim, const
 {
         return sim_node_end(sim, sample_node(s, name)).stats;
 }
+
+/* How a history ended. The events of the report add up. */
+struct sample_outcome {
+        struct sim_result result;
+        uint64_t triggers, complete, partial, lost;
+};
+
+static inline struct sample_outcome sample_outcome_of(const struct sim_config *config)
+{
+        struct sim *sim = sample_run(config);
+        const struct node_stats *dfm = sample_stats(sim, config->scenario, "dfm");
+        struct sample_outcome o = {
+                .result = sim_result(sim),
+                .triggers = stats_get(&dfm->triggers),
+                .complete = stats_get(&dfm->events_complete),
+                .partial = stats_get(&dfm->events_partial),
+                .lost = stats_get(&dfm->events_lost),
+        };
+
+        if (o.result.violation)
+                fail_msg("%s", o.result.violation);
+        assert_int_equal(o.triggers, o.complete + o.partial + o.lost);
+        sim_free(sim);
+        return o;
+}
+
+static inline struct sim_config sample_config(const struct scenario *s, uint64_t seed)
+{
+        return (struct sim_config){.scenario = s, .seed = seed, .model = sim_model_usual};
+}

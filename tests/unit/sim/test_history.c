@@ -3,35 +3,6 @@
 
 #include <errno.h>
 
-struct outcome {
-        struct sim_result result;
-        uint64_t triggers, complete, partial, lost;
-};
-
-static struct outcome run(const struct sim_config *config)
-{
-        struct sim *sim = sample_run(config);
-        const struct node_stats *dfm = sample_stats(sim, config->scenario, "dfm");
-        struct outcome o = {
-                .result = sim_result(sim),
-                .triggers = stats_get(&dfm->triggers),
-                .complete = stats_get(&dfm->events_complete),
-                .partial = stats_get(&dfm->events_partial),
-                .lost = stats_get(&dfm->events_lost),
-        };
-
-        if (o.result.violation)
-                fail_msg("%s", o.result.violation);
-        assert_int_equal(o.triggers, o.complete + o.partial + o.lost);
-        sim_free(sim);
-        return o;
-}
-
-static struct sim_config config_of(const struct scenario *s, uint64_t seed)
-{
-        return (struct sim_config){.scenario = s, .seed = seed, .model = sim_model_usual};
-}
-
 static void one_seed_is_one_history(void **state)
 {
         static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
@@ -39,8 +10,8 @@ static void one_seed_is_one_history(void **state)
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
                 struct scenario *s = sample_scenario(&modes[i], 1);
-                struct sim_config c = config_of(s, 3);
-                struct outcome first = run(&c), again = run(&c);
+                struct sim_config c = sample_config(s, 3);
+                struct sample_outcome first = sample_outcome_of(&c), again = sample_outcome_of(&c);
 
                 assert_int_equal(first.triggers, 100);
                 assert_int_equal(first.complete, 100);
@@ -48,7 +19,7 @@ static void one_seed_is_one_history(void **state)
                 assert_int_equal(first.result.messages, again.result.messages);
                 assert_int_equal(first.result.end_ns, again.result.end_ns);
                 c.seed = 4;
-                assert_true(run(&c).result.digest != first.result.digest);
+                assert_true(sample_outcome_of(&c).result.digest != first.result.digest);
                 free(s);
         }
 }
@@ -57,14 +28,14 @@ static void one_seed_is_one_history(void **state)
 static void the_trace_changes_nothing(void **state)
 {
         struct scenario *s = sample_scenario(NULL, 0);
-        struct sim_config c = config_of(s, 3);
-        uint64_t digest = run(&c).result.digest;
+        struct sim_config c = sample_config(s, 3);
+        uint64_t digest = sample_outcome_of(&c).result.digest;
         char *text = NULL;
         size_t n = 0;
 
         (void)state;
         c.trace = open_memstream(&text, &n);
-        assert_true(run(&c).result.digest == digest);
+        assert_true(sample_outcome_of(&c).result.digest == digest);
         fclose(c.trace);
         assert_non_null(strstr(text, "dfm: Join from ros1, 166 bytes\n"));
         assert_non_null(strstr(text, "builds event 99: complete\n"));
@@ -78,8 +49,8 @@ static void an_overload_drops_at_the_port_and_retries_help(void **state)
         static const char *const keys[] = {"network.switch-buffer=16KiB", "ros.fragment-size=12kB",
                                            "sfi.timeout=5s", "dfm.event-timeout=20s"};
         struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
-        struct sim_config c = config_of(s, 1);
-        struct outcome o = run(&c);
+        struct sim_config c = sample_config(s, 1);
+        struct sample_outcome o = sample_outcome_of(&c);
 
         (void)state;
         assert_true(o.result.port_drops > 0);
@@ -93,14 +64,14 @@ static void a_crashed_sfi_costs_only_what_it_had(void **state)
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault faults[] = {{SIM_CRASH, sample_node(s, "sfi1"), 10 * NS_PER_MS, 0},
                                      {SIM_RESTART, sample_node(s, "sfi1"), 30 * NS_PER_MS, 0}};
-        struct sim_config c = config_of(s, 1);
-        uint64_t quiet = run(&c).result.digest;
-        struct outcome o;
+        struct sim_config c = sample_config(s, 1);
+        uint64_t quiet = sample_outcome_of(&c).result.digest;
+        struct sample_outcome o;
 
         (void)state;
         c.faults = faults;
         c.n_faults = ARRAY_SIZE(faults);
-        o = run(&c);
+        o = sample_outcome_of(&c);
         assert_int_equal(o.triggers, 100);
         assert_true(o.complete > 90);
         assert_true(o.result.digest != quiet);
@@ -113,13 +84,13 @@ static void a_dfm_that_starts_again_resumes_the_run(void **state)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault fault = {SIM_RESTART, sample_node(s, "dfm"), 20 * NS_PER_MS, 0};
-        struct sim_config c = config_of(s, 1);
-        struct outcome o;
+        struct sim_config c = sample_config(s, 1);
+        struct sample_outcome o;
 
         (void)state;
         c.faults = &fault;
         c.n_faults = 1;
-        o = run(&c);
+        o = sample_outcome_of(&c);
         assert_true(o.triggers >= 100);
         assert_true(o.complete > 90);
         free(s);
@@ -129,13 +100,13 @@ static void a_pause_delays_and_loses_nothing(void **state)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault fault = {SIM_PAUSE, sample_node(s, "ros2"), 10 * NS_PER_MS, 15 * NS_PER_MS};
-        struct sim_config c = config_of(s, 1);
-        struct outcome o;
+        struct sim_config c = sample_config(s, 1);
+        struct sample_outcome o;
 
         (void)state;
         c.faults = &fault;
         c.n_faults = 1;
-        o = run(&c);
+        o = sample_outcome_of(&c);
         assert_int_equal(o.complete, 100);
         free(s);
 }
@@ -160,186 +131,16 @@ static void an_sfi_drops_what_the_dfm_gave_up(void **state)
                         {SIM_PAUSE, sample_node(s, "sfi1"), 3 * NS_PER_MS, 300 * NS_PER_MS},
                         {SIM_RESTART, sample_node(s, "dfm"), restarts_ms[i] * NS_PER_MS, 0},
                 };
-                struct sim_config c = config_of(s, 1);
-                struct outcome o;
+                struct sim_config c = sample_config(s, 1);
+                struct sample_outcome o;
 
                 c.faults = faults;
                 c.n_faults = restarts_ms[i] > 0 ? 2 : 1;
-                o = run(&c);
+                o = sample_outcome_of(&c);
                 assert_true(o.triggers >= 300 && o.lost <= 66 && o.partial <= 2);
                 assert_true(o.result.end_ns < 500 * NS_PER_MS);
         }
         free(s);
-}
-
-/* In each of 20 histories of the scenario, all events are complete, and the run ends before `end_ns`. */
-static void expect_complete(const char *const *keys, size_t n, const struct sim_model *model, uint64_t events,
-                            uint64_t end_ns)
-{
-        struct scenario *s = sample_scenario(keys, n);
-
-        for (uint64_t seed = 1; seed <= 20; seed++) {
-                struct sim_config c = config_of(s, seed);
-                struct outcome o;
-
-                c.model = *model;
-                o = run(&c);
-                assert_int_equal(o.complete, events);
-                assert_true(o.result.end_ns < end_ns);
-        }
-        free(s);
-}
-
-static void two_events_of_a_full_buffer(const char *rate, const char *receive_buffer,
-                                        const struct sim_model *model)
-{
-        const char *const keys[] = {
-                "scenario.mode=pull",
-                "trigger.rate=5kHz",
-                "trigger.events=2",
-                "ros.count=5",
-                "ros.fragment-size=300kB",
-                "sfi.count=1",
-                "sfi.buffer-size=4MiB",
-                "sfi.timeout=10s",
-                "dfm.event-timeout=40s",
-                "network.reorder=0.003",
-                "network.switch-buffer=16KiB",
-                rate,
-                receive_buffer,
-        };
-
-        expect_complete(keys, ARRAY_SIZE(keys), model, 2, NS_PER_S);
-}
-
-/* With seed 8, the second assignment overtakes the first: one event had the memory and waited for its
- * requests, the other one had been requested and waited for memory, for the whole of sfi.timeout. */
-static void memory_and_requests_have_one_order(void **state)
-{
-        struct sim_model model = sim_model_usual;
-
-        (void)state;
-        model.wake_ns = 10 * NS_PER_US;
-        model.packet_ns = 0;
-        two_events_of_a_full_buffer("network.link-rate=unlimited", "network.receive-buffer=64KiB", &model);
-}
-
-/* With seed 2, fragments without memory counted as in flight, and took the share of their ROSs. */
-static void refused_fragments_are_not_in_flight(void **state)
-{
-        (void)state;
-        two_events_of_a_full_buffer("network.link-rate=100Mbit", "network.receive-buffer=auto",
-                                    &sim_model_usual);
-}
-
-/* With seed 19, a fragment without memory was requested again and again, and lost in parts, which took the
- * limit from the older events that had the memory. */
-static void what_finds_no_memory_is_not_requested_again(void **state)
-{
-        static const char *const keys[] = {
-                "scenario.mode=pull",    "trigger.rate=2kHz",
-                "trigger.events=7",      "trigger.kind=burst",
-                "ros.count=3",           "ros.fragment-size=300kB",
-                "sfi.count=1",           "sfi.buffer-size=4MiB",
-                "sfi.credits=16",        "sfi.timeout=10s",
-                "dfm.event-timeout=20s", "network.link-rate=10Gbit",
-                "network.loss=0.02",     "dfm.keep-alive=200ms",
-                "dfm.node-timeout=2s",   "network.switch-buffer=256KiB",
-                "ros.buffer-size=64MiB",
-        };
-
-        (void)state;
-        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 7, 20 * NS_PER_S);
-}
-
-/* With seed 1, the ROS misses a Clear, and has no room for the oldest events. */
-static void a_lost_clear_is_made_up_for(void **state)
-{
-        static const char *const keys[] = {
-                "scenario.mode=pull",   "trigger.rate=max",       "trigger.events=75",
-                "ros.count=1",          "ros.fragment-size=3000", "ros.buffer-events=16",
-                "sfi.count=2",          "sfi.credits=16",         "sfi.outstanding=4",
-                "sfi.timeout=10s",      "dfm.event-timeout=40s",  "network.link-rate=10Gbit",
-                "network.mtu=9000",     "network.loss=0.02",      "network.reorder=0.003",
-                "dfm.keep-alive=200ms", "dfm.node-timeout=2s",    "network.switch-buffer=4MiB",
-        };
-        struct sim_model model = sim_model_usual;
-
-        (void)state;
-        model.wake_ns = model.packet_ns = 0;
-        expect_complete(keys, ARRAY_SIZE(keys), &model, 75, 5 * NS_PER_S);
-}
-
-/* The SFIs have more credits than the ROSs have room for events. With seed 10, one ROS holds the first half
- * of the events and the other one the second, and each SFI waits for the half that is missing. */
-static void all_open_events_fit_into_each_ros(void **state)
-{
-        static const char *const keys[] = {
-                "trigger.rate=max",      "trigger.events=48",    "ros.count=2",
-                "ros.fragment-size=1kB", "ros.buffer-events=16", "sfi.credits=16",
-                "sfi.retry-after=1ms",   "sfi.timeout=10s",      "dfm.event-timeout=20s",
-                "dfm.clear-after=1ms",   "network.reorder=0.02", "network.link-rate=unlimited",
-                "dfm.keep-alive=200ms",  "dfm.node-timeout=2s",
-        };
-
-        (void)state;
-        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);
-}
-
-/* Each fragment is larger than the socket buffer, so all are requested again, and the SFI learns the latency
- * from the answers to that. With seed 1, 100 ms between the rounds were more than sfi.timeout has. */
-static void retries_alone_show_the_latency(void **state)
-{
-        static const char *const keys[] = {
-                "trigger.rate=max",
-                "trigger.events=20",
-                "ros.count=4",
-                "ros.fragment-size=300kB",
-                "ros.buffer-size=4MiB",
-                "sfi.count=1",
-                "sfi.buffer-size=4MiB",
-                "sfi.credits=16",
-                "sfi.timeout=10s",
-                "dfm.event-timeout=20s",
-                "network.link-rate=unlimited",
-                "network.mtu=9000",
-                "network.receive-buffer=64KiB",
-                "dfm.keep-alive=5ms",
-                "dfm.node-timeout=3s",
-        };
-
-        (void)state;
-        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 20, 10 * NS_PER_S);
-}
-
-/* Sixteen credits, and memory for two events. With most seeds, a ROS that was ahead of the others filled the
- * memory with later events, and what gave way came again only as fast as retries: 6 to 23 s for 12 MB. */
-static void events_wait_until_memory_is_free(void **state)
-{
-        static const char *const keys[] = {
-                "scenario.mode=pull",
-                "trigger.rate=20kHz",
-                "trigger.events=8",
-                "ros.count=5",
-                "ros.fragment-size=300kB",
-                "ros.buffer-size=4MiB",
-                "sfi.count=1",
-                "sfi.buffer-size=4MiB",
-                "sfi.credits=16",
-                "sfi.retry-after=20ms",
-                "sfi.timeout=10s",
-                "dfm.event-timeout=40s",
-                "network.link-rate=100Mbit",
-                "network.switch-buffer=16KiB",
-                "network.loss=0.003",
-                "network.reorder=0.02",
-                "qos.backend=htb+tbf",
-        };
-        struct sim_model model = sim_model_usual;
-
-        (void)state;
-        model.wake_ns = model.packet_ns = 0;
-        expect_complete(keys, ARRAY_SIZE(keys), &model, 8, 10 * NS_PER_S);
 }
 
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
@@ -348,7 +149,7 @@ static void a_slow_process_drops_at_its_socket(void **state)
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
                                            "ros.fragment-size=8kB"};
         struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
-        struct sim_config c = config_of(s, 1);
+        struct sim_config c = sample_config(s, 1);
         struct sim *sim;
 
         (void)state;
@@ -387,12 +188,12 @@ static void late_timers_cost_a_part_of_the_rate(void **state)
                 "qos.backend=auto", "ros.fragment-size=40kB", "network.switch-buffer=32KiB",
                 "trigger.rate=max", "sfi.timeout=1s",         "dfm.event-timeout=4s"};
         struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
-        struct sim_config c = config_of(s, 1);
-        struct outcome exact = run(&c), late;
+        struct sim_config c = sample_config(s, 1);
+        struct sample_outcome exact = sample_outcome_of(&c), late;
 
         (void)state;
         c.model.timer_ns = NS_PER_MS;
-        late = run(&c);
+        late = sample_outcome_of(&c);
         assert_int_equal(exact.complete, 100);
         assert_int_equal(late.complete, 100);
         assert_true(late.result.end_ns > exact.result.end_ns + 50 * NS_PER_MS);
@@ -406,14 +207,14 @@ static void nodes_can_share_processors(void **state)
         static const char *const settings[] = {"trigger.rate=max", "sfi.timeout=1s", "dfm.event-timeout=4s",
                                                "dfm.node-timeout=500ms", "trigger.events=1000"};
         struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
-        struct sim_config c = config_of(s, 1);
+        struct sim_config c = sample_config(s, 1);
         uint64_t ends_ns[4];
 
         (void)state;
         c.model.packet_ns = c.model.send_ns = 100 * NS_PER_US;
         for (uint32_t i = 0; i < 4; i++) {
                 c.model.processors = (uint32_t[]){0, 8, 2, 1}[i];
-                ends_ns[i] = run(&c).result.end_ns;
+                ends_ns[i] = sample_outcome_of(&c).result.end_ns;
         }
         /* With more processors than nodes, nobody waits. */
         assert_true(ends_ns[0] == ends_ns[1]);
@@ -428,11 +229,11 @@ static void chaos_breaks_no_rule(void **state)
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
                 struct scenario *s = sample_scenario(&modes[i], 1);
-                struct sim_config c = config_of(s, 1);
+                struct sim_config c = sample_config(s, 1);
 
                 c.chaos = true;
                 for (; c.seed <= 20; c.seed++)
-                        run(&c);
+                        sample_outcome_of(&c);
                 free(s);
         }
 }
@@ -441,7 +242,7 @@ static void chaos_breaks_no_rule(void **state)
 static void the_faults_of_chaos_make_the_same_history(void **state)
 {
         struct scenario *s = sample_scenario(NULL, 0);
-        struct sim_config c = config_of(s, 0);
+        struct sim_config c = sample_config(s, 0);
         size_t n_faults = 0;
 
         (void)state;
@@ -449,21 +250,21 @@ static void the_faults_of_chaos_make_the_same_history(void **state)
                 struct scenario quiet = *s;
                 const struct sim_fault *faults;
                 struct fault_config network;
-                struct outcome again;
+                struct sample_outcome again;
                 struct sim_result r;
                 struct sim *sim;
 
-                c = config_of(s, seed);
+                c = sample_config(s, seed);
                 c.chaos = true;
                 sim = sample_run(&c);
                 r = sim_result(sim);
-                c = config_of(&quiet, seed);
+                c = sample_config(&quiet, seed);
                 c.n_faults = sim_faults(sim, &faults, &network);
                 c.faults = faults;
                 quiet.network.loss = network.loss;
                 quiet.network.reorder = network.reorder;
                 quiet.network.duplicate = network.duplicate;
-                again = run(&c);
+                again = sample_outcome_of(&c);
                 assert_int_equal(again.result.messages, r.messages);
                 assert_int_equal(again.result.end_ns, r.end_ns);
                 n_faults += c.n_faults;
@@ -483,13 +284,6 @@ int main(void)
                 cmocka_unit_test(a_dfm_that_starts_again_resumes_the_run),
                 cmocka_unit_test(a_pause_delays_and_loses_nothing),
                 cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
-                cmocka_unit_test(memory_and_requests_have_one_order),
-                cmocka_unit_test(refused_fragments_are_not_in_flight),
-                cmocka_unit_test(what_finds_no_memory_is_not_requested_again),
-                cmocka_unit_test(a_lost_clear_is_made_up_for),
-                cmocka_unit_test(all_open_events_fit_into_each_ros),
-                cmocka_unit_test(retries_alone_show_the_latency),
-                cmocka_unit_test(events_wait_until_memory_is_free),
                 cmocka_unit_test(a_slow_process_drops_at_its_socket),
                 cmocka_unit_test(what_the_model_lacks_is_refused),
                 cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
