@@ -343,7 +343,7 @@ void builder_take(struct builder *b, uint32_t slot)
                 (void)ring_push(&b->to_write, &slot);
                 return;
         }
-        assert(!b->output); /* which alone needs the time */
+        assert(!b->output); /* only an output needs the time */
         build(b, 0, slot);
 }
 

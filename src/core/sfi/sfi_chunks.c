@@ -251,7 +251,7 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 if (fresh > 0 || all == 0)
                         s->slots.items[p->slot].progress = true;
                 if (fresh > 0 && f->retried)
-                        sfi_retry_sample_again(&s->retry, now_ns);
+                        sfi_retry_sample_again(&s->retry, now_ns - s->slots.items[p->slot].retried_ns);
                 if (p->chunk.length > 0 || f->status == FRAGMENT_OK)
                         s->requests.streams[p->source].data_ns = now_ns;
                 if (f->blocks_received == all)

@@ -30,10 +30,10 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
                MIN(sent, stream->backlog_bytes);
 }
 
-/* No more events begin than the memory holds: one that takes it from another costs the data of both twice,
- * and the second time only as fast as retries are. Fixed credits may be more than that. The first events show
- * the size. */
-static bool may_request(const struct sfi_requests *q, uint32_t slot)
+/* No more events begin than the memory holds. If an older event took it from a younger one, the younger one's
+ * data would have to come again, at the pace of retries. More may be assigned: credits that were granted
+ * before the size of an event was known, which the first events show. */
+static bool may_begin(const struct sfi_requests *q, uint32_t slot)
 {
         const struct sfi_slots *t = q->slots;
 
@@ -54,7 +54,7 @@ static bool may_ask(const struct sfi_requests *q, uint32_t ros)
 
         if (source->next == SLOT_NONE && source->rests == 0)
                 return false;
-        if (source->rests == 0 && !may_request(q, source->next))
+        if (source->rests == 0 && !may_begin(q, source->next))
                 return false;
         if (t->n_live > 0 && !sfi_slots_ros_is_live(t, ros))
                 return false;
@@ -149,9 +149,13 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
         uint32_t slot = next_slot(q, ros), wanted = 0;
         uint64_t port_bytes;
 
-        if (slot == SLOT_NONE || !may_request(q, slot))
+        if (slot == SLOT_NONE)
                 return false;
         struct sfi_fragment *f = sfi_fragment(t, slot, ros);
+
+        /* A rest has its memory, or had it. */
+        if (!sfi_fragment_has_rest(f) && !may_begin(q, slot))
+                return false;
 
         if (!f->known)
                 wanted = sfi_size_expected(&q->streams[ros].size, q->config);

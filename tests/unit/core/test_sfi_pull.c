@@ -348,6 +348,9 @@ static void no_more_events_begin_than_the_memory_holds(void **state)
                 sfi_writes_with(&t, false);
                 assert_int_equal(newest_requested(&t), event + 6);
         }
+        /* Of this one, a part came without a request, so it has memory, and the rest is requested. */
+        sfi_gets_chunk(&t, chunk_of(0, 12, 0, 128, big));
+        assert_int_equal(newest_requested(&t), 12);
         sfi_free(t.sfi);
 }
 
