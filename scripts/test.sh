@@ -101,15 +101,14 @@ else
   ahead build-asan scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
   ahead build-tsan scripts/build.sh build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false
   ahead analysis scripts/lint.sh
-  # They wait more than those with sanitizers, which keep the processors busy. The suite sim only computes, and
-  # runs with sanitizers.
+  # These tests mostly wait, so more run at once than with sanitizers. The suite sim only computes, and runs with
+  # sanitizers.
   suite build "tests" --num-processes $((3 * $(nproc))) --no-suite sim
   arrive build-asan
   # Both need processors, which the tests with sanitizers leave more of than builds beside each other would.
   ahead fuzzing scripts/fuzz.sh --quick
   ahead coverage scripts/coverage.py
-  suite build-asan "all tests, with address and undefined-behaviour sanitizers" --num-processes $((5 * $(nproc) / 2)) \
-    --timeout-multiplier 3
+  suite build-asan "all tests, with address and undefined-behaviour sanitizers" --timeout-multiplier 3
   arrive build-tsan
   suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
   check "static analysis" arrive analysis
