@@ -250,8 +250,6 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                         sfi_limit_note_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);
                 if (fresh > 0 || all == 0)
                         s->slots.items[p->slot].progress = true;
-                if (fresh > 0 && f->retried)
-                        sfi_retry_sample_again(&s->retry, now_ns - s->slots.items[p->slot].retried_ns);
                 if (p->chunk.length > 0 || f->status == FRAGMENT_OK)
                         s->requests.streams[p->source].data_ns = now_ns;
                 if (f->blocks_received == all)

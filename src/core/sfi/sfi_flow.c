@@ -102,12 +102,6 @@ void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns)
         r->srtt_ns += (uint64_t)((int64_t)(latency_ns - r->srtt_ns) >> SRTT_SHIFT);
 }
 
-void sfi_retry_sample_again(struct sfi_retry *r, uint64_t latency_ns)
-{
-        if (r->srtt_ns == 0)
-                sfi_retry_sample(r, latency_ns);
-}
-
 void sfi_retry_note_spurious(struct sfi_retry *r, uint64_t now_ns)
 {
         if (now_ns - r->backoff_ns < sfi_retry_interval_ns(r))

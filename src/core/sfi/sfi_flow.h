@@ -43,8 +43,8 @@ static inline uint32_t sfi_frame_overhead_bytes(const struct sfi_config *c)
 
 struct sfi_retry {
         const struct sfi_config *config;
-        /* Time from a request to a fragment that needed no retry; the first one may be that of a retry. The
-         * backoff factor grows while retries turn out to be too early. */
+        /* Time from a request to a fragment that needed no retry. The backoff factor grows while retries turn
+         * out to be too early. */
         uint64_t srtt_ns, rttvar_ns;
         uint32_t backoff;
         uint64_t backoff_ns;   /* last change of the factor */
@@ -59,10 +59,6 @@ uint64_t sfi_retry_interval_ns(const struct sfi_retry *r);
 /* When to retry next, after `rounds` unanswered retries. NEVER_NS: the retries are used up. */
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns);
 void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns);
-/* New data of a fragment arrived, this time after its last retry. If every fragment needs a retry, no other
- * sample exists. The data may answer the first request (Karn and Partridge, 1987), so only the first sample
- * is taken this way. */
-void sfi_retry_sample_again(struct sfi_retry *r, uint64_t latency_ns);
 /* Both the original and its repetition arrived: the retry was too early. */
 void sfi_retry_note_spurious(struct sfi_retry *r, uint64_t now_ns);
 /* A round of retries begins: lowers the backoff after a quiet time and refills the budget. */

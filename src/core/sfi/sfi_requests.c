@@ -155,7 +155,6 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
         if (permitted == 0)
                 return;
         e->retried = true;
-        e->retried_ns = now_ns;
         f->retried = true;
         q->counts->retried++;
         if (!f->split && q->slots->sources) {

@@ -21,7 +21,6 @@ struct sfi_slot {
         uint64_t first_ns; /* first request (pull); assignment or first chunk (push) */
         uint64_t retry_ns; /* next retry; NEVER_NS: none */
         uint64_t expire_ns;
-        uint64_t retried_ns;     /* last request of something that was requested before; 0: none */
         uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
         uint32_t missing; /* fragments of living ROSs that are not whole; at the end, of required ones */
