@@ -23,10 +23,12 @@
 /* The limit if nothing bounds it. */
 #define LIMIT_MOST_BYTES (UINT64_C(64) << 20)
 /* A request to one ROS covers an eighth of the limit, so that several ROSs have something to send, but some
- * frames at least and no more than four super-packets: each request wakes a ROS. */
+ * frames at least and no more than a super-packet. Each request wakes a ROS, so it covers more where the port
+ * is unknown and the delay decides; at a known port, small ones spread the load more evenly. */
 #define BATCH_SHARE 8u
 #define BATCH_FRAMES 2u
-#define BATCH_MOST_BYTES 262144u
+#define BATCH_MOST_BYTES 65536u
+#define BATCH_MOST_UNKNOWN_BYTES 262144u
 /* Queueing that is tolerated while the buffer is unknown. It covers the wake-up of a process, and the batch
  * that a busy one handles first. */
 #define DELAY_TARGET_NS NS_PER_MS
@@ -285,8 +287,9 @@ bool sfi_limit_note_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_fligh
 uint64_t sfi_limit_batch_bytes(const struct sfi_limit *l)
 {
         uint64_t bytes = MAX(l->bytes / BATCH_SHARE, BATCH_FRAMES * frame_bytes(l->config));
+        uint64_t most = l->config->port_bytes > 0 ? BATCH_MOST_BYTES : BATCH_MOST_UNKNOWN_BYTES;
 
-        return MIN(MIN(bytes, MAX((uint64_t)BATCH_MOST_BYTES, frame_bytes(l->config))), l->bytes);
+        return MIN(MIN(bytes, MAX(most, frame_bytes(l->config))), l->bytes);
 }
 
 uint32_t sfi_limit_payload_bytes(const struct sfi_limit *l, uint64_t wire_bytes)

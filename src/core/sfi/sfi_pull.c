@@ -4,7 +4,8 @@
 
 /* The share of the limit that one ROS may take, in multiples of an equal share. */
 #define ROS_SHARE 2u
-/* Events that begin before the size of one is known. */
+/* Events that begin before the size of one is known, with fixed credits; automatic ones are few until then.
+ */
 #define EVENTS_FIRST 2u
 
 /* A batch holds a whole fragment, if that leaves room for three others. */
@@ -40,7 +41,7 @@ static bool may_begin(const struct sfi_requests *q, uint32_t slot)
         if (t->items[slot].requested || t->n_requested == 0)
                 return true;
         if (t->event_bytes == 0)
-                return t->n_requested - t->n_waits < EVENTS_FIRST;
+                return q->config->credits == 0 || t->n_requested - t->n_waits < EVENTS_FIRST;
         return (t->n_requested + t->n_building + UINT64_C(1)) * t->event_bytes <=
                q->config->buffer_bytes / 4 * 3;
 }

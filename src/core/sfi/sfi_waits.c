@@ -76,9 +76,9 @@ uint64_t sfi_mean_event_bytes(const struct sfi *s)
 }
 
 /* As many events as the socket buffer takes at once, and in addition those that only wait, since their
- * fragments have left it. In pull by bytes, more events would not put more on its way, but would let ROSs run
- * further ahead of each other, and then more memory is in use than the caches hold. The memory and the slots
- * bound all of them. */
+ * fragments have left it. In pull by bytes from an unknown port, more events would not put more on its way,
+ * but would let ROSs run further ahead of each other, and then more memory is in use than the caches hold.
+ * The memory and the slots bound all of them. */
 static uint64_t derived_credits(const struct sfi *s, uint64_t event_bytes)
 {
         const struct sfi_config *c = &s->config;
@@ -86,7 +86,7 @@ static uint64_t derived_credits(const struct sfi *s, uint64_t event_bytes)
 
         if (event_bytes == 0)
                 n = MIN(n, (uint64_t)CREDITS_FIRST);
-        else if (c->room_bytes > 0 && (!c->pull || sfi_pulls_by_bytes(c)))
+        else if (c->room_bytes > 0 && (!c->pull || (sfi_pulls_by_bytes(c) && c->port_bytes == 0)))
                 n = MIN(n, MAX(c->room_bytes / event_bytes, c->pull ? CREDITS_PULL_LEAST : UINT64_C(1)));
         n = MIN(MAX(n, UINT64_C(1)) + s->slots.n_waits, most);
         if (s->slots.sources && event_bytes > 0)

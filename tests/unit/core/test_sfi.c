@@ -262,7 +262,7 @@ static void in_push_credits_follow_the_socket_buffer_too(void **state)
 static void in_pull_credits_follow_the_socket_buffer_down_to_32(void **state)
 {
         static const uint32_t rooms[][2] = {{50, 50}, {5, 32}, {0, 96}};
-        const uint32_t big = 8192, event_bytes = 2 * big;
+        const uint32_t n_ros = 64, event_bytes = n_ros * 1024;
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
@@ -270,19 +270,17 @@ static void in_pull_credits_follow_the_socket_buffer_down_to_32(void **state)
         c.credits = 0;
         c.slots = 128;
         c.pull = true;
-        c.n_ros = 2;
-        c.port_bytes = 1u << 20; /* does not permit fewer */
-        c.port_rate_bps = UINT64_C(1000000000);
+        c.n_ros = n_ros; /* the limit begins with a frame of each, which permits them all */
         for (size_t i = 0; i < ARRAY_SIZE(rooms); i++) {
                 char says[64];
 
                 c.room_bytes = rooms[i][0] * event_bytes;
                 sfi_driver_init(&t, &c);
                 sfi_gets_assign(&t, 0);
-                for (uint16_t ros = 0; ros < 2; ros++)
-                        sfi_gets_chunk(&t, chunk_of(ros, 0, 0, big, big));
+                for (uint16_t ros = 0; ros < n_ros; ros++)
+                        sfi_gets_chunk(&t, chunk_of(ros, 0, 0, 1000, 1000));
                 assert_sfi_writes(&t, "e0 complete");
-                snprintf(says, sizeof says, "dfm: Update granted %u ack 1 #0:e0 complete 16384 B",
+                snprintf(says, sizeof says, "dfm: Update granted %u ack 1 #0:e0 complete 64000 B",
                          rooms[i][1] + 1);
                 assert_sfi_says(&t, says);
                 sfi_driver_fini(&t);
