@@ -61,7 +61,7 @@ def restart(evb, seconds):
 
 def rebooted(b, earlier_s):
     """The record of the run as a machine finds it that started again, so many seconds later by its clock."""
-    path = next((b.folder / "state" / "evb").glob("dfm-*"))
+    path = b.run_record()
     words = path.read_text().split()
     words[words.index("began") + 1] = str(int(words[words.index("began") + 1]) - earlier_s * 10**9)
     words[words.index("boot") + 1] = "00000000-0000-0000-0000-000000000000"

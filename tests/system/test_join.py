@@ -110,6 +110,10 @@ class Bed:
     def end_all(self, expect=0):
         return {name: self.end(name, expect) for name in ROLES}
 
+    def run_record(self):
+        """The DFM's record of the run; the one of SFI processes stands beside it."""
+        return next(p for p in (self.folder / "state" / "evb").glob("dfm-*") if p.suffix != ".processes")
+
     def events(self):
         """Returns the L1 IDs of all events in the files, which equal the trigger numbers."""
         found = []

@@ -92,7 +92,7 @@ def damaged_state(evb):
         assert [run_of(b), run_of(b)] == [1, 2]
         state = b.folder / "state" / "evb"
         (state / "run-number").write_text("2\0\0x")
-        next(state.glob("dfm-*")).write_text("run 2")
+        b.run_record().write_text("run 2")
         number = run_of(b)
         assert number > 1_000_000_000 and run_of(b) == number + 1
         text = f"run-number is damaged, so the last run number is unknown; this run gets number {number}"
