@@ -54,29 +54,6 @@ static void make_directory(char *path)
         (void)mkdir(path, 0755);
 }
 
-/* Opens and locks the file `name` in the directory; `path` is set on errors as well. */
-static int open_locked(const char *name, bool wait, char *path, size_t size_bytes)
-{
-        char directory[RUN_RECORD_PATH_MAX - 128];
-        int fd;
-
-        snprintf(path, size_bytes, "%s", name);
-        if (!find_directory(directory, sizeof directory))
-                return -ENOENT;
-        make_directory(directory);
-        snprintf(path, size_bytes, "%s/%s", directory, name);
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (fd < 0)
-                return -errno;
-        if (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
-                int r = -errno;
-
-                close(fd);
-                return r;
-        }
-        return fd;
-}
-
 static int write_whole(int fd, const char *text, bool sync)
 {
         ssize_t n = (ssize_t)strlen(text), written = pwrite(fd, text, (size_t)n, 0);
@@ -88,11 +65,63 @@ static int write_whole(int fd, const char *text, bool sync)
         return 0;
 }
 
-static void read_whole(int fd, char *text, size_t size_bytes)
+/* Returns the number of bytes. They may contain zeros, which no file of ours has. */
+static size_t read_whole(int fd, char *text, size_t size_bytes)
 {
         ssize_t n = pread(fd, text, size_bytes - 1, 0);
 
         text[n > 0 ? n : 0] = '\0';
+        return n > 0 ? (size_t)n : 0;
+}
+
+/* Makes the file with this text, if there is none. It appears with all of its text, even after a crash, so an
+ * empty file is damaged. */
+static int make_file(const char *path, const char *text)
+{
+        char next[RUN_RECORD_PATH_MAX + 8];
+        _cleanup_close_ int fd = -1;
+        int r;
+
+        snprintf(next, sizeof next, "%s.XXXXXX", path);
+        fd = mkostemp(next, O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        r = fchmod(fd, 0644) < 0 ? -errno : write_whole(fd, text, true);
+        if (r >= 0 && link(next, path) < 0 && errno != EEXIST)
+                r = -errno;
+        (void)unlink(next);
+        return r;
+}
+
+/* Opens and locks the file `name` in the directory; `path` is set on errors as well. A new file has the text
+ * `first`. */
+static int open_locked(const char *name, const char *first, bool wait, char *path, size_t size_bytes)
+{
+        char directory[RUN_RECORD_PATH_MAX - 128];
+        int fd;
+
+        snprintf(path, size_bytes, "%s", name);
+        if (!find_directory(directory, sizeof directory))
+                return -ENOENT;
+        make_directory(directory);
+        snprintf(path, size_bytes, "%s/%s", directory, name);
+        fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 && errno == ENOENT) {
+                int r = make_file(path, first);
+
+                if (r < 0)
+                        return r;
+                fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        }
+        if (fd < 0)
+                return -errno;
+        if (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0) {
+                int r = -errno;
+
+                close(fd);
+                return r;
+        }
+        return fd;
 }
 
 int run_record_open(struct run_record *s, const char *address, unsigned port)
@@ -102,7 +131,7 @@ int run_record_open(struct run_record *s, const char *address, unsigned port)
         snprintf(name, sizeof name, "dfm-%.64s-%u", address, port);
         for (char *c = name; *c; c++)
                 *c = *c == '/' || *c == '%' ? '_' : *c;
-        s->fd = open_locked(name, false, s->path, sizeof s->path);
+        s->fd = open_locked(name, "", false, s->path, sizeof s->path);
         return MIN(s->fd, 0);
 }
 
@@ -148,15 +177,17 @@ struct dfm_former run_record_former(const struct run_record *s, bool *ret_damage
         uint64_t cookie, began_ns, age_ns;
         int64_t boot_ns = 0;
         unsigned run;
+        size_t n;
 
         *ret_damaged = false;
         *ret_age = RUN_AGE_CERTAIN;
         if (s->fd < 0)
                 return (struct dfm_former){};
-        read_whole(s->fd, text, sizeof text);
-        if (sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s boot %39s at %" SCNd64, &run,
+        n = read_whole(s->fd, text, sizeof text);
+        if (strlen(text) < n ||
+            sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s boot %39s at %" SCNd64, &run,
                    &cookie, &began_ns, state, boot, &boot_ns) < 4) {
-                *ret_damaged = text[0] != '\0';
+                *ret_damaged = n > 0;
                 return (struct dfm_former){};
         }
         *ret_age = find_age(began_ns, boot, boot_ns, &age_ns);
@@ -181,17 +212,15 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         return write_whole(s->fd, text, !ended);
 }
 
-/* Returns the number after the stored one; 0: the file is damaged. An empty file is new. */
+/* Returns the number after the stored one; 0: the file is damaged. */
 static uint32_t number_after(int fd)
 {
         unsigned long last;
         char text[32], *end;
+        size_t n = read_whole(fd, text, sizeof text);
 
-        read_whole(fd, text, sizeof text);
-        if (text[0] == '\0')
-                return 1;
         last = strtoul(text, &end, 10);
-        if (text[0] < '0' || text[0] > '9' || strcmp(end, "\n") != 0)
+        if (text[0] < '0' || text[0] > '9' || strcmp(end, "\n") != 0 || strlen(text) < n)
                 return 0;
         return last >= UINT32_MAX ? 0 : (uint32_t)last + 1;
 }
@@ -233,7 +262,7 @@ static int store_number(int fd, uint32_t number, bool is_new, const char *path)
 
 int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX])
 {
-        _cleanup_close_ int fd = open_locked("run-number", true, path, RUN_RECORD_PATH_MAX);
+        _cleanup_close_ int fd = open_locked("run-number", "0\n", true, path, RUN_RECORD_PATH_MAX);
         uint32_t next = fd < 0 ? 0 : number_after(fd);
         int r = fd < 0 ? fd : next == 0 ? -EBADMSG : 0;
 

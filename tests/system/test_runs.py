@@ -85,7 +85,8 @@ def refused(evb):
     with folder() as where:
         path = small(where)
         state().parent.mkdir(parents=True)
-        for text, status, message in (("12", 2, f"{state()} is damaged, so the last run number is unknown"),
+        damaged = f"{state()} is damaged, so the last run number is unknown"
+        for text, status, message in (("12", 2, damaged), ("", 2, damaged), ("\0\0\0\0", 2, damaged),
                                       (None, 1, f"cannot store run numbers in {state()}: Is a directory")):
             if text is None:
                 state().unlink()

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ static struct dfm_former former(const struct run_record *s)
         return run_record_former(s, &damaged, &age);
 }
 
-static void put(const char *name, const char *text)
+static void put_bytes(const char *name, const char *bytes, size_t n)
 {
         char path[128];
         FILE *f;
@@ -44,8 +45,13 @@ static void put(const char *name, const char *text)
         path_of(name, path, sizeof path);
         f = fopen(path, "w");
         assert_non_null(f);
-        fputs(text, f);
+        assert_int_equal(fwrite(bytes, 1, n, f), n);
         assert_int_equal(fclose(f), 0);
+}
+
+static void put(const char *name, const char *text)
+{
+        put_bytes(name, text, strlen(text));
 }
 
 static void drop(const char *name)
@@ -105,7 +111,7 @@ static void numbers_do_not_repeat(void **state)
 static void a_damaged_file_does_not_restart_the_numbers(void **state)
 {
         static const char *const texts[] = {"x\n",          "-3\n",  "12", "99999999999999999999999\n",
-                                            "4294967295\n", "1 2\n", "\n"};
+                                            "4294967295\n", "1 2\n", "\n", ""};
 
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -118,6 +124,33 @@ static void a_damaged_file_does_not_restart_the_numbers(void **state)
         }
         put("run-number", "41\n");
         assert_int_equal(next_number(), 42);
+}
+
+/* A crash of the machine may leave a file of zeros, or an empty one. Only a file that does not exist is new.
+ */
+static void an_empty_or_zero_filled_file_is_not_a_new_one(void **state)
+{
+        static const struct {
+                const char *bytes;
+                size_t n;
+        } files[] = {{"", 0}, {"\0\0\0\0", 4}, {"41\n\0\0", 5}};
+        char path[RUN_RECORD_PATH_MAX];
+        uint32_t number = 77;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+                put_bytes("run-number", files[i].bytes, files[i].n);
+                assert_int_equal(run_record_next_number(&number, true, path), -EBADMSG);
+                assert_int_equal(run_record_next_number(&number, true, path), -EBADMSG);
+                assert_int_equal(number, 77);
+        }
+        drop("run-number");
+        assert_int_equal(run_record_next_number(&number, true, path), 0);
+        assert_int_equal(number, 1);
+        /* A process that died before it stored its first number. */
+        put("run-number", "0\n");
+        assert_int_equal(run_record_next_number(&number, true, path), 0);
+        assert_int_equal(number, 1);
 }
 
 static void without_a_file_the_number_is_the_time(void **state)
@@ -185,10 +218,30 @@ static void only_an_unfinished_run_can_be_resumed(void **state)
         assert_true(f.known);
         assert_int_equal(f.cookie, 0);
         run_record_close(&s);
-        put("dfm-127.0.0.1-5", "nonsense");
-        run_record_open(&s, "127.0.0.1", 5);
-        assert_false(former(&s).known);
-        run_record_close(&s);
+        drop("dfm-127.0.0.1-5");
+}
+
+/* Until the first run begins, the file is empty. */
+static void a_damaged_record_of_a_run_is_noticed(void **state)
+{
+        static const struct {
+                const char *bytes;
+                size_t n;
+                bool damaged;
+        } files[] = {{"", 0, false}, {"nonsense", 8, true}, {"\0\0\0\0", 4, true}};
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+                struct run_record s;
+                enum run_age age;
+                bool damaged;
+
+                put_bytes("dfm-127.0.0.1-5", files[i].bytes, files[i].n);
+                run_record_open(&s, "127.0.0.1", 5);
+                assert_false(run_record_former(&s, &damaged, &age).known);
+                assert_int_equal(damaged, files[i].damaged);
+                run_record_close(&s);
+        }
         drop("dfm-127.0.0.1-5");
 }
 
@@ -264,9 +317,11 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(numbers_do_not_repeat),
                 cmocka_unit_test(a_damaged_file_does_not_restart_the_numbers),
+                cmocka_unit_test(an_empty_or_zero_filled_file_is_not_a_new_one),
                 cmocka_unit_test(without_a_file_the_number_is_the_time),
                 cmocka_unit_test(a_strict_number_is_never_the_time),
                 cmocka_unit_test(only_an_unfinished_run_can_be_resumed),
+                cmocka_unit_test(a_damaged_record_of_a_run_is_noticed),
                 cmocka_unit_test(the_age_of_a_run_does_not_follow_the_wall_clock),
         };
         int failed;
