@@ -289,23 +289,42 @@ struct before {
         long long run, last;
 };
 
+/* Whether the run of the command has ended: the one that it began, or the one that it stopped. */
+static bool has_ended(const struct ctl *c, const json_t *o, const struct before *before)
+{
+        long long last = number_of(json_object_get(o, "last_run"), "run");
+
+        return last != before->last && (c->command == RUN_COMMAND_STOP || last != before->run);
+}
+
 /* Whether the command has had its effect. A short run may be over before a request sees it running. */
 static bool is_reached(const struct ctl *c, const json_t *o, const struct before *before)
 {
         const char *state = text_of(o, "state");
-        long long last = number_of(json_object_get(o, "last_run"), "run");
         bool runs = strcmp(state, "running") == 0;
 
         switch (c->command) {
         case RUN_COMMAND_START:
         case RUN_COMMAND_NEXT_RUN:
-                return (runs && number_of(o, "run") != before->run) ||
-                       (last != before->last && last != before->run);
+                return (runs && number_of(o, "run") != before->run) || has_ended(c, o, before);
         case RUN_COMMAND_STOP:
                 return !runs && strcmp(state, "paused") != 0 && strcmp(state, "draining") != 0;
         default:
                 return true;
         }
+}
+
+/* The exit status, if the run of the command has ended. */
+static int judge_end(const struct ctl *c, const json_t *o, const struct before *before)
+{
+        const json_t *last = json_object_get(o, "last_run");
+        const char *why = json_string_value(json_array_get(json_object_get(last, "reasons"), 0));
+
+        if (!has_ended(c, o, before) || strcmp(text_of(last, "status"), "error") != 0)
+                return 0;
+        fprintf(stderr, "evb ctl: run %lld ended in an error%s%s\n", number_of(last, "run"), why ? ": " : "",
+                why ?: "");
+        return 1;
 }
 
 /* Requests the state until the command has had its effect. *o is the last answer. */
@@ -325,7 +344,7 @@ static int await(const struct ctl *c, const struct before *before, json_t **o)
                 json_decref(*o);
                 r = ask(c, NULL, o);
         }
-        return r;
+        return r == 0 ? judge_end(c, *o, before) : r;
 }
 
 static int note_before(const struct ctl *c, struct before *ret)

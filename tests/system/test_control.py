@@ -292,6 +292,42 @@ def command_line(evb):
                 done.result()
 
 
+def ended_in_error(evb):
+    """--wait fails with the reason if the run of the command has ended in an error, even if it never was seen running."""
+    def state(name, last=None, status="ok", run=None):
+        reasons = ["the output of sfi1 failed"] if status == "error" else []
+        return {"state": name, "run": run, "last_run": {"run": last, "status": status, "reasons": reasons} if last else None, "reason": None}
+
+    with folder() as where, socket.socket(socket.AF_UNIX) as dfm:
+        dfm.bind(str(where / "a.sock"))
+        dfm.listen()
+
+        def answer(states):
+            """Answers the requests for the state before the command, the command itself, and the state after it."""
+            for each in states:
+                with dfm.accept()[0] as connection:
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(each).encode())
+
+        def says(status, text, command, *states):
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                answers = pool.submit(answer, states)
+                done = subprocess.run([evb, "ctl", command, "--wait", "20s", "--socket", str(where / "a.sock")],
+                                      capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                answers.result()
+            assert (done.returncode, done.stderr) == (status, text), (command, states, done)
+
+        failed = "evb ctl: run 2 ended in an error: the output of sfi1 failed\n"
+        says(1, failed, "start", state("configured", 1), state("configured", 1), state("error", 2, "error"))
+        says(1, failed, "next-run", state("running", run=1), state("draining", run=1), state("configured", 1), state("error", 2, "error"))
+        says(1, failed, "stop", state("running", 1, run=2), state("draining", 1, run=2), state("error", 2, "error"))
+        # The run that next-run ended is not the one that it began; an earlier error is no error of this run.
+        says(0, "", "next-run", state("running", run=1), state("draining", run=1), state("running", 1, "error", run=2))
+        says(0, "", "start", state("error", 1, "error"), state("running", 1, "error", run=2))
+        says(0, "", "start", state("configured", 1), state("configured", 2, "fell short"))
+        says(0, "", "stop", state("configured", 2, "error"), state("configured", 2, "error"))
+
+
 def suspended(evb):
     """A DFM that is suspended answers nobody, goes on afterwards, and does not follow commands whose senders have given up."""
     port = free_port(f"{OWN_NET}.1")
@@ -768,7 +804,7 @@ def one_run(evb):
 if __name__ == "__main__":
     main({
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "runs-threads": runs_threads, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
-        "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "suspended": suspended, "tcp": tcp,
+        "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
     })
