@@ -31,7 +31,11 @@ struct uring {
  * interrupt it. */
 static int setup(unsigned entries, unsigned completions, struct io_uring_params *p)
 {
-        static const unsigned flags[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0};
+        static const unsigned flags[] = {
+#ifdef IORING_SETUP_DEFER_TASKRUN
+                IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+#endif
+                0};
         int fd = -1;
 
         for (size_t i = 0; i < ARRAY_SIZE(flags) && fd < 0; i++) {

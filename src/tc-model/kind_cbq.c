@@ -7,75 +7,100 @@
 #include "evb/base/util.h"
 #include "kind_internal.h"
 
-#define ALL_OF_LSS                                                                                           \
-        (TCF_CBQ_LSS_FLAGS | TCF_CBQ_LSS_EWMA | TCF_CBQ_LSS_MAXIDLE | TCF_CBQ_LSS_MINIDLE |                  \
-         TCF_CBQ_LSS_OFFTIME | TCF_CBQ_LSS_AVPKT)
+/* Linux removed CBQ from its headers together with the qdisc, while older kernels still have it. The layout
+ * is that of include/uapi/linux/pkt_sched.h up to 6.2. */
+enum attribute {
+        ATTRIBUTE_LINK_SHARING = 1,
+        ATTRIBUTE_ROUND_ROBIN = 2,
+        ATTRIBUTE_FILTER = 3,
+        ATTRIBUTE_RATE = 5,
+        ATTRIBUTE_RATE_TABLE = 6,
+        ATTRIBUTE_MAX = 7,
+};
+
+struct link_sharing {
+        uint8_t change, flags, ewma_log, level;
+        uint32_t max_idle, min_idle, off_time, average_packet_bytes;
+};
+
+struct round_robin {
+        uint8_t flags, priority, class_priority, reserved;
+        uint32_t allot_bytes, weight;
+};
+
+struct filter_defaults {
+        uint32_t split, map, map_changes;
+};
+
+/* Bits of link_sharing.flags, and of link_sharing.change: flags, EWMA, the three idle times, packet size. */
+#define BOUNDED 0x01u
+#define ISOLATED 0x02u
+#define CHANGE_ALL 0x3fu
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {
         const struct tc_cbq *c = &o->params.cbq;
         uint32_t table[TC_RATE_TABLE_SIZE];
-        struct tc_cbq_lssopt lss = {
-                .change = ALL_OF_LSS,
-                .flags = (uint8_t)((c->bounded ? TCF_CBQ_LSS_BOUNDED : 0) |
-                                   (c->isolated ? TCF_CBQ_LSS_ISOLATED : 0)),
+        struct link_sharing sharing = {
+                .change = CHANGE_ALL,
+                .flags = (uint8_t)((c->bounded ? BOUNDED : 0) | (c->isolated ? ISOLATED : 0)),
                 .ewma_log = c->ewma_log,
-                .maxidle = c->max_idle,
-                .minidle = c->min_idle,
-                .offtime = c->off_time,
-                .avpkt = c->average_packet_bytes,
+                .max_idle = c->max_idle,
+                .min_idle = c->min_idle,
+                .off_time = c->off_time,
+                .average_packet_bytes = c->average_packet_bytes,
         };
-        struct tc_cbq_wrropt wrr = {.priority = c->priority,
-                                    .cpriority = c->priority,
-                                    .allot = c->allot_bytes,
+        struct round_robin turns = {.priority = c->priority,
+                                    .class_priority = c->priority,
+                                    .allot_bytes = c->allot_bytes,
                                     .weight = c->weight};
         struct tc_ratespec rate = {.cell_align = -1, .mpu = c->min_packet_bytes, .rate = c->rate_bytes};
 
         rate.cell_log =
                 tc_rate_table(table, c->rate_bytes, (UINT32_C(256) << c->cell_log) - 1, c->min_packet_bytes);
-        mnl_attr_put(m, TCA_CBQ_RATE, sizeof rate, &rate);
-        mnl_attr_put(m, TCA_CBQ_LSSOPT, sizeof lss, &lss);
-        mnl_attr_put(m, TCA_CBQ_WRROPT, sizeof wrr, &wrr);
+        mnl_attr_put(m, ATTRIBUTE_RATE, sizeof rate, &rate);
+        mnl_attr_put(m, ATTRIBUTE_LINK_SHARING, sizeof sharing, &sharing);
+        mnl_attr_put(m, ATTRIBUTE_ROUND_ROBIN, sizeof turns, &turns);
         if (c->split || c->default_map) {
-                struct tc_cbq_fopt fopt = {
-                        .split = c->split, .defmap = c->default_map, .defchange = UINT32_MAX};
+                struct filter_defaults filter = {
+                        .split = c->split, .map = c->default_map, .map_changes = UINT32_MAX};
 
-                mnl_attr_put(m, TCA_CBQ_FOPT, sizeof fopt, &fopt);
+                mnl_attr_put(m, ATTRIBUTE_FILTER, sizeof filter, &filter);
         }
-        mnl_attr_put(m, TCA_CBQ_RTAB, sizeof table, table);
+        mnl_attr_put(m, ATTRIBUTE_RATE_TABLE, sizeof table, table);
 }
 
 static int decode(struct tc_object *o, const struct nlattr *options)
 {
-        const struct nlattr *a[TCA_CBQ_MAX + 1];
-        struct tc_cbq_lssopt lss;
-        struct tc_cbq_wrropt wrr;
+        const struct nlattr *a[ATTRIBUTE_MAX + 1];
+        struct link_sharing sharing;
+        struct round_robin turns;
         struct tc_ratespec rate;
-        struct tc_cbq_fopt fopt = {};
+        struct filter_defaults filter = {};
 
-        kind_read(options, a, TCA_CBQ_MAX);
-        if (!kind_get(a[TCA_CBQ_RATE], &rate, sizeof rate) ||
-            !kind_get(a[TCA_CBQ_LSSOPT], &lss, sizeof lss) ||
-            !kind_get(a[TCA_CBQ_WRROPT], &wrr, sizeof wrr) || rate.rate == 0 || rate.overhead != 0 ||
-            rate.cell_log > 16)
+        kind_read(options, a, ATTRIBUTE_MAX);
+        if (!kind_get(a[ATTRIBUTE_RATE], &rate, sizeof rate) ||
+            !kind_get(a[ATTRIBUTE_LINK_SHARING], &sharing, sizeof sharing) ||
+            !kind_get(a[ATTRIBUTE_ROUND_ROBIN], &turns, sizeof turns) || rate.rate == 0 ||
+            rate.overhead != 0 || rate.cell_log > 16)
                 return -EBADMSG;
-        kind_get(a[TCA_CBQ_FOPT], &fopt, sizeof fopt);
+        kind_get(a[ATTRIBUTE_FILTER], &filter, sizeof filter);
         o->params.cbq = (struct tc_cbq){
                 .rate_bytes = rate.rate,
-                .max_idle = lss.maxidle,
-                .min_idle = lss.minidle,
-                .off_time = lss.offtime,
-                .average_packet_bytes = lss.avpkt,
-                .allot_bytes = wrr.allot,
-                .weight = wrr.weight,
-                .split = fopt.split,
-                .default_map = fopt.defmap,
+                .max_idle = sharing.max_idle,
+                .min_idle = sharing.min_idle,
+                .off_time = sharing.off_time,
+                .average_packet_bytes = sharing.average_packet_bytes,
+                .allot_bytes = turns.allot_bytes,
+                .weight = turns.weight,
+                .split = filter.split,
+                .default_map = filter.map,
                 .min_packet_bytes = rate.mpu,
                 .cell_log = rate.cell_log,
-                .priority = wrr.priority,
-                .ewma_log = lss.ewma_log,
-                .bounded = lss.flags & TCF_CBQ_LSS_BOUNDED,
-                .isolated = lss.flags & TCF_CBQ_LSS_ISOLATED,
+                .priority = turns.priority,
+                .ewma_log = sharing.ewma_log,
+                .bounded = sharing.flags & BOUNDED,
+                .isolated = sharing.flags & ISOLATED,
         };
         return 0;
 }
