@@ -74,7 +74,8 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_TIME, "trigger", "window", trigger.window_ns, "100ms", MS / 10, HOUR,
                "Time for which a number waits for the frames of the other ROSs if trigger.source is frames, "
                "so that events follow the order of numbers. It becomes an event earlier if all required "
-               "ROSs got that far. With ros.event-time, a slice closes this time after its end."),
+               "ROSs got that far. With ros.event-time, a slice closes this time after its end, by the "
+               "times of the board's frames."),
         NUMBER(KEY_TIME, "trigger", "slice", trigger.slice_ns, "10ms", MS / 10, HOUR,
                "Length of a slice of time if trigger.source is clock."),
         NUMBER(KEY_TIME, "trigger", "slice-overlap", trigger.overlap_ns, "0", 0, HOUR,
@@ -189,12 +190,12 @@ const struct scenario_key scenario_keys[] = {
              "of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice are its "
              "fragment, and the times of the boards make the events."),
         NUMBER(KEY_TIME, "ros", "tick", ros.tick_ns, "1ns", 1, HOUR, "Time of one count of ros.event-time."),
-        NUMBER_OR(
-                KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
-                "Time for which a triggered event waits for a frame from a front-end (auto: three quarters "
-                "of "
-                "sfi.timeout). Then it is built without the frame, which is late if it still comes. The key "
-                "wait of a [node NAME] section overrides this for one ROS."),
+        NUMBER_OR(KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
+                  "Time for which a triggered event waits for a frame from a front-end (auto: three "
+                  "quarters of sfi.timeout). Then it is built without the frame, which is late if it still "
+                  "comes. With ros.event-time, after a silence of this time, or of half of "
+                  "dfm.node-timeout, the slices up to that of the board's last frame close. The key wait of "
+                  "a [node NAME] section overrides this for one ROS."),
         NUMBER(KEY_BYTES, "ros", "fragment-size", ros.fragment_size_bytes, "1024", 0, EVB_FRAGMENT_MAX_BYTES,
                "Payload size of a fragment from the pattern source."),
         TEXT("ros", "fragment-sizes", ros.fragment_sizes, "fixed",

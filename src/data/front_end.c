@@ -179,7 +179,7 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
                 f->number.bits > 0 && number_read(&f->number, payload, MIN(n, (size_t)bytes), &f->counter);
         counter = f->has_counter ? &f->counter : NULL;
         if (f->slicer)
-                return slicer_arrive(f->slicer, counter, bytes, &f->place);
+                return slicer_arrive(f->slicer, f->now_ns, counter, bytes, &f->place);
         verdict = ros_arrive(f->core, counter, &fragment, &at);
         f->place = verdict == ROS_STORE && bytes > 0 ? f->buffer + at : NULL;
         return verdict;
@@ -198,14 +198,14 @@ static void end_frame(struct front_end *f, bool whole)
         whole ? ros_commit(f->core) : ros_skip(f->core, 1);
 }
 
-/* Passes closed slices on. The time of a board that has nothing to say goes on. */
+/* Passes closed slices on. */
 static void deliver(struct front_end *f, bool full)
 {
         bool idle = !f->ready && !f->paused;
 
         if (f->slicer)
                 stats_add(&f->stats->front_end_frames,
-                          slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer, f->stats));
+                          slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
 }
 
 static void take_malformed(struct front_end *f, const struct datagram *d)

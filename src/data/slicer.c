@@ -5,10 +5,12 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/arena.h"
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "evb/protocol/event.h"
 #include "evb/protocol/number.h"
@@ -19,8 +21,11 @@
 #define BLOCK_MIN_BYTES 64u
 /* Slices that may be open at the same time, unless configured. */
 #define SLICES_MAX 65536u
-/* Frames in a row whose slice is closed, or too far ahead: the board's time began again. */
-#define STRAYS_MAX 64u
+/* Fewer frames in a row whose slice is closed, or too far ahead, do not show that the board's time began
+ * again. */
+#define STRAYS_MIN 64u
+/* Frames that were late catch up with the clock at this speed or faster. */
+#define CATCH_UP 2u
 /* A board's time that is further ahead of the clock counts once another frame confirms it. */
 #define LEAP_NS NS_PER_S
 /* Slices that close in one turn. */
@@ -52,10 +57,12 @@ struct slicer {
         struct frames kept;  /* of the slice before the oldest one, for its overlap */
         bool started;
         uint64_t oldest;            /* first slice that is not closed */
-        uint64_t newest_ns, now_ns; /* newest time of a frame; the clock when it came */
+        uint64_t newest_ns, now_ns; /* newest time of a frame; the clock when it came, 0: none came */
         uint64_t leap_ns;           /* time of a frame that leapt, the newest one; 0: none */
-        uint64_t clock_ns;          /* at the last turn */
+        /* Frames in a row whose slice is not open; time of one of them, and the clock when it came. */
         uint32_t strays;
+        uint64_t stray_ns, stray_now_ns;
+        bool went_back; /* and the core has not believed a slice since then */
         struct slicer_counts counts;
 };
 
@@ -139,7 +146,7 @@ static void empty(struct slicer *s, struct frames *list, struct frames *kept, ui
         *list = no_frames;
 }
 
-/* The board's time began again: what waits cannot be completed. */
+/* The board's time begins, or began again: what waits cannot be completed. */
 static void restart(struct slicer *s, uint64_t slice)
 {
         for (uint64_t k = s->oldest, left = s->counts.waiting; left > 0; k++) {
@@ -150,9 +157,15 @@ static void restart(struct slicer *s, uint64_t slice)
         s->counts.dropped += s->counts.waiting;
         s->counts.waiting = 0;
         s->counts.restarts += s->started;
+        if (s->started)
+                log_limited(LOG_LEVEL_WARNING, NULL,
+                            "front-end: the time of the board began again, at slice of time %" PRIu64
+                            " instead of %" PRIu64,
+                            slice, s->oldest);
+        s->went_back = s->started && slice < s->oldest;
         s->started = true;
         s->oldest = slice;
-        s->newest_ns = s->leap_ns = 0;
+        s->newest_ns = s->now_ns = s->leap_ns = 0;
         s->strays = 0;
 }
 
@@ -175,16 +188,33 @@ static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
 }
 
 /* The board had nothing to say for longer than slices can be open: those in between are left out. */
-static bool was_silent(const struct slicer *s, uint64_t slice, uint64_t time_ns)
+static bool was_silent(const struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t time_ns)
 {
         return slice > s->oldest && s->counts.waiting == 0 &&
-               time_ns <= s->newest_ns + LEAP_NS + (s->clock_ns - s->now_ns);
+               time_ns <= s->newest_ns + LEAP_NS + (now_ns - s->now_ns);
+}
+
+/* Whether a row of frames elsewhere shows that the board's time began again. Frames that are only late are
+ * over soon, or their times run faster than the clock, up to the present. */
+static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
+{
+        bool first = s->strays == 0;
+        uint64_t passed_ns = now_ns - s->stray_now_ns;
+
+        s->strays += s->strays < STRAYS_MIN;
+        if (!first && (s->strays < STRAYS_MIN || passed_ns < s->config.idle_max_ns))
+                return false;
+        if (!first && time_ns <= s->stray_ns + CATCH_UP * passed_ns)
+                return true;
+        s->stray_ns = time_ns;
+        s->stray_now_ns = now_ns;
+        return false;
 }
 
 /* Whether the frame's slice is open. A row of frames elsewhere opens it. */
-static bool accept(struct slicer *s, uint64_t slice, uint64_t time_ns)
+static bool accept(struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t time_ns)
 {
-        if (s->started && !is_open(s, slice) && was_silent(s, slice, time_ns)) {
+        if (s->started && !is_open(s, slice) && was_silent(s, now_ns, slice, time_ns)) {
                 empty(s, &s->kept, NULL, 0);
                 s->oldest = slice;
         }
@@ -192,13 +222,29 @@ static bool accept(struct slicer *s, uint64_t slice, uint64_t time_ns)
                 s->strays = 0;
                 return true;
         }
-        if (s->started && ++s->strays < STRAYS_MAX)
+        if (s->started && !has_begun_again(s, now_ns, time_ns))
                 return false;
         restart(s, slice);
         return true;
 }
 
-enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32_t bytes, uint8_t **ret_to)
+/* The frame's slice is not open. */
+static void refuse(struct slicer *s, uint64_t slice, uint64_t time_ns)
+{
+        if (slice >= s->oldest) {
+                s->counts.dropped++;
+                return;
+        }
+        s->counts.late++;
+        log_limited(LOG_LEVEL_WARNING, NULL,
+                    "front-end: a frame came after its slice of time %" PRIu64
+                    " was closed, and is lost: its time is %.3f ms before the newest one; a longer "
+                    "trigger.window, or ros.wait if the board paused, waits for such frames",
+                    slice, (double)(s->newest_ns - MIN(time_ns, s->newest_ns)) / 1e6);
+}
+
+enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
+                               uint8_t **ret_to)
 {
         struct frames *list;
         struct frame *f;
@@ -211,8 +257,8 @@ enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32
                 return ROS_DISCARD;
         }
         slice = time_ns / s->config.slice_ns;
-        if (!accept(s, slice, time_ns)) {
-                s->counts.late++;
+        if (!accept(s, now_ns, slice, time_ns)) {
+                refuse(s, slice, time_ns);
                 return ROS_DISCARD;
         }
         list = open_slice(s, slice);
@@ -286,22 +332,14 @@ static uint64_t closes_ns(const struct slicer *s)
         return (s->oldest + 1) * s->config.slice_ns + s->config.window_ns;
 }
 
-/* The clock when the oldest slice closes if no frame comes. */
-static uint64_t closes_at_ns(const struct slicer *s)
-{
-        uint64_t closes = closes_ns(s);
-
-        return s->newest_ns >= closes ? 0 : s->now_ns + (closes - s->newest_ns);
-}
-
 uint64_t slicer_deadline_ns(const struct slicer *s)
 {
-        const struct slicer_config *c = &s->config;
-        uint64_t at_ns = closes_at_ns(s);
+        uint64_t closes = closes_ns(s), left_ns = closes - MIN(closes, s->newest_ns);
 
-        /* The slice of the last frame closes in any case. */
-        return s->started && at_ns < s->now_ns + c->slice_ns + c->window_ns + c->idle_max_ns ? at_ns
-                                                                                             : UINT64_MAX;
+        /* Not even the board itself has come to that slice. */
+        if (s->now_ns == 0 || s->newest_ns / s->config.slice_ns < s->oldest)
+                return UINT64_MAX;
+        return s->now_ns + MAX(left_ns, s->config.idle_max_ns);
 }
 
 static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool full)
@@ -309,7 +347,8 @@ static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool f
         /* A frame that is arriving may belong to it. */
         if (!s->started || s->arriving != NONE)
                 return false;
-        return full || s->newest_ns >= closes_ns(s) || (idle && now_ns >= slicer_deadline_ns(s));
+        return (full && s->counts.waiting > 0) || s->newest_ns >= closes_ns(s) ||
+               (idle && now_ns >= slicer_deadline_ns(s));
 }
 
 static uint8_t *copy(const struct slicer *s, const struct frames *list, uint8_t *to)
@@ -325,31 +364,45 @@ static uint8_t *copy(const struct slicer *s, const struct frames *list, uint8_t 
         return to;
 }
 
-static void close_oldest(struct slicer *s)
+/* The frames of the slice end in this class. */
+static void close_oldest(struct slicer *s, uint64_t *class)
 {
         struct frames *list = open_slice(s, s->oldest);
         uint64_t end_ns = (s->oldest + 1) * s->config.slice_ns;
 
-        s->counts.copied += s->kept.n;
-        s->counts.used += list->n;
+        *class += list->n;
         s->counts.waiting -= list->n;
         empty(s, &s->kept, NULL, 0);
         empty(s, list, s->config.overlap_ns > 0 ? &s->kept : NULL, end_ns - s->config.overlap_ns);
         s->oldest++;
 }
 
-/* An empty slice whose event did not wait for it, as the board was silent. Many of them in a row would look
- * like a board that restarted. */
-static bool is_missed(const struct slicer *s, struct ros *core)
+/* Whether the event of the oldest slice did not wait for it. If the board's time went back, the core decides
+ * what its slices are. */
+static bool leave_out_late(struct slicer *s, struct ros *core)
 {
-        return s->kept.n == 0 && open_slice(s, s->oldest)->n == 0 && ros_is_late(core, s->oldest);
+        uint32_t n = open_slice(s, s->oldest)->n;
+
+        if (s->went_back || !ros_pass_late(core, s->oldest))
+                return false;
+        if (n > 0)
+                log_limited(LOG_LEVEL_WARNING, NULL,
+                            "front-end: %u frames are lost: the event of their slice of time %" PRIu64
+                            " ended, or did not wait for them for longer than ros.wait",
+                            n, s->oldest);
+        close_oldest(s, &s->counts.late);
+        return true;
 }
 
 /* False: the core has no room. */
 static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
 {
         const struct frames *list = open_slice(s, s->oldest);
-        struct ros_fragment fragment = {.bytes = (uint32_t)(s->kept.bytes + list->bytes), .form = FORM_RAW};
+        struct ros_fragment fragment = {
+                .bytes = (uint32_t)(s->kept.bytes + list->bytes),
+                .form = FORM_RAW,
+                .frames = list->n,
+        };
         uint64_t at;
 
         switch (ros_arrive(core, &s->oldest, &fragment, &at)) {
@@ -358,39 +411,44 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
         case ROS_STORE:
                 if (fragment.bytes > 0)
                         copy(s, list, copy(s, &s->kept, buffer + at));
+                s->counts.copied += s->kept.n;
+                s->went_back = false;
                 break;
         case ROS_DISCARD:
                 break;
         }
         ros_commit(core);
-        close_oldest(s);
+        close_oldest(s, &s->counts.passed);
         return true;
 }
 
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
-                        uint8_t *buffer, struct node_stats *stats)
+                        uint8_t *buffer)
 {
-        const struct slicer_counts *c = &s->counts;
         uint64_t n = 0;
 
-        s->clock_ns = now_ns;
         for (int k = 0; k < CLOSE_MAX && may_close(s, now_ns, idle, full && k == 0); k++) {
-                if (is_missed(s, core)) {
-                        close_oldest(s);
+                if (leave_out_late(s, core))
                         continue;
-                }
                 if (!deliver_oldest(s, core, buffer))
                         break;
                 n++;
         }
-        stats_set(&stats->slice_frames, c->frames);
-        stats_set(&stats->slice_frames_used, c->used);
-        stats_set(&stats->slice_frames_copied, c->copied);
-        stats_set(&stats->slice_frames_late, c->late);
-        stats_set(&stats->slice_frames_dropped, c->dropped);
-        stats_set(&stats->slice_frames_left_over, c->waiting);
-        stats_set(&stats->slice_restarts, c->restarts);
         return n;
+}
+
+void slicer_account(const struct slicer *s, const struct ros *core, struct node_stats *stats)
+{
+        const struct slicer_counts *c = &s->counts;
+        const struct ros_slice_counts *passed = &ros_counts(core)->slices;
+
+        stats_set(&stats->slice_frames, c->frames);
+        stats_set(&stats->slice_frames_used, passed->used);
+        stats_set(&stats->slice_frames_copied, c->copied);
+        stats_set(&stats->slice_frames_late, c->late + passed->late);
+        stats_set(&stats->slice_frames_dropped, c->dropped + passed->dropped);
+        stats_set(&stats->slice_frames_left_over, c->waiting + passed->left_over);
+        stats_set(&stats->slice_restarts, c->restarts);
 }
 
 const struct slicer_counts *slicer_counts(const struct slicer *s)

@@ -29,6 +29,7 @@ struct ros_node {
         uint8_t *buffer;
         struct source *source;
         struct front_end *front_end; /* NULL: `source` generates fragments */
+        struct slicer *slicer;       /* of the front-end; NULL: its frames carry no times */
         struct data_sender sender;
         struct path_probe *probe;
         struct region_server *regions;       /* NULL: none */
@@ -94,14 +95,14 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .bits = s->ros.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
-                .idle_max_ns = role_ros_wait_ns(s, n->self),
+                /* The last frames of a board are in their events before the DFM leaves it out. */
+                .idle_max_ns = MIN(role_ros_wait_ns(s, n->self), s->dfm.node_timeout_ns / 2),
         };
-        struct slicer *slicer;
-        int k = slicer_new(&slicer, &config);
+        int k = slicer_new(&r->slicer, &config);
 
         if (k < 0)
                 return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
-        front_end_set_slicer(r->front_end, slicer);
+        front_end_set_slicer(r->front_end, r->slicer);
         return 0;
 }
 
@@ -369,6 +370,8 @@ static void publish_counters(struct node *n)
 
         ros_note_obstacle(r->core, &r->sender, clock_now_ns());
         stats_take_ros(s, r->core);
+        if (r->slicer)
+                slicer_account(r->slicer, r->core, s);
         region_server_account(r->regions);
         metrics_note_ros(n->metrics, r->core, n->run);
         /* The node is done, so it can wait for the kernel's last counters. */
@@ -401,10 +404,15 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
                         "were dropped: %llu",
                         (unsigned long long)c->dropped);
+        if (stats_get(&n->stats->slice_frames_late) > 0)
+                reasons_add(to,
+                            "frames with times were lost, as they came after their slice was closed, or its "
+                            "event did not wait for them: %llu",
+                            (unsigned long long)stats_get(&n->stats->slice_frames_late));
         if (stats_get(&n->stats->slice_frames_dropped) > 0)
                 reasons_add(to,
                             "frames with times were dropped, as they were incomplete, had no possible time, "
-                            "or did not fit: %llu",
+                            "did not fit, or belong to a slice that was used before: %llu",
                             (unsigned long long)stats_get(&n->stats->slice_frames_dropped));
         if (c->restarts > 0)
                 reasons_add(

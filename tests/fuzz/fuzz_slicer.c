@@ -32,7 +32,6 @@ void __wrap_memory_unmap(void *memory, size_t size_bytes)
 struct bench {
         struct slicer *slicer;
         struct ros *core;
-        struct node_stats stats;
         uint64_t now_ns, count, frames, slices;
 };
 
@@ -64,7 +63,7 @@ static void arrive(struct bench *b, uint8_t how, uint16_t step)
 
         if (how & 4)
                 counter = step * UINT64_C(0x0001000100010001);
-        switch (slicer_arrive(b->slicer, how & 8 ? NULL : &counter, bytes, &to)) {
+        switch (slicer_arrive(b->slicer, b->now_ns, how & 8 ? NULL : &counter, bytes, &to)) {
         case ROS_STORE:
                 memset(to, how, bytes);
                 break;
@@ -82,9 +81,11 @@ static void arrive(struct bench *b, uint8_t how, uint16_t step)
 static void check(const struct bench *b)
 {
         const struct slicer_counts *c = slicer_counts(b->slicer);
+        const struct ros_slice_counts *slices = &ros_counts(b->core)->slices;
 
         assert(c->frames == b->frames);
-        assert(c->frames == c->used + c->late + c->dropped + c->waiting);
+        assert(c->frames == c->passed + c->late + c->dropped + c->waiting);
+        assert(c->passed == slices->used + slices->late + slices->dropped + slices->left_over);
 }
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
@@ -104,8 +105,7 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
 
                 b.now_ns += what & 0xf0 ? 0 : step;
                 if (what & 1)
-                        b.slices += slicer_deliver(b.slicer, b.now_ns, how & 1, how & 2, b.core, buffer,
-                                                   &b.stats);
+                        b.slices += slicer_deliver(b.slicer, b.now_ns, how & 1, how & 2, b.core, buffer);
                 else
                         arrive(&b, how, step);
                 (void)slicer_deadline_ns(b.slicer);

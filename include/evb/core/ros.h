@@ -27,6 +27,7 @@ struct ros_fragment {
         uint32_t bytes; /* at most EVB_FRAGMENT_MAX_BYTES; 0 unless the status is FRAGMENT_OK or _TRUNCATED */
         uint16_t order;
         uint8_t form, status;
+        uint32_t frames; /* a slice of time: number of frames in it */
 };
 
 struct ros_config {
@@ -78,6 +79,13 @@ enum ros_verdict {
         ROS_DISCARD, /* late, duplicate or impossible: nobody needs its bytes */
 };
 
+/* The frames in slices of time that arrived, by what became of their slice. */
+struct ros_slice_counts {
+        uint64_t used, late;
+        uint64_t dropped; /* their slice is a duplicate or impossible */
+        uint64_t left_over;
+};
+
 struct ros_counts {
         uint64_t fragments_sent; /* jobs sent completely */
         uint64_t unknown;        /* requests for fragments that are not held */
@@ -97,6 +105,7 @@ struct ros_counts {
         uint64_t left_over; /* held, or its trigger never came */
         uint64_t restarts;  /* times that the numbers fell out of step with the triggers */
         uint64_t absent;    /* ended events without a frame */
+        struct ros_slice_counts slices;
 };
 
 struct ros;
@@ -147,8 +156,8 @@ void ros_forget_sfi(struct ros *r, uint32_t sfi);
 enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
                             uint64_t *ret_at);
 void ros_commit(struct ros *r);
-/* Whether a frame with this counter would be late. */
-bool ros_is_late(struct ros *r, uint64_t counter);
+/* Whether a frame with this counter would be late. If so, the caller leaves it out: it does not count. */
+bool ros_pass_late(struct ros *r, uint64_t counter);
 /* The next `n` frames were lost, or the one that began broke off, or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */

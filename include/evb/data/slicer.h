@@ -2,7 +2,8 @@
  * frames of a slice become one fragment: each with its length before it, in the order of arrival. With an
  * overlap, the frames of the last part of the slice before come first, as copies. A slice closes when the
  * board's time has passed its end by a window; frames that come later are late. Slices without frames are
- * closed too. One thread; all memory is allocated by slicer_new(). */
+ * closed too. While the board is silent, no slice after that of its newest frame closes: nothing shows that
+ * the board has nothing in it. One thread; all memory is allocated by slicer_new(). */
 #pragma once
 
 #include <stdbool.h>
@@ -23,15 +24,16 @@ struct slicer_config {
          * EVB_FRAGMENT_MAX_BYTES, which is also the most. */
         uint32_t fragment_max_bytes;
         uint64_t buffer_bytes; /* for frames of slices that are not closed */
-        /* The board's time goes on with the clock for so long after the slice of its last frame has closed:
-         * then it may be dead. */
+        /* After such a silence, no further frame is expected in the slices up to that of the newest one. If
+         * for so long all frames are late, the board's time began again. */
         uint64_t idle_max_ns;
 };
 
 struct slicer_counts {
-        uint64_t frames; /* each is used, late, dropped, or waits for the end of its slice */
-        uint64_t used, copied;
-        uint64_t late;    /* their slice was closed */
+        uint64_t frames; /* each is passed, late, dropped, or waits for the end of its slice */
+        uint64_t passed; /* to the core with their slice, where ros_counts() has them */
+        uint64_t copied;
+        uint64_t late;    /* their slice was closed, or its event did not wait */
         uint64_t dropped; /* broke off, had no possible time, or did not fit */
         uint64_t waiting;
         uint64_t restarts; /* times that the board's time went back, or far ahead */
@@ -45,17 +47,20 @@ struct slicer *slicer_free(struct slicer *s);
 /* A frame of `bytes` begins, with its counter of time (NULL: it has none). ROS_STORE: its bytes go to
  * *ret_to. ROS_DISCARD: read it. Then slicer_commit(), or slicer_skip() if it breaks off. ROS_FULL: there is
  * no room now; try again, or call slicer_skip(). */
-enum ros_verdict slicer_arrive(struct slicer *s, const uint64_t *counter, uint32_t bytes, uint8_t **ret_to);
+enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
+                               uint8_t **ret_to);
 void slicer_commit(struct slicer *s, uint64_t now_ns);
 void slicer_skip(struct slicer *s);
 
 /* Passes the slices that close to the core as frames with their numbers, as far as it has room. `idle`: all
- * frames that the board has sent were read, so that its time goes on with the clock. `full`: the oldest slice
- * closes although frames of it may still come. Empty slices that would be late are left out. Returns the
- * number of slices passed. */
+ * frames that the board has sent were read. `full`: the oldest slice closes although frames of it may still
+ * come. Slices whose event does not wait any longer are left out: their frames are late. Returns the number
+ * of slices passed. */
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
-                        uint8_t *buffer, struct node_stats *stats);
-/* When the oldest slice closes if no frame comes; UINT64_MAX: not known. */
+                        uint8_t *buffer);
+/* Publishes the classes of all frames, those in slices that the core has included. */
+void slicer_account(const struct slicer *s, const struct ros *core, struct node_stats *stats);
+/* When the oldest slice closes if no frame comes; UINT64_MAX: it does not. */
 uint64_t slicer_deadline_ns(const struct slicer *s);
 
 const struct slicer_counts *slicer_counts(const struct slicer *s);

@@ -91,11 +91,12 @@
         X(front_end_left_over, "frames held at the end, or whose trigger never came")                        \
         X(front_end_restarts, "times that the frames fell out of step with the triggers")                    \
         X(slice_frames, "frames with a time that the ROS read for slices of time")                           \
-        X(slice_frames_used, "frames with a time in a closed slice")                                         \
+        X(slice_frames_used, "frames with a time in a slice whose event was made, and has ended")            \
         X(slice_frames_copied, "frames copied into the slice after theirs, as overlap")                      \
-        X(slice_frames_late, "frames that came after their slice was closed")                                \
-        X(slice_frames_dropped, "frames without a time, broken off, or without room in their slice")         \
-        X(slice_frames_left_over, "frames whose slice is not closed")                                        \
+        X(slice_frames_late, "frames that came after their slice was closed, or whose event did not wait")   \
+        X(slice_frames_dropped,                                                                              \
+          "frames without a time, broken off, without room, or of an impossible slice")                      \
+        X(slice_frames_left_over, "frames whose slice is not closed, or was no event")                       \
         X(slice_restarts, "times that the board's time went back, or far ahead")                             \
         X(fragments_absent, "fragments of ended events whose frame did not come")                            \
         X(bytes_sent, "bytes of fragments that a ROS sent, chunk headers included")                          \

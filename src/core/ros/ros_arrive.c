@@ -115,6 +115,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
                 r->arriving_as = judge_number(r, number, &expected);
         }
         r->arriving_number = number;
+        r->arriving_frames = f->frames;
         if (r->arriving_as != FRAME_GOOD) {
                 r->refused = false;
                 return ROS_DISCARD;
@@ -135,13 +136,21 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         return ROS_STORE;
 }
 
-bool ros_is_late(struct ros *r, uint64_t counter)
+bool ros_pass_late(struct ros *r, uint64_t counter)
 {
         uint32_t expected;
+        uint64_t number;
 
         /* Until frames have reached the present epoch, the number depends on the frame before. */
-        return !r->numbers.accepted.behind &&
-               judge_number(r, ros_numbers_of_frame(&r->numbers, counter), &expected) == FRAME_LATE;
+        if (r->numbers.accepted.behind)
+                return false;
+        number = ros_numbers_of_frame(&r->numbers, counter);
+        if (judge_number(r, number, &expected) != FRAME_LATE)
+                return false;
+        /* The frames after it leave no gap. */
+        if (!r->out_of_step && ros_numbers_advances(&r->numbers, number))
+                ros_numbers_believe(&r->numbers, number);
+        return true;
 }
 
 /* The entry's frame is complete and believed. */
@@ -185,8 +194,8 @@ static void reject_suspects(struct ros *r)
                 uint32_t i = r->suspects[0];
 
                 ros_forget_suspect(r, i);
+                ros_count_frame(r, FRAME_IMPOSSIBLE, r->entries[i].fragment.frames);
                 ros_unhold_frame(r, i);
-                r->counts.impossible++;
         }
 }
 
@@ -204,8 +213,8 @@ bool ros_trust_suspect(struct ros *r, uint32_t i)
                 finish(r, i);
                 return true;
         }
+        ros_count_frame(r, is_broken(r) ? FRAME_IMPOSSIBLE : FRAME_LATE, r->entries[i].fragment.frames);
         ros_unhold_frame(r, i);
-        *(is_broken(r) ? &r->counts.impossible : &r->counts.late) += 1;
         return false;
 }
 
@@ -293,9 +302,7 @@ static void take_numbered(struct ros *r, uint32_t i)
 
 static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
 {
-        r->counts.late += as == FRAME_LATE;
-        r->counts.duplicate += as == FRAME_DUPLICATE;
-        r->counts.impossible += as == FRAME_IMPOSSIBLE;
+        ros_count_frame(r, as, r->arriving_frames);
         if (ros_is_numbered(r))
                 note_stray(r, number, as);
 }
@@ -306,6 +313,7 @@ void ros_commit(struct ros *r)
 
         r->arriving = UINT32_MAX;
         r->arrived++;
+        r->counts.slices.left_over += r->arriving_frames;
         ros_numbers_accept(&r->numbers);
         if (r->arriving_as != FRAME_GOOD)
                 refuse(r, r->arriving_number, r->arriving_as);

@@ -218,6 +218,23 @@ void ros_forget_suspect(struct ros *r, uint32_t i)
         r->entries[i].suspect = false;
 }
 
+void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice)
+{
+        struct ros_counts *c = &r->counts;
+        uint64_t *const classes[] = {
+                [FRAME_GOOD] = &c->used,
+                [FRAME_LATE] = &c->late,
+                [FRAME_DUPLICATE] = &c->duplicate,
+                [FRAME_IMPOSSIBLE] = &c->impossible,
+        };
+
+        ++*classes[as];
+        c->slices.left_over -= in_slice;
+        *(as == FRAME_GOOD   ? &c->slices.used
+          : as == FRAME_LATE ? &c->slices.late
+                             : &c->slices.dropped) += in_slice;
+}
+
 /* The end of a frame, or of an event that waited for one. */
 static void account(struct ros *r, uint32_t i)
 {
@@ -232,7 +249,7 @@ static void account(struct ros *r, uint32_t i)
         }
         if (e->suspect) {
                 ros_forget_suspect(r, i);
-                r->counts.late++;
+                ros_count_frame(r, FRAME_LATE, e->fragment.frames);
         }
         if (!e->arrived) {
                 r->counts.absent += e->triggered;
@@ -243,10 +260,8 @@ static void account(struct ros *r, uint32_t i)
         r->n_frames--;
         if (!e->triggered)
                 r->left_behind++;
-        else if (e->queued > 0 && !e->sent)
-                r->counts.late++; /* its SFI did not wait for it */
-        else
-                r->counts.used++;
+        else /* late: its SFI did not wait for it */
+                ros_count_frame(r, e->queued > 0 && !e->sent ? FRAME_LATE : FRAME_GOOD, e->fragment.frames);
 }
 
 void ros_drop(struct ros *r, uint32_t i)

@@ -128,6 +128,7 @@ struct ros {
         uint64_t hungry_ns;     /* 0: not hungry */
         uint32_t arriving;      /* its entry, between ros_arrive() and ros_commit() */
         uint64_t arriving_number;
+        uint32_t arriving_frames; /* in its slice of time */
         enum ros_frame arriving_as;
         bool refused, refused_expected; /* the next frame already found no room; a trigger waits for it */
         /* Frames in a row that are late, repeated, impossible, or not newer than all before; those of them
@@ -187,6 +188,8 @@ void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
+/* The frame, or the slice of this number of frames, ends in this class. */
+void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_check_room(struct ros *r);

@@ -1,5 +1,5 @@
 /* A slicer with small limits, as fuzzing uses them. */
-#include "../test.h"
+#include "../../test.h"
 
 #include <errno.h>
 
@@ -23,7 +23,7 @@ static struct slicer_config small(void)
 static enum ros_verdict comes(struct slicer *s, uint64_t counter, uint32_t bytes)
 {
         uint8_t *to;
-        enum ros_verdict v = slicer_arrive(s, &counter, bytes, &to);
+        enum ros_verdict v = slicer_arrive(s, NS_PER_S, &counter, bytes, &to);
 
         if (v == ROS_STORE)
                 memset(to, 1, bytes);

@@ -1,0 +1,153 @@
+/* A slicer with the core of its ROS, a board that sends frames, and the events of slices, without any clock
+ * or socket. */
+#pragma once
+
+#include "../../test.h"
+
+#include <endian.h>
+
+#include "evb/base/arena.h"
+#include "evb/base/util.h"
+#include "evb/data/slicer.h"
+
+#define BUFFER_BYTES (16u << 20)
+#define TICK_NS 10
+#define SLICE_TICKS 100u
+
+struct bench {
+        struct slicer *slicer;
+        struct ros *core;
+        uint8_t *buffer;
+        uint64_t now_ns, frames, slices;
+        uint64_t mask; /* of the board's counter */
+};
+
+#define COOKIE UINT64_C(0xC00C1E)
+
+/* Slices of 1 us, which close 2 us after their end. */
+static inline struct slicer_config standard(void)
+{
+        return (struct slicer_config){
+                .slice_ns = SLICE_TICKS * TICK_NS,
+                .window_ns = 2 * SLICE_TICKS * TICK_NS,
+                .tick_ns = TICK_NS,
+                .bits = 16,
+                .frames_max = 100,
+                .buffer_bytes = 8u << 20,
+                .idle_max_ns = 20000,
+        };
+}
+
+static inline void begin(struct bench *b, const struct slicer_config *config)
+{
+        struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
+                               .n_sfi = 1,
+                               .entries = 4096,
+                               .buffer_bytes = BUFFER_BYTES,
+                               .number_bits = 32};
+        static struct message m;
+        struct message_to to;
+
+        *b = (struct bench){
+                .now_ns = NS_PER_S,
+                .buffer = malloc(BUFFER_BYTES),
+                .mask = config->bits < 64 ? (UINT64_C(1) << config->bits) - 1 : UINT64_MAX,
+        };
+        assert_int_equal(ros_new(&b->core, &c, b->now_ns), 0);
+        assert_int_equal(slicer_new(&b->slicer, config), 0);
+        assert_true(ros_step(b->core, b->now_ns, &to, &m));
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                .dfm = 1,
+                .welcome = {.incarnation = 9, .run = 1},
+        };
+        assert_true(ros_receive(b->core, b->now_ns, &m));
+}
+
+static inline void end(struct bench *b)
+{
+        const struct slicer_counts *c = slicer_counts(b->slicer);
+        const struct ros_slice_counts *passed = &ros_counts(b->core)->slices;
+
+        assert_int_equal(c->frames, b->frames);
+        assert_int_equal(c->frames, c->passed + c->late + c->dropped + c->waiting);
+        assert_int_equal(c->passed, passed->used + passed->late + passed->dropped + passed->left_over);
+        slicer_free(b->slicer);
+        ros_free(b->core);
+        free(b->buffer);
+}
+
+/* A frame of the board at this count, whose payload is its count. */
+static inline enum ros_verdict comes(struct bench *b, uint64_t count)
+{
+        uint64_t counter = count & b->mask;
+        uint8_t *to;
+        enum ros_verdict verdict = slicer_arrive(b->slicer, b->now_ns, &counter, sizeof count, &to);
+
+        if (verdict == ROS_STORE)
+                memcpy(to, &count, sizeof count);
+        if (verdict == ROS_FULL)
+                return verdict;
+        slicer_commit(b->slicer, b->now_ns);
+        b->frames++;
+        return verdict;
+}
+
+static inline void delivers(struct bench *b, bool idle, bool full)
+{
+        b->slices += slicer_deliver(b->slicer, b->now_ns, idle, full, b->core, b->buffer);
+}
+
+static inline void requests(struct bench *b, uint64_t event, uint64_t slice)
+{
+        static struct message m;
+
+        m = (struct message){.header = {.cookie = COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST},
+                             .n = 1};
+        m.request.entries[0] =
+                (struct request_entry){.event = event, .l1_id = (uint32_t)slice, .to_bytes = UINT32_MAX};
+        assert_true(ros_receive(b->core, b->now_ns, &m));
+}
+
+/* The event ends, after its fragment has been sent if there was one. */
+static inline void ends(struct bench *b, uint64_t event)
+{
+        static struct message m;
+        struct ros_job job;
+
+        if (ros_jobs(b->core, 0, &job, 1) == 1)
+                ros_sent(b->core, 0, 1, 0);
+
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_CLEAR},
+                .dfm = 1,
+                .n = 1,
+        };
+        m.clear.events[0] = event;
+        assert_true(ros_receive(b->core, b->now_ns, &m));
+}
+
+/* The fragment of the slice has these counts. */
+static inline void assert_slice(struct bench *b, uint64_t slice, size_t n, const uint64_t *counts)
+{
+        static uint64_t event;
+        struct ros_job job;
+
+        requests(b, event++ % 1000, slice);
+        assert_int_equal(ros_jobs(b->core, 0, &job, 1), 1);
+        assert_int_equal(job.job.chunk.status, FRAGMENT_OK);
+        assert_int_equal(job.job.chunk.fragment_bytes, 12 * n);
+        for (size_t i = 0; i < n; i++) {
+                const uint8_t *at = b->buffer + job.at + 12 * i;
+
+                assert_int_equal(at[0], 8);
+                assert_memory_equal(at + 4, &counts[i], 8);
+        }
+        ros_sent(b->core, 0, 1, 0);
+}
+
+#define COUNTS(...)                                                                                          \
+        ARRAY_SIZE(((const uint64_t[]){__VA_ARGS__})), (const uint64_t[])                                    \
+        {                                                                                                    \
+                __VA_ARGS__                                                                                  \
+        }

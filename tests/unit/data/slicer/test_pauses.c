@@ -1,0 +1,319 @@
+/* Boards that are silent, late, send in bursts, or begin again: which slices close, and where each of their
+ * frames ends. */
+#include "slicer_bench.h"
+
+static void begin_wide(struct bench *b)
+{
+        struct slicer_config c = standard();
+
+        c.bits = 64;
+        c.frames_max = 10000;
+        begin(b, &c);
+}
+
+static uint64_t used(const struct bench *b)
+{
+        return ros_counts(b->core)->slices.used;
+}
+
+/* The events of slices [from, until) take what was sent; returns the number of frames in their fragments. */
+static uint64_t build(struct bench *b, uint64_t from, uint64_t until)
+{
+        uint64_t frames = 0;
+
+        for (uint64_t slice = from; slice < until; slice++) {
+                struct ros_job job;
+
+                requests(b, slice, slice);
+                if (ros_jobs(b->core, 0, &job, 1) == 1)
+                        frames += job.job.chunk.fragment_bytes / 12;
+                ends(b, slice);
+        }
+        return frames;
+}
+
+/* Time passes in small turns, without data. */
+static void waits(struct bench *b, uint64_t ns)
+{
+        for (uint64_t until_ns = b->now_ns + ns; b->now_ns < until_ns;) {
+                b->now_ns += MIN(until_ns - b->now_ns, UINT64_C(100));
+                delivers(b, true, false);
+        }
+}
+
+/* Nothing shows that the board has no frames after its last one. */
+static void a_silent_board_has_no_slices(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        begin(&b, &c);
+        delivers(&b, true, false);
+        assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
+        comes(&b, 350);
+        comes(&b, 550);
+        assert_int_equal(slicer_deadline_ns(b.slicer), b.now_ns + 20000);
+        b.now_ns += 19999;
+        delivers(&b, true, false);
+        assert_int_equal(b.slices, 0);
+        b.now_ns++;
+        delivers(&b, false, false);
+        assert_int_equal(b.slices, 0);
+        delivers(&b, true, false);
+        assert_int_equal(b.slices, 3);
+        assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
+        b.now_ns += NS_PER_S;
+        delivers(&b, true, false);
+        assert_int_equal(b.slices, 3);
+        /* Its own time shows it. */
+        comes(&b, 6550);
+        delivers(&b, true, false);
+        assert_int_equal(b.slices, 60);
+        end(&b);
+}
+
+/* A window that is longer than the silence counts. */
+static void a_silent_board_has_its_last_slice(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        c.idle_max_ns = 500;
+        begin(&b, &c);
+        comes(&b, 550);
+        assert_int_equal(slicer_deadline_ns(b.slicer), b.now_ns + 2500);
+        b.now_ns += 2500;
+        delivers(&b, true, false);
+        assert_int_equal(b.slices, 1);
+        assert_slice(&b, 5, COUNTS(550));
+        end(&b);
+}
+
+/* A board that sends every 3 us what it had in that time, with a window of 2 us. Then it holds everything
+ * back for longer. */
+static void bursts_and_pauses_lose_nothing(void **state)
+{
+        static const uint64_t pauses_ns[] = {5000, 10000, 19000};
+        uint64_t count = 1, sent = 0;
+        struct bench b;
+
+        (void)state;
+        begin_wide(&b);
+        for (int burst = 0; burst < 60; burst++) {
+                uint64_t held_ns = burst % 20 == 19 ? pauses_ns[burst / 20] : 3000;
+
+                waits(&b, held_ns);
+                for (uint64_t until = count + held_ns / TICK_NS; count < until; count += 10, sent++)
+                        assert_int_equal(comes(&b, count), ROS_STORE);
+                delivers(&b, false, false);
+        }
+        waits(&b, 30000);
+        assert_int_equal(slicer_counts(b.slicer)->passed, sent);
+        assert_int_equal(build(&b, 0, count / SLICE_TICKS + 1), sent);
+        assert_int_equal(used(&b), sent);
+        assert_int_equal(ros_counts(b.core)->restarts, 0);
+        end(&b);
+}
+
+/* It holds everything back for longer than its slices wait: only the rest of its last slice is late. */
+static void a_long_pause_costs_the_last_slice(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        begin_wide(&b);
+        for (uint64_t count = 0; count <= 550; count += 10)
+                comes(&b, count);
+        waits(&b, 50000);
+        for (uint64_t count = 560; count < 5560; count += 10)
+                assert_int_equal(comes(&b, count), count < 600 ? ROS_DISCARD : ROS_STORE);
+        waits(&b, 50000);
+        assert_int_equal(slicer_counts(b.slicer)->late, 4);
+        assert_int_equal(build(&b, 0, 60), 552);
+        assert_int_equal(used(&b), 552);
+        assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
+        end(&b);
+}
+
+/* Late frames in a row, at once or for long: their times go up to the present, and they are late. */
+static void a_row_of_late_frames_is_late(void **state)
+{
+        static const struct {
+                uint64_t frames, first, step, turn_ns;
+        } rows[] = {{16, 0, 10, 0}, {64, 100, 10, 0}, {1000, 0, 4, 0}, {1000, 2, 4, 10}, {200, 0, 20, 100}};
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(rows); k++) {
+                uint64_t late = 0, slices;
+                struct bench b;
+
+                begin_wide(&b);
+                comes(&b, 50);
+                comes(&b, 4550);
+                delivers(&b, false, false);
+                slices = b.slices;
+                assert_int_equal(slices, 43);
+                assert_int_equal(build(&b, 0, slices), 1);
+                for (uint64_t i = 0; i < rows[k].frames; i++) {
+                        late += comes(&b, rows[k].first + i * rows[k].step) == ROS_DISCARD;
+                        b.now_ns += rows[k].turn_ns;
+                        delivers(&b, false, false);
+                }
+                assert_int_equal(late, rows[k].frames);
+                assert_int_equal(slicer_counts(b.slicer)->late, late);
+                assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
+                assert_int_equal(b.slices, slices);
+                assert_int_equal(comes(&b, 4560), ROS_STORE);
+                comes(&b, 5000);
+                delivers(&b, false, false);
+                assert_int_equal(build(&b, slices, 47), 2);
+                assert_int_equal(used(&b), 3);
+                end(&b);
+        }
+}
+
+/* Events went on without it. It returns in step: what nobody waits for any longer is late, and not passed. */
+static void a_silent_board_returns_in_step(void **state)
+{
+        struct bench b;
+
+        (void)state;
+        begin_wide(&b);
+        comes(&b, 550);
+        waits(&b, 20000);
+        assert_int_equal(build(&b, 5, 61), 1);
+        for (uint64_t count = 610; count < 6550; count += 10)
+                comes(&b, count);
+        delivers(&b, false, false);
+        assert_int_equal(slicer_counts(b.slicer)->late, (6100 - 610) / 10);
+        assert_int_equal(b.slices, 1 + 2);
+        waits(&b, 20000);
+        assert_int_equal(build(&b, 61, 66), 45);
+        assert_int_equal(used(&b), 46);
+        assert_int_equal(ros_counts(b.core)->late + ros_counts(b.core)->restarts, 0);
+        end(&b);
+}
+
+/* It returns after more slices than can be open. */
+static void a_board_may_be_silent_for_long(void **state)
+{
+        struct slicer_config c = standard();
+        struct bench b;
+
+        (void)state;
+        c.bits = 32;
+        begin(&b, &c);
+        comes(&b, 550);
+        delivers(&b, true, false);
+        /* A damaged time: no such time has passed. */
+        assert_int_equal(comes(&b, 550 + 1200000000), ROS_DISCARD);
+        assert_int_equal(slicer_counts(b.slicer)->dropped, 1);
+        b.now_ns += 500 * NS_PER_MS;
+        delivers(&b, true, false);
+        assert_int_equal(b.slices, 1);
+        assert_int_equal(comes(&b, 550 + 50000000), ROS_STORE);
+        assert_int_equal(comes(&b, 850 + 50000000), ROS_STORE);
+        delivers(&b, false, false);
+        assert_slice(&b, 500005, COUNTS(550 + 50000000));
+        assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
+        end(&b);
+}
+
+/* Its clock begins at 0 while time goes on as before. What it sent before is passed, and no slice twice. */
+static void a_board_that_begins_again_opens_other_slices(void **state)
+{
+        uint64_t count;
+        struct bench b;
+
+        (void)state;
+        begin_wide(&b);
+        comes(&b, 50010);
+        comes(&b, 50460);
+        for (count = 0; slicer_counts(b.slicer)->restarts == 0; count += 10) {
+                comes(&b, count);
+                waits(&b, 10 * TICK_NS);
+                assert_true(count < 5000);
+        }
+        /* The last of the frames of 20 us. */
+        assert_int_equal(count, 2010);
+        assert_int_equal(slicer_counts(b.slicer)->late, 200);
+        assert_int_equal(slicer_counts(b.slicer)->passed, 2);
+        assert_int_equal(slicer_counts(b.slicer)->dropped, 0);
+        assert_int_equal(build(&b, 500, 505), 2);
+        end(&b);
+}
+
+/* The slices after a restart have the numbers of earlier ones: none of their frames counts as used. */
+static void slices_are_used_once(void **state)
+{
+        uint64_t before;
+        struct bench b;
+
+        (void)state;
+        begin_wide(&b);
+        for (uint64_t count = 0; count < 100000; count += 100) {
+                comes(&b, count);
+                waits(&b, 1000);
+        }
+        waits(&b, 20000);
+        before = slicer_counts(b.slicer)->passed;
+        assert_int_equal(build(&b, 0, 1000), before);
+        for (uint64_t count = 0; count < 4000; count += 10) {
+                comes(&b, count);
+                waits(&b, 100);
+        }
+        waits(&b, 20000);
+        assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
+        assert_int_equal(slicer_counts(b.slicer)->late, 200);
+        assert_int_equal(ros_counts(b.core)->slices.dropped, 200);
+        assert_int_equal(used(&b), before);
+        assert_true(ros_is_out_of_step(b.core));
+        end(&b);
+}
+
+/* The frame with which it begins again is too long. */
+static void times_wrap_after_a_restart(void **state)
+{
+        struct slicer_config c = standard();
+        uint64_t counter = 199100 & 0xffff;
+        struct bench b;
+        uint8_t *to;
+
+        (void)state;
+        begin(&b, &c);
+        for (uint64_t count = 0; count < 210000; count += 10000) {
+                comes(&b, count);
+                delivers(&b, false, false);
+        }
+        for (uint64_t k = 0; k < 63; k++)
+                assert_int_equal(comes(&b, 199000 + k), ROS_DISCARD);
+        b.now_ns += 20000;
+        assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &counter, EVB_FRAGMENT_MAX_BYTES, &to),
+                         ROS_DISCARD);
+        slicer_commit(b.slicer, b.now_ns);
+        b.frames++;
+        assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
+        assert_int_equal(comes(&b, 200010), ROS_STORE);
+        assert_int_equal(slicer_counts(b.slicer)->late, 63);
+        end(&b);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_silent_board_has_no_slices),
+                cmocka_unit_test(a_silent_board_has_its_last_slice),
+                cmocka_unit_test(bursts_and_pauses_lose_nothing),
+                cmocka_unit_test(a_long_pause_costs_the_last_slice),
+                cmocka_unit_test(a_row_of_late_frames_is_late),
+                cmocka_unit_test(a_silent_board_returns_in_step),
+                cmocka_unit_test(a_board_may_be_silent_for_long),
+                cmocka_unit_test(a_board_that_begins_again_opens_other_slices),
+                cmocka_unit_test(slices_are_used_once),
+                cmocka_unit_test(times_wrap_after_a_restart),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
