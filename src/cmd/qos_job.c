@@ -93,8 +93,10 @@ void qos_job_take_device(struct qos_job *job)
         const struct tc_device *d = &job->device;
         struct tc_request *q = &job->request;
 
-        if (job->link_rate_is_reported)
+        if (job->link_rate_is_reported) {
                 q->link_rate_bps = d->speed_bps;
+                q->link_is_virtual = d->is_virtual;
+        }
         q->mtu_bytes = job->tuning.mtu_bytes != TC_UNCHANGED ? job->tuning.mtu_bytes : d->mtu_bytes;
         /* As in shaping_request_of_scenario(). */
         if (job->scenario)

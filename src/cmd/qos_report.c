@@ -137,10 +137,11 @@ static void add_line(const char *text, void *ctx)
 static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job *job)
 {
         json_object_set_new(j, "reasons",
-                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "backend",
-                                      job->backend_reason, "rate", p->reason_rate, "burst", p->reason_burst,
-                                      "limit", p->reason_limit, "quantum", p->reason_quantum, "control",
-                                      p->reason_control, "other", p->reason_other, "need", p->reason_need));
+                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "backend",
+                                      job->backend_reason, "link", p->reason_link, "rate", p->reason_rate,
+                                      "burst", p->reason_burst, "limit", p->reason_limit, "quantum",
+                                      p->reason_quantum, "control", p->reason_control, "other",
+                                      p->reason_other, "need", p->reason_need));
 }
 
 static json_t *tuning_json(const struct tc_tuning *t)
@@ -222,7 +223,10 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                         quantity_format_rate(p->control.guaranteed_bps, b));
         fprintf(to, "%-24s %-10s %14s %14s\n\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle),
                 quantity_format_rate(p->other.rate_bps, a), quantity_format_rate(p->other.guaranteed_bps, b));
-        fprintf(to, "reasons\n  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate,
+        fprintf(to, "reasons\n");
+        if (p->reason_link[0])
+                fprintf(to, "  link:    %s\n", p->reason_link);
+        fprintf(to, "  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate,
                 p->reason_burst, p->reason_limit, p->reason_quantum);
         if (p->control_port)
                 fprintf(to, "  control: %s\n", p->reason_control);

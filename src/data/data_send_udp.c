@@ -12,9 +12,11 @@
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next SFI is served. */
 #define ROUNDS 4
-/* ros.pacing: frames in a burst after a pause, and the bytes of a frame beyond its UDP payload or IP packet.
+/* ros.pacing: a burst after a pause is at least so many frames, and so long that a late timer costs no rate.
  */
 #define PACED_FRAMES 4
+#define PACED_NS (250 * NS_PER_US)
+/* Bytes of a frame beyond its UDP payload or IP packet. */
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
 /* A datagram that is not full waits for more bytes while the kernel has others to send before it, as TCP's
@@ -43,7 +45,7 @@ struct udp_sender {
         struct udp_path *paths;
         uint32_t n, first; /* a round begins with SFI `first` */
         size_t datagram_bytes;
-        double bytes_per_ns, frame_bytes; /* ros.pacing; 0: none */
+        double bytes_per_ns, frame_bytes, burst_bytes; /* ros.pacing; 0: none */
         struct outgoing out[DATAGRAMS_MAX];
 };
 
@@ -116,6 +118,7 @@ static int udp_open(struct data_sender *s)
                                       MAX(s->context.scenario->ros.count, UINT64_C(1)));
         u->bytes_per_ns = (double)s->context.scenario->ros.pacing_bps / 8e9;
         u->frame_bytes = (double)(s->context.scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
+        u->burst_bytes = MAX(PACED_FRAMES * u->frame_bytes, (double)PACED_NS * u->bytes_per_ns);
         u->datagram_bytes = network_datagram_bytes(s->context.scenario);
         u->paths = calloc(u->n, sizeof *u->paths);
         if (!u->paths || chunk_packer_new(&s->packer, u->datagram_bytes, DATAGRAMS_MAX) < 0)
@@ -146,11 +149,10 @@ static size_t permitted(const struct udp_sender *u, struct udp_path *p)
         if (u->bytes_per_ns <= 0)
                 return DATAGRAMS_MAX;
         now_ns = clock_now_ns();
-        p->tokens = MIN(p->tokens + (double)(now_ns - p->tokens_ns) * u->bytes_per_ns,
-                        PACED_FRAMES * u->frame_bytes);
+        p->tokens = MIN(p->tokens + (double)(now_ns - p->tokens_ns) * u->bytes_per_ns, u->burst_bytes);
         p->tokens_ns = now_ns;
         if (p->tokens > 0)
-                return 1 + (size_t)(p->tokens / u->frame_bytes);
+                return MIN(1 + (size_t)(p->tokens / u->frame_bytes), (size_t)DATAGRAMS_MAX);
         p->paced_until_ns = now_ns + (uint64_t)(MAX(-p->tokens, 1.0) / u->bytes_per_ns);
         return 0;
 }

@@ -43,6 +43,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
 {
         /* A configured rate counts bytes as the kernel does; see network_overhead_bytes(). */
         uint64_t overhead = s->qos.rate_bps == SCENARIO_AUTO ? TC_ETHERNET_OVERHEAD_BYTES : 0;
+        bool is_virtual = s->network.link_rate_bps == 0 && device && device->is_virtual;
         struct tc_request q = {
                 .link_rate_bps = s->network.link_rate_bps
                                          ?: device ? device->speed_bps
@@ -50,7 +51,9 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                 /* TCP and other programs fill the device's packets. A packet larger than a burst never
                    passes. */
                 .mtu_bytes = MAX((uint32_t)s->network.mtu_bytes, device ? device->mtu_bytes : 0),
-                .switch_buffer_bytes = s->network.switch_buffer_bytes,
+                .link_is_virtual = is_virtual,
+                /* Without a rate, a virtual link ends at no port. */
+                .switch_buffer_bytes = is_virtual ? 0 : s->network.switch_buffer_bytes,
                 .sources = scenario_count(s, ROLE_ROS),
                 /* One socket for each SFI; the kernel doubles the requested size. */
                 .send_buffer_bytes = 2 * (s->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES),

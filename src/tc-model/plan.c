@@ -32,6 +32,8 @@
 #define OTHER_LIMIT_BYTES (256u << 20)
 /* Below this duration, late timers cost a part of the rate. */
 #define SHORTEST_BURST_NS (100 * NS_PER_US)
+/* Rates above the link that have a warning of their own. */
+#define CAPS_NAMED 8
 
 bool tc_address_parse(struct tc_address *ret, const char *text)
 {
@@ -328,8 +330,8 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
                      "%s: a limit of %llu bytes is below the %llu bytes of send buffers; the source may drop "
                      "packets",
                      address, (unsigned long long)s->limit_bytes, (unsigned long long)q->send_buffer_bytes);
-        if (q->link_rate_bps > 0 && s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps &&
-            is_first(warned, RULE_PORT))
+        if (q->link_rate_bps > 0 && !q->link_is_virtual && s->planned_bps <= q->link_rate_bps &&
+            s->rate_bps * MAX(q->sources, 1u) > q->link_rate_bps && is_first(warned, RULE_PORT))
                 warn(p, "%s: %u sources of %s exceed the port rate of %s", address, MAX(q->sources, 1u),
                      quantity_format_rate(s->rate_bps, rate), quantity_format_rate(q->link_rate_bps, port));
         return 0;
@@ -373,8 +375,27 @@ static int refuse_duplicates(const struct tc_plan *p, struct error *e)
         return 0;
 }
 
+/* Names each rate that the link never reaches. */
+static void check_caps(struct tc_plan *p)
+{
+        char address[TC_ADDRESS_TEXT_MAX], rate[QUANTITY_TEXT_MAX], link[QUANTITY_TEXT_MAX];
+        size_t n = 0;
+
+        for (size_t i = 0; i < p->n; i++) {
+                if (p->shares[i].planned_bps <= p->link_rate_bps || ++n > CAPS_NAMED)
+                        continue;
+                warn(p, "%s: the link of %s caps the rate of %s; set the link rate if the link is faster",
+                     tc_address_format(&p->addresses[i], address),
+                     quantity_format_rate(p->link_rate_bps, link),
+                     quantity_format_rate(p->shares[i].planned_bps, rate));
+        }
+        if (n > CAPS_NAMED)
+                warn(p, "the link caps the rates of %zu more destinations", n - CAPS_NAMED);
+}
+
 static void check_link(struct tc_plan *p, const struct tc_request *q)
 {
+        check_caps(p);
         if (q->link_rate_bps == 0)
                 warn(p, "the link rate is unknown; control and other traffic have no guaranteed rate");
         if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
@@ -434,13 +455,39 @@ static void plan_need(struct tc_plan *p, const struct tc_request *q)
                          (unsigned long long)q->switch_buffer_bytes, q->sources);
 }
 
+/* The rate of the link's class. A virtual link carries what processors can do, so the class must not limit
+ * the rates that are asked, with room for control and other traffic. */
+static uint64_t link_rate(const struct tc_request *q)
+{
+        uint64_t asked = 0;
+
+        if (q->link_rate_bps == 0)
+                return TC_LINK_RATE_MAX_BPS;
+        if (!q->link_is_virtual)
+                return q->link_rate_bps;
+        for (size_t i = 0; i < q->n_destinations; i++)
+                asked += q->destinations[i].rate_bps ?: q->rate_bps;
+        return MIN(MAX(q->link_rate_bps, asked / 1000 * (1000 + 4 * CONTROL_PERMILLE)), TC_LINK_RATE_MAX_BPS);
+}
+
+static void explain_link(struct tc_plan *p, const struct tc_request *q)
+{
+        char link[QUANTITY_TEXT_MAX], reported[QUANTITY_TEXT_MAX];
+
+        if (q->link_rate_bps > 0 && p->link_rate_bps != q->link_rate_bps)
+                snprintf(p->reason_link, sizeof p->reason_link,
+                         "%s, for the rates that are asked; the device is virtual, so its %s is nominal",
+                         quantity_format_rate(p->link_rate_bps, link),
+                         quantity_format_rate(q->link_rate_bps, reported));
+}
+
 int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *e)
 {
         struct tc_plan p = {
                 .backend = q->backend,
                 .frame_bytes = q->mtu_bytes + ETHERNET_HEADER_BYTES,
                 .packet_most_bytes = packet_most(q),
-                .link_rate_bps = q->link_rate_bps ?: TC_LINK_RATE_MAX_BPS,
+                .link_rate_bps = link_rate(q),
                 .overhead_bytes = q->overhead_bytes,
                 .sources = MAX(q->sources, 1u),
                 .n = q->n_destinations,
@@ -459,6 +506,7 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
                 return r;
         }
         plan_need(&p, q);
+        explain_link(&p, q);
         *ret = p;
         return 0;
 }

@@ -9,6 +9,8 @@
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
+#include <netlink/route/link.h>
+#include <netlink/socket.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +20,9 @@
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "coalesce.h"
+
+/* Links below each other, such as a VLAN of a bond of ports. */
+#define STACK_MAX 4
 
 static bool ask_ethtool(int fd, const char *name, void *command)
 {
@@ -90,6 +95,41 @@ static int ask_link(struct tc_device *d)
         return r;
 }
 
+/* Whether the link, or one that it is stacked on, is hardware: the kernel names a kind for all others. The
+ * other end of a veth, and a link of another namespace, are not below it. */
+static bool is_physical(struct nl_cache *links, int ifindex, int depth)
+{
+        struct rtnl_link *l = rtnl_link_get(links, ifindex);
+        const char *kind = l ? rtnl_link_get_type(l) : NULL;
+        bool physical = l && !kind;
+        int32_t elsewhere;
+
+        if (kind && depth > 0 && strcmp(kind, "veth") != 0 && rtnl_link_get_link_netnsid(l, &elsewhere) < 0)
+                physical = is_physical(links, rtnl_link_get_link(l), depth - 1);
+        for (struct nl_object *o = nl_cache_get_first(links); o && kind && depth > 0 && !physical;
+             o = nl_cache_get_next(o)) {
+                struct rtnl_link *port = (struct rtnl_link *)o;
+
+                if (rtnl_link_get_master(port) == ifindex)
+                        physical = is_physical(links, rtnl_link_get_ifindex(port), depth - 1);
+        }
+        rtnl_link_put(l);
+        return physical;
+}
+
+static bool has_physical_link(int ifindex)
+{
+        struct nl_sock *s = nl_socket_alloc();
+        struct nl_cache *links = NULL;
+        bool physical = true;
+
+        if (s && nl_connect(s, NETLINK_ROUTE) >= 0 && rtnl_link_alloc_cache(s, AF_UNSPEC, &links) >= 0)
+                physical = is_physical(links, ifindex, STACK_MAX);
+        nl_cache_free(links);
+        nl_socket_free(s);
+        return physical;
+}
+
 int tc_device_read(struct tc_device *ret, const char *name)
 {
         _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -105,6 +145,7 @@ int tc_device_read(struct tc_device *ret, const char *name)
         if (r < 0)
                 return r;
         d.speed_bps = read_speed(fd, name);
+        d.is_virtual = !has_physical_link(d.ifindex);
         if (!has_offload(fd, name))
                 d.super_packet_bytes = 0;
         *ret = d;

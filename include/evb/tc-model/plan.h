@@ -47,6 +47,7 @@ struct tc_destination {
 struct tc_request {
         /* Facts. */
         uint64_t link_rate_bps; /* of this device and of a destination's switch port */
+        bool link_is_virtual;   /* that rate is only a name: the link carries what is asked of it */
         uint32_t mtu_bytes;
         uint64_t switch_buffer_bytes;
         uint32_t sources;            /* number of senders to one destination */
@@ -92,6 +93,7 @@ struct tc_plan {
         char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
         char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
         char reason_other[TC_REASON_MAX]; /* "": no such traffic is known */
+        char reason_link[TC_REASON_MAX];  /* "": the link rate of the request */
         char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;

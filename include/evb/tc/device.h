@@ -16,6 +16,7 @@ struct tc_device {
         uint64_t speed_bps;          /* as the driver reports; 0: unknown */
         uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
         uint32_t queues;             /* transmit queues */
+        bool is_virtual;             /* without a physical link below it, so the speed is nominal */
         bool up;                     /* enabled by the administrator, and with a carrier */
 };
 

@@ -5,8 +5,6 @@
 #include "evb/tc-model/status.h"
 #include "evb/tc-model/units.h"
 
-#include "evb/tc-model/units.h"
-
 static void plans_follow_the_rules(void **state)
 {
         struct tc_destination to[2];
@@ -283,6 +281,68 @@ static void broken_rules_cause_warnings(void **state)
 }
 
 /* Destinations behind a valid first one are checked as well. */
+/* A veth says 10 Gbit/s and carries what the processors can do. */
+static void a_virtual_link_carries_what_is_asked(void **state)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        (void)state;
+        q.link_rate_bps = UINT64_C(10000000000);
+        q.link_is_virtual = true;
+        q.switch_buffer_bytes = 0;
+        to[0].rate_bps = UINT64_C(50000000000);
+        to[1].rate_bps = UINT64_C(20000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.link_rate_bps, UINT64_C(71400000000));
+        assert_int_equal(p.shares[0].guaranteed_bps, to[0].rate_bps);
+        assert_int_equal(p.shares[1].guaranteed_bps, to[1].rate_bps);
+        /* 1 ms, as no port bounds it */
+        assert_int_equal(p.shares[0].burst_bytes, 6250000);
+        assert_int_equal(p.n_warnings, 0);
+        assert_string_equal(p.reason_link,
+                            "71.4 Gbit/s, for the rates that are asked; the device is virtual, "
+                            "so its 10.0 Gbit/s is nominal");
+        tc_plan_fini(&p);
+
+        /* It may also be asked for less than it says, or for more than HTB is planned for. */
+        to[0].rate_bps = to[1].rate_bps = UINT64_C(1000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.link_rate_bps, UINT64_C(10000000000));
+        assert_string_equal(p.reason_link, "");
+        tc_plan_fini(&p);
+        to[0].rate_bps = to[1].rate_bps = UINT64_C(300000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.link_rate_bps, TC_LINK_RATE_MAX_BPS);
+        tc_plan_fini(&p);
+}
+
+static void each_rate_above_the_link_is_named(void **state)
+{
+        struct tc_destination to[12];
+        struct tc_request q = sample_request(to, 12, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        (void)state;
+        q.sources = 1;
+        q.switch_buffer_bytes = 0;
+        to[3].rate_bps = UINT64_C(5000000000);
+        to[7].rate_bps = UINT64_C(1000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 1);
+        assert_string_equal(p.warnings[0], "10.1.0.4: the link of 1.00 Gbit/s caps the rate of 5.00 Gbit/s; "
+                                           "set the link rate if the link is faster");
+        tc_plan_fini(&p);
+
+        for (size_t i = 0; i < 12; i++)
+                to[i].rate_bps = UINT64_C(2000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 9);
+        assert_string_equal(p.warnings[8], "the link caps the rates of 4 more destinations");
+        tc_plan_fini(&p);
+}
+
 static void every_destination_is_checked(void **state)
 {
         struct tc_destination to[3];
@@ -291,6 +351,7 @@ static void every_destination_is_checked(void **state)
         struct tc_plan p;
 
         (void)state;
+        q.link_rate_bps = UINT64_C(25000000000);
         to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
         q.burst_bytes = 200000;
         p = sample_plan(&q);
@@ -357,6 +418,8 @@ int main(void)
                 cmocka_unit_test(guarantees_fit_the_link),
                 cmocka_unit_test(other_traffic_has_its_part),
                 cmocka_unit_test(broken_rules_cause_warnings),
+                cmocka_unit_test(a_virtual_link_carries_what_is_asked),
+                cmocka_unit_test(each_rate_above_the_link_is_named),
                 cmocka_unit_test(every_destination_is_checked),
                 cmocka_unit_test(impossible_requests_are_rejected),
         };

@@ -44,8 +44,32 @@ static void facts_are_those_of_the_device(void **state)
         assert_int_equal(d.ifindex, if_nametoindex(NETWORK_DEVICE));
         assert_int_equal(d.mtu_bytes, 1500);
         assert_int_equal(d.speed_bps, UINT64_C(10000000000)); /* of any veth */
-        assert_true(d.super_packet_bytes >= 65536 && d.queues >= 1);
+        assert_true(d.super_packet_bytes >= 65536 && d.queues >= 1 && d.is_virtual);
         assert_int_equal(tc_device_read(&d, "evb-none"), -ENODEV);
+}
+
+static bool is_virtual(const char *name)
+{
+        struct tc_device d;
+
+        assert_int_equal(tc_device_read(&d, name), 0);
+        return d.is_virtual;
+}
+
+/* No hardware is below a bridge of veths. The loopback device stands for hardware: it has no kind either. */
+static void a_link_is_virtual_if_all_below_it_is(void **state)
+{
+        (void)state;
+        ip("link add evbbr type bridge && ip link add evb4 type veth peer name evb5 && "
+           "ip link set evb4 master evbbr");
+        assert_true(is_virtual("evbbr"));
+        assert_true(is_virtual("evb4"));
+        assert_false(is_virtual("lo"));
+        ip("link add link evb5 evb8 type macvlan");
+        assert_true(is_virtual("evb8"));
+        ip("link set evb8 master evbbr");
+        assert_true(is_virtual("evbbr"));
+        ip("link del evb4; ip link del evbbr");
 }
 
 /* Expects these changes, and their description. */
@@ -335,6 +359,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(facts_are_those_of_the_device),
+                cmocka_unit_test(a_link_is_virtual_if_all_below_it_is),
                 cmocka_unit_test(a_device_is_followed_by_its_number),
                 cmocka_unit_test(segmentation_offload_is_switched),
                 cmocka_unit_test(a_device_is_found_by_its_address),
