@@ -37,14 +37,12 @@ struct front_end {
         struct node_stats *stats;
         struct loop *loop;
         struct loop_io io;
-        bool ready;
+        bool ready, full_logged;
         uint64_t again_ns, heard_ns;
         struct number_field number;
-        bool has_counter; /* the last frame */
-        uint64_t counter;
+        struct ros_sample last;
         uint64_t frames; /* counted */
         struct front_end_gaps gaps;
-        bool full_logged;
         /* UDP */
         struct endpoint *endpoint;
         uint64_t dropped; /* datagrams already counted as gaps */
@@ -175,9 +173,10 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
         const uint64_t *counter;
         uint64_t at = 0;
 
-        f->has_counter =
-                f->number.bits > 0 && number_read(&f->number, payload, MIN(n, (size_t)bytes), &f->counter);
-        counter = f->has_counter ? &f->counter : NULL;
+        f->last.bytes = bytes;
+        f->last.has_counter = f->number.bits > 0 &&
+                              number_read(&f->number, payload, MIN(n, (size_t)bytes), &f->last.counter);
+        counter = f->last.has_counter ? &f->last.counter : NULL;
         if (f->slicer)
                 return slicer_arrive(f->slicer, f->now_ns, counter, bytes, &f->place);
         verdict = ros_arrive(f->core, counter, &fragment, &at);
@@ -351,7 +350,7 @@ static int read_start(struct front_end *f)
         }
         length = read_length(bytes);
         if (length > EVB_FRAGMENT_MAX_BYTES)
-                return -EPROTO;
+                return front_end_log_length(bytes, n);
         verdict = arrive(f, bytes + LENGTH_BYTES, n - LENGTH_BYTES, length);
         if (verdict == ROS_FULL)
                 return -EAGAIN;
@@ -416,10 +415,11 @@ static void note_up(struct front_end *f, uint64_t now_ns)
         tcp_backoff_reset(&f->backoff);
 }
 
-void front_end_explain_step(const struct front_end *f, uint64_t expected, char *text, size_t text_bytes)
+void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
+                            char *text, size_t text_bytes)
 {
-        front_end_explain_number(&f->number, f->has_counter ? &f->counter : NULL,
-                                 f->slicer ? NULL : &expected, text, text_bytes);
+        front_end_explain_number(&f->number, f->slicer ? &f->last : sample, f->slicer ? NULL : &expected,
+                                 text, text_bytes);
 }
 
 void front_end_reasons(const struct front_end *f, struct reasons *to)

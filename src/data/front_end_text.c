@@ -11,8 +11,12 @@
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
+#include "evb/data/front_end.h"
+#include "evb/protocol/event.h"
 
 #define LENGTH_BYTES 4
+/* Of a frame whose length is wrong. */
+#define SHOWN_BYTES 16
 /* Boards and triggers that agree differ by less. */
 #define NEAR 1000
 
@@ -29,6 +33,23 @@ void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t 
                 snprintf(text, text_bytes,
                          "its first 4 bytes give a length of %" PRIu32 ", but %zu bytes follow%s", length,
                          payload, hint);
+}
+
+int front_end_log_length(const uint8_t *bytes, size_t n)
+{
+        uint32_t length = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+                          (uint32_t)bytes[3] << 24;
+        char text[3 * SHOWN_BYTES + 1] = "", hint[64] = "";
+
+        for (size_t i = 0; i < MIN(n, (size_t)SHOWN_BYTES); i++)
+                snprintf(text + 3 * i, sizeof text - 3 * i, " %02x", bytes[i]);
+        if (bswap_32(length) <= EVB_FRAGMENT_MAX_BYTES)
+                snprintf(hint, sizeof hint, "; in the other byte order it is %" PRIu32, bswap_32(length));
+        log_limited(LOG_LEVEL_ERROR, NULL,
+                    "front-end: a frame begins with the bytes%s: the first 4 give a length of %" PRIu32
+                    ", expected 32 bits, little-endian, and at most %u%s",
+                    text, length, EVB_FRAGMENT_MAX_BYTES, hint);
+        return -EPROTO;
 }
 
 static uint64_t mask(unsigned bits)
@@ -48,33 +69,33 @@ static bool is_near(uint64_t a, uint64_t b, unsigned bits)
         return MIN(ahead, mask(MIN(bits, 32u)) - ahead + 1) < NEAR;
 }
 
-void front_end_explain_number(const struct number_field *field, const uint64_t *counter,
+void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes)
 {
         const char *order = field->big_endian ? ":be" : "";
-        uint64_t other = counter ? other_order(*counter, field->bits) : 0;
+        uint64_t counter = last->counter, other = other_order(counter, field->bits);
 
-        if (!counter)
-                snprintf(text, text_bytes, "the last one is too short for %s = %u:%u%s",
-                         expected ? "ros.event-number" : "ros.event-time", field->offset_bytes, field->bits,
-                         order);
+        if (!last->has_counter)
+                snprintf(text, text_bytes, "the last one has %" PRIu32 " bytes, too few for %s = %u:%u%s",
+                         last->bytes, expected ? "ros.event-number" : "ros.event-time", field->offset_bytes,
+                         field->bits, order);
         else if (!expected)
                 snprintf(text, text_bytes,
                          "the last time is %" PRIu64 "; the clock of the board has jumped, or its time is "
                          "not at ros.event-time = %u:%u%s",
-                         *counter, field->offset_bytes, field->bits, order);
-        else if (other != *counter && is_near(other, *expected, field->bits))
+                         counter, field->offset_bytes, field->bits, order);
+        else if (other != counter && is_near(other, *expected, field->bits))
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; in the other byte order it is %" PRIu64
                          ", so ros.event-number should be %u:%u%s instead of %u:%u%s",
-                         *counter, *expected, other, field->offset_bytes, field->bits,
+                         counter, *expected, other, field->offset_bytes, field->bits,
                          field->big_endian ? "" : ":be", field->offset_bytes, field->bits, order);
         else
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; the board has restarted, or its number is not at ros.event-number = %u:%u%s",
-                         *counter, *expected, field->offset_bytes, field->bits, order);
+                         counter, *expected, field->offset_bytes, field->bits, order);
 }
 
 const char *front_end_explain_loss(int why)
@@ -117,6 +138,22 @@ void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct
                             ", the first (%s) at frame %" PRIu64
                             "; later frames may belong to other triggers",
                             g->n, g->first, g->first_frame);
+}
+
+void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to)
+{
+        if (c->duplicate > c->early_duplicate)
+                reasons_add(
+                        to,
+                        "frames of its front-end that have the same number as an earlier one, and are in no "
+                        "event: %" PRIu64 ", the last one with number %" PRIu64,
+                        c->duplicate - c->early_duplicate, s->duplicate.counter);
+        if (c->impossible > c->early_impossible)
+                reasons_add(
+                        to,
+                        "frames of its front-end that have no number, or that of no trigger, and are in no "
+                        "event: %" PRIu64,
+                        c->impossible - c->early_impossible);
 }
 
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)

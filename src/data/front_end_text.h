@@ -5,16 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "evb/core/ros.h"
 #include "evb/data/reasons.h"
 #include "evb/net/address.h"
 #include "evb/protocol/number.h"
 
 /* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or they give a wrong length. */
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes);
-/* Frames do not follow the triggers: the last one has this counter (NULL: it is too short for one), and one
- * of the newest trigger would have *expected (NULL: counters are times). */
-void front_end_explain_number(const struct number_field *field, const uint64_t *counter,
+/* Frames do not follow the triggers: this is the last one, and one of the newest trigger would have *expected
+ * (NULL: counters are times). */
+void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes);
+/* A frame of a stream begins with these bytes, of which the first 4 give an impossible length; -EPROTO. */
+int front_end_log_length(const uint8_t *bytes, size_t n);
 /* Why there is no connection: a negative errno; 0: nothing is known. */
 const char *front_end_explain_loss(int why);
 

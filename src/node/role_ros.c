@@ -2,6 +2,7 @@
 #include "evb/core/ros.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "evb/base/log.h"
@@ -42,6 +43,7 @@ struct ros_node {
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
+        uint64_t duplicate_logged, impossible_logged; /* frames when such ones were logged last */
 };
 
 /* The key that names this ROS's source. */
@@ -254,7 +256,8 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         if (out == (r->out_of_step_ns > 0))
                 return;
         if (out) {
-                front_end_explain_step(r->front_end, ros_expected_counter(r->core), why, sizeof why);
+                front_end_explain_step(r->front_end, &ros_samples(r->core)->stray,
+                                       ros_expected_counter(r->core), why, sizeof why);
                 log_error(
                         "front-end: the numbers of %u frames in a row do not follow the triggers: %s. Frames "
                         "are discarded until they agree with the triggers again",
@@ -263,6 +266,38 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
                 log_warning("front-end: its numbers follow the triggers again after %.1f s",
                             (double)(now_ns - r->out_of_step_ns) / 1e9);
         r->out_of_step_ns = out ? now_ns : 0;
+}
+
+/* The first of `n` is logged, and each tenfold number. */
+static bool is_news(uint64_t n, uint64_t *logged)
+{
+        if (n == *logged || n / 10 < *logged)
+                return false;
+        *logged = n;
+        return true;
+}
+
+/* Logs frames that are discarded although the board follows the triggers. */
+static void watch_discarded(struct ros_node *r)
+{
+        const struct ros_counts *c = ros_counts(r->core);
+        const struct ros_samples *s = ros_samples(r->core);
+        char why[256];
+
+        if (r->out_of_step_ns > 0 || r->slicer)
+                return;
+        if (is_news(c->duplicate, &r->duplicate_logged))
+                log_warning(
+                        "front-end: a frame has the same number as an earlier one, %" PRIu64
+                        ", and is discarded: the board sends several frames for a trigger, or the network "
+                        "repeats them; %" PRIu64 " such frames so far",
+                        s->duplicate.counter, c->duplicate);
+        if (!is_news(c->impossible, &r->impossible_logged))
+                return;
+        front_end_explain_step(r->front_end, &s->impossible, ros_expected_counter(r->core), why, sizeof why);
+        log_warning("front-end: a frame fits no trigger, and is discarded: %s; %" PRIu64
+                    " such frames so far",
+                    why, c->impossible);
 }
 
 /* Receives frames, and passes to the core what the DFM must know about the front-end. */
@@ -275,6 +310,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         front_end_turn(r->front_end, now_ns);
         ros_expire(r->core, now_ns);
         watch_step(r, now_ns);
+        watch_discarded(r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
         /* A board that breaks each connection is as silent as one without any. */
@@ -424,6 +460,8 @@ static void add_reasons(const struct node *n, struct reasons *to)
                                 ? "the clock of its board may have jumped, or ros.event-time"
                                 : "its board may have restarted, or ros.event-number",
                         (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
+        else if (!r->slicer)
+                front_end_discard_reasons(c, ros_samples(r->core), to);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
         path_probe_reasons(r->probe, to);

@@ -197,6 +197,23 @@ def byte_order(evb):
         assert report["front_ends"]["used"] < 2 * n and report["balanced"], report["front_ends"]
 
 
+def twice(evb, transport):
+    """Boards send two frames for each trigger: the first one is in the event, the second is counted and named."""
+    n = 1000
+    boards = [Board(f"ros{i}", 32, 0, i) for i in (1, 2, 3)]
+    with boards_run(evb, transport, boards, {"trigger.events": n, "trigger.rate": "3kHz"}) as (running, senders):
+        doubled = {name: lambda frame, send=send: (send(frame), send(frame)) for name, send in senders.items()}
+        read_out(running, boards, doubled, n)
+        out, err = running.process.communicate(timeout=120)
+        assert running.process.returncode == 1, err
+        report = json.loads(out)
+        ends = report["front_ends"]
+        assert report["events_complete"] == n and report["balanced"], (report, err)
+        assert ends == {**ends, "frames": 6 * n, "used": 3 * n, "duplicate": 3 * n, "restarts": 0}, ends
+        assert len(report["reasons"]) == 3 and all("frames of its front-end that have the same number" in r for r in report["reasons"]), report["reasons"]
+        assert "a frame has the same number as an earlier one, 0, and is discarded" in err, err
+
+
 def stopped(evb, transport):
     """Boards stop first, then the run: what nobody answers was not taken, and the end is clean."""
     n = 1000
@@ -239,4 +256,4 @@ main({"numbers-udp-16": lambda evb: numbers(evb, "udp", 16), "numbers-udp-24": l
       "numbers-tcp-32": lambda evb: numbers(evb, "tcp", 32), "numbers-pull": lambda evb: numbers(evb, "udp", 16, mode="pull"),
       "restarted-board-udp": lambda evb: restarted_board(evb, "udp"), "restarted-board-tcp": lambda evb: restarted_board(evb, "tcp"),
       "restarted-at-once-udp": lambda evb: restarted_at_once(evb, "udp"), "restarted-at-once-tcp": lambda evb: restarted_at_once(evb, "tcp"),
-      "byte-order": byte_order, "stopped-udp": lambda evb: stopped(evb, "udp"), "stopped-tcp": lambda evb: stopped(evb, "tcp"), "dropped": dropped})
+      "byte-order": byte_order, "twice-udp": lambda evb: twice(evb, "udp"), "twice-tcp": lambda evb: twice(evb, "tcp"), "stopped-udp": lambda evb: stopped(evb, "udp"), "stopped-tcp": lambda evb: stopped(evb, "tcp"), "dropped": dropped})

@@ -105,7 +105,22 @@ struct ros_counts {
         uint64_t left_over; /* held, or its trigger never came */
         uint64_t restarts;  /* times that the numbers fell out of step with the triggers */
         uint64_t absent;    /* ended events without a frame */
+        /* Duplicate and impossible ones before the front-end began again, when there was no trigger yet. */
+        uint64_t early_duplicate, early_impossible;
         struct ros_slice_counts slices;
+};
+
+/* What was read of a frame, for messages. */
+struct ros_sample {
+        bool has_counter;
+        uint64_t counter;
+        uint32_t bytes;
+};
+
+/* The newest frame of each kind. */
+struct ros_samples {
+        struct ros_sample duplicate, impossible;
+        struct ros_sample stray; /* the front-end fell out of step with it */
 };
 
 struct ros;
@@ -201,6 +216,7 @@ const uint16_t *ros_sfi_permille(const struct ros *r);
 void ros_set_dropped(struct ros *r, uint32_t sfi, uint64_t packets);
 
 const struct ros_counts *ros_counts(const struct ros *r);
+const struct ros_samples *ros_samples(const struct ros *r);
 uint32_t ros_held(const struct ros *r);
 /* Of these, fragments of open events. */
 uint32_t ros_triggered(const struct ros *r);

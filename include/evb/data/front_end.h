@@ -32,11 +32,18 @@ uint64_t front_end_deadline_ns(const struct front_end *f);
 uint64_t front_end_frames(const struct front_end *f);
 /* No data arrived for 200 ms, and none is left to read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
-/* Says why frames do not follow the triggers, the newest of which has the counter `expected`. */
-void front_end_explain_step(const struct front_end *f, uint64_t expected, char *text, size_t text_bytes);
+/* Says why frames such as this one do not follow the triggers, the newest of which has the counter
+ * `expected`.
+ */
+void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
+                            char *text, size_t text_bytes);
 /* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
 /* When the connection was lost; 0: it is connected, or needs none. */
 uint64_t front_end_down_since_ns(const struct front_end *f);
+/* At the end: adds frames that were read and discarded, except those before the boards began to count for
+ * this run.
+ */
+void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to);
 /* At the end: adds a connection that was never made, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);

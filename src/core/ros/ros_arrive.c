@@ -1,22 +1,8 @@
 /* Frames that arrive by themselves: finds the trigger of each, by count or by number, and the class in which
- * it ends. A frame that is not newer than all before waits for a newer one before it is believed: a board
- * that restarted sends only such frames. */
+ * it ends. ros_step.c decides whether a number is believed. */
 #include <assert.h>
 
 #include "ros_regions.h"
-
-/* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
- * restarted follow each other. */
-#define STRAYS_APART (4 * ROS_STRAYS_MAX)
-/* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
-#define DOUBTS 3u
-
-/* Repeated or impossible numbers came since the last frame that was believed at once: perhaps the board
- * counts from the beginning again. */
-static bool is_broken(const struct ros *r)
-{
-        return (r->out_of_step || r->strays > 0) && !r->strays_are_late;
-}
 
 /* Whether a frame with this number may be stored, and the entry that expects it (UINT32_MAX: none). */
 static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_t *ret_entry)
@@ -39,8 +25,8 @@ static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_
                 return FRAME_DUPLICATE;
         else if (place == NUMBER_PASSED || event_set_has(&n->ended, number))
                 return FRAME_LATE;
-        if (r->out_of_step ? !ros_numbers_agree(n, number, is_broken(r))
-                           : ros_numbers_lag(n, number, is_broken(r)))
+        if (r->out_of_step ? !ros_numbers_agree(n, number, ros_is_broken(r))
+                           : ros_numbers_lag(n, number, false))
                 return FRAME_IMPOSSIBLE;
         return FRAME_GOOD;
 }
@@ -104,13 +90,15 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         uint32_t expected = UINT32_MAX, i;
 
         assert(r->arriving == UINT32_MAX);
+        r->arriving_sample = (struct ros_sample){counter, counter ? *counter : 0, f->bytes};
         if (!r->refused)
                 note_size(r, f->bytes);
         if (!ros_is_numbered(r))
                 r->arriving_as = judge_counted(r, &expected);
-        else if (!counter)
+        else if (!counter) {
+                number = UINT64_MAX;
                 r->arriving_as = FRAME_IMPOSSIBLE;
-        else {
+        } else {
                 number = ros_numbers_of_frame(&r->numbers, *counter);
                 r->arriving_as = judge_number(r, number, &expected);
         }
@@ -153,158 +141,15 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
         return true;
 }
 
-/* The entry's frame is complete and believed. */
-static void finish(struct ros *r, uint32_t i)
-{
-        struct ros_entry *e = &r->entries[i];
-        uint16_t sfi = e->wanted_by;
-
-        ros_stop_waiting(r, i);
-        e->arrived = e->filled = true;
-        r->n_frames++;
-        if (e->event == ROS_NO_EVENT) {
-                ros_list_append(r, &r->early, i);
-                ros_have_note(r, i);
-        }
-        if (sfi != UINT16_MAX)
-                ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
-        ros_regions_wake(r, e->number);
-}
-
-static void suspect(struct ros *r, uint32_t i)
-{
-        assert(r->n_suspects < ROS_STRAYS_MAX);
-        r->entries[i].suspect = true;
-        r->suspects[r->n_suspects++] = i;
-}
-
-static void believe_suspects(struct ros *r)
-{
-        while (r->n_suspects > 0) {
-                uint32_t i = r->suspects[0];
-
-                ros_forget_suspect(r, i);
-                finish(r, i);
-        }
-}
-
-static void reject_suspects(struct ros *r)
-{
-        while (r->n_suspects > 0) {
-                uint32_t i = r->suspects[0];
-
-                ros_forget_suspect(r, i);
-                ros_count_frame(r, FRAME_IMPOSSIBLE, r->entries[i].fragment.frames);
-                ros_unhold_frame(r, i);
-        }
-}
-
-/* A board that restarted repeats numbers, and sends at most one frame for each trigger since then. So if
- * there are more frames in the row than such triggers, and no repeated one, they are only late. */
-static bool is_only_late(const struct ros *r)
-{
-        return !r->out_of_step && r->strays_are_late && r->strays > ros_numbers_unanswered(&r->numbers);
-}
-
-bool ros_trust_suspect(struct ros *r, uint32_t i)
-{
-        ros_forget_suspect(r, i);
-        if (is_only_late(r)) {
-                finish(r, i);
-                return true;
-        }
-        ros_count_frame(r, is_broken(r) ? FRAME_IMPOSSIBLE : FRAME_LATE, r->entries[i].fragment.frames);
-        ros_unhold_frame(r, i);
-        return false;
-}
-
-static void drop_early(struct ros *r)
-{
-        while (r->early.first != NO_ITEM)
-                ros_drop(r, r->early.first);
-}
-
-/* Before the first trigger there is nothing to be out of step with: the board begins again. */
-static void begin_again(struct ros *r)
-{
-        drop_early(r);
-        r->numbers.has_frame = false;
-}
-
-/* If frames make the triggers, the DFM decides whether all boards began again. */
-static void set_out_of_step(struct ros *r, bool out)
-{
-        if (r->config.announces && r->out_of_step != out)
-                r->keep_alive_due_ns = 0;
-        if (r->out_of_step && !out)
-                r->doubts = DOUBTS;
-        r->out_of_step = out;
-}
-
-static void note_stray(struct ros *r, uint64_t number, enum ros_frame as)
-{
-        r->agreeing = 0;
-        if (r->out_of_step) {
-                r->strays_are_late &= as != FRAME_DUPLICATE;
-                reject_suspects(r);
-                return;
-        }
-        if (r->strays == 0)
-                r->strays_are_late = true;
-        if (r->strays++ % ROS_STRAYS_MAX == 0)
-                r->first_stray = number;
-        r->strays_are_late &= as == FRAME_GOOD || as == FRAME_LATE;
-        if (r->strays % ROS_STRAYS_MAX != 0)
-                return;
-        if (r->strays_are_late && MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
-                believe_suspects(r);
-                return;
-        }
-        r->strays = 0;
-        reject_suspects(r);
-        if (!r->numbers.has_trigger) {
-                begin_again(r);
-                return;
-        }
-        set_out_of_step(r, true);
-        r->out_of_step_ns = 0;
-        r->counts.restarts++;
-}
-
-static void back_in_step(struct ros *r)
-{
-        set_out_of_step(r, false);
-        r->strays = r->agreeing = 0;
-        believe_suspects(r);
-}
-
-/* A complete frame that may be stored. */
-static void take_numbered(struct ros *r, uint32_t i)
-{
-        uint64_t number = r->entries[i].number;
-
-        if (r->out_of_step) {
-                suspect(r, i);
-                if (++r->agreeing < ROS_AGREEING_MIN)
-                        return;
-                ros_numbers_believe(&r->numbers, number);
-                back_in_step(r);
-        } else if (ros_numbers_advances(&r->numbers, number) ||
-                   (r->strays == 0 && ros_numbers_may_begin(&r->numbers, number, r->oldest))) {
-                ros_numbers_believe(&r->numbers, number);
-                finish(r, i);
-                back_in_step(r);
-        } else {
-                suspect(r, i);
-                note_stray(r, number, FRAME_GOOD);
-        }
-}
-
 static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
 {
         ros_count_frame(r, as, r->arriving_frames);
+        if (as == FRAME_DUPLICATE)
+                r->samples.duplicate = r->arriving_sample;
+        else if (as == FRAME_IMPOSSIBLE)
+                r->samples.impossible = r->arriving_sample;
         if (ros_is_numbered(r))
-                note_stray(r, number, as);
+                ros_note_stray(r, number, as);
 }
 
 void ros_commit(struct ros *r)
@@ -325,9 +170,10 @@ void ros_commit(struct ros *r)
                 ros_unhold_frame(r, i);
                 refuse(r, r->arriving_number, FRAME_LATE);
         } else if (ros_is_numbered(r))
-                take_numbered(r, i);
+                ros_take_numbered(r, i);
         else
-                finish(r, i);
+                ros_finish(r, i);
+        r->last_number = r->arriving_number;
         ros_check_room(r);
 }
 
@@ -339,7 +185,8 @@ static void count_dropped(struct ros *r)
 
         ros_numbers_accept(&r->numbers);
         /* The frames after it are no further ahead than before. */
-        if (ros_is_numbered(r) && !r->out_of_step && ros_numbers_advances(&r->numbers, r->arriving_number))
+        if (ros_is_numbered(r) && !r->out_of_step && ros_numbers_advances(&r->numbers, r->arriving_number) &&
+            !ros_is_doubtful(r, r->arriving_number))
                 ros_numbers_believe(&r->numbers, r->arriving_number);
         if (r->refused_expected || (!over && !early))
                 r->counts.dropped++;
@@ -385,65 +232,4 @@ void ros_skip(struct ros *r, uint64_t n)
         else
                 for (; n > 0; n--)
                         skip_counted(r);
-}
-
-void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
-{
-        if (!ros_is_numbered(r))
-                return;
-        if (r->out_of_step || !r->numbers.has_trigger)
-                reject_suspects(r);
-        if (!r->numbers.has_trigger)
-                begin_again(r);
-        back_in_step(r);
-        ros_numbers_reset(&r->numbers, event, number);
-}
-
-bool ros_is_out_of_step(const struct ros *r)
-{
-        return r->out_of_step;
-}
-
-uint64_t ros_expected_counter(const struct ros *r)
-{
-        return ros_numbers_expected(&r->numbers);
-}
-
-/* What was announced before has become an event, or never will. A board that began again may count on from
- * anywhere, as its frames were refused for a while, even if they agreed with the triggers just before the
- * reset. */
-static void begin_epoch(struct ros *r, const struct message *keep_alive)
-{
-        drop_early(r);
-        if (r->out_of_step || r->doubts > 0) {
-                reject_suspects(r);
-                ros_numbers_restart(&r->numbers);
-                set_out_of_step(r, false);
-                r->strays = r->agreeing = 0;
-        } else
-                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
-        r->doubts = 0;
-        ros_have_restart(r);
-}
-
-/* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
- * it. */
-void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
-{
-        if (keep_alive->keep_alive.state < RUN_RUNNING)
-                return;
-        if (keep_alive->keep_alive.resets == r->resets) {
-                r->doubts -= r->doubts > 0;
-                return;
-        }
-        /* The beginning of a run counts as a reset: the boards' counters go on. Who missed it hears first of
-         * a later one; but a ROS that joins a run in progress finds its counters well past the reset. */
-        if (r->config.announces && r->resets > 0)
-                begin_epoch(r, keep_alive);
-        else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
-                                   (!r->numbers.has_trigger ||
-                                    keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest)))
-                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
-        r->resets = keep_alive->keep_alive.resets;
-        r->keep_alive_due_ns = now_ns;
 }

@@ -35,6 +35,7 @@ struct ros_entry {
         uint32_t wanted_to; /* on arrival, the bytes below this go out */
         uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
         uint16_t pins;
+        uint16_t copies; /* of its frame, while it is not believed */
         bool arrived, filled, cleared;
         bool sent;               /* its last byte, at least once */
         bool expected;           /* requested before its frame began to arrive */
@@ -116,18 +117,20 @@ struct ros {
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
         struct ros_have have;
-        uint32_t n_frames;      /* held and believed */
-        uint64_t frame_bytes;   /* buffer space of a recent large frame; 0: none came */
-        uint32_t room_sent;     /* of the last Alive */
-        uint64_t left_behind;   /* frames whose trigger never came */
-        uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
-        uint64_t reported;      /* of these, in the last Alive */
-        uint64_t report_ns;     /* time of the last Alive */
-        uint64_t wanted;        /* frames that the DFM waits for; a leading ROS: any; 0: none */
-        uint64_t hungry_frames; /* `arrived` at the last look for hunger */
-        uint64_t hungry_ns;     /* 0: not hungry */
-        uint32_t arriving;      /* its entry, between ros_arrive() and ros_commit() */
-        uint64_t arriving_number;
+        uint32_t n_frames;        /* held and believed */
+        uint64_t frame_bytes;     /* buffer space of a recent large frame; 0: none came */
+        uint32_t room_sent;       /* of the last Alive */
+        uint64_t left_behind;     /* frames whose trigger never came */
+        uint64_t arrived;         /* frames so far, and thus the event of the next one if they are counted */
+        uint64_t reported;        /* of these, in the last Alive */
+        uint64_t report_ns;       /* time of the last Alive */
+        uint64_t wanted;          /* frames that the DFM waits for; a leading ROS: any; 0: none */
+        uint64_t hungry_frames;   /* `arrived` at the last look for hunger */
+        uint64_t hungry_ns;       /* 0: not hungry */
+        uint32_t arriving;        /* its entry, between ros_arrive() and ros_commit() */
+        uint64_t arriving_number; /* UINT64_MAX: its frame has none */
+        uint64_t last_number;     /* of the frame before */
+        uint32_t first_copies;    /* frames with the first number of the board */
         uint32_t arriving_frames; /* in its slice of time */
         enum ros_frame arriving_as;
         bool refused, refused_expected; /* the next frame already found no room; a trigger waits for it */
@@ -136,6 +139,8 @@ struct ros {
         uint32_t strays, n_suspects;
         uint64_t first_stray; /* number of the first one, then of each 16th */
         bool strays_are_late; /* all of the row are good or late */
+        /* Some are impossible, or repeated, and the row may be the beginning of a new count. */
+        bool strays_may_begin;
         uint32_t suspects[ROS_STRAYS_MAX];
         bool out_of_step;
         /* KeepAlives after which the DFM has surely heard that the front-end is in step again; 0: it was
@@ -156,6 +161,8 @@ struct ros {
         struct ros_regions *regions; /* NULL: level-2 clients request no fragments */
 
         struct ros_counts counts;
+        struct ros_sample arriving_sample;
+        struct ros_samples samples;
 };
 
 static inline bool ros_is_numbered(const struct ros *r)
@@ -203,6 +210,19 @@ uint64_t ros_wait_deadline_ns(const struct ros *r);
 /* ros_arrive.c */
 /* Events whose frames half of the buffer holds, by the recent size of frames; 0: not known. */
 uint32_t ros_room(const struct ros *r);
+/* ros_step.c */
+/* The entry's frame is complete and believed. */
+void ros_finish(struct ros *r, uint32_t i);
+/* Repeated or impossible numbers came since the last frame that was believed at once: perhaps the board
+ * counts from the beginning again. */
+bool ros_is_broken(const struct ros *r);
+/* Perhaps a newer frame is of a still newer trigger, and has this number because the board began to count
+ * again. */
+bool ros_is_doubtful(const struct ros *r, uint64_t number);
+/* A frame that is not good, or not believed yet. */
+void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as);
+/* A complete frame that may be stored. */
+void ros_take_numbered(struct ros *r, uint32_t i);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */

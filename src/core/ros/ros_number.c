@@ -60,7 +60,11 @@ static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_
 {
         uint64_t number = first_number(n, l1_id, near);
 
-        n->now = (struct ros_epoch){event, number, l1_id, n->has_frame ? n->now.frame : number - 1};
+        n->now.event = event;
+        n->now.number = number;
+        n->now.l1_id = l1_id;
+        if (!n->has_frame)
+                n->now.frame = number - 1;
         n->mark_event = event;
         n->mark_number = number;
         n->has_trigger = true;
@@ -205,6 +209,24 @@ bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
         return (!n->has_trigger && !n->has_frame) || number > epoch_of_frames(n)->frame;
 }
 
+/* Whether the difference is small, in the counter of the frames. */
+static bool is_small(const struct ros_numbers *n, uint64_t difference)
+{
+        uint64_t mask = (UINT64_C(1) << n->bits) - 1;
+
+        return ((difference + ROS_NUMBERS_GAP) & mask) <= 2 * ROS_NUMBERS_GAP;
+}
+
+bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number)
+{
+        return is_small(n, number - epoch_of_frames(n)->first) || is_small(n, number + n->from);
+}
+
+bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number)
+{
+        return n->has_frame && number == epoch_of_frames(n)->first;
+}
+
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest)
 {
         const struct ros_epoch *e = &n->now;
@@ -216,12 +238,20 @@ bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_
         return e->number - number <= e->event - oldest;
 }
 
+void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number)
+{
+        struct ros_epoch *e = number < n->base ? &n->former : &n->now;
+
+        e->first = n->has_frame ? MIN(e->first, number) : number;
+}
+
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
 {
         uint64_t newest = epoch_of_frames(n)->number, lag = newest > number ? newest - number : 0;
 
         if (n->has_trigger)
                 n->lag = n->has_frame ? n->lag + lag - n->lag / 16 : 16 * lag;
+        ros_numbers_note_frame(n, number);
         n->has_frame = true;
         *(n->seen.behind ? &n->former.frame : &n->now.frame) = number;
 }
@@ -271,7 +301,7 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
         n->base = next_base(n);
         number = n->base + l1_id;
         n->former = n->now;
-        n->now = (struct ros_epoch){event, number, l1_id, number - 1};
+        n->now = (struct ros_epoch){event, number, l1_id, number - 1, UINT64_MAX};
         n->first_event = event;
         n->top = number;
         n->first_number = number;

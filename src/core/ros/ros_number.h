@@ -25,6 +25,7 @@ struct ros_epoch {
         uint64_t event, number; /* of the newest trigger */
         uint32_t l1_id;
         uint64_t frame; /* number of the newest believed frame */
+        uint64_t first; /* lowest number of a believed frame */
 };
 
 struct ros_numbers {
@@ -76,15 +77,21 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
  */
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken);
 /* Whether it is behind the triggers although it follows a break: a gap after all believed frames, or
- * (`broken`) repeated or impossible ones. */
+ * (`broken`) impossible ones, or repeated ones with which a new count may have begun. */
 bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
 /* The number of triggers after the newest believed frame. */
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
+/* Whether a board that counts from the beginning again soon has this number: it is close to its first one, or
+ * to the counter 0. */
+bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
+bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
 /* Whether it is newer than all believed frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
 /* Whether it may be the first frame since this ROS was restarted, when the board has gone on: it is of an
  * event that is still open, and the run did not begin just now. */
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
+/* The frame is believed. */
+void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 

@@ -36,7 +36,7 @@ static void check_number(struct number_field field, uint64_t counter, uint64_t e
 {
         char got[256];
 
-        front_end_explain_number(&field, &counter, &expected, got, sizeof got);
+        front_end_explain_number(&field, &(struct ros_sample){true, counter, 40}, &expected, got, sizeof got);
         assert_string_equal(got, text);
 }
 
@@ -68,23 +68,23 @@ static void numbers(void **state)
                 (struct number_field){0, 32, false}, 15, 700,
                 "the last one is 15, expected about 700; the board has restarted, or its number is not at "
                 "ros.event-number = 0:32");
-        front_end_explain_number(&(struct number_field){8, 32, true}, NULL, &expected, text, sizeof text);
-        assert_string_equal(text, "the last one is too short for ros.event-number = 8:32:be");
+        front_end_explain_number(&(struct number_field){8, 32, true}, &(struct ros_sample){.bytes = 0},
+                                 &expected, text, sizeof text);
+        assert_string_equal(text, "the last one has 0 bytes, too few for ros.event-number = 8:32:be");
 }
 
 static void times(void **state)
 {
         struct number_field field = {8, 64, false};
-        uint64_t counter = 1234;
         char text[256];
 
         (void)state;
-        front_end_explain_number(&field, &counter, NULL, text, sizeof text);
+        front_end_explain_number(&field, &(struct ros_sample){true, 1234, 40}, NULL, text, sizeof text);
         assert_string_equal(text, "the last time is 1234; the clock of the board has jumped, or its time is "
                                   "not at ros.event-time = 8:64");
         field.big_endian = true;
-        front_end_explain_number(&field, NULL, NULL, text, sizeof text);
-        assert_string_equal(text, "the last one is too short for ros.event-time = 8:64:be");
+        front_end_explain_number(&field, &(struct ros_sample){.bytes = 15}, NULL, text, sizeof text);
+        assert_string_equal(text, "the last one has 15 bytes, too few for ros.event-time = 8:64:be");
 }
 
 static void losses(void **state)

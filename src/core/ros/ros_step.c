@@ -1,0 +1,294 @@
+/* Whether the numbers of frames follow the triggers. A frame that is not newer than all before waits for a
+ * newer one before it is believed: a board that restarted sends only such frames. */
+#include <assert.h>
+
+#include "ros_regions.h"
+
+/* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
+ * restarted follow each other. */
+#define STRAYS_APART (4 * ROS_STRAYS_MAX)
+/* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
+#define DOUBTS 3u
+
+/* Repeated or impossible numbers came since the last frame that was believed at once: perhaps the board
+ * counts from the beginning again. */
+bool ros_is_broken(const struct ros *r)
+{
+        return r->out_of_step ? !r->strays_are_late : r->strays > 0 && r->strays_may_begin;
+}
+
+void ros_finish(struct ros *r, uint32_t i)
+{
+        struct ros_entry *e = &r->entries[i];
+        uint16_t sfi = e->wanted_by;
+
+        ros_stop_waiting(r, i);
+        if (ros_is_numbered(r))
+                ros_numbers_note_frame(&r->numbers, e->number);
+        e->arrived = e->filled = true;
+        r->n_frames++;
+        if (e->event == ROS_NO_EVENT) {
+                ros_list_append(r, &r->early, i);
+                ros_have_note(r, i);
+        }
+        if (sfi != UINT16_MAX)
+                ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
+        ros_regions_wake(r, e->number);
+}
+
+static void suspect(struct ros *r, uint32_t i)
+{
+        assert(r->n_suspects < ROS_STRAYS_MAX);
+        r->entries[i].suspect = true;
+        r->entries[i].copies = 1;
+        r->suspects[r->n_suspects++] = i;
+}
+
+static void believe_suspects(struct ros *r)
+{
+        while (r->n_suspects > 0) {
+                uint32_t i = r->suspects[0];
+
+                ros_forget_suspect(r, i);
+                ros_finish(r, i);
+        }
+}
+
+static void reject_suspects(struct ros *r)
+{
+        while (r->n_suspects > 0) {
+                uint32_t i = r->suspects[0];
+
+                ros_forget_suspect(r, i);
+                ros_count_frame(r, FRAME_IMPOSSIBLE, r->entries[i].fragment.frames);
+                ros_unhold_frame(r, i);
+        }
+}
+
+/* A board that restarted begins with numbers that it had, and sends at most one frame for each trigger since
+ * then. So if there are more frames in the row than such triggers, and no such beginning, they are only
+ * late. */
+static bool is_only_late(const struct ros *r)
+{
+        return !r->out_of_step && !r->strays_may_begin && r->strays > ros_numbers_unanswered(&r->numbers);
+}
+
+bool ros_trust_suspect(struct ros *r, uint32_t i)
+{
+        ros_forget_suspect(r, i);
+        if (is_only_late(r)) {
+                ros_finish(r, i);
+                return true;
+        }
+        ros_count_frame(r, ros_is_broken(r) ? FRAME_IMPOSSIBLE : FRAME_LATE, r->entries[i].fragment.frames);
+        ros_unhold_frame(r, i);
+        return false;
+}
+
+static void drop_early(struct ros *r)
+{
+        while (r->early.first != NO_ITEM)
+                ros_drop(r, r->early.first);
+}
+
+/* Before the first trigger there is nothing to be out of step with: the board begins again. */
+static void begin_again(struct ros *r)
+{
+        drop_early(r);
+        r->numbers.has_frame = false;
+        r->counts.early_duplicate = r->counts.duplicate;
+        r->counts.early_impossible = r->counts.impossible;
+}
+
+/* If frames make the triggers, the DFM decides whether all boards began again. */
+static void set_out_of_step(struct ros *r, bool out)
+{
+        if (r->config.announces && r->out_of_step != out)
+                r->keep_alive_due_ns = 0;
+        if (r->out_of_step && !out)
+                r->doubts = DOUBTS;
+        r->out_of_step = out;
+}
+
+/* The same number again, close to the triggers: the board counts on, and sends several frames for a trigger,
+ * or the network repeats one. A board that restarted after its first frame repeats that one, once. */
+static bool is_repeat(const struct ros *r, uint64_t number, enum ros_frame as)
+{
+        const struct ros_numbers *n = &r->numbers;
+
+        if (as != FRAME_DUPLICATE ||
+            (n->has_trigger && !ros_numbers_agree(n, number, r->out_of_step && ros_is_broken(r))))
+                return false;
+        return r->out_of_step ||
+               (number == r->last_number && (r->strays > 0 || !ros_numbers_is_first(n, number)));
+}
+
+/* Whether the row of strays up to this number may be the beginning of a new count. */
+static bool begins(const struct ros *r, uint64_t number)
+{
+        return ros_numbers_is_beginning(&r->numbers, number) ||
+               ros_numbers_is_beginning(&r->numbers, r->first_stray);
+}
+
+static void back_in_step(struct ros *r)
+{
+        set_out_of_step(r, false);
+        r->strays = r->agreeing = 0;
+        believe_suspects(r);
+}
+
+/* Counts the copies of the first number, and of a frame that is not believed. After a restart, the board
+ * would have sent twice as many of its first number. True: so it has not restarted. */
+static bool is_copied_alike(struct ros *r, uint64_t number)
+{
+        uint32_t i = idmap_get(&r->by_number, number);
+
+        if (ros_numbers_is_first(&r->numbers, number))
+                r->first_copies++;
+        if (i == IDMAP_NONE || !r->entries[i].suspect || r->out_of_step ||
+            !ros_numbers_advances(&r->numbers, number))
+                return false;
+        return ++r->entries[i].copies >= MAX(r->first_copies, 2u);
+}
+
+void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as)
+{
+        if (as == FRAME_DUPLICATE && is_copied_alike(r, number)) {
+                ros_numbers_believe(&r->numbers, number);
+                back_in_step(r);
+                return;
+        }
+        if (is_repeat(r, number, as))
+                return;
+        r->agreeing = 0;
+        if (r->out_of_step) {
+                r->strays_are_late &= as != FRAME_DUPLICATE;
+                reject_suspects(r);
+                return;
+        }
+        if (r->strays == 0) {
+                r->strays_are_late = true;
+                r->strays_may_begin = false;
+        }
+        if (r->strays++ % ROS_STRAYS_MAX == 0)
+                r->first_stray = number;
+        r->strays_are_late &= as == FRAME_GOOD || as == FRAME_LATE;
+        r->strays_may_begin |= as == FRAME_IMPOSSIBLE || (as == FRAME_DUPLICATE && begins(r, number));
+        if (r->strays % ROS_STRAYS_MAX != 0)
+                return;
+        if (r->strays_are_late && MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
+                believe_suspects(r);
+                return;
+        }
+        r->strays = 0;
+        reject_suspects(r);
+        if (!r->numbers.has_trigger) {
+                begin_again(r);
+                return;
+        }
+        set_out_of_step(r, true);
+        r->out_of_step_ns = 0;
+        r->counts.restarts++;
+        r->samples.stray = r->arriving_sample;
+}
+
+/* Perhaps it is of a newer trigger, and has this number because the board began to count again. */
+bool ros_is_doubtful(const struct ros *r, uint64_t number)
+{
+        return ros_is_broken(r) && ros_numbers_lag(&r->numbers, number, true);
+}
+
+static void believe(struct ros *r, uint64_t number)
+{
+        ros_numbers_believe(&r->numbers, number);
+        if (ros_numbers_is_first(&r->numbers, number))
+                r->first_copies = 1;
+}
+
+/* A complete frame that may be stored. */
+void ros_take_numbered(struct ros *r, uint32_t i)
+{
+        uint64_t number = r->entries[i].number;
+
+        if (r->out_of_step) {
+                suspect(r, i);
+                if (++r->agreeing < ROS_AGREEING_MIN)
+                        return;
+                believe(r, number);
+                back_in_step(r);
+        } else if ((ros_numbers_advances(&r->numbers, number) && !ros_is_doubtful(r, number)) ||
+                   (r->strays == 0 && ros_numbers_may_begin(&r->numbers, number, r->oldest))) {
+                believe(r, number);
+                ros_finish(r, i);
+                back_in_step(r);
+        } else {
+                suspect(r, i);
+                ros_note_stray(r, number, FRAME_GOOD);
+        }
+}
+
+void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
+{
+        if (!ros_is_numbered(r))
+                return;
+        if (r->out_of_step || !r->numbers.has_trigger)
+                reject_suspects(r);
+        if (!r->numbers.has_trigger)
+                begin_again(r);
+        back_in_step(r);
+        ros_numbers_reset(&r->numbers, event, number);
+}
+
+const struct ros_samples *ros_samples(const struct ros *r)
+{
+        return &r->samples;
+}
+
+bool ros_is_out_of_step(const struct ros *r)
+{
+        return r->out_of_step;
+}
+
+uint64_t ros_expected_counter(const struct ros *r)
+{
+        return ros_numbers_expected(&r->numbers);
+}
+
+/* What was announced before has become an event, or never will. A board that began again may count on from
+ * anywhere, as its frames were refused for a while, even if they agreed with the triggers just before the
+ * reset. */
+static void begin_epoch(struct ros *r, const struct message *keep_alive)
+{
+        drop_early(r);
+        if (r->out_of_step || r->doubts > 0) {
+                reject_suspects(r);
+                ros_numbers_restart(&r->numbers);
+                set_out_of_step(r, false);
+                r->strays = r->agreeing = 0;
+        } else
+                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
+        r->doubts = 0;
+        ros_have_restart(r);
+}
+
+/* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
+ * it. */
+void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
+{
+        if (keep_alive->keep_alive.state < RUN_RUNNING)
+                return;
+        if (keep_alive->keep_alive.resets == r->resets) {
+                r->doubts -= r->doubts > 0;
+                return;
+        }
+        /* The beginning of a run counts as a reset: the boards' counters go on. Who missed it hears first of
+         * a later one; but a ROS that joins a run in progress finds its counters well past the reset. */
+        if (r->config.announces && r->resets > 0)
+                begin_epoch(r, keep_alive);
+        else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
+                                   (!r->numbers.has_trigger ||
+                                    keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest)))
+                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
+        r->resets = keep_alive->keep_alive.resets;
+        r->keep_alive_due_ns = now_ns;
+}
