@@ -1,7 +1,10 @@
 /* The program: runs the subcommand that the first argument names. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "evb/base/log.h"
 #include "evb/base/util.h"
@@ -54,6 +57,42 @@ static int run_command(int argc, char **argv)
         return 2;
 }
 
+/* A write function of fopencookie(3), to which a short write is an error. */
+static ssize_t write_all(void *cookie, const char *bytes, size_t n)
+{
+        struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+        size_t done = 0;
+
+        (void)cookie;
+        while (done < n) {
+                ssize_t r = write(STDOUT_FILENO, bytes + done, n - done);
+
+                if (r >= 0)
+                        done += (size_t)r;
+                else if (errno == EAGAIN)
+                        (void)poll(&output, 1, -1);
+                else if (errno != EINTR)
+                        break;
+        }
+        return (ssize_t)done;
+}
+
+/* Another process that shares standard output may have made it non-blocking. The C library then discards what
+ * does not fit. The mode belongs to all these processes, so it remains as it is. */
+static void open_output(void)
+{
+        int flags = fcntl(STDOUT_FILENO, F_GETFL);
+        FILE *waiting;
+
+        if (flags < 0 || !(flags & O_NONBLOCK))
+                return;
+        waiting = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_all});
+        if (!waiting)
+                return;
+        setvbuf(waiting, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+        stdout = waiting;
+}
+
 /* A report that nobody can read is no success. */
 static int check_output(int status)
 {
@@ -69,5 +108,6 @@ static int check_output(int status)
 int main(int argc, char **argv)
 {
         log_open("evb", LOG_LEVEL_INFO);
+        open_output();
         return check_output(run_command(argc, argv));
 }

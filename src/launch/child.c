@@ -132,6 +132,14 @@ static const char **command_line(const struct child *c, const struct child_comma
         return words;
 }
 
+/* Only the reading end is non-blocking. At the other end, a node waits until the whole report is taken. */
+static int make_pipe(int ret[static 2])
+{
+        if (pipe2(ret, O_CLOEXEC) < 0)
+                return -errno;
+        return fcntl(ret[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
 static int watch(struct child *c)
 {
         int r;
@@ -159,8 +167,9 @@ int child_start(struct child *c, const struct child_command *command)
         if (r < 0)
                 return log_error_errno(r, "%s: cannot make shared memory for counters: %m", c->node->name);
         c->stats = shared;
-        if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
-                return log_error_errno(errno, "%s: cannot make a pipe: %m", c->node->name);
+        r = make_pipe(out);
+        if (r < 0)
+                return log_error_errno(r, "%s: cannot make a pipe: %m", c->node->name);
         c->pid = fork();
         if (c->pid == 0)
                 become_node(c, command, words, out[1], parent);

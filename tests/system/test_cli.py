@@ -3,13 +3,17 @@
 
     test_cli.py EVB CASE
 """
+import fcntl
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
+import termios
 
 from harness import LIMIT_S, OWN_NET, ROOT, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario
+from network import wait_until
 
 
 def call(evb, *words, **options):
@@ -212,6 +216,22 @@ def full_device(evb):
             assert node.returncode == 1 and "cannot write the report: " in err, (node.returncode, err)
 
 
+def shared_output(evb):
+    """Output is whole although another process made standard output non-blocking and reads late."""
+    words = [evb, "check", "--keys"]
+    expected = subprocess.run(words, capture_output=True, check=True, timeout=LIMIT_S).stdout
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    assert len(expected) > 2 * size, len(expected)
+    with subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE) as process:
+        wait_until("a full pipe", lambda: struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, bytes(4)))[0] == size)
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            assert pipe.read() == expected
+        assert process.wait(LIMIT_S) == 0, process.stderr.read()
+
+
 def notify(evb):
     """A node notifies systemd when it is ready, of its status, and when it stops."""
     with folder() as where, Running(evb, scenario(where), {"trigger.events": 0, "trigger.rate": "1kHz"}) as running:
@@ -252,4 +272,5 @@ def notify(evb):
 
 assert SMALL
 main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
-      "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress, "full-device": full_device, "notify": notify})
+      "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress,
+      "full-device": full_device, "shared-output": shared_output, "notify": notify})
