@@ -25,3 +25,17 @@ void strbuf_add(struct strbuf *b, const char *format, ...)
         } else
                 b->length += (size_t)n;
 }
+
+char *text_make_printable(char *text)
+{
+        for (unsigned char *at = (unsigned char *)text; at && *at; at++) {
+                /* U+0080 to U+009F in UTF-8. */
+                bool is_c1 = *at == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+
+                if (*at < ' ' || *at == 0x7f || is_c1)
+                        *at = '?';
+                if (is_c1)
+                        *++at = '?';
+        }
+        return text;
+}

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "evb/base/quantity.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
@@ -34,15 +35,17 @@ struct ctl {
 
 /* ---- The DFM, and the request ---- */
 
+/* The texts may be those of another program. */
 __attribute__((format(printf, 1, 2))) static int wrong(const char *format, ...)
 {
+        _cleanup_free_ char *text = NULL;
         va_list args;
 
         va_start(args, format);
-        fputs("evb ctl: ", stderr);
-        vfprintf(stderr, format, args);
-        fputc('\n', stderr);
+        if (vasprintf(&text, format, args) < 0)
+                text = NULL;
         va_end(args);
+        fprintf(stderr, "evb ctl: %s\n", text_make_printable(text) ?: "out of memory");
         return 2;
 }
 
@@ -179,6 +182,32 @@ static int exit_of(unsigned http_status)
         return http_status == 200 ? 0 : http_status == 400 ? 2 : 1;
 }
 
+/* Returns a copy without the control characters that a terminal would obey. */
+static json_t *make_printable(json_t *from)
+{
+        _cleanup_free_ char *text = NULL;
+        json_t *to, *value;
+        const char *name;
+        size_t i;
+
+        if (json_is_string(from)) {
+                text = strdup(json_string_value(from));
+                return json_string(text_make_printable(text));
+        }
+        if (!json_is_object(from) && !json_is_array(from))
+                return json_incref(from);
+        to = json_is_object(from) ? json_object() : json_array();
+        json_array_foreach(from, i, value) json_array_append_new(to, make_printable(value));
+        json_object_foreach(from, name, value)
+        {
+                char *copy = strdup(name);
+
+                json_object_set_new(to, text_make_printable(copy), make_printable(value));
+                free(copy);
+        }
+        return to;
+}
+
 /* Sends one request. *ret is the object of the answer; NULL: there is none, and the reason is on standard
  * error. Returns the exit status. */
 static int ask(const struct ctl *c, const char *request, json_t **ret)
@@ -200,9 +229,8 @@ static int ask(const struct ctl *c, const char *request, json_t **ret)
         } else {
                 status = exit_of(g.status);
                 if (status != 0)
-                        fprintf(stderr, "evb ctl: %s\n",
-                                json_string_value(json_object_get(*ret, "error"))
-                                        ?: "the DFM refuses the command");
+                        wrong("%s", json_string_value(json_object_get(*ret, "error"))
+                                            ?: "the DFM refuses the command");
         }
         free(g.body);
         return status;
@@ -336,8 +364,8 @@ static int await(const struct ctl *c, const struct before *before, json_t **o)
 
         while (r == 0 && !is_reached(c, *o, before)) {
                 if (clock_now_ns() >= until_ns || (starts && strcmp(text_of(*o, "state"), "error") == 0)) {
-                        fprintf(stderr, "evb ctl: the state is still %s%s%s\n", text_of(*o, "state"),
-                                text_of(*o, "reason")[0] ? ": " : "", text_of(*o, "reason"));
+                        wrong("the state is still %s%s%s", text_of(*o, "state"),
+                              text_of(*o, "reason")[0] ? ": " : "", text_of(*o, "reason"));
                         return 1;
                 }
                 nanosleep(&(struct timespec){.tv_nsec = (long)LOOK_NS}, NULL);
@@ -362,7 +390,7 @@ static int control(struct ctl *c)
 {
         _cleanup_free_ char *request = NULL;
         struct before before = {};
-        json_t *o = NULL;
+        json_t *o = NULL, *shown = NULL;
         int r = make_request(c, &request);
 
         if (r == 0)
@@ -375,8 +403,11 @@ static int control(struct ctl *c)
                 r = await(c, &before, &o);
         if (c->common.json && o)
                 return options_write_json(&c->common, o, r);
-        if (json_object_get(o, "state"))
-                print_state(o);
+        if (json_object_get(o, "state")) {
+                shown = make_printable(o);
+                print_state(shown);
+        }
+        json_decref(shown);
         json_decref(o);
         return r;
 }

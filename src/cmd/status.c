@@ -7,6 +7,7 @@
 
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/cmd/commands.h"
 #include "evb/conf/scenario.h"
@@ -25,11 +26,12 @@ static const json_t *figure(const struct node_status *n, const char *object, con
         return json_object_get(json_object_get(n->status, object), name);
 }
 
-/* A node may send anything; a terminal must not interpret it. */
-static void write_clean(const char *text)
+/* A node may send anything; a terminal must not obey it. */
+static void write_printable(const char *from)
 {
-        for (; *text; text++)
-                putchar((unsigned char)*text >= ' ' && *text != 0x7f ? *text : '?');
+        _cleanup_free_ char *text = strdup(from);
+
+        fputs(text_make_printable(text) ?: "", stdout);
 }
 
 /* Why it is not as it should be, or what it waits for, on a line of its own. */
@@ -40,7 +42,7 @@ static void write_reason(const struct node_status *n)
         if (!n->problem[0] && !waits)
                 return;
         fputs("  ", stdout);
-        write_clean(n->problem[0] ? n->problem : waits);
+        write_printable(n->problem[0] ? n->problem : waits);
         putchar('\n');
 }
 
@@ -68,7 +70,7 @@ static void write_node(const struct node_status *n)
 
         snprintf(word, sizeof word, "%s", node_status_word(n));
         printf("%-16.16s %-4s ", n->node->name, scenario_role_name(n->node->role));
-        write_clean(word);
+        write_printable(word);
         if (n->status) {
                 printf("%*s ", (int)(sizeof word - 1 - strlen(word)), "");
                 write_figures(n);

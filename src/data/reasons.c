@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "evb/base/log.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 
 void reasons_add(struct reasons *r, const char *format, ...)
@@ -16,6 +17,7 @@ void reasons_add(struct reasons *r, const char *format, ...)
         va_start(args, format);
         vsnprintf(text, sizeof text, format, args);
         va_end(args);
+        text_make_printable(text);
         for (size_t i = 0; i < MIN(r->n, (size_t)REASONS_MAX); i++) {
                 if (strcmp(r->text[i], text) == 0)
                         return;

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 
 static void end(struct json_connection *c, int error)
@@ -227,19 +228,10 @@ bool json_connection_is_open(const struct json_connection *c)
         return c->loop && c->error == 0;
 }
 
-char *json_connection_printable(char *text)
-{
-        for (char *at = text; *at; at++) {
-                if ((unsigned char)*at < ' ' || *at == 0x7f)
-                        *at = '?';
-        }
-        return text;
-}
-
 char *json_connection_text(const json_t *value, char *text, size_t size)
 {
         snprintf(text, size, "%s", json_string_value(value) ?: "no reason given");
-        return json_connection_printable(text);
+        return text_make_printable(text);
 }
 
 void json_connection_send(struct json_connection *c, json_t *message)

@@ -91,11 +91,7 @@ static json_t *text_to_json(const char *text)
 
 static void refuse(struct job *j, json_int_t id, const char *why)
 {
-        char text[ERROR_TEXT_MAX];
-
-        /* The reason may quote the command. */
-        snprintf(text, sizeof text, "%s", why);
-        log_limited(LOG_LEVEL_WARNING, NULL, "refused a command: %s", json_connection_printable(text));
+        log_limited(LOG_LEVEL_WARNING, NULL, "refused a command: %s", why);
         j->answer(j->ctx,
                   json_pack("{s:I, s:s, s:o}", "job", id, "state", "refused", "reason", text_to_json(why)));
 }

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "evb/base/strbuf.h"
+
 /* A file's name may be in any encoding. */
 static void make_utf8(char *text)
 {
@@ -28,6 +30,7 @@ void reason_give(struct reason *r, bool failed, const char *format, ...)
         vsnprintf(r->text, sizeof r->text, format, args);
         va_end(args);
         make_utf8(r->text);
+        text_make_printable(r->text);
 }
 
 void reason_give_error(struct reason *r, const struct error *e)

@@ -5,6 +5,7 @@
 """
 import concurrent.futures
 import contextlib
+import http.server
 import json
 import os
 import pathlib
@@ -453,6 +454,48 @@ def foreign(evb):
             assert dfm.wait(timeout=LIMIT_S) == 0, (where / "log").read_text()
 
 
+def escapes(evb):
+    """What another program sends cannot command the terminal; the JSON report has it unchanged."""
+    evil = "\033]0;owned\007\x9b2J\r\n\x7fé"
+    shown = "?]0;owned???2J???é"
+    answer = {"state": "running" + evil, "reason": evil, "run": 1, "nodes": {"present": 1, "expected": 2, "missing": [evil]},
+              "metadata": {"a" + evil: evil}, "last_run": {"run": 3, "status": evil, "reasons": [evil]}, "permits": [evil]}
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def reply(self, status, o):
+            body = json.dumps(o).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self):
+            self.reply(200, answer)
+
+        def do_POST(self):
+            self.reply(409, {"error": "no: " + evil, "state": evil})
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer((f"{OWN_NET}.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def ctl(*words):
+            done = subprocess.run([evb, "ctl", *words, "--dfm", f"{OWN_NET}.1:{server.server_port}"], capture_output=True, timeout=LIMIT_S,
+                                  check=False)
+            return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+        status, out, err = ctl("status")
+        assert (status, err) == (0, "") and out.count(shown) == 8, (status, out, err)
+        assert all(c.isprintable() or c == "\n" for c in out), out
+        assert json.loads(ctl("status", "--json")[1]) == answer
+        for words in (["start"], ["start", "--json"]):
+            status, out, err = ctl(*words)
+            assert status == 1 and err == f"evb ctl: no: {shown}\n", (status, out, err)
+        server.shutdown()
+
+
 def shaping(evb):
     """The shaping of a ROS stays installed between two runs, and its counters go on."""
     with folder() as where, Network("switch", "dfm", "ros1", "sfi1") as network:
@@ -805,6 +848,6 @@ if __name__ == "__main__":
     main({
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "runs-threads": runs_threads, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
-        "open-port": open_port, "page": page, "foreign": foreign, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
+        "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
     })

@@ -13,3 +13,7 @@ struct strbuf {
 
 struct strbuf strbuf_init(char *text, size_t size_bytes); /* size_bytes >= 1 */
 void strbuf_add(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Replaces control characters, which could command a terminal, by '?'. For text from outside. In place;
+ * returns `text`, which may be NULL. */
+char *text_make_printable(char *text);

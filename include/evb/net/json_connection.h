@@ -45,8 +45,5 @@ bool json_connection_is_open(const struct json_connection *c);
 void json_connection_send(struct json_connection *c, json_t *message);
 
 #define JSON_CONNECTION_TEXT_MAX_BYTES 1024
-/* Replaces control characters in a peer's text, which goes to logs and terminals. In place; returns `text`.
- */
-char *json_connection_printable(char *text);
 /* Copies a peer's reason and makes it printable. Returns `text`. */
 char *json_connection_text(const json_t *value, char *text, size_t size);

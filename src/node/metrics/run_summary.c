@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "losses_text.h"
 
@@ -74,13 +75,6 @@ static bool any_loses(const struct statuses *s)
         return false;
 }
 
-/* A terminal must not interpret what a node sends. */
-static void clean(char *text)
-{
-        for (; *text; text++)
-                *text = (unsigned char)*text >= ' ' && *text != 0x7f ? *text : '?';
-}
-
 void run_summary_make(const struct statuses *s, struct run_summary *ret)
 {
         const struct node_status *dfm = find_dfm(s);
@@ -95,8 +89,8 @@ void run_summary_make(const struct statuses *s, struct run_summary *ret)
                  : dfm                                                   ? node_status_word(dfm)
                                                                          : "?");
         explain(s, dfm, ret);
-        clean(ret->state);
-        clean(ret->reason);
+        text_make_printable(ret->state);
+        text_make_printable(ret->reason);
 }
 
 json_t *run_summary_to_json(const struct run_summary *r)

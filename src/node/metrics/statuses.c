@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "evb/net/http_get.h"
 #include "losses_text.h"
@@ -65,13 +66,6 @@ static bool control_is(const struct node_status *n, const char *state)
         return n->node->role == ROLE_DFM && strcmp(text_of(n->status, "control_state"), state) == 0;
 }
 
-/* A terminal must not interpret what a node sends. */
-static void clean(char *text)
-{
-        for (; *text; text++)
-                *text = (unsigned char)*text >= ' ' && *text != 0x7f ? *text : '?';
-}
-
 static void judge(const struct scenario *s, struct node_status *n)
 {
         const json_t *stalled = json_object_get(n->status, "stalled_seconds");
@@ -95,7 +89,7 @@ static void judge(const struct scenario *s, struct node_status *n)
         /* What an operator has done comes first; a problem remains one. */
         if (control_is(n, "paused"))
                 n->condition = CONDITION_PAUSED;
-        clean(n->problem);
+        text_make_printable(n->problem);
 }
 
 /* What is wrong with an answer, if it is no state of this node. */

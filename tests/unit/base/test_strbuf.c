@@ -57,12 +57,24 @@ static void truncated_fragments_stay_truncated(void **state)
         assert_true(none.cut && none.length == 0);
 }
 
+static void control_characters_are_replaced(void **state)
+{
+        char text[] = "\033[2Ja\n\r\t\x7f"
+                      "\302\233b\303\244\302\240\302";
+
+        (void)state;
+        assert_ptr_equal(text_make_printable(text), text);
+        assert_string_equal(text, "?[2Ja??????b\303\244\302\240\302");
+        assert_null(text_make_printable(NULL));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(text_is_added),
                 cmocka_unit_test(full_is_cut),
                 cmocka_unit_test(truncated_fragments_stay_truncated),
+                cmocka_unit_test(control_characters_are_replaced),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
