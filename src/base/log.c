@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 #include "log_sink.h"
 
@@ -37,6 +38,7 @@ static struct {
 } last;
 
 static struct log_limit *limits;
+static unsigned lost; /* messages that nothing read */
 
 static uint64_t now_ns(void)
 {
@@ -58,6 +60,45 @@ static void unlock(void)
         pthread_mutex_unlock(&mutex);
 }
 
+static struct log_message own_message(enum log_level level, const char *text)
+{
+        return (struct log_message){
+                .level = level,
+                .file = __FILE__,
+                .function = __func__,
+                .line = __LINE__,
+                .name = log_name,
+                .role = log_role,
+                .run = log_run,
+                .text = text,
+        };
+}
+
+/* ---- Lost messages ---- */
+
+/* False: nothing reads the log yet. */
+static bool write_lost(void)
+{
+        char text[LOG_TEXT_MAX];
+        struct log_message m = own_message(LOG_LEVEL_WARNING, text);
+
+        if (lost == 0)
+                return true;
+        if (!log_sink_flush())
+                return false;
+        snprintf(text, sizeof text, "%u log message%s lost here, because nothing read the log", lost,
+                 lost == 1 ? " was" : "s were");
+        lost = 0;
+        return log_sink_write(&m);
+}
+
+/* A log that nothing reads must not stop data taking. */
+static void put(const struct log_message *m)
+{
+        if (!write_lost() || !log_sink_write(m))
+                lost++;
+}
+
 /* ---- Repeated messages ---- */
 
 static void write_repeated(void)
@@ -70,7 +111,7 @@ static void write_repeated(void)
         snprintf(text, sizeof text, "%s (repeated %u time%s)", last.text, last.repeated,
                  last.repeated == 1 ? "" : "s");
         m.text = text;
-        log_sink_write(&m);
+        put(&m);
         last.repeated = 0;
 }
 
@@ -109,7 +150,7 @@ static void write_once(const struct log_message *m, uint64_t at_ns)
                 return;
         }
         write_repeated();
-        log_sink_write(m);
+        put(m);
         keep(m, at_ns);
 }
 
@@ -118,16 +159,7 @@ static void write_once(const struct log_message *m, uint64_t at_ns)
 static void write_dropped(struct log_limit *l, uint64_t at_ns)
 {
         char text[LOG_TEXT_MAX];
-        struct log_message m = {
-                .level = l->level,
-                .file = __FILE__,
-                .function = __func__,
-                .line = __LINE__,
-                .name = log_name,
-                .role = log_role,
-                .run = log_run,
-                .text = text,
-        };
+        struct log_message m = own_message(l->level, text);
 
         if (l->dropped == 0)
                 return;
@@ -164,6 +196,8 @@ static void flush(bool all)
 {
         uint64_t at_ns = now_ns();
 
+        (void)log_sink_flush();
+        write_lost();
         for (struct log_limit *l = limits; l; l = l->next) {
                 if (all || at_ns - l->since_ns >= LOG_LIMIT_NS)
                         write_dropped(l, at_ns);
@@ -177,7 +211,7 @@ static void flush(bool all)
 
 void log_flush(void)
 {
-        /* Another thread is writing, perhaps to a terminal that has stopped: it is not worth waiting for. */
+        /* Another thread is writing: it is not worth waiting for. */
         if (pthread_mutex_trylock(&mutex) != 0)
                 return;
         flush(false);
@@ -188,6 +222,14 @@ static void flush_all(void)
 {
         lock();
         flush(true);
+        log_sink_end();
+        unlock();
+}
+
+void log_draw(const char *text)
+{
+        lock();
+        log_sink_draw(text);
         unlock();
 }
 
@@ -197,6 +239,8 @@ static void flush_all(void)
 static void forget(void)
 {
         last.repeated = 0;
+        lost = 0;
+        log_sink_forget();
         for (struct log_limit *l = limits; l; l = l->next)
                 l->dropped = 0;
         unlock();
@@ -295,6 +339,7 @@ int log_write(enum log_level level, int error, const struct log_fields *fields, 
                 va_start(args, format);
                 vsnprintf(text, sizeof text, format, args);
                 va_end(args);
+                text_make_printable(text);
                 lock();
                 at_ns = now_ns();
                 if (!limit || passes(limit, &m, at_ns))

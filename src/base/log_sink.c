@@ -1,30 +1,42 @@
 /* Writes one message at a time to the journal or to standard error. What is written is decided in log.c. */
 #include "log_sink.h"
 
-#include <stdarg.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
-/* The place of a message is that of its caller. */
-#define SD_JOURNAL_SUPPRESS_LOCATION
-#include <systemd/sd-journal.h>
 
 #include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
-#define ITEMS_MAX 14
-#define ITEM_BYTES 96
+/* All fields of a record but its message. */
+#define FIELDS_BYTES 1024
 /* A message with the name of its sender, and the number of its repetitions. */
 #define LINE_MAX_BYTES (LOG_TEXT_MAX + 128)
+/* Bridges a burst, and a reader that is late. */
+#define BACKLOG_BYTES 65536
+/* At exit, waits for the reader at most so many times. */
+#define EXIT_WAITS 100
+#define EXIT_WAIT_MS 10
+/* How a record begins. */
+#define RECORD_PRIORITY "PRIORITY="
+#define RECORD_MESSAGE "MESSAGE="
 #define RESET "\033[0m"
 
 static enum { SINK_PLAIN, SINK_JOURNAL, SINK_TERMINAL } sink;
 static bool has_colours, can_redraw;
+
+/* What the reader has not taken yet: lines or records, each with a terminating 0. */
+static char backlog[BACKLOG_BYTES];
+static size_t backlog_bytes;
 
 /* Priorities of sd-daemon(3). */
 static char priority_of(enum log_level level)
@@ -55,66 +67,149 @@ void log_sink_open(void)
         has_colours = can_redraw && (!no_colour || !no_colour[0]);
 }
 
-/* ---- The journal ---- */
+/* ---- Output ---- */
 
-struct items {
-        struct iovec iov[ITEMS_MAX];
-        char text[ITEMS_MAX][ITEM_BYTES];
-        int n;
-};
-
-static void __attribute__((format(printf, 2, 3))) add(struct items *to, const char *format, ...)
+/* A pipe or terminal may fill up between a poll and a write, as other processes write to it too. Only
+ * O_NONBLOCK excludes that the write waits. The mode of the shared file must not change, so it is opened
+ * anew. -1: not possible, or not required. */
+static int open_without_waiting(void)
 {
-        char *text = to->text[to->n];
-        va_list args;
-        int n;
+        struct stat st;
 
-        va_start(args, format);
-        n = vsnprintf(text, ITEM_BYTES, format, args);
-        va_end(args);
-        to->iov[to->n++] = (struct iovec){text, (size_t)MIN(MAX(n, 0), ITEM_BYTES - 1)};
+        if (fstat(STDERR_FILENO, &st) < 0 || (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode)))
+                return -1;
+        return open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-static void add_fields(struct items *to, const struct log_fields *f)
+/* Returns the number of bytes that were taken. Those that cannot be written at all count as taken. */
+static size_t write_text(const char *text, size_t n)
+{
+        struct pollfd output = {.fd = STDERR_FILENO, .events = POLLOUT};
+        _cleanup_close_ int own = -1;
+        ssize_t r;
+
+        (void)poll(&output, 1, 0);
+        /* A terminal that has hung up may belong to another user by now. */
+        if (!(output.revents & (POLLERR | POLLHUP)))
+                own = open_without_waiting();
+        if (own < 0 && !output.revents)
+                return 0;
+        r = write(own >= 0 ? own : STDERR_FILENO, text, n);
+        return r >= 0 ? (size_t)r : errno == EAGAIN ? 0 : n;
+}
+
+/* Without a journal, the record becomes a line. sd_journal_sendv() would wait for a journal that has stopped.
+ */
+static size_t send_record(const char *record, size_t n)
+{
+        static const struct sockaddr_un journal = {.sun_family = AF_UNIX, .sun_path = JOURNAL_SOCKET};
+        static int fd = -1;
+        char line[LINE_MAX_BYTES + 8];
+        const char *message;
+        int length;
+
+        if (fd < 0)
+                fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (sendto(fd, record, n, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&journal,
+                   sizeof journal) >= 0)
+                return n;
+        if (errno == EAGAIN)
+                return 0;
+        message = record + strlen(RECORD_PRIORITY "p\n" RECORD_MESSAGE);
+        length = snprintf(line, sizeof line, "<%c>%.*s\n", record[strlen(RECORD_PRIORITY)],
+                          (int)strcspn(message, "\n"), message);
+        return write_text(line, (size_t)length) > 0 ? n : 0;
+}
+
+static size_t deliver(const char *text, size_t n)
+{
+        return sink == SINK_JOURNAL ? send_record(text, n) : write_text(text, n);
+}
+
+bool log_sink_flush(void)
+{
+        size_t done = 0, n, r;
+
+        while (done < backlog_bytes) {
+                n = strlen(backlog + done);
+                r = deliver(backlog + done, n);
+                done += r == n ? n + 1 : r;
+                if (r < n)
+                        break;
+        }
+        backlog_bytes -= done;
+        if (done > 0)
+                memmove(backlog, backlog + done, backlog_bytes);
+        return backlog_bytes == 0;
+}
+
+void log_sink_end(void)
+{
+        struct pollfd output = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+        for (int i = 0; !log_sink_flush() && i < EXIT_WAITS; i++)
+                (void)poll(&output, sink == SINK_JOURNAL ? 0 : 1, EXIT_WAIT_MS);
+}
+
+void log_sink_forget(void)
+{
+        backlog_bytes = 0;
+}
+
+static bool put(const char *text, size_t n)
+{
+        size_t done = log_sink_flush() ? deliver(text, n) : 0, left = n - done;
+
+        if (left == 0)
+                return true;
+        if (left + 1 > sizeof backlog - backlog_bytes)
+                return false;
+        memcpy(backlog + backlog_bytes, text + done, left);
+        backlog[backlog_bytes + left] = '\0';
+        backlog_bytes += left + 1;
+        return true;
+}
+
+void log_sink_draw(const char *text)
+{
+        /* Progress that comes late is worth nothing. */
+        if (log_sink_flush())
+                (void)put(text, strlen(text));
+}
+
+/* ---- Messages ---- */
+
+static void add_fields(struct strbuf *b, const struct log_fields *f)
 {
         if (!f)
                 return;
         if (f->id)
-                add(to, "MESSAGE_ID=%s", f->id);
+                strbuf_add(b, "MESSAGE_ID=%s\n", f->id);
         if (f->peer)
-                add(to, "EVB_PEER=%s", f->peer);
+                strbuf_add(b, "EVB_PEER=%s\n", f->peer);
         if (f->has_event)
-                add(to, "EVB_EVENT=%llu", (unsigned long long)f->event);
+                strbuf_add(b, "EVB_EVENT=%llu\n", (unsigned long long)f->event);
 }
 
-/* False: there is no journal. sd_journal_sendv() says nothing if its socket does not exist. */
-static bool send_to_journal(const struct log_message *m, const char *line)
+static bool write_record(const struct log_message *m, const char *text)
 {
-        char text[sizeof "MESSAGE=" + LINE_MAX_BYTES];
-        struct items items = {};
+        char record[LINE_MAX_BYTES + FIELDS_BYTES];
+        struct strbuf b = strbuf_init(record, sizeof record);
 
-        if (access(JOURNAL_SOCKET, F_OK) < 0)
-                return false;
-        snprintf(text, sizeof text, "MESSAGE=%s", line);
-        items.iov[items.n++] = (struct iovec){text, strlen(text)};
-        add(&items, "PRIORITY=%c", priority_of(m->level));
+        strbuf_add(&b, RECORD_PRIORITY "%c\n" RECORD_MESSAGE "%s\n", priority_of(m->level), text);
+        strbuf_add(&b, "SYSLOG_IDENTIFIER=%s\n", program_invocation_short_name);
         /* Compilers name files as the build directory sees them. */
-        add(&items, "CODE_FILE=%s", strncmp(m->file, "../", 3) == 0 ? m->file + 3 : m->file);
-        add(&items, "CODE_LINE=%d", m->line);
-        add(&items, "CODE_FUNC=%s", m->function);
+        strbuf_add(&b, "CODE_FILE=%s\nCODE_LINE=%d\nCODE_FUNC=%s\n",
+                   strncmp(m->file, "../", 3) == 0 ? m->file + 3 : m->file, m->line, m->function);
         if (m->error > 0)
-                add(&items, "ERRNO=%d", m->error);
-        if (m->role) {
-                add(&items, "EVB_NODE=%s", m->name);
-                add(&items, "EVB_ROLE=%s", m->role);
-        }
+                strbuf_add(&b, "ERRNO=%d\n", m->error);
+        if (m->role)
+                strbuf_add(&b, "EVB_NODE=%s\nEVB_ROLE=%s\n", m->name, m->role);
         if (m->run > 0)
-                add(&items, "EVB_RUN=%u", m->run);
-        add_fields(&items, m->fields);
-        return sd_journal_sendv(items.iov, items.n) >= 0;
+                strbuf_add(&b, "EVB_RUN=%u\n", m->run);
+        add_fields(&b, m->fields);
+        return put(record, b.length);
 }
-
-/* ---- Standard error ---- */
 
 static void add_clock(struct strbuf *b)
 {
@@ -126,15 +221,13 @@ static void add_clock(struct strbuf *b)
                 strbuf_add(b, "%s", text);
 }
 
-static void write_line(const struct log_message *m, const char *text)
+static bool write_line(const struct log_message *m, const char *text)
 {
         static const char *const colours[] = {"\033[1;31m", "\033[33m", "", "\033[2m"};
         const char *colour = sink == SINK_TERMINAL && has_colours ? colours[m->level] : "";
         char line[LINE_MAX_BYTES + 64];
         struct strbuf b = strbuf_init(line, sizeof line - 1);
 
-        if (sink == SINK_JOURNAL)
-                strbuf_add(&b, "<%c>", priority_of(m->level));
         /* A line of progress may be there. */
         if (sink == SINK_TERMINAL && can_redraw)
                 strbuf_add(&b, "\r\033[K");
@@ -142,14 +235,13 @@ static void write_line(const struct log_message *m, const char *text)
                 add_clock(&b);
         strbuf_add(&b, "%s%s%s", colour, text, colour[0] ? RESET : "");
         line[b.length] = '\n';
-        (void)!write(STDERR_FILENO, line, b.length + 1);
+        return put(line, b.length + 1);
 }
 
-void log_sink_write(const struct log_message *m)
+bool log_sink_write(const struct log_message *m)
 {
         char text[LINE_MAX_BYTES];
 
         snprintf(text, sizeof text, "%s%s%s", m->name, m->name[0] ? ": " : "", m->text);
-        if (sink != SINK_JOURNAL || !send_to_journal(m, text))
-                write_line(m, text);
+        return sink == SINK_JOURNAL ? write_record(m, text) : write_line(m, text);
 }

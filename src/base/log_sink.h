@@ -1,6 +1,7 @@
 /* Where messages go: the journal, a terminal, or another file on standard error. One thread at a time. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "evb/base/log.h"
@@ -18,4 +19,14 @@ struct log_message {
 
 /* Finds out what standard error is. */
 void log_sink_open(void);
-void log_sink_write(const struct log_message *m);
+/* Never waits for a reader: what it does not take is kept and follows later. False: the message is lost, as
+ * too much is kept already. */
+bool log_sink_write(const struct log_message *m);
+/* Writes text as it is to standard error, or drops it. */
+void log_sink_draw(const char *text);
+/* Writes what is kept. False: some is left. */
+bool log_sink_flush(void);
+/* As log_sink_flush(), but waits for the reader for about a second. */
+void log_sink_end(void);
+/* Drops what is kept, in a child. */
+void log_sink_forget(void);

@@ -97,6 +97,8 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
         sigaddset(&stops, SIGINT);
         sigprocmask(SIG_SETMASK, &stops, NULL);
         signal(SIGPIPE, SIG_DFL);
+        /* Its group is not in the foreground, so its log would suspend it after `stty tostop`. */
+        signal(SIGTTOU, SIG_IGN);
         dup2(out, STDOUT_FILENO);
         fcntl(c->stats_fd, F_SETFD, 0);
         snprintf(stats, sizeof stats, "%d", c->stats_fd);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 
@@ -25,18 +26,19 @@ void progress_draw(struct progress *p, const struct launch *l, uint64_t now_ns)
         double seconds = p->last_ns ? (double)(now_ns - p->last_ns) / 1e9 : 0;
         char count[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], throughput[QUANTITY_TEXT_MAX];
         bool redraw = can_redraw();
+        char line[200];
 
         if (seconds > 0 && (redraw || now_ns - p->plain_ns >= NS_PER_S)) {
-                fprintf(stderr,
-                        "%s%5.1f s  %s events/s  %s/s  %s complete  %llu partial  %llu lost  busy %.0f %%%s",
-                        redraw ? "\r\033[K" : "", (double)(now_ns - l->start_ns) / 1e9,
-                        quantity_format_count((uint64_t)((double)(complete - p->complete) / seconds), rate),
-                        quantity_format_bytes((uint64_t)((double)(bytes - p->bytes) / seconds), throughput),
-                        quantity_format_count(complete, count),
-                        (unsigned long long)stats_get(&s->events_partial),
-                        (unsigned long long)stats_get(&s->events_lost),
-                        MIN(100.0, (double)(busy_ns - p->busy_ns) / 1e7 / seconds), redraw ? "" : "\n");
-                fflush(stderr);
+                snprintf(line, sizeof line,
+                         "%s%5.1f s  %s events/s  %s/s  %s complete  %llu partial  %llu lost  busy %.0f %%%s",
+                         redraw ? "\r\033[K" : "", (double)(now_ns - l->start_ns) / 1e9,
+                         quantity_format_count((uint64_t)((double)(complete - p->complete) / seconds), rate),
+                         quantity_format_bytes((uint64_t)((double)(bytes - p->bytes) / seconds), throughput),
+                         quantity_format_count(complete, count),
+                         (unsigned long long)stats_get(&s->events_partial),
+                         (unsigned long long)stats_get(&s->events_lost),
+                         MIN(100.0, (double)(busy_ns - p->busy_ns) / 1e7 / seconds), redraw ? "" : "\n");
+                log_draw(line);
                 p->plain_ns = now_ns;
         }
         if (redraw || p->plain_ns == now_ns || p->last_ns == 0)
@@ -46,5 +48,5 @@ void progress_draw(struct progress *p, const struct launch *l, uint64_t now_ns)
 void progress_end(void)
 {
         if (can_redraw())
-                fprintf(stderr, "\r\033[K");
+                log_draw("\r\033[K");
 }

@@ -5,6 +5,7 @@ fields.
     test_logs.py EVB CASE
 """
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -15,10 +16,11 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 
-from harness import LIMIT_S, OWN_NET, ROOT, Skip, drop_root, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, OWN_NET, ROOT, Skip, complete, drop_root, folder, main, need_root, scenario, settings
 from test_join import ROLES, bed
 from test_strangers import ALIVE, Wire
 
@@ -209,6 +211,41 @@ def terminal(evb):
     assert re.fullmatch(f"{clock}{re.escape(line)}\r\n", text := said(TERM="dumb")), repr(text)
 
 
+def run_unread(evb, where, stderr, **options):
+    """Makes a run whose log nothing reads; it must end all the same."""
+    words = [evb, "run", "--verbose", "--json", scenario(where), *settings({"trigger.events": 500, "qos.backend": "none"})]
+    done = subprocess.run(words, stderr=stderr, stdout=subprocess.PIPE, timeout=LIMIT_S, check=True, **options)
+    complete(json.loads(done.stdout))
+
+
+def fill(write):
+    """Writes to something non-blocking until it is full."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            write(b"x" * 512)
+
+
+def unread(evb):
+    """A log that nothing reads does not stop a run: a full pipe, and a terminal that suspends those in the background."""
+    with folder() as where:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        fill(lambda text: os.write(writer, text))
+        os.set_blocking(writer, True)
+        run_unread(evb, where, writer)
+        assert os.get_blocking(writer)
+        os.close(reader)
+        os.close(writer)
+
+        master, slave = os.openpty()
+        mode = termios.tcgetattr(slave)
+        mode[3] |= termios.TOSTOP
+        termios.tcsetattr(slave, termios.TCSANOW, mode)
+        run_unread(evb, where, slave, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        os.close(master)
+
+
 def strangers(evb):
     """Messages from strangers cannot fill the log: a few are logged, the others counted."""
     need_root()
@@ -234,7 +271,7 @@ def strangers(evb):
 class Journal:
     """Receives what nodes send to the socket of the journal."""
 
-    def __init__(self):
+    def __init__(self, reads=True):
         # Other services of this machine are not seen here, and nothing of this is seen there.
         at = "/run/systemd" if pathlib.Path("/run/systemd").is_dir() else "/run"
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", at], check=True)
@@ -243,7 +280,8 @@ class Journal:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(self.path))
         self.records = []
-        threading.Thread(target=self.receive, daemon=True).start()
+        if reads:
+            threading.Thread(target=self.receive, daemon=True).start()
 
     def receive(self):
         while True:
@@ -321,6 +359,19 @@ def journal(evb):
         assert len(to.records) == before, to.records[before:]
 
 
+def unread_journal(evb):
+    """A journal that reads nothing does not stop a run."""
+    if not in_mounts("unread-journal"):
+        return
+    to = Journal(reads=False)
+    with folder() as where, open(where / "log", "wb") as log, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        fill(lambda text: sender.sendto(text, str(to.path)))
+        stream = os.fstat(log.fileno())
+        run_unread(evb, where, log, env={**os.environ, "JOURNAL_STREAM": f"{stream.st_dev}:{stream.st_ino}"})
+        assert (where / "log").read_text() == "", (where / "log").read_text()
+
+
 if __name__ == "__main__":
     main({"lines": lines, "ends": ends, "buffer": buffer, "read-only": read_only, "levels": levels, "terminal": terminal,
-          "strangers": strangers, "journal": journal})
+          "strangers": strangers, "journal": journal, "unread": unread, "unread-journal": unread_journal})

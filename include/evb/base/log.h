@@ -6,7 +6,9 @@
  * with one system call, so that lines of several processes do not mix; on a terminal with the time of day,
  * and with colours unless NO_COLOR is set or TERM is dumb.
  *
- * A message that follows an equal one within some seconds is counted instead of written. Any thread. */
+ * A message that follows an equal one within some seconds is counted instead of written. No call waits for a
+ * reader of the log that has stopped: 64 KiB of messages are kept for it, further ones are lost, and their
+ * number is logged when it reads again. Control characters become '?'. Any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -60,6 +62,9 @@ void log_set_run(uint32_t run);
 /* Writes what was counted and whose time is over. Call it every second or so; the exit does it in any case.
  */
 void log_flush(void);
+/* Writes text as it is to standard error, as a line of progress: without waiting for a reader that has
+ * stopped. */
+void log_draw(const char *text);
 /* For tests: replaces the monotonic clock; NULL: the real one. */
 void log_set_clock(uint64_t (*now_ns)(void));
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/net/key_file.h"
@@ -154,19 +155,19 @@ static int read_key(const char *verb, const char *path, struct stream_options *r
 static void draw(const struct stream_progress *p, bool last)
 {
         bool redraw = isatty(STDERR_FILENO);
-        char bytes[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], lost[QUANTITY_TEXT_MAX] = "?";
+        char bytes[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], lost[QUANTITY_TEXT_MAX] = "?", line[200];
 
         if (last) {
-                fputs(redraw ? "\r\033[K" : "", stderr);
+                log_draw(redraw ? "\r\033[K" : "");
                 return;
         }
         if (p->lost != UINT64_MAX)
                 quantity_format_count(p->lost, lost);
-        fprintf(stderr, "%s%5.0f s  %s  %s  %s lost  ring %2llu %%%s", redraw ? "\r\033[K" : "", p->seconds,
-                quantity_format_bytes(p->bytes, bytes),
-                quantity_format_rate((uint64_t)((double)p->bytes * 8 / p->seconds), rate), lost,
-                (unsigned long long)p->ring_percent, redraw ? "" : "\n");
-        fflush(stderr);
+        snprintf(line, sizeof line, "%s%5.0f s  %s  %s  %s lost  ring %2llu %%%s", redraw ? "\r\033[K" : "",
+                 p->seconds, quantity_format_bytes(p->bytes, bytes),
+                 quantity_format_rate((uint64_t)((double)p->bytes * 8 / p->seconds), rate), lost,
+                 (unsigned long long)p->ring_percent, redraw ? "" : "\n");
+        log_draw(line);
 }
 
 int stream_read(const char *verb, const struct stream_texts *t, struct stream_options *ret)

@@ -313,14 +313,17 @@ static void note(struct frontend *f, uint64_t now_ns)
 {
         static const char *const holds[HOLDS] = {"", ", held back: busy", ", held back: boards are full",
                                                  ", held back: reset"};
+        char line[80];
 
         if (now_ns < f->note_ns)
                 return;
         if (!f->started && !f->warned) {
                 warn_waiting(f);
                 f->warned = true;
-        } else if (f->started && f->config->progress)
-                fprintf(stderr, "\r%" PRIu64 " triggers%-30s", f->triggers, holds[f->hold]);
+        } else if (f->started && f->config->progress) {
+                snprintf(line, sizeof line, "\r%" PRIu64 " triggers%-30s", f->triggers, holds[f->hold]);
+                log_draw(line);
+        }
         f->note_ns = f->config->progress ? now_ns + PROGRESS_NS : NEVER_NS;
 }
 

@@ -337,6 +337,17 @@ static void terminals_show_levels_as_colours(void **state)
         on_a_terminal("dumb", NULL, "dfm: bad\r\n");
 }
 
+static void control_characters_are_replaced(void **state)
+{
+        (void)state;
+        catch_lines();
+        log_open("sfi1", LOG_LEVEL_INFO);
+        log_info("a\033[2Jb\nc\x7f"
+                 "d\302\233"
+                 "e\303\244");
+        assert_string_equal(release_lines(), "sfi1: a?[2Jb?c?d??e\303\244\n");
+}
+
 /* ---- Threads ---- */
 
 #define THREADS 4
@@ -395,6 +406,7 @@ int main(void)
                 cmocka_unit_test(an_exit_writes_the_count_once),
                 cmocka_unit_test(a_place_has_a_limit),
                 cmocka_unit_test(terminals_show_levels_as_colours),
+                cmocka_unit_test(control_characters_are_replaced),
                 cmocka_unit_test(threads_do_not_mix_their_lines),
                 /* The last one: log_set_level() stays. */
                 cmocka_unit_test(the_environment_and_then_the_command_line_set_the_level),
