@@ -129,7 +129,7 @@ def evb_stream(o, names, source, sink, *options, meanwhile=None):
 
 
 def evb(o, names, payload, kind="null"):
-    report, _ = evb_stream(o, names, f"{kind}:1000TB", kind, "--packet-size", str(payload), "--duration", f"{o.seconds}s")
+    report, _ = evb_stream(o, names, f"{kind}:1000TB", kind, "--packet-size", str(payload), "--duration", f"{o.seconds}s", "--rate", "max")
     peer = report["peer"]
     if report["corrupt"]:
         sys.exit(f"bench-stream.py: {report['corrupt']} packets arrived corrupt")

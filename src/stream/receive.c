@@ -99,6 +99,25 @@ static void threads_ended(struct receiver *v)
                                      json_pack("{s:s, s:O}", "type", "report", "report", v->own));
 }
 
+/* Adds how far the threads are. */
+static void add_progress(const struct receive_progress *p, json_t *message)
+{
+        json_object_set_new(message, "seen", json_integer((json_int_t)p->seen));
+        json_object_set_new(message, "room", json_integer((json_int_t)p->room));
+}
+
+static void report_progress(struct receiver *v)
+{
+        struct receive_progress p;
+        json_t *message;
+
+        if (!v->connection || v->state != RECEIVE_RUNNING || !receive_threads_progress(&v->threads, &p))
+                return;
+        message = json_pack("{s:s}", "type", "progress");
+        add_progress(&p, message);
+        json_connection_send(v->connection, message);
+}
+
 static void look_at_threads(void *ctx, uint32_t events)
 {
         struct receiver *v = ctx;
@@ -111,7 +130,8 @@ static void look_at_threads(void *ctx, uint32_t events)
                 reason_give_error(&v->reason, &v->threads.output_error);
                 if (v->state == RECEIVE_RUNNING && v->connection && !v->stopped)
                         ask_to_stop(v, v->reason.text);
-        }
+        } else
+                report_progress(v);
 }
 
 static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
@@ -189,6 +209,7 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         t->plan = v->offer.rule.format == STREAM_VDIF ? &v->offer.plan : NULL;
         t->window_packets = v->config->window_packets;
         t->drop_packets = v->offer.spaced ? 1 : SEGMENTS_MAX;
+        t->reports = v->offer.follows;
         sink_set_key(v->sink, v->offer.key);
         figures_start(&v->begin, v->endpoint, local);
         r = receive_threads_start(t);
@@ -222,6 +243,20 @@ static const char *accept_offer(struct receiver *v, struct json_connection *c, c
         return NULL;
 }
 
+static void send_ready(struct receiver *v)
+{
+        json_t *message = json_pack("{s:s, s:i}", "type", "ready", "udp_port",
+                                    (int)net_address_port(&v->endpoint->local));
+        struct receive_progress p;
+
+        if (receive_threads_progress(&v->threads, &p)) {
+                json_object_set_new(message, "window",
+                                    json_integer((json_int_t)receive_threads_window(&v->threads)));
+                add_progress(&p, message);
+        }
+        json_connection_send(v->connection, message);
+}
+
 static void take_open(struct receiver *v, struct json_connection *c, const json_t *message)
 {
         char busy[NET_ADDRESS_TEXT_MAX + 64];
@@ -243,8 +278,7 @@ static void take_open(struct receiver *v, struct json_connection *c, const json_
         v->connection = c;
         stream_control_admit(c);
         net_address_format(&v->threads.from, v->sender);
-        json_connection_send(c, json_pack("{s:s, s:i}", "type", "ready", "udp_port",
-                                          (int)net_address_port(&v->endpoint->local)));
+        send_ready(v);
         v->state = RECEIVE_RUNNING;
         v->begin_ns = clock_now_ns();
         v->tick_ns = v->begin_ns + TICK_NS;

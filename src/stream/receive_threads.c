@@ -24,12 +24,28 @@
 /* The output writes as much at once, and is woken for a part of it. */
 #define WRITE_BYTES (UINT64_C(1) << 20)
 #define WAKE_BYTES (UINT64_C(1) << 18)
+/* The kernel counts memory rather than bytes: at most about twice a packet, and its structures. Half of the
+ * buffer is left for what the kernel has not freed yet (udp_rmem_release() in net/ipv4/udp.c). */
+#define SOCKET_STRUCTURES_BYTES 1024u
+/* The sender learns of each such part of its window. */
+#define REPORTS_PER_WINDOW 4u
 /* A sender that left without a word may still send, but not for ever. */
 #define LEFT_NS (5 * NS_PER_S)
 
 static bool is_over(struct receive_threads *t)
 {
         return slot_ring_is_closed(&t->ring);
+}
+
+/* Asks for a report once there is progress worth one. */
+static void ask_for_report(struct receive_threads *t)
+{
+        uint64_t one = 1,
+                 now = atomic_load_explicit(&t->seen, memory_order_relaxed) + slot_ring_emptied(&t->ring);
+
+        if (t->reports && now >= atomic_load_explicit(&t->report_at, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&t->report_due, true, memory_order_acq_rel))
+                (void)!write(t->done_fd, &one, sizeof one);
 }
 
 static bool is_aborted(const struct receive_threads *t)
@@ -232,6 +248,8 @@ static int receive(struct receive_threads *t)
                 t->last_new_ns = clock_now_ns();
         atomic_store_explicit(&t->packets, receive_threads_taken(t)->received, memory_order_relaxed);
         atomic_store_explicit(&t->bytes, t->taken_bytes, memory_order_relaxed);
+        atomic_store_explicit(&t->seen, t->account.end, memory_order_relaxed);
+        ask_for_report(t);
         if (n > 0) {
                 decide(t, t->account.end, false);
                 give_up_old(t, now_ns);
@@ -347,6 +365,7 @@ static void *run_output(void *ctx)
                         break;
                 done += n;
                 slot_ring_empty(&t->ring, done);
+                ask_for_report(t);
         }
         if (r >= 0)
                 (void)sink_finish(t->sink, &t->output_error);
@@ -391,6 +410,7 @@ int receive_threads_start(struct receive_threads *t)
         atomic_store(&t->running, 2);
         atomic_store(&t->total_packets, PACKETS_UNKNOWN);
         atomic_store(&t->total_bytes, UINT64_MAX);
+        atomic_store(&t->report_due, true);
         t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (t->done_fd < 0)
                 return -errno;
@@ -410,6 +430,30 @@ uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns)
         return packet_most(&t->rule, now_ns - t->begin_ns) + t->ring.slots;
 }
 
+uint64_t receive_threads_window(const struct receive_threads *t)
+{
+        uint64_t packet_bytes = t->rule.payload_bytes + packet_header_bytes(t->rule.format);
+
+        return MAX(t->endpoint->granted_receive_bytes / (2 * packet_bytes + SOCKET_STRUCTURES_BYTES),
+                   UINT64_C(2));
+}
+
+bool receive_threads_progress(struct receive_threads *t, struct receive_progress *ret)
+{
+        uint64_t step = MAX(MIN(receive_threads_window(t), t->ring.slots) / REPORTS_PER_WINDOW, UINT64_C(1)),
+                 emptied;
+
+        if (!t->reports || !atomic_exchange(&t->report_due, false))
+                return false;
+        emptied = slot_ring_emptied(&t->ring);
+        ret->seen = atomic_load(&t->seen);
+        ret->room = emptied + t->ring.slots;
+        atomic_store(&t->report_at, ret->seen + emptied + step);
+        /* What came since then asks again, if it is enough. */
+        ask_for_report(t);
+        return true;
+}
+
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes)
 {
         atomic_store_explicit(&t->total_packets, packets, memory_order_relaxed);
@@ -425,7 +469,8 @@ enum receive_threads_state receive_threads_look(struct receive_threads *t)
         if (atomic_load(&t->running) == 0)
                 return RECEIVE_THREADS_ENDED;
         /* An output that is complete ends after all is decided. */
-        return atomic_load(&t->decided) ? RECEIVE_THREADS_RUN : RECEIVE_THREADS_FAILED;
+        return atomic_load(&t->running) == 2 || atomic_load(&t->decided) ? RECEIVE_THREADS_RUN
+                                                                         : RECEIVE_THREADS_FAILED;
 }
 
 const struct account *receive_threads_taken(const struct receive_threads *t)

@@ -33,10 +33,15 @@ struct receive_threads {
         struct vdif_plan *plan; /* VDIF */
         uint32_t window_packets;
         uint32_t drop_packets; /* that one drop of the socket may be, at most */
+        bool reports;          /* the sender follows this end */
 
         struct slot_ring ring;
         struct account account; /* the network thread's */
-        int done_fd;            /* readable when a thread has ended: call receive_threads_look() */
+        int done_fd;           /* readable when a thread has ended or advanced: call receive_threads_look() */
+        _Atomic uint64_t seen; /* account.end */
+        /* The sum of both ends of receive_threads_progress() that is worth a report; whether one is due. */
+        _Atomic uint64_t report_at;
+        _Atomic bool report_due;
         pthread_t network, output;
         bool started_network, started_output;
         /* Set by receive_threads_end(): packets and bytes of the whole stream. */
@@ -82,6 +87,15 @@ int receive_threads_start(struct receive_threads *t);
 /* The most packets that the sender can have sent up to now, lost ones included: at the speed of the fastest
  * link, and a ring more. Each missing one costs a packet of output, so more are not believed. */
 uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns);
+/* Packets that may be on their way, so that the socket's buffer holds them for certain. */
+uint64_t receive_threads_window(const struct receive_threads *t);
+struct receive_progress {
+        uint64_t seen; /* every packet below has arrived, or one after it */
+        uint64_t room; /* packets below have a place in the ring */
+};
+/* How far the threads are. True: the sender should learn of it. Call it for the first report, and when
+ * done_fd is readable. */
+bool receive_threads_progress(struct receive_threads *t, struct receive_progress *ret);
 /* No more than so many packets and bytes come (unknown: UINT64_MAX); the threads end when all have arrived,
  * or the network is silent. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);

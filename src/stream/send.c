@@ -20,6 +20,8 @@
 #define TICK_NS NS_PER_S
 /* A receiver that dialled answers the offer within this time. */
 #define ANSWER_NS (5 * NS_PER_S)
+/* Without progress for so long, the packets on their way are lost. The next one shows it to the receiver. */
+#define STALL_NS (200 * NS_PER_MS)
 /* What the kernel still holds is sent before the end is announced. A shaped device may need some time. */
 #define UNSENT_WAIT_NS (10 * NS_PER_S)
 #define UNSENT_LOOK_NS (5 * NS_PER_MS)
@@ -49,6 +51,9 @@ struct sender {
         unsigned signals_seen;
         uint64_t begin_ns, tick_ns, state_ns;
         uint64_t lost; /* as the receiver says; UINT64_MAX: unknown */
+        /* A stream that follows its receiver: how many packets may be on their way, the end of those that
+         * have arrived or been overtaken, that of the receiver's ring, and when it reported this. */
+        uint64_t window, seen, room, progress_ns;
         struct figures_begin begin;
         json_t *own, *theirs; /* reports */
 };
@@ -120,6 +125,35 @@ static void give_up(struct sender *s, struct json_connection *c, const char *why
         enter(s, SEND_CONNECTING);
 }
 
+static uint64_t count_of(const json_t *message, const char *name)
+{
+        json_int_t n = json_integer_value(json_object_get(message, name));
+
+        return n > 0 ? (uint64_t)n : 0;
+}
+
+/* More packets may leave once the receiver's ring has room for them, and its socket for those on their way.
+ */
+static void follow_receiver(struct sender *s, const json_t *message)
+{
+        s->seen = MAX(s->seen, count_of(message, "seen"));
+        s->room = MAX(s->room, count_of(message, "room"));
+        s->progress_ns = clock_now_ns();
+        send_threads_permit(&s->threads, MIN(s->seen + s->window, s->room));
+}
+
+/* How far packets may leave from the beginning. */
+static void start_following(struct sender *s, const json_t *message)
+{
+        s->window = s->offer.follows ? count_of(message, "window") : 0;
+        s->threads.follows = s->window > 0;
+        if (s->window > 0)
+                follow_receiver(s, message);
+        else if (s->offer.follows)
+                log_warning("%s does not report its progress, so packets may be lost; use --rate",
+                            peer_text(s));
+}
+
 static void start(struct sender *s, struct json_connection *c, const json_t *message)
 {
         json_int_t port = json_integer_value(json_object_get(message, "udp_port"));
@@ -134,6 +168,7 @@ static void start(struct sender *s, struct json_connection *c, const json_t *mes
         r = send_setup_aim(s->endpoint, &s->receiver, (uint16_t)port);
         if (r >= 0) {
                 figures_start(&s->begin, s->endpoint, &s->endpoint->local);
+                start_following(s, message);
                 r = send_threads_start(&s->threads);
         }
         if (r >= 0) {
@@ -234,6 +269,8 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
                 start(s, c, message);
         else if (strcmp(type, "statistics") == 0)
                 s->lost = (uint64_t)json_integer_value(json_object_get(message, "lost"));
+        else if (strcmp(type, "progress") == 0 && s->state == SEND_RUNNING && s->window > 0)
+                follow_receiver(s, message);
         else if (strcmp(type, "stop") == 0 && s->connection)
                 take_stop(s, message);
         else if (strcmp(type, "report") == 0 && s->state == SEND_ENDING)
@@ -320,6 +357,22 @@ static void tick(struct sender *s, uint64_t now_ns)
                                                (json_int_t)atomic_load(&s->threads.bytes)));
 }
 
+/* If the last packets on their way are lost, the receiver has nothing to report, and the sender would wait
+ * for ever. Returns when to look again. */
+static uint64_t check_stall(struct sender *s, uint64_t now_ns)
+{
+        uint64_t sent = atomic_load(&s->threads.packets);
+
+        if (s->window == 0)
+                return NEVER_NS;
+        if (now_ns < s->progress_ns + STALL_NS)
+                return s->progress_ns + STALL_NS;
+        s->progress_ns = now_ns;
+        if (sent == atomic_load(&s->threads.permitted) && sent > s->seen && sent < s->room)
+                send_threads_permit(&s->threads, sent + 1);
+        return now_ns + STALL_NS;
+}
+
 /* While the stream lasts. */
 static uint64_t take_running_turn(struct sender *s, uint64_t now_ns)
 {
@@ -330,7 +383,7 @@ static uint64_t take_running_turn(struct sender *s, uint64_t now_ns)
         if (s->state == SEND_RUNNING && now_ns >= end_ns)
                 send_threads_abort(&s->threads);
         else if (s->state == SEND_RUNNING)
-                return MIN(s->tick_ns, end_ns);
+                return MIN(MIN(s->tick_ns, end_ns), check_stall(s, now_ns));
         if (s->state != SEND_DRAINING)
                 return s->tick_ns;
         if (endpoint_unsent_bytes(s->endpoint) == 0 || now_ns >= s->state_ns + UNSENT_WAIT_NS)

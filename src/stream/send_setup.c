@@ -180,6 +180,8 @@ int send_setup_path(const struct stream_send_config *c, const struct net_address
         if (status == 0)
                 status = choose_spacing(c, *ret, offer, threads);
         offer->spaced = single;
+        offer->follows =
+                c->rate_bps == 0 && c->spacing_ns == 0 && !c->full_speed && c->format == STREAM_PLAIN;
         offer->udp_port = net_address_port(&(*ret)->local);
         threads->endpoint = *ret;
         threads->rule = offer->rule;

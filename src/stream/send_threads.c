@@ -130,6 +130,21 @@ static bool is_due(struct send_threads *t)
         return clock_now_ns() + t->lead_ns >= due_ns;
 }
 
+/* Waits while the receiver has room for no more. Returns how many of n packets may leave. */
+static uint32_t find_permitted(const struct send_threads *t, uint64_t sent, uint32_t n)
+{
+        uint64_t until = atomic_load_explicit(&t->permitted, memory_order_relaxed), wakes;
+        struct pollfd p = {.fd = t->permit_fd, .events = POLLIN};
+
+        if (!t->follows)
+                return n;
+        if (until > sent)
+                return (uint32_t)MIN((uint64_t)n, until - sent);
+        if (poll(&p, 1, (int)(WAIT_NS / NS_PER_MS)) == 1)
+                (void)!read(t->permit_fd, &wakes, sizeof wakes);
+        return 0;
+}
+
 static void wait_writable(const struct send_threads *t)
 {
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLOUT};
@@ -233,6 +248,9 @@ static void *run_network(void *ctx)
 
                 if (over || n == 0)
                         continue;
+                n = find_permitted(t, sent, n);
+                if (n == 0)
+                        continue;
                 if (!began)
                         spacing_start(&t->spacing, clock_now_ns() + t->lead_ns);
                 began = true;
@@ -266,7 +284,8 @@ int send_threads_start(struct send_threads *t)
         timing_init(&t->processing);
         intervals_init(&t->intervals);
         t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        if (t->done_fd < 0)
+        t->permit_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (t->done_fd < 0 || t->permit_fd < 0)
                 return -errno;
         r = thread_start(&t->input, "evb-input", o->file_cpus.cpus, o->file_cpus.n, run_input, t);
         t->started_input = r >= 0;
@@ -277,6 +296,14 @@ int send_threads_start(struct send_threads *t)
         if (r < 0)
                 send_threads_abort(t);
         return r;
+}
+
+void send_threads_permit(struct send_threads *t, uint64_t until)
+{
+        uint64_t one = 1;
+
+        atomic_store_explicit(&t->permitted, until, memory_order_relaxed);
+        (void)!write(t->permit_fd, &one, sizeof one);
 }
 
 void send_threads_abort(struct send_threads *t)
@@ -302,5 +329,7 @@ void send_threads_fini(struct send_threads *t)
         send_threads_join(t);
         if (t->done_fd > 0)
                 close(t->done_fd);
+        if (t->permit_fd > 0)
+                close(t->permit_fd);
         slot_ring_fini(&t->ring);
 }

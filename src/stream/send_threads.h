@@ -26,9 +26,12 @@ struct send_threads {
         /* Packets are handed over so long before they are due, with their time on this clock; 0: when due. */
         uint64_t lead_ns;
         clockid_t leave_clock;
+        bool follows; /* only packets below `permitted` may leave; see send_threads_permit() */
+        _Atomic uint64_t permitted;
 
         struct slot_ring ring;
-        int done_fd; /* readable when the network thread has ended */
+        int permit_fd; /* wakes the network thread */
+        int done_fd;   /* readable when the network thread has ended */
         pthread_t input, network;
         bool started_input, started_network;
         _Atomic bool stop;               /* the source need not wait for data */
@@ -45,6 +48,8 @@ struct send_threads {
 
 /* Negative errno; then the threads are not running, and send_threads_fini() is to be called all the same. */
 int send_threads_start(struct send_threads *t);
+/* Packets below `until` may leave. */
+void send_threads_permit(struct send_threads *t, uint64_t until);
 /* Both threads end at once: what is in the ring is not sent. */
 void send_threads_abort(struct send_threads *t);
 /* Waits for both threads. */

@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,8 +47,11 @@ int slot_ring_init(struct slot_ring *r, uint64_t slots, uint64_t stride_bytes, c
         gate_init(&r->filled, wake);
         gate_init(&r->emptied, &back);
         atomic_init(&r->closed, false);
-        if (r->bytes && r->sizes)
+        if (r->bytes && r->sizes) {
+                /* Commits it now: page faults during the first round would hold packets up. */
+                memset(r->bytes, 0, r->mapped_bytes);
                 return 0;
+        }
         slot_ring_fini(r);
         return -ENOMEM;
 }

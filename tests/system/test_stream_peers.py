@@ -325,6 +325,58 @@ def slow_output(evb):
         sender.finish()
 
 
+@contextlib.contextmanager
+def followed(evb, size, **ready):
+    """A sender of ours without a rate, and a receiver made by hand that accepts its offer."""
+    with socket.create_server(of(free_address())) as server:
+        server.settimeout(LIMIT_S)
+        with End(evb, "send", "{}:{}".format(*server.getsockname()), input=f"pattern:{size}", packet_size=SIZE + 16) as sender, \
+                Peer(server.accept()[0]) as peer:
+            assert peer.hear("open")["follows"]
+            peer.udp.bind((HOST, 0))
+            peer.udp.settimeout(LIMIT_S)
+            peer.say("ready", udp_port=peer.udp.getsockname()[1], **ready)
+            yield sender, peer
+
+
+def progress(evb):
+    """A sender without a rate sends no more than the receiver permits, by its window and by the room in its ring."""
+    def next_ones(n):
+        return [struct.unpack("<Q", peer.udp.recv(2 * SIZE)[:8])[0] for _ in range(n)]
+
+    with followed(evb, 40 * SIZE, window=10, seen=0, room=17) as (sender, peer):
+        assert next_ones(10) == list(range(10))
+        peer.say("progress", seen=5, room=17)
+        assert next_ones(5) == list(range(10, 15))
+        # The packets on their way may be lost: without progress, one more follows, as long as the ring has room.
+        assert next_ones(2) == [15, 16]
+        peer.say("progress", seen=17, room=18)
+        assert next_ones(1) == [17]
+        # All have arrived and the ring is full: nothing follows, for longer than a stall.
+        peer.say("progress", seen=18, room=18)
+        assert not select.select([peer.udp], [], [], 1)[0]
+        # A report that goes back, or makes no sense, changes nothing.
+        peer.say("progress", seen=-1, room="much")
+        peer.say("progress", seen=18, room=40)
+        assert next_ones(10) == list(range(18, 28))
+        peer.say("progress", seen=40, room=50)
+        assert next_ones(12) == list(range(28, 40))
+        end = peer.hear("end")
+        assert end["packets"] == 40
+        peer.say("report", report={**end["report"], "late": 0, "socket_packets": 0, "nic_packets": 0})
+        sender.finish()
+
+
+def no_progress(evb):
+    """A receiver that reports no progress gets all packets at once, and the sender warns."""
+    with followed(evb, 40 * SIZE) as (sender, peer):
+        end = peer.hear("end")
+        assert end["packets"] == 40
+        peer.say("report", report={**end["report"], "late": 0, "socket_packets": 0, "nic_packets": 0})
+        _, error = sender.finish()
+        assert "does not report its progress, so packets may be lost; use --rate" in error, error
+
+
 def full_disk(evb, *flags):
     """Each packet that the receiver no longer takes counts as lost there, and those that the network lost before and after do not."""
     lost, size = (20, 305), 8000
@@ -383,12 +435,15 @@ def protocol(evb):
             with Peer(socket.create_connection(of(address))) as stranger:
                 stranger.say("open")
                 note(stranger, "refused")
-            with Sender(address) as sender:
+            with Sender(address, follows=True) as sender:
                 heard["ready"] = set(sender.ready) - {"type"}
+                for n in range(sender.ready["window"]):
+                    sender.packet(n)
+                note(sender, "progress")
                 note(sender, "statistics")
                 receiver.signal()
                 note(sender, "stop")
-                sender.end(0)
+                sender.end(sender.ready["window"])
                 note(sender, "report")
                 receiver.finish()
         with socket.create_server(of(free_address())) as server, \
@@ -399,5 +454,5 @@ def protocol(evb):
 
 main({"wrong-total": wrong_total, "endless-total": endless_total, "long-jump": long_jump, "no-total": no_total, "wrong-report": wrong_report, "wrong-packets": wrong_packets,
       "no-silence": no_silence, "nonsense": nonsense, "wrong-answers": wrong_answers, "wrong-reports": wrong_reports,
-      "closed-port": closed_port, "silent": silent, "slow-output": slow_output, "full-disk": full_disk,
+      "closed-port": closed_port, "silent": silent, "slow-output": slow_output, "progress": progress, "no-progress": no_progress, "full-disk": full_disk,
       "full-disk-direct": lambda evb: full_disk(evb, "--direct"), "protocol": protocol})

@@ -118,7 +118,9 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"direct", NULL, "read files directly from the disk, past the page cache (O_DIRECT)",
                  &t.direct},
                 {"format", "NAME", "plain or vdif, one frame in each packet (default: plain)", &t.format},
-                {"rate", "RATE", "rate of the data without headers, or max (default: max; vdif: as recorded)",
+                {"rate", "RATE",
+                 "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
+                 "recorded)",
                  &t.rate},
                 {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing},
                 {"packet-size", "BYTES",

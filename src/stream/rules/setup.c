@@ -68,11 +68,12 @@ static json_t *encode_plan(const struct vdif_plan *p)
 
 json_t *setup_encode(const struct stream_offer *o)
 {
-        json_t *m = json_pack(
-                "{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:b, s:b}", "type", "open", "protocol", SETUP_PROTOCOL,
-                "program", "evb " EVB_VERSION, "format", o->rule.format == STREAM_VDIF ? "vdif" : "plain",
-                "cookie", encode_hex64(o->rule.cookie), "payload_bytes", (int)o->rule.payload_bytes,
-                "udp_port", (int)o->udp_port, "pattern", (int)o->pattern, "spaced", (int)o->spaced);
+        json_t *m = json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:b, s:b, s:b}", "type", "open",
+                              "protocol", SETUP_PROTOCOL, "program", "evb " EVB_VERSION, "format",
+                              o->rule.format == STREAM_VDIF ? "vdif" : "plain", "cookie",
+                              encode_hex64(o->rule.cookie), "payload_bytes", (int)o->rule.payload_bytes,
+                              "udp_port", (int)o->udp_port, "pattern", (int)o->pattern, "spaced",
+                              (int)o->spaced, "follows", (int)o->follows);
 
         json_object_set_new(m, "key", encode_hex64(o->key));
         if (o->rule.format == STREAM_VDIF)
@@ -145,6 +146,7 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         o->udp_port = (uint16_t)port;
         o->pattern = json_is_true(json_object_get(m, "pattern"));
         o->spaced = json_is_true(json_object_get(m, "spaced"));
+        o->follows = json_is_true(json_object_get(m, "follows"));
         if (o->rule.format == STREAM_VDIF &&
             !decode_plan(&o->plan, json_object_get(m, "vdif"), o->rule.payload_bytes))
                 return error_set(e, -EBADMSG, "the sender's description of VDIF frames contradicts itself");

@@ -18,6 +18,7 @@ struct stream_offer {
         uint16_t udp_port; /* the packets come from it */
         bool pattern;
         bool spaced;           /* packets leave one by one */
+        bool follows;          /* the sender keeps no rate, and follows the receiver's progress */
         struct vdif_plan plan; /* VDIF */
 };
 

@@ -19,6 +19,7 @@ static void make_offer(enum stream_format format)
                 .udp_port = 65535,
                 .pattern = true,
                 .spaced = true,
+                .follows = true,
         };
         if (format != STREAM_VDIF)
                 return;
@@ -54,7 +55,7 @@ static void offers_survive_the_wire(void **state)
                 make_offer((enum stream_format)format);
                 assert_int_equal(decode(setup_encode(&offer), &e), 0);
                 assert_memory_equal(&back, &offer, sizeof back);
-                offer.pattern = offer.spaced = false;
+                offer.pattern = offer.spaced = offer.follows = false;
                 assert_int_equal(decode(setup_encode(&offer), &e), 0);
                 assert_memory_equal(&back, &offer, sizeof back);
         }
