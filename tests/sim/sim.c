@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "evb/base/util.h"
+#include "evb/data/slicer.h"
 #include "sim_internal.h"
 
 struct sim_config sim_standard(void)
@@ -46,6 +47,7 @@ struct sim *sim_new(const struct sim_config *config)
         }
         sim_make_nodes(s);
         sim_boards_run_free(s);
+        sim_slices_begin(s);
         return s;
 }
 
@@ -60,6 +62,8 @@ struct sim *sim_free(struct sim *s)
                         ros_free(n->ros);
                 else
                         sfi_free(n->sfi);
+                slicer_free(n->slicer);
+                free(n->built);
                 free(n->way_free_ns);
                 free(n->buffer);
                 free(n->writing);

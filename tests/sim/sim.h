@@ -32,6 +32,20 @@ struct sim_boards {
         uint64_t window_ns;
 };
 
+/* When a hit leaves its board, and its time. */
+struct sim_hit {
+        uint64_t sent_ns, time_ns;
+};
+
+/* Boards that send hits with times; their slices make the events. boards.window_ns applies. */
+struct sim_slices {
+        uint64_t slice_ns, overlap_ns; /* slice_ns is 0: none */
+        /* Describes a hit of a board; the same each time. False: the board has fewer. */
+        bool (*hit)(void *ctx, uint32_t ros, uint64_t hit, struct sim_hit *ret);
+        void *ctx;
+        uint32_t optional; /* bit i: the board of ROS i */
+};
+
 struct sim_config {
         uint32_t n_ros, n_sfi;
         bool push;
@@ -62,6 +76,7 @@ struct sim_config {
         uint32_t ros_entries;            /* 0: ample */
         uint64_t ros_buffer_bytes;       /* 0: ample */
         struct sim_boards boards;
+        struct sim_slices slices;
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
         /* A switch: the rate of each node's link and of each port, and the buffer of a port, which drops what
          * exceeds it. Frames have 42 bytes more than a datagram. 0: infinite. */

@@ -136,6 +136,10 @@ void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
         uint64_t counter = counter_of(&s->config.boards, n->index, trigger), at;
         enum ros_verdict verdict;
 
+        if (s->config.slices.slice_ns > 0) {
+                sim_slices_deliver(s, n, trigger);
+                return;
+        }
         if (!n->live) {
                 s->events[trigger].absent |= (uint16_t)(1u << n->index);
                 return;

@@ -25,6 +25,10 @@ struct sim_node {
         uint64_t arrive_frame;
         uint64_t frames;  /* of a board */
         uint64_t full_ns; /* frames of the board wait until then */
+        /* A board with slices: its hits, and how many times each is in an event. */
+        struct slicer *slicer;
+        uint8_t *built;
+        uint64_t hits, hits_built, slices, hit_ns;
         /* SFI: slots being written, in order of completion. */
         uint32_t *writing;
         uint64_t *written_ns;
@@ -106,5 +110,12 @@ void sim_boards_run_free(struct sim *s);
 /* The trigger of the event, by its number and the payload that was built. */
 uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);
 void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger);
+/* sim_slices.c: the hits of boards, and their slices. */
+void sim_slices_begin(struct sim *s);
+void sim_slices_make(struct sim *s, struct sim_node *n, uint64_t wait_ns);
+void sim_slices_deliver(struct sim *s, struct sim_node *n, uint64_t hit);
+void sim_slices_turn(struct sim *s, struct sim_node *n);
+uint64_t sim_slices_deadline_ns(const struct sim *s, const struct sim_node *n);
+void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);
 /* The trigger's L1 ID, which follows its counter. */
 void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret);

@@ -12,7 +12,19 @@
 #define COOKIE UINT64_C(0x51A)
 #define FULL_PAUSE_NS NS_PER_MS
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
+#define NODE_TIMEOUT_NS (10 * KEEP_ALIVE_NS)
 #define ROS_BUFFER_MAX_BYTES (64u << 20)
+
+/* Frames that arrive by themselves make the triggers. */
+static bool frames_lead(const struct sim_config *c)
+{
+        return c->boards.free > 0 || c->slices.slice_ns > 0;
+}
+
+static bool has_front_ends(const struct sim_config *c)
+{
+        return c->arriving || c->boards.bits > 0 || c->slices.slice_ns > 0;
+}
 
 static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index)
 {
@@ -48,7 +60,7 @@ static uint64_t ros_buffer_bytes(const struct sim_config *c)
 
         if (c->ros_buffer_bytes > 0)
                 return c->ros_buffer_bytes;
-        if (c->arriving || c->boards.bits > 0)
+        if (has_front_ends(c))
                 return ROS_BUFFER_MAX_BYTES;
         return MIN(MAX(c->events * block_bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES),
                    (uint64_t)ROS_BUFFER_MAX_BYTES);
@@ -64,12 +76,12 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .entries = s->config.ros_entries ?: 8192,
                 .buffer_bytes = ros_buffer_bytes(&s->config),
                 .keep_alive_ns = KEEP_ALIVE_NS,
-                .describe = s->config.arriving || s->config.boards.bits > 0 ? NULL : describe,
+                .describe = has_front_ends(&s->config) ? NULL : describe,
                 .describe_ctx = d,
-                .number_bits = s->config.boards.bits,
+                .number_bits = s->config.slices.slice_ns > 0 ? 32 : s->config.boards.bits,
                 .number_from = s->config.boards.from,
                 .datagrams = !s->config.arrive_stream,
-                .announces = s->config.boards.free > 0,
+                .announces = frames_lead(&s->config),
                 .leads = s->config.boards.leader == 0 || s->config.boards.leader == n->index + 1,
                 .message_bytes = s->config.mtu_bytes,
                 .regions = s->config.farm_regions > 0,
@@ -82,6 +94,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
         n->buffer = malloc(c.buffer_bytes);
         n->arrive_ns = s->config.arriving ? n->index * s->config.arrive_skew_ns : NEVER_NS;
         assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
+        sim_slices_make(s, n, MIN(c.wait_ns, NODE_TIMEOUT_NS / 2));
 }
 
 void sim_make_sfi(struct sim *s, struct sim_node *n)
@@ -125,21 +138,21 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .n_ros = s->config.n_ros,
                 .n_sfi = s->config.n_sfi,
                 .push = s->config.push,
-                .has_front_ends = s->config.arriving || s->config.boards.bits > 0,
+                .has_front_ends = has_front_ends(&s->config),
                 .policy = s->config.policy,
                 .trigger_rate_millihertz = s->config.rate_millihertz,
                 .trigger_burst = 1,
-                .trigger_source = b->free > 0         ? DFM_TRIGGER_FRAMES
-                                  : s->config.outside ? DFM_TRIGGER_OFFERED
-                                                      : DFM_TRIGGER_SCHEDULE,
-                .number_bits = MIN(b->bits, 32u),
+                .trigger_source = frames_lead(&s->config) ? DFM_TRIGGER_FRAMES
+                                  : s->config.outside     ? DFM_TRIGGER_OFFERED
+                                                          : DFM_TRIGGER_SCHEDULE,
+                .number_bits = s->config.slices.slice_ns > 0 ? 32 : MIN(b->bits, 32u),
                 .window_ns = b->window_ns,
                 .announced_max = 1024,
-                .ros_rules = b->free > 0 ? rules : NULL,
+                .ros_rules = frames_lead(&s->config) ? rules : NULL,
                 .trigger_queue = 512,
                 .busy_above_permille = 800,
                 .busy_below_permille = 500,
-                .events = b->free > 0 ? 0 : s->config.events,
+                .events = frames_lead(&s->config) ? 0 : s->config.events,
                 .seed = SIM_SEED,
                 .events_max = 4096,
                 .clear_group = 20,
@@ -147,7 +160,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .event_timeout_ns = 3 * s->config.timeout_ns,
                 .reassign_max = (uint32_t)(1 + s->config.faults.seed % 3),
                 .keep_alive_ns = KEEP_ALIVE_NS,
-                .node_timeout_ns = 10 * KEEP_ALIVE_NS,
+                .node_timeout_ns = NODE_TIMEOUT_NS,
                 .message_bytes = s->config.mtu_bytes,
                 .frame_wait_ns = s->config.timeout_ns / 2,
                 .info = b->reset_at > 0 && b->free == 0 && !s->config.outside ? sim_boards_info : NULL,
@@ -155,8 +168,10 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .level2 = s->config.level2,
         };
 
-        for (uint32_t i = 0; b->free > 0 && i < s->config.n_ros; i++)
-                rules[i] = (struct ros_rule){.frames = true, .leads = b->leader == 0 || b->leader == i + 1};
+        for (uint32_t i = 0; frames_lead(&s->config) && i < s->config.n_ros; i++)
+                rules[i] = (struct ros_rule){.frames = true,
+                                             .leads = b->leader == 0 || b->leader == i + 1,
+                                             .optional = s->config.slices.optional >> i & 1};
         sim_farm_begin(s);
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
 }
@@ -360,8 +375,9 @@ static void turn_ros(struct sim *s, struct sim_node *n)
         struct message_to to;
 
         take_frames(s, n);
+        sim_slices_turn(s, n);
         ros_expire(n->ros, s->now_ns);
-        if (s->config.arriving)
+        if (s->config.arriving || s->config.slices.slice_ns > 0)
                 note_silence(s, n);
         sim_regions_turn(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
@@ -382,6 +398,10 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
         sfi_built_event(n->sfi, slot, &built);
         if (built.end == EVENT_LOST)
                 return;
+        if (s->config.slices.slice_ns > 0) {
+                sim_slices_look(s, n, &built);
+                return;
+        }
         trigger = sim_boards_trigger(s, n, &built);
         assert(trigger < s->config.events);
         event = &s->events[trigger];
@@ -396,7 +416,6 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
 
                 if (s->config.boards.bits > 0)
                         event->present |= (uint16_t)(there << i);
-
                 if (built.end == EVENT_COMPLETE)
                         assert(there);
                 if (there && (f->bytes != sim_size_of(&s->config, i, trigger) ||
@@ -466,6 +485,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
         } else if (n->role == ROLE_ROS) {
                 turn_ros(s, n);
                 deadline_ns = MIN(ros_deadline_ns(n->ros), n->arrive_ns);
+                deadline_ns = MIN(deadline_ns, sim_slices_deadline_ns(s, n));
         } else {
                 turn_sfi(s, n);
                 deadline_ns = sfi_deadline_ns(n->sfi);

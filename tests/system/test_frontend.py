@@ -1009,7 +1009,21 @@ def slices_silent(evb):
         assert used - refused <= len(ticks) <= used and len(ticks) == len(set(ticks)) and set(ticks) <= sent, (len(ticks), len(sent), ros)
 
 
-main({"slices-dead-udp": lambda evb: slices_dead(evb, "udp"), "slices-dead-tcp": lambda evb: slices_dead(evb, "tcp"),
+def slices_late(evb):
+    """A frame whose slice is closed is lost: it is counted and logged, and the run ends with status 1."""
+    with slices_run(evb, "udp") as (running, at), Ticks(at) as boards:
+        running.wait_for("slices", lambda: running.counter("dfm", "events_complete") > 30)
+        boards.__exit__()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.sendto(struct.pack("<IQI", 12, 1000, 1), at[0])
+        running.wait_for("end of all frames", lambda: len(boards.sent) == sum(running.counter(f"ros{i}", "slice_frames_used") for i in (1, 2, 3)))
+        running.wait_for("late frame", lambda: running.counter("ros1", "slice_frames_late") == 1)
+        report, err = end_slices(running, 1)
+        assert "came after its slice of time 50 was closed" in err and report["events_complete"] == report["triggers"], (report, err)
+        assert [reason.rpartition(" ")[2] for reason in report["reasons"] if reason.startswith("ros1: frames with times were lost")] == ["1"], report["reasons"]
+
+
+main({"slices-late": slices_late, "slices-dead-udp": lambda evb: slices_dead(evb, "udp"), "slices-dead-tcp": lambda evb: slices_dead(evb, "tcp"),
       "slices-dead-required": lambda evb: slices_dead(evb, "udp", "yes"), "slices-silent": slices_silent,
       "slices-udp": lambda evb: slices(evb, "udp"), "slices-tcp": lambda evb: slices(evb, "tcp"),
       "frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),

@@ -1,0 +1,151 @@
+/* Boards whose frames ("hits") carry times, and the slicers that collect them for their ROSs. Each hit in an
+ * event is checked: it is in the slice of its time, or in the overlap before it, and in one slice only. */
+#include "sim_slices.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evb/base/util.h"
+#include "evb/data/slicer.h"
+#include "sim_internal.h"
+
+#define SLICER_BYTES (2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES)
+#define SLICER_FRAMES 100000u
+/* As front_end.c looks again at what was due and found no room. */
+#define AGAIN_NS NS_PER_MS
+
+struct payload {
+        uint64_t ros, hit, time_ns;
+};
+
+void sim_slices_begin(struct sim *s)
+{
+        const struct sim_slices *c = &s->config.slices;
+        struct sim_hit hit;
+
+        for (uint32_t i = 0; c->slice_ns > 0 && i < s->config.n_ros; i++) {
+                struct sim_node *n = &s->nodes[1 + i];
+
+                for (n->hits = 0; c->hit(c->ctx, i, n->hits, &hit); n->hits++)
+                        sim_send_frame(s, 1 + i, n->hits, hit.sent_ns);
+                n->built = calloc(MAX(n->hits, UINT64_C(1)), 1);
+                assert(n->built);
+        }
+}
+
+void sim_slices_make(struct sim *s, struct sim_node *n, uint64_t wait_ns)
+{
+        const struct sim_slices *c = &s->config.slices;
+        struct slicer_config config = {
+                .slice_ns = c->slice_ns,
+                .overlap_ns = c->overlap_ns,
+                .window_ns = s->config.boards.window_ns,
+                .tick_ns = 1,
+                .bits = 64,
+                .frames_max = SLICER_FRAMES,
+                .buffer_bytes = SLICER_BYTES,
+                .idle_max_ns = wait_ns,
+        };
+
+        n->slicer = slicer_free(n->slicer);
+        if (c->slice_ns > 0)
+                assert(slicer_new(&n->slicer, &config) == 0);
+}
+
+void sim_slices_deliver(struct sim *s, struct sim_node *n, uint64_t hit)
+{
+        const struct sim_slices *c = &s->config.slices;
+        struct sim_hit h;
+        struct payload p;
+        uint8_t *to;
+
+        if (!n->live)
+                return;
+        assert(c->hit(c->ctx, n->index, hit, &h));
+        p = (struct payload){n->index, hit, h.time_ns};
+        n->frames++;
+        n->hit_ns = s->now_ns;
+        switch (slicer_arrive(n->slicer, s->now_ns, &h.time_ns, sizeof p, &to)) {
+        case ROS_FULL:
+                slicer_skip(n->slicer);
+                return;
+        case ROS_STORE:
+                memcpy(to, &p, sizeof p);
+                break;
+        case ROS_DISCARD:
+                break;
+        }
+        slicer_commit(n->slicer, s->now_ns);
+}
+
+void sim_slices_turn(struct sim *s, struct sim_node *n)
+{
+        /* Other frames may have arrived in this instant. */
+        bool idle = s->now_ns > n->hit_ns;
+
+        if (n->slicer)
+                n->slices += slicer_deliver(n->slicer, s->now_ns, idle, false, n->ros, n->buffer);
+}
+
+uint64_t sim_slices_deadline_ns(const struct sim *s, const struct sim_node *n)
+{
+        if (!n->slicer)
+                return NEVER_NS;
+        return s->now_ns == n->hit_ns ? s->now_ns + 1
+                                      : MAX(slicer_deadline_ns(n->slicer), s->now_ns + AGAIN_NS);
+}
+
+/* False: the hit cannot be in this event. */
+static bool take_hit(struct sim *s, uint32_t ros, uint64_t slice, const struct payload *p)
+{
+        const struct sim_slices *c = &s->config.slices;
+        struct sim_node *n = &s->nodes[1 + ros];
+
+        if (p->ros != ros || p->hit >= n->hits)
+                return false;
+        if (p->time_ns / c->slice_ns != slice)
+                return p->time_ns / c->slice_ns + 1 == slice &&
+                       p->time_ns + c->overlap_ns >= slice * c->slice_ns;
+        n->hits_built++;
+        return n->built[p->hit]++ == 0;
+}
+
+void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
+{
+        struct payload p;
+
+        for (uint32_t i = 0; i < s->config.n_ros; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+                uint32_t bytes = f->whole && f->status == FRAGMENT_OK ? f->bytes : 0;
+
+                for (uint32_t at = 0; at < bytes; at += 4 + (uint32_t)sizeof p) {
+                        uint32_t length;
+
+                        assert(bytes - at >= 4 + sizeof p);
+                        memcpy(&length, sfi->buffer + f->at + at, sizeof length);
+                        memcpy(&p, sfi->buffer + f->at + at + 4, sizeof p);
+                        s->wrong_bytes +=
+                                le32toh(length) != sizeof p || !take_hit(s, i, built->info.global_id, &p);
+                }
+        }
+}
+
+struct sim_hits sim_hits(const struct sim *s, uint32_t ros)
+{
+        const struct sim_node *n = &s->nodes[1 + ros];
+
+        return (struct sim_hits){
+                .sent = n->hits, .read = n->frames, .built = n->hits_built, .slices = n->slices};
+}
+
+bool sim_hit_is_built(const struct sim *s, uint32_t ros, uint64_t hit)
+{
+        return s->nodes[1 + ros].built[hit] > 0;
+}
+
+const struct slicer *sim_slicer(const struct sim *s, uint32_t ros)
+{
+        return s->nodes[1 + ros].slicer;
+}
