@@ -1,4 +1,5 @@
-/* Reads and changes VDIF headers. It does not know how frames follow each other: see stream/vdif_plan.h. */
+/* Reads and changes VDIF headers. It does not know how frames follow each other: see
+ * stream/rules/vdif_fill.h. */
 #include "evb/format/vdif.h"
 
 #include <endian.h>
@@ -68,6 +69,11 @@ int vdif_read(struct vdif_header *ret, const void *bytes, size_t n)
         }
         *ret = h;
         return 0;
+}
+
+bool vdif_is_filler(const struct vdif_header *h)
+{
+        return h->invalid && h->seconds == 0 && h->frame == 0 && h->thread == 0;
 }
 
 void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame)

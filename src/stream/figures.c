@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "evb/base/log.h"
 #include "evb/base/util.h"
 #include "rules/report.h"
 
@@ -96,6 +97,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
 
         drops_read(&drops, &b->local);
         add_count(o, "filled_in", a->given_up);
+        add_count(o, "filled_unsure", t->fill.unsure);
         add_count(o, "late", t->account.late);
         add_count(o, "duplicate", a->duplicate);
         add_count(o, "out_of_order", a->out_of_order);
@@ -116,4 +118,18 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
         add_common(o, b, failed, reason);
         return o;
+}
+
+void figures_warn_receiver(const struct receive_threads *t)
+{
+        const struct vdif_fill *f = &t->fill;
+
+        if (f->unsure > 0)
+                log_warning("lost frames whose time or thread does not follow from the frames around them: "
+                            "%llu; the invalid frames in their places have the best guess",
+                            (unsigned long long)f->unsure);
+        if (t->plan && t->plan->frames_per_second > 0 && f->frames_per_second != t->plan->frames_per_second)
+                log_warning("the frames do not have the rate that the sender offers, %u per second of a "
+                            "thread; what they show counts",
+                            t->plan->frames_per_second);
 }

@@ -25,3 +25,7 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
                           const char *reason);
 json_t *figures_of_receiver(const struct receive_threads *t, const struct figures_begin *b, bool failed,
                             const char *reason);
+
+/* Warn of what is worth knowing of a VDIF recording, although nothing is missing for it. Call after the
+ * threads have been joined. */
+void figures_warn_receiver(const struct receive_threads *t);

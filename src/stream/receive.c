@@ -434,6 +434,7 @@ static int conclude(struct receiver *v, json_t **ret)
                 receive_threads_join(&v->threads);
                 v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
         }
+        figures_warn_receiver(&v->threads);
         *ret = report_merge(false, v->theirs, v->own);
         lost = receive_threads_missing(&v->threads);
         corrupt = sink_corrupt(v->sink);

@@ -68,6 +68,19 @@ static uint64_t limit_of(struct receive_threads *t)
         return (t->takes_none ? t->account.base : slot_ring_emptied(&t->ring)) + t->ring.slots;
 }
 
+/* The frame that follows the missing ones may begin the second that shows the rate. Looked for once: the gap
+ * may be long. */
+static void learn_from_next(struct receive_threads *t, uint64_t sequence)
+{
+        uint64_t next;
+
+        if (t->fill.frames_per_second > 0 || t->fill.run > 0)
+                return;
+        next = account_next(&t->account);
+        if (next < t->account.end)
+                vdif_fill_look_ahead(&t->fill, next - sequence, slot_ring_at(&t->ring, next));
+}
+
 /* What takes the place of a missing packet: zeros, or a frame that is marked invalid. */
 static void fill_in(struct receive_threads *t, uint64_t sequence)
 {
@@ -77,10 +90,11 @@ static void fill_in(struct receive_threads *t, uint64_t sequence)
         uint8_t *slot = slot_ring_at(&t->ring, sequence);
 
         memset(slot, 0, t->rule.payload_bytes);
-        if (t->plan)
-                vdif_plan_fill(t->plan, sequence, slot);
-        else if (sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
-                 bytes > begin && bytes - begin < size)
+        if (t->plan) {
+                learn_from_next(t, sequence);
+                vdif_fill_make(&t->fill, slot);
+        } else if (sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
+                   bytes > begin && bytes - begin < size)
                 size = (uint32_t)(bytes - begin); /* the last packet */
         *slot_ring_size(&t->ring, sequence) = size | SLOT_MISSING;
 }
@@ -99,7 +113,7 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
                 if (!arrived)
                         fill_in(t, sequence);
                 else if (t->plan)
-                        vdif_plan_note(t->plan, sequence, slot_ring_at(&t->ring, sequence));
+                        vdif_fill_note(&t->fill, slot_ring_at(&t->ring, sequence));
         }
         if (t->account.base == before || t->takes_none)
                 return;
@@ -165,9 +179,6 @@ static enum packet_kind check(struct receive_threads *t, const struct datagram *
                 kind = packet_read(&t->rule, d->bytes, d->size_bytes, ret_sequence);
         if (kind == PACKET_OURS)
                 kind = check_place(t, *ret_sequence, size);
-        if (kind == PACKET_OURS && t->plan &&
-            !vdif_plan_takes(t->plan, *ret_sequence, d->bytes + header, size))
-                kind = PACKET_FOREIGN;
         t->short_ones += kind == PACKET_SHORT;
         t->foreign += kind == PACKET_FOREIGN;
         return kind;
@@ -405,6 +416,8 @@ int receive_threads_start(struct receive_threads *t)
         timing_init(&t->processing);
         intervals_init(&t->intervals);
         init_naps(t);
+        if (t->plan)
+                vdif_fill_begin(&t->fill, t->plan);
         t->last = PACKETS_UNKNOWN;
         t->begin_ns = clock_now_ns();
         atomic_store(&t->running, 2);

@@ -15,7 +15,7 @@
 #include "rules/packet.h"
 #include "sink.h"
 #include "rules/timing.h"
-#include "rules/vdif_plan.h"
+#include "rules/vdif_fill.h"
 
 /* Bit of a slot's size: its packet is missing. */
 #define SLOT_MISSING (UINT32_C(1) << 31)
@@ -30,13 +30,14 @@ struct receive_threads {
         struct sink *sink;
         struct net_address from; /* the only sender */
         struct packet_rule rule;
-        struct vdif_plan *plan; /* VDIF */
+        const struct vdif_plan *plan; /* VDIF */
         uint32_t window_packets;
         uint32_t drop_packets; /* that one drop of the socket may be, at most */
         bool reports;          /* the sender follows this end */
 
         struct slot_ring ring;
         struct account account; /* the network thread's */
+        struct vdif_fill fill;  /* VDIF; likewise */
         int done_fd;           /* readable when a thread has ended or advanced: call receive_threads_look() */
         _Atomic uint64_t seen; /* account.end */
         /* The sum of both ends of receive_threads_progress() that is worth a report; whether one is due. */

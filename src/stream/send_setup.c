@@ -129,7 +129,8 @@ static int choose_spacing(const struct stream_send_config *c, struct endpoint *e
         } else if (c->rate_bps > 0)
                 spacing_init(&t->spacing, bits * NS_PER_S, c->rate_bps, BURST_NS, BURST_MAX);
         else if (o->rule.format == STREAM_VDIF && !c->full_speed) {
-                uint64_t frames = (uint64_t)o->plan.frames_per_second * o->plan.n_threads;
+                uint64_t rate = c->frames_per_second ?: o->plan.frames_per_second,
+                         frames = rate * vdif_plan_frames_at_a_time(&o->plan);
 
                 if (frames == 0) {
                         log_error("%s: the recording does not show how many frames a second has; use "
@@ -141,6 +142,21 @@ static int choose_spacing(const struct stream_send_config *c, struct endpoint *e
         } else
                 spacing_init(&t->spacing, 0, 1, 0, BURST_MAX * 4);
         return c->pacing == STREAM_PACING_THREAD ? 0 : kernel_pacing_set(c->pacing, e, o, t);
+}
+
+/* What the frames show counts. A rate that the user sets is that of playback; the receiver follows the one of
+ * the recording if that is known. */
+static void check_rate(const struct stream_send_config *c, struct vdif_plan *p)
+{
+        char shown[64] = "";
+
+        if (p->frames_per_second > 0)
+                snprintf(shown, sizeof shown, ": they show %u", p->frames_per_second);
+        if (p->header_frames_per_second > 0 && p->header_frames_per_second != p->frames_per_second)
+                log_warning("%s: its first header states %u frames per second of a thread, which the numbers "
+                            "of its frames contradict%s; the header is ignored",
+                            c->input, p->header_frames_per_second, shown);
+        p->frames_per_second = p->frames_per_second ?: c->frames_per_second;
 }
 
 int send_setup_source(const struct stream_send_config *c, struct stream_source **ret,
@@ -157,8 +173,7 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
                 return fail(&e);
         if (c->format == STREAM_VDIF && stream_source_plan(*ret, &offer->plan, &e) < 0)
                 return fail(&e);
-        if (c->frames_per_second > 0)
-                offer->plan.frames_per_second = c->frames_per_second;
+        check_rate(c, &offer->plan);
         offer->pattern = stream_source_is_pattern(*ret);
         threads->options = &c->common;
         threads->source = *ret;

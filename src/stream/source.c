@@ -2,6 +2,7 @@
 #include "source.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +21,13 @@
 #define LOOK_MS 100
 /* A VDIF frame and the sequence number fit a datagram. */
 #define FRAME_MAX_BYTES 65499u
+/* Of the beginning of a recording that are looked at: 8 frames of each of 1024 threads of 8 kB. */
+#define PLAN_BYTES (UINT64_C(64) << 20)
+/* Frames after the first one, of which one has a header where it is to be. */
+#define CHAIN_FRAMES 8u
+/* Where one second ends and the next begins: frames of all threads to both sides. */
+#define NEAR_FRAMES VDIF_PLAN_THREADS_MAX
+#define SECONDS_LOOKED_AT 3
 /* A direct read. */
 #define DIRECT_BYTES ((size_t)1 << 20)
 
@@ -302,65 +310,166 @@ static bool look_ahead(struct stream_source *s, size_t n)
         return n <= s->peek_end;
 }
 
-/* The time of frame number i of a file: its second, and *ret_frame. Returns UINT32_MAX if there is none. */
-static uint32_t second_of(const struct stream_source *s, const struct vdif_plan *p, uint64_t i,
-                          uint32_t *ret_frame)
+/* The first bytes of frame number i of a recording. The frames before it have been looked at. Returns whether
+ * there are so many. */
+static bool read_header(struct stream_source *s, uint64_t frame_bytes, uint64_t i,
+                        uint8_t header[static VDIF_HEADER_BYTES])
+{
+        if (s->regular)
+                return pread(s->fd, header, VDIF_HEADER_BYTES, s->begin + (off_t)(i * frame_bytes)) ==
+                       VDIF_HEADER_BYTES;
+        if (!look_ahead(s, i * frame_bytes + VDIF_HEADER_BYTES))
+                return false;
+        memcpy(header, s->peek + i * frame_bytes, VDIF_HEADER_BYTES);
+        return true;
+}
+
+/* The time of frame number i of a file, or of the next one that shows it. */
+static bool time_of(struct stream_source *s, const struct vdif_plan *p, uint64_t i, struct vdif_header *ret)
+{
+        uint8_t header[VDIF_HEADER_BYTES];
+
+        for (uint64_t n = 0; n < NEAR_FRAMES && read_header(s, p->frame_bytes, i + n, header); n++)
+                if (vdif_plan_read(p, header, sizeof header, ret) && !vdif_is_filler(ret))
+                        return true;
+        return false;
+}
+
+/* Whether a second begins with frame number 0 near frame i of a file. Then the highest number in the second
+ * before it, plus 1, is the number of frames; 0: this place does not show it. */
+static uint32_t frames_before(struct stream_source *s, const struct vdif_plan *p, uint64_t i, uint32_t second)
+{
+        uint32_t last = 0, first = UINT32_MAX;
+        struct vdif_header h;
+        uint8_t header[VDIF_HEADER_BYTES];
+
+        for (uint64_t k = i - MIN(i, (uint64_t)NEAR_FRAMES); k < i + NEAR_FRAMES; k++) {
+                if (!read_header(s, p->frame_bytes, k, header))
+                        break;
+                if (!vdif_plan_read(p, header, sizeof header, &h) || vdif_is_filler(&h))
+                        continue;
+                if (h.seconds == second)
+                        last = MAX(last, h.frame);
+                else if (h.seconds == second + 1)
+                        first = MIN(first, h.frame);
+        }
+        return first == 0 ? last + 1 : 0;
+}
+
+/* The frames of the first seconds that end, by bisection: numbers start over with each second. The most of
+ * them, as a recording may miss the last frames of one. */
+static uint32_t find_frames_per_second(struct stream_source *s, const struct vdif_plan *p)
+{
+        uint64_t at = 0, end = s->bytes / p->frame_bytes;
+        struct vdif_header first, h;
+        uint32_t most = 0;
+
+        for (int n = 0; s->regular && n < SECONDS_LOOKED_AT && time_of(s, p, at, &first); n++) {
+                uint64_t low = at, high = end;
+
+                while (high - low > 1) {
+                        uint64_t middle = low + (high - low) / 2;
+
+                        if (time_of(s, p, middle, &h) && h.seconds == first.seconds)
+                                low = middle;
+                        else
+                                high = middle;
+                }
+                if (high == end)
+                        break;
+                most = MAX(most, frames_before(s, p, high, first.seconds));
+                at = high;
+        }
+        return most;
+}
+
+/* The frames show their rate, or else the header does if no number contradicts it. */
+static void find_rate(struct stream_source *s, struct vdif_plan *p)
+{
+        uint64_t frames = s->regular ? s->bytes / p->frame_bytes : 0;
+        struct vdif_header last;
+
+        p->frames_per_second = find_frames_per_second(s, p);
+        if (p->frames_per_second > 0 || p->header_frames_per_second <= p->last_number)
+                return;
+        if (frames > 0 && time_of(s, p, frames - 1, &last) && last.frame >= p->header_frames_per_second)
+                return;
+        p->frames_per_second = p->header_frames_per_second;
+}
+
+/* What a file that is no recording seems to be. */
+static const char *looks_like(const uint8_t header[static VDIF_HEADER_BYTES])
+{
+        static const struct {
+                const char *begin, *name;
+        } kinds[] = {{"HEADER ", "a DADA file"},
+                     {"HDR_", "a DADA file"},
+                     {"DADA", "a DADA file"},
+                     {"SIMPLE  =", "a FITS file"},
+                     {"\xed\xde\xad\xab", "a Mark 5B recording"},
+                     {"\x66\x66\xed\xfe", "a Mark 6 file of one disk"}};
+        size_t n = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+                if (memcmp(header, kinds[i].begin, strlen(kinds[i].begin)) == 0)
+                        return kinds[i].name;
+        while (n < VDIF_HEADER_BYTES && (isprint(header[n]) || isspace(header[n])))
+                n++;
+        return n == VDIF_HEADER_BYTES ? "text" : NULL;
+}
+
+/* Whether one of the next headers follows the first one at the distance that it states; or the first frame is
+ * the only one. */
+static bool is_chain(struct stream_source *s, const struct vdif_plan *p)
 {
         uint8_t header[VDIF_HEADER_BYTES];
         struct vdif_header h;
+        uint64_t i = 1;
 
-        if (pread(s->fd, header, p->header_bytes, s->begin + (off_t)(i * p->frame_bytes)) !=
-                    (ssize_t)p->header_bytes ||
-            vdif_read(&h, header, p->header_bytes) < 0)
-                return UINT32_MAX;
-        *ret_frame = h.frame;
-        return h.seconds;
+        for (; i <= CHAIN_FRAMES && read_header(s, p->frame_bytes, i, header); i++)
+                if (vdif_plan_read(p, header, sizeof header, &h))
+                        return true;
+        return i == 1;
 }
 
-/* The number of the last frame of the first second, by bisection: numbers start over with each second. */
-static uint32_t find_frames_per_second(const struct stream_source *s, const struct vdif_plan *p)
+static int begin_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e)
 {
-        uint64_t low = 0, high = s->bytes / p->frame_bytes;
-        uint32_t frame = 0, first, last_of_low = 0;
+        uint8_t header[VDIF_HEADER_BYTES];
+        bool whole = read_header(s, 0, 0, header);
+        const char *other = whole ? looks_like(header) : NULL;
 
-        if (!s->regular || high == 0)
-                return 0;
-        first = second_of(s, p, 0, &last_of_low);
-        /* A recording that does not reach the next second does not show the number. */
-        if (second_of(s, p, high - 1, &frame) == first)
-                return 0;
-        while (high - low > 1) {
-                uint64_t middle = low + (high - low) / 2;
-
-                if (second_of(s, p, middle, &frame) == first) {
-                        low = middle;
-                        last_of_low = frame;
-                } else
-                        high = middle;
-        }
-        return last_of_low + 1;
+        if (other)
+                return error_set(e, -EBADMSG,
+                                 "the file does not begin with a VDIF header: it looks like %s; expected "
+                                 "VDIF, or --format plain",
+                                 other);
+        if (!whole || vdif_plan_begin(ret, header, sizeof header) < 0)
+                return error_set(e, -EBADMSG, "the file does not begin with a VDIF header");
+        if ((s->regular || ret->frame_bytes <= FRAME_MAX_BYTES) && !is_chain(s, ret))
+                return error_set(e, -EBADMSG,
+                                 "the file does not begin with a VDIF header: it would be that of a frame of "
+                                 "%u bytes, but no other header follows at this distance",
+                                 ret->frame_bytes);
+        if (ret->frame_bytes > FRAME_MAX_BYTES)
+                return error_set(e, -EMSGSIZE, "frames of %u bytes do not fit a datagram; use --format plain",
+                                 ret->frame_bytes);
+        return 0;
 }
 
 int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e)
 {
-        size_t n = VDIF_HEADER_BYTES;
+        uint8_t header[VDIF_HEADER_BYTES];
+        int r;
 
         if (s->kind != SOURCE_FILE)
                 return error_set(e, -EINVAL, "VDIF needs a recording; expected a file or -");
-        if (!look_ahead(s, n) || vdif_plan_begin(ret, s->peek, n) < 0) {
-                error_set(e, -EBADMSG, "the file does not begin with a VDIF header");
+        r = begin_plan(s, ret, e);
+        if (r < 0)
                 return error_locate(e, "%s", s->name);
-        }
-        if (ret->frame_bytes > FRAME_MAX_BYTES) {
-                error_set(e, -EMSGSIZE, "frames of %u bytes do not fit a datagram; use --format plain",
-                          ret->frame_bytes);
-                return error_locate(e, "%s", s->name);
-        }
-        for (n = 2 * (size_t)ret->frame_bytes; look_ahead(s, n); n += ret->frame_bytes) {
-                if (!vdif_plan_add(ret, s->peek + n - ret->frame_bytes, ret->frame_bytes))
+        for (uint64_t i = 0; (i + 1) * ret->frame_bytes <= PLAN_BYTES; i++)
+                if (!read_header(s, ret->frame_bytes, i, header) ||
+                    !vdif_plan_add(ret, header, sizeof header))
                         break;
-        }
-        if (ret->frames_per_second == 0)
-                ret->frames_per_second = find_frames_per_second(s, ret);
+        find_rate(s, ret);
         return 0;
 }

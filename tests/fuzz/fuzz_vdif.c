@@ -1,10 +1,12 @@
-/* Headers of VDIF frames, as they are read from a file or received, and changed before they are sent. */
+/* Headers of VDIF frames, as they are read from a file or received, and changed before they are sent; and a
+ * recording of such headers, of which every other part is lost. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "evb/format/vdif.h"
 #include "fuzz.h"
+#include "rules/vdif_fill.h"
 
 /* Time and validity change, and nothing else. */
 static void check_changes(const uint8_t *bytes, size_t n, const struct vdif_header *was)
@@ -30,6 +32,33 @@ static void check_changes(const uint8_t *bytes, size_t n, const struct vdif_head
         free(copy);
 }
 
+/* What takes the place of a lost frame is an invalid frame of the recording, whatever comes before it. */
+static void check_recording(const uint8_t *bytes, size_t n)
+{
+        static struct vdif_plan plan;
+        static struct vdif_fill fill;
+        uint8_t lost[VDIF_HEADER_BYTES];
+        struct vdif_header h;
+        size_t each = VDIF_HEADER_BYTES;
+
+        if (vdif_plan_begin(&plan, bytes, n) < 0)
+                return;
+        for (size_t i = 0; i + each <= n && vdif_plan_add(&plan, bytes + i, each); i += each)
+                ;
+        plan.frames_per_second = plan.header_frames_per_second;
+        vdif_fill_begin(&fill, &plan);
+        for (size_t i = 0; i + each <= n; i += each) {
+                if (bytes[i + each - 1] % 4 > 0) {
+                        vdif_fill_look_ahead(&fill, 3, bytes + i);
+                        vdif_fill_note(&fill, bytes + i);
+                        continue;
+                }
+                vdif_fill_make(&fill, lost);
+                assert(vdif_plan_read(&plan, lost, sizeof lost, &h) && h.invalid);
+        }
+        assert(fill.unsure <= n / each);
+}
+
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
 {
         struct vdif_header h;
@@ -43,5 +72,6 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
         assert(h.frame < VDIF_FRAMES_PER_SECOND_MAX);
         (void)vdif_frames_per_second(&h);
         check_changes(bytes, size_bytes, &h);
+        check_recording(bytes, size_bytes);
         return true;
 }

@@ -160,17 +160,23 @@ def small_disk(where, size):
     return mount
 
 
-def recording(sets, first=1550, per_second=PER_SECOND):
-    """Returns VDIF frames of all threads, over the end of a second. The header says how many frames a second has."""
+def recording(sets, first=1550, per_second=PER_SECOND, stated=None):
+    """Returns VDIF frames of all threads, over the end of a second. The header says how many frames a second has, or `stated`."""
     draw = random.Random(4)
     frames = []
     for number in range(first, first + sets):
         for thread in THREADS:
             # 20000 samples of two bits in a frame; the rate is that of the bandwidth, in kHz.
             words = (14363767 + number // per_second, 28 << 24 | number % per_second, 1 << 29 | FRAME // 8,
-                     1 << 26 | thread << 16 | 65532, 3 << 24 | per_second * 10, 0xacabfeed, 0x33400000 + thread, 0xf2031583)
+                     1 << 26 | thread << 16 | 65532, 3 << 24 | (stated or per_second) * 10, 0xacabfeed, 0x33400000 + thread, 0xf2031583)
             frames.append(struct.pack("<8I", *words) + draw.randbytes(FRAME - 32))
     return frames
+
+
+def small_frame(number, thread, per_second=100, seconds=7, valid=True, size=1032):
+    """Returns a VDIF frame whose header does not say how many frames a second has."""
+    words = ((not valid) << 31 | seconds + number // per_second, 28 << 24 | number % per_second, 1 << 29 | size // 8, 1 << 26 | thread << 16 | 77, 0, 0, 0, 0)
+    return struct.pack("<8I", *words) + random.Random(f"{number} {thread}").randbytes(size - 32)
 
 
 def invalid(frame):

@@ -22,7 +22,7 @@ import time
 
 from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, folder, main, need_root
 from streams import (CALM, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, is_listening, of, ports, recording,
-                     same_frames, small_disk, socket_is_busy, wait_for, FRAME)
+                     same_frames, small_disk, small_frame, socket_is_busy, wait_for, FRAME)
 
 
 def mistakes(evb):
@@ -192,13 +192,18 @@ def vdif(evb, loss=None):
 
 
 def vdif_rate(evb):
-    """Playback is not faster than the recording, but for what it catches up."""
-    frames = recording(100)
-    with folder() as where:
-        (where / "in.vdif").write_bytes(b"".join(frames))
-        _, received = both(evb, where / "in.vdif", "null", send={"format": "vdif"})
-    least = (len(frames) - 64) / (PER_SECOND * len(THREADS)) / 1.11
-    assert received["peer"]["seconds"] >= least, (least, received)
+    """Playback is not faster than the recording, but for what it catches up; a header that states another rate changes nothing."""
+    for stated in (None, 2 * PER_SECOND):
+        frames, address = recording(100, stated=stated), free_address()
+        with folder() as where, End(evb, "recv", address, output="null") as receiver:
+            (where / "in.vdif").write_bytes(b"".join(frames))
+            with End(evb, "send", address, input=where / "in.vdif", format="vdif") as sender:
+                _, error = sender.finish()
+                received, _ = receiver.finish()
+        least = (len(frames) - 64) / (PER_SECOND * len(THREADS)) / 1.11
+        assert received["peer"]["seconds"] >= least, (least, received)
+        warned = "states 3200 frames per second of a thread, which the numbers of its frames contradict: they show 1600" in error
+        assert warned == (stated is not None), error
 
 
 def vdif_cut(evb):
@@ -217,6 +222,43 @@ def vdif_cut(evb):
             received, _ = receiver.finish(1)
         assert "a frame is not of 5032 bytes" in error, error
         assert "a frame is not of 5032 bytes" in received["reason"], received
+
+
+def vdif_orders(evb):
+    """Every frame of a recording arrives, in whatever order its frames are."""
+    pairs = [small_frame(number + i, thread) for number in range(0, 60, 2) for thread in range(8) for i in (0, 1)]
+    sets = [small_frame(number, thread) for number in range(100) for thread in (0, 1)]
+    fillers = [small_frame(0, 0, seconds=0, valid=False) if i % 7 == 3 else frame for i, frame in enumerate(sets)]
+    # As the sample of the DRAO that comes with the Python package baseband.
+    drao = [small_frame(number, thread, per_second=1000) for number, thread in (
+        (363, 162), (354, 87), (355, 80), (355, 80), (349, 133), (349, 134), (349, 134), (352, 50), (352, 50), (362, 245))]
+    recordings = {
+        "pairs": pairs,
+        "a thread that the first set does not have": sets[:1] + sets[2:],
+        "a thread that comes late": sets + [small_frame(number, thread) for number in range(100, 150) for thread in (0, 1, 2)],
+        "fillers": fillers,
+        "fillers first": [frame if i > 5 else fillers[3] for i, frame in enumerate(sets)],
+        "threads without an order": drao,
+        "300 threads": [small_frame(number, thread) for number in range(3) for thread in range(300)],
+    }
+    with folder() as where:
+        for name, frames in recordings.items():
+            (where / "in.vdif").write_bytes(b"".join(frames))
+            _, received = both(evb, where / "in.vdif", where / name, send={"format": "vdif", "rate": CALM})
+            assert (where / name).read_bytes() == b"".join(frames), name
+            assert received["packets_received"] == len(frames) and received["datagrams_foreign"] == 0, (name, received)
+
+
+def vdif_middle(evb):
+    """A recording that begins within a set of frames: what is lost has its number."""
+    frames = recording(100)[5:]
+    assert chance_of_no_loss(len(frames), 0.1) < CHANCE
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(frames))
+        _, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1, send={"format": "vdif", "rate": CALM},
+                           receive={"loss": "10%"})
+        assert same_frames(frames, (where / "out.vdif").read_bytes()) == received["frames_filled_in"] > 0, received
+    assert received["frames_filled_unsure"] == 0, received
 
 
 def vdif_baseband(evb):
@@ -703,7 +745,8 @@ def ctrl_c_idle(evb):
 
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
-      "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-baseband": vdif_baseband, "port-scan": port_scan,
+      "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
+      "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
       "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": ctrl_c_send,
       "ctrl-c-receive": ctrl_c_receive, "ctrl-c-twice": ctrl_c_twice, "ctrl-c-waiting": ctrl_c_waiting,

@@ -28,6 +28,9 @@ struct vdif_header {
 /* Reads a header of n bytes. Returns -EBADMSG if they are too few, or do not describe a frame that is longer
  * than its header. */
 int vdif_read(struct vdif_header *ret, const void *bytes, size_t n);
+/* Whether the frame stands for one that a recorder or player did not have: invalid, with zeros as time and
+ * thread. */
+bool vdif_is_filler(const struct vdif_header *h);
 /* Change the header in place; `bytes` holds one that vdif_read() accepted. */
 void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame);
 void vdif_set_invalid(void *bytes, bool invalid);

@@ -102,7 +102,10 @@ static bool decode_plan(struct vdif_plan *ret, const json_t *value, uint32_t fra
                 uint8_t header[VDIF_HEADER_BYTES] = {};
                 size_t n = decode_header(json_array_get(headers, i), header);
 
-                if (i == 0 ? vdif_plan_begin(ret, header, n) < 0 : !vdif_plan_add(ret, header, n))
+                if (n == 0 || (i == 0 && vdif_plan_begin(ret, header, n) < 0) || i == VDIF_PLAN_THREADS_MAX)
+                        return false;
+                (void)vdif_plan_add(ret, header, n);
+                if (ret->n_threads != i + 1)
                         return false;
         }
         ret->frames_per_second = (uint32_t)per_second;

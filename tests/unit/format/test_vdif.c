@@ -60,6 +60,25 @@ static void it_changes_the_time_and_nothing_else(void **state)
         assert_memory_equal(bytes, before, sizeof bytes);
 }
 
+static void a_filler_is_invalid_and_has_neither_time_nor_thread(void **state)
+{
+        uint32_t words[8] = {1u << 31, 28u << 24, 629, 1u << 26 | 65532};
+        uint8_t bytes[sizeof words];
+        struct vdif_header h;
+
+        (void)state;
+        memcpy(bytes, words, sizeof bytes);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_true(vdif_is_filler(&h));
+        vdif_set_time(bytes, 0, 1);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_false(vdif_is_filler(&h));
+        vdif_set_time(bytes, 0, 0);
+        vdif_set_invalid(bytes, false);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_false(vdif_is_filler(&h));
+}
+
 static void a_legacy_header_has_half_the_size(void **state)
 {
         uint8_t bytes[16];
@@ -121,6 +140,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(it_reads_a_recording),
                 cmocka_unit_test(it_changes_the_time_and_nothing_else),
+                cmocka_unit_test(a_filler_is_invalid_and_has_neither_time_nor_thread),
                 cmocka_unit_test(a_legacy_header_has_half_the_size),
                 cmocka_unit_test(what_is_no_header_is_refused),
                 cmocka_unit_test(a_rate_that_gives_no_whole_frames_is_unknown),

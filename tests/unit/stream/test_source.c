@@ -176,6 +176,134 @@ static void a_recording_shows_its_order_and_rate(void **state)
         check_plan(path, 200, 20);
 }
 
+static void write_frames(const uint8_t *bytes, size_t n)
+{
+        write_file(bytes, n * SAMPLE_FRAME_BYTES);
+}
+
+static int plan_of(struct vdif_plan *ret, struct error *e)
+{
+        struct stream_source *s;
+        int r;
+
+        assert_int_equal(stream_source_open(&s, path, KEY, e), 0);
+        r = stream_source_plan(s, ret, e);
+        stream_source_free(s);
+        return r;
+}
+
+/* Of 32 samples each; the header states 1000 of them in a second. */
+static void set_edv3(uint8_t *bytes, size_t frames)
+{
+        const uint32_t word = UINT32_C(3) << 24 | 16;
+
+        for (size_t i = 0; i < frames; i++)
+                memcpy(bytes + i * SAMPLE_FRAME_BYTES + 16, &word, sizeof word);
+}
+
+static void frames_count_more_than_a_header(void **state)
+{
+        uint8_t bytes[200 * SAMPLE_FRAME_BYTES];
+        static struct vdif_plan plan;
+        struct error e;
+
+        (void)state;
+        /* Nothing contradicts the header. */
+        make_recording(bytes, 10);
+        set_edv3(bytes, 10);
+        write_frames(bytes, 10);
+        assert_int_equal(plan_of(&plan, &e), 0);
+        assert_int_equal(plan.frames_per_second, 1000);
+        assert_int_equal(plan.header_frames_per_second, 1000);
+        /* A second ends after 20. */
+        make_recording(bytes, 200);
+        set_edv3(bytes, 200);
+        write_frames(bytes, 200);
+        assert_int_equal(plan_of(&plan, &e), 0);
+        assert_int_equal(plan.frames_per_second, 20);
+        assert_int_equal(plan.header_frames_per_second, 1000);
+        /* There are higher numbers, in the first frames and in the last one. */
+        for (uint32_t high = 0; high < 200; high += 199) {
+                for (uint32_t i = 0; i < 200; i++)
+                        sample_frame(bytes + i * SAMPLE_FRAME_BYTES, 7, i + (i >= high ? 900 : 0), 0, 0);
+                set_edv3(bytes, 200);
+                write_frames(bytes, 200);
+                assert_int_equal(plan_of(&plan, &e), 0);
+                assert_int_equal(plan.frames_per_second, 0);
+        }
+}
+
+/* Neither fillers nor damage nor missing frames show another rate. */
+static void a_recording_with_faults_shows_its_rate(void **state)
+{
+        uint8_t bytes[200 * SAMPLE_FRAME_BYTES];
+        static struct vdif_plan plan;
+        struct error e;
+
+        (void)state;
+        for (size_t cut = 0; cut < 12; cut += 2) {
+                size_t frames = 200 - cut;
+
+                make_recording(bytes, 200);
+                for (size_t i = cut; i < 200; i += 7) {
+                        sample_frame(bytes + i * SAMPLE_FRAME_BYTES, 0, 0, 0, 0);
+                        if (i % 2)
+                                vdif_set_invalid(bytes + i * SAMPLE_FRAME_BYTES, true);
+                        else
+                                bytes[i * SAMPLE_FRAME_BYTES + 8] = 0;
+                }
+                /* Some of the last frames of the first second. */
+                memmove(bytes + (10 - cut) * SAMPLE_FRAME_BYTES, bytes + 10 * SAMPLE_FRAME_BYTES,
+                        190 * SAMPLE_FRAME_BYTES);
+                sample_frame(bytes, 7, 15, 1, 0);
+                write_frames(bytes, frames);
+                assert_int_equal(plan_of(&plan, &e), 0);
+                assert_int_equal(plan.frames_per_second, 20);
+                assert_int_equal(plan.n_threads, 2);
+        }
+}
+
+static void a_short_recording_may_be_damaged(void **state)
+{
+        uint8_t bytes[3 * SAMPLE_FRAME_BYTES];
+        static struct vdif_plan plan;
+        struct error e;
+
+        (void)state;
+        make_recording(bytes, 3);
+        bytes[SAMPLE_FRAME_BYTES + 8] = 0;
+        write_frames(bytes, 3);
+        assert_int_equal(plan_of(&plan, &e), 0);
+        /* No header follows the first one. */
+        bytes[2 * SAMPLE_FRAME_BYTES + 8] = 0;
+        write_frames(bytes, 3);
+        assert_int_equal(plan_of(&plan, &e), -EBADMSG);
+        assert_non_null(strstr(e.message, "frame of 40 bytes, but no other header follows"));
+}
+
+static void other_formats_are_recognized(void **state)
+{
+        static const struct {
+                const char *begin, *name;
+        } files[] = {{"HEADER       DADA                # Distributed", "it looks like a DADA file"},
+                     {"HDR_VERSION 1.0\nHDR_SIZE 4096\n", "it looks like a DADA file"},
+                     {"#!/usr/bin/env python3\n", "it looks like text"},
+                     {"\xed\xde\xad\xab", "it looks like a Mark 5B recording"}};
+        static struct vdif_plan plan;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+                struct error e = {};
+                char bytes[4096];
+
+                memset(bytes, i == 3 ? 0 : ' ', sizeof bytes);
+                memcpy(bytes, files[i].begin, strlen(files[i].begin));
+                write_file(bytes, sizeof bytes);
+                assert_int_equal(plan_of(&plan, &e), -EBADMSG);
+                assert_non_null(strstr(e.message, files[i].name));
+        }
+}
+
 static void a_recording_may_come_through_a_pipe(void **state)
 {
         uint8_t bytes[10 * SAMPLE_FRAME_BYTES], out[10 * SAMPLE_FRAME_BYTES];
@@ -296,6 +424,10 @@ int main(void)
                 cmocka_unit_test(a_pattern_has_its_size),
                 cmocka_unit_test(what_is_no_source_is_explained),
                 cmocka_unit_test(a_recording_shows_its_order_and_rate),
+                cmocka_unit_test(frames_count_more_than_a_header),
+                cmocka_unit_test(a_recording_with_faults_shows_its_rate),
+                cmocka_unit_test(a_short_recording_may_be_damaged),
+                cmocka_unit_test(other_formats_are_recognized),
                 cmocka_unit_test(a_recording_may_come_through_a_pipe),
                 cmocka_unit_test(what_is_no_recording_is_explained),
                 cmocka_unit_test(a_silent_pipe_can_be_stopped),

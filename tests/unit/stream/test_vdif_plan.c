@@ -1,4 +1,5 @@
-/* The header of every lost frame follows from those that arrived, over threads, seconds and gaps. */
+/* The beginning of a recording shows its threads and how many frames share a time, wherever it begins and
+ * whatever is missing. */
 #include "../test.h"
 
 #include <errno.h>
@@ -7,157 +8,135 @@
 #include "rules/vdif_plan.h"
 #include "vdif_sample.h"
 
-#define THREADS 3u
-#define PER_SECOND 10u
+static struct vdif_plan p;
 
-static const uint32_t order[THREADS] = {5, 0, 2};
-
-/* Frame `sequence` of a recording that begins at frame 8 of second 100. */
-static void make_frame(uint8_t *frame, uint64_t sequence)
-{
-        uint64_t number = 8 + sequence / THREADS;
-
-        sample_frame(frame, (uint32_t)(100 + number / PER_SECOND), (uint32_t)(number % PER_SECOND),
-                     order[sequence % THREADS], 0xaa);
-}
-
-static void make_plan(struct vdif_plan *p)
+static bool add(uint32_t seconds, uint32_t number, uint32_t thread)
 {
         uint8_t frame[SAMPLE_FRAME_BYTES];
 
-        make_frame(frame, 0);
-        assert_int_equal(vdif_plan_begin(p, frame, sizeof frame), 0);
-        for (uint64_t i = 1; i < THREADS; i++) {
-                make_frame(frame, i);
-                assert_true(vdif_plan_add(p, frame, sizeof frame));
-        }
-        make_frame(frame, THREADS);
-        assert_false(vdif_plan_add(p, frame, sizeof frame));
-        assert_int_equal(p->n_threads, THREADS);
-        p->frames_per_second = PER_SECOND;
+        sample_frame(frame, seconds, number, thread, 0);
+        if (p.frame_bytes == 0)
+                assert_int_equal(vdif_plan_begin(&p, frame, sizeof frame), 0);
+        return vdif_plan_add(&p, frame, sizeof frame);
 }
 
-static void check_filled(const struct vdif_plan *p, uint64_t sequence)
+static int begin(void **state)
 {
-        uint8_t expected[SAMPLE_FRAME_BYTES], frame[SAMPLE_FRAME_BYTES] = {};
-
-        make_frame(expected, sequence);
-        vdif_set_invalid(expected, true);
-        vdif_plan_fill(p, sequence, frame);
-        assert_memory_equal(frame, expected, VDIF_HEADER_BYTES);
-        for (size_t i = VDIF_HEADER_BYTES; i < sizeof frame; i++)
-                assert_int_equal(frame[i], 0);
+        (void)state;
+        memset(&p, 0, sizeof p);
+        return 0;
 }
 
-static void any_frame_follows_from_any_other(void **state)
+static void threads_are_in_their_order(void **state)
 {
-        static struct vdif_plan p;
-        uint8_t frame[SAMPLE_FRAME_BYTES];
+        static const uint32_t order[] = {5, 0, 2};
+        uint32_t i = 0;
 
         (void)state;
-        make_plan(&p);
-        /* Before any has arrived. */
-        for (uint64_t i = 0; i < 100; i++)
-                check_filled(&p, i);
-        for (uint64_t noted = 0; noted < 100; noted += 7) {
-                make_frame(frame, noted);
-                assert_true(vdif_plan_takes(&p, noted, frame, sizeof frame));
-                vdif_plan_note(&p, noted, frame);
-                for (uint64_t i = 0; i < 200; i++)
-                        check_filled(&p, i);
-        }
+        while (add(100 + i / 6, i / 3 % 2, order[i % 3]))
+                i++;
+        assert_int_equal(i, 24);
+        assert_int_equal(p.n_threads, 3);
+        for (i = 0; i < 3; i++)
+                assert_int_equal(p.threads[i].thread, order[i]);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 3);
+        assert_int_equal(p.last_number, 1);
 }
 
-static void a_recording_with_a_gap_is_followed(void **state)
+static void a_recording_may_begin_within_a_set(void **state)
 {
-        static struct vdif_plan p;
-        uint8_t frame[SAMPLE_FRAME_BYTES], filled[SAMPLE_FRAME_BYTES];
-        struct vdif_header h;
+        uint32_t i = 3;
 
         (void)state;
-        make_plan(&p);
-        /* The recording itself lacks time: sequence 30 is of second 500. */
-        sample_frame(frame, 500, 3, order[0], 0);
-        assert_true(vdif_plan_takes(&p, 30, frame, sizeof frame));
-        vdif_plan_note(&p, 30, frame);
-        vdif_plan_fill(&p, 31, filled);
-        assert_int_equal(vdif_read(&h, filled, sizeof filled), 0);
-        assert_int_equal(h.seconds, 500);
-        assert_int_equal(h.frame, 3);
-        assert_int_equal(h.thread, order[1]);
+        while (add(100, i / 4, i % 4))
+                i++;
+        assert_int_equal(p.n_threads, 4);
+        assert_int_equal(p.threads[0].thread, 3);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 4);
 }
 
-static void without_a_frame_rate_seconds_stay(void **state)
+static void the_first_set_may_miss_a_thread(void **state)
 {
-        static struct vdif_plan p;
-        uint8_t filled[SAMPLE_FRAME_BYTES];
-        struct vdif_header h;
+        (void)state;
+        assert_true(add(100, 0, 0));
+        for (uint32_t i = 2; add(100, i / 2, i % 2); i++)
+                ;
+        assert_int_equal(p.n_threads, 2);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 2);
+}
+
+static void frames_of_a_thread_may_follow_each_other(void **state)
+{
+        (void)state;
+        for (uint32_t i = 0; add(100, i / 16 * 2 + i % 2, i / 2 % 8); i++)
+                ;
+        assert_int_equal(p.n_threads, 8);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 8);
+}
+
+static void there_may_be_as_many_threads_as_numbers(void **state)
+{
+        uint32_t i = 0;
 
         (void)state;
-        make_plan(&p);
-        p.frames_per_second = 0;
-        vdif_plan_fill(&p, 30, filled);
-        assert_int_equal(vdif_read(&h, filled, sizeof filled), 0);
-        assert_int_equal(h.seconds, 100);
-        assert_int_equal(h.frame, 18);
+        while (add(100, i / 1024, i % 1024))
+                i++;
+        assert_int_equal(i, 8 * 1024);
+        assert_int_equal(p.n_threads, 1024);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 1024);
 }
 
-static void the_frame_rate_is_learned(void **state)
+static void fillers_and_damaged_frames_show_nothing(void **state)
 {
-        static struct vdif_plan p;
-        uint8_t frame[SAMPLE_FRAME_BYTES];
+        uint8_t filler[SAMPLE_FRAME_BYTES], damaged[SAMPLE_FRAME_BYTES] = {};
+        uint32_t i = 0;
 
         (void)state;
-        make_plan(&p);
-        p.frames_per_second = 0;
-        /* In the same second, and before what is known. */
-        make_frame(frame, 4);
-        assert_true(vdif_plan_takes(&p, 4, frame, sizeof frame));
-        assert_int_equal(p.frames_per_second, 0);
-        /* A frame that contradicts the order, and one whose number no rate explains. */
-        make_frame(frame, 31);
-        assert_true(vdif_plan_takes(&p, 30, frame, sizeof frame));
-        sample_frame(frame, 101, 30, order[0], 0);
-        assert_true(vdif_plan_takes(&p, 30, frame, sizeof frame));
-        assert_int_equal(p.frames_per_second, 0);
-        /* Two seconds later. */
-        make_frame(frame, 50);
-        assert_true(vdif_plan_takes(&p, 50, frame, sizeof frame));
-        assert_int_equal(p.frames_per_second, PER_SECOND);
-        for (uint64_t i = 0; i < 200; i++)
-                check_filled(&p, i);
-        sample_frame(frame, 500, 3, order[0], 0);
-        assert_true(vdif_plan_takes(&p, 60, frame, sizeof frame));
-        assert_int_equal(p.frames_per_second, PER_SECOND);
+        sample_frame(filler, 0, 0, 0, 0);
+        vdif_set_invalid(filler, true);
+        assert_int_equal(vdif_plan_begin(&p, filler, sizeof filler), 0);
+        assert_true(vdif_plan_add(&p, filler, sizeof filler));
+        /* Nothing better is known. */
+        assert_int_equal(p.n_threads, 1);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 1);
+        do {
+                assert_true(vdif_plan_add(&p, filler, sizeof filler));
+                assert_true(vdif_plan_add(&p, damaged, sizeof damaged));
+        } while (add(100, i / 2, 4 + i % 2) && ++i);
+        assert_int_equal(i, 16);
+        assert_int_equal(p.n_threads, 2);
+        assert_int_equal(p.threads[0].thread, 4);
+        assert_int_equal(vdif_plan_frames_at_a_time(&p), 2);
 }
 
-static void frames_of_others_are_refused(void **state)
+static void damaged_headers_are_told_apart(void **state)
 {
-        static struct vdif_plan p, before;
         uint8_t frame[SAMPLE_FRAME_BYTES] = {};
+        struct vdif_header h;
 
         (void)state;
-        make_plan(&p);
-        before = p;
-        assert_false(vdif_plan_takes(&p, 1, frame, sizeof frame));
-        sample_frame(frame, 100, 8, 7, 0); /* no such thread */
-        assert_false(vdif_plan_takes(&p, 1, frame, sizeof frame));
-        sample_frame(frame, 100, 8, order[0], 0);
+        (void)add(100, 8, 5);
+        assert_false(vdif_plan_read(&p, frame, sizeof frame, &h));
+        sample_frame(frame, 100, 8, 700, 0);
+        assert_true(vdif_plan_read(&p, frame, sizeof frame, &h));
+        assert_int_equal(h.thread, 700);
         frame[8]++; /* its length */
-        assert_false(vdif_plan_takes(&p, 1, frame, sizeof frame));
-        assert_false(vdif_plan_add(&p, frame, sizeof frame));
-        assert_memory_equal(&p, &before, sizeof p);
+        assert_false(vdif_plan_read(&p, frame, sizeof frame, &h));
         assert_int_equal(vdif_plan_begin(&p, frame, 10), -EBADMSG);
 }
+
+#define CASE(f) cmocka_unit_test_setup(f, begin)
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(any_frame_follows_from_any_other),
-                cmocka_unit_test(a_recording_with_a_gap_is_followed),
-                cmocka_unit_test(without_a_frame_rate_seconds_stay),
-                cmocka_unit_test(the_frame_rate_is_learned),
-                cmocka_unit_test(frames_of_others_are_refused),
+                CASE(threads_are_in_their_order),
+                CASE(a_recording_may_begin_within_a_set),
+                CASE(the_first_set_may_miss_a_thread),
+                CASE(frames_of_a_thread_may_follow_each_other),
+                CASE(there_may_be_as_many_threads_as_numbers),
+                CASE(fillers_and_damaged_frames_show_nothing),
+                CASE(damaged_headers_are_told_apart),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

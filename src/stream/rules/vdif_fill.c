@@ -1,0 +1,244 @@
+/* Predicts VDIF frames from the frames before them. */
+#include "vdif_fill.h"
+
+#include <string.h>
+
+#include "evb/base/util.h"
+
+/* Frames before a place that are compared, and all comparisons for a lost frame: more are made only if frames
+ * have no order, and would not find one. */
+#define CONTEXT 32u
+#define COMPARISONS_MAX 256u
+/* Headers that make no sense may lead far from the time of any recording, but not to an overflow. */
+#define FRAME_MAX (INT64_C(1) << 56)
+
+static struct vdif_fill_frame *at(const struct vdif_fill *f, int64_t i)
+{
+        return (struct vdif_fill_frame *)&f->history[(uint64_t)i % VDIF_FILL_HISTORY];
+}
+
+/* A second of an unknown rate is longer than any: frames of one second are comparable. */
+static int64_t rate_of(const struct vdif_fill *f)
+{
+        return f->frames_per_second > 0 ? f->frames_per_second : VDIF_FRAMES_PER_SECOND_MAX;
+}
+
+/* Frames of a thread from a to b. */
+static int64_t step(const struct vdif_fill *f, const struct vdif_fill_frame *a,
+                    const struct vdif_fill_frame *b)
+{
+        return (b->seconds - a->seconds) * rate_of(f) + b->frame - a->frame;
+}
+
+/* The number of frames before q that are as those before p. */
+static uint32_t likeness(const struct vdif_fill *f, int64_t q, int64_t p, uint32_t *comparisons)
+{
+        uint32_t n = 0;
+
+        for (int64_t k = 1; k <= CONTEXT && q - k >= f->oldest; k++, ++*comparisons) {
+                const struct vdif_fill_frame *a = at(f, q - k), *b = at(f, p - k);
+
+                if (!a->sure || !b->sure)
+                        continue;
+                if (a->thread != b->thread || step(f, a, at(f, q)) != step(f, b, at(f, p)))
+                        break;
+                n++;
+        }
+        return n;
+}
+
+/* Whether the same frame follows both. */
+static bool same_follows(const struct vdif_fill *f, int64_t a, int64_t b)
+{
+        return at(f, a + 1)->thread == at(f, b + 1)->thread &&
+               step(f, at(f, a), at(f, a + 1)) == step(f, at(f, b), at(f, b + 1));
+}
+
+/* The place that is most like the last one, and that a frame follows. Of places that are equally like it, one
+ * of the majority: time that is missing in the recording is no rule. Returns the last one if there is none.
+ */
+static int64_t find_alike(const struct vdif_fill *f)
+{
+        int64_t p = f->next - 1, best = p;
+        uint32_t most = 0, comparisons = 0, votes = 0, thread = at(f, p)->thread;
+
+        for (int64_t q = p - 1; q >= f->oldest && comparisons < COMPARISONS_MAX && most < CONTEXT; q--) {
+                uint32_t n;
+
+                if (at(f, q)->thread != thread || !at(f, q)->sure || !at(f, q + 1)->sure)
+                        continue;
+                n = likeness(f, q, p, &comparisons);
+                comparisons++;
+                if (best == p || n > most || (n == most && votes == 0)) {
+                        best = q;
+                        most = n;
+                        votes = 1;
+                } else if (n == most)
+                        votes += same_follows(f, best, q) ? 1 : -1;
+        }
+        return best;
+}
+
+/* Division that rounds down. */
+static int64_t divide(int64_t a, int64_t b, int64_t *ret_rest)
+{
+        int64_t rest = a % b;
+
+        *ret_rest = rest < 0 ? rest + b : rest;
+        return a / b - (rest < 0);
+}
+
+static struct vdif_fill_frame predict(const struct vdif_fill *f)
+{
+        int64_t p = f->next - 1, q = find_alike(f);
+        struct vdif_fill_frame next = *at(f, p);
+
+        if (q == p) {
+                next.sure = false;
+                return next;
+        }
+        next.thread = at(f, q + 1)->thread;
+        next.frame += step(f, at(f, q), at(f, q + 1));
+        next.frame = MAX(MIN(next.frame, FRAME_MAX), -FRAME_MAX);
+        if (f->frames_per_second == 0)
+                next.seconds += divide(next.frame, rate_of(f), &next.frame);
+        memcpy(next.header, at(f, q + 1)->header, sizeof next.header);
+        return next;
+}
+
+static void add(struct vdif_fill *f, const struct vdif_fill_frame *frame)
+{
+        *at(f, f->next++) = *frame;
+        f->oldest = MAX(f->oldest, f->next - (int64_t)VDIF_FILL_HISTORY);
+}
+
+void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan)
+{
+        memset(f, 0, sizeof *f);
+        f->plan = plan;
+        f->frames_per_second = plan->frames_per_second;
+        f->next = f->oldest = -2 * (int64_t)plan->n_threads;
+        /* One frame of each thread, twice. */
+        for (int set = 2; set > 0; set--) {
+                for (uint32_t i = 0; i < plan->n_threads; i++) {
+                        struct vdif_fill_frame frame = {.thread = plan->threads[i].thread, .sure = true};
+                        struct vdif_header h = {};
+
+                        (void)vdif_read(&h, plan->threads[i].header, plan->header_bytes);
+                        frame.seconds = h.seconds;
+                        frame.frame = (int64_t)h.frame - set;
+                        memcpy(frame.header, plan->threads[i].header, sizeof frame.header);
+                        add(f, &frame);
+                }
+        }
+}
+
+/* Numbers start over with each second: compares the number that a frame would have without a new second with
+ * the one that it has. A rate that the sender knows only from a header is believed less than frames that
+ * follow each other. */
+static void learn_rate(struct vdif_fill *f, const struct vdif_fill_frame *expected,
+                       const struct vdif_header *h)
+{
+        int64_t seconds = (int64_t)h->seconds - expected->seconds, frames = expected->frame - h->frame, rate;
+
+        if (f->confirmed || !expected->sure || expected->thread != h->thread || seconds <= 0 ||
+            frames % seconds != 0)
+                return;
+        rate = frames / seconds;
+        if (rate <= f->last_number || rate >= VDIF_FRAMES_PER_SECOND_MAX)
+                return;
+        if (f->frames_per_second > 0 && rate != f->frames_per_second &&
+            (f->run > 0 || seconds > 1 || h->frame > 0 || rate != (int64_t)f->last_number + 1))
+                return;
+        f->frames_per_second = (uint32_t)rate;
+        f->confirmed = true;
+}
+
+/* A frame shows whether those before it, which are not known, were predicted well. */
+static void end_run(struct vdif_fill *f, bool good)
+{
+        if (!good) {
+                for (int64_t i = f->next - MIN((int64_t)f->run, (int64_t)VDIF_FILL_HISTORY); i < f->next;
+                     i++) {
+                        at(f, i)->sure = false;
+                }
+                f->unsure += f->run_lost;
+        }
+        f->run = f->run_lost = 0;
+}
+
+static bool is_as(const struct vdif_fill *f, const struct vdif_fill_frame *expected,
+                  const struct vdif_fill_frame *frame)
+{
+        return expected->sure && expected->thread == frame->thread && step(f, expected, frame) == 0;
+}
+
+/* A number that follows the last one is none that an error of a bit made. */
+static void note_number(struct vdif_fill *f, const struct vdif_header *h)
+{
+        const struct vdif_fill_frame *last = at(f, f->next - 1);
+
+        if (f->confirmed || h->seconds != last->seconds || h->frame > last->frame + 1)
+                return;
+        f->last_number = MAX(f->last_number, h->frame);
+        if (h->frame >= f->frames_per_second)
+                f->frames_per_second = 0;
+}
+
+void vdif_fill_note(struct vdif_fill *f, const void *frame)
+{
+        struct vdif_fill_frame expected, arrived;
+        struct vdif_header h;
+
+        if (!vdif_plan_read(f->plan, frame, f->plan->frame_bytes, &h) || vdif_is_filler(&h)) {
+                expected = predict(f);
+                add(f, &expected);
+                f->run++;
+                return;
+        }
+        arrived = (struct vdif_fill_frame){
+                .seconds = h.seconds, .frame = h.frame, .thread = h.thread, .sure = true};
+        memcpy(arrived.header, frame, h.header_bytes);
+        note_number(f, &h);
+        if (f->run > 0 || (!f->confirmed && arrived.seconds != at(f, f->next - 1)->seconds)) {
+                expected = predict(f);
+                learn_rate(f, &expected, &h);
+                end_run(f, is_as(f, &expected, &arrived));
+        }
+        add(f, &arrived);
+}
+
+void vdif_fill_look_ahead(struct vdif_fill *f, uint64_t n, const void *frame)
+{
+        struct vdif_fill_frame expected;
+        struct vdif_header h;
+        int64_t next = f->next;
+
+        if (f->frames_per_second > 0 || n >= VDIF_FILL_HISTORY / 2 ||
+            !vdif_plan_read(f->plan, frame, f->plan->frame_bytes, &h) || vdif_is_filler(&h) ||
+            h.seconds == at(f, next - 1)->seconds)
+                return;
+        for (uint64_t i = 0; i < n; i++) {
+                expected = predict(f);
+                add(f, &expected);
+        }
+        expected = predict(f);
+        learn_rate(f, &expected, &h);
+        f->next = next;
+}
+
+void vdif_fill_make(struct vdif_fill *f, void *frame)
+{
+        struct vdif_fill_frame lost = predict(f);
+        int64_t number = lost.frame, seconds = lost.seconds;
+
+        if (f->frames_per_second > 0)
+                seconds += divide(lost.frame, f->frames_per_second, &number);
+        memcpy(frame, lost.header, f->plan->header_bytes);
+        vdif_set_time(frame, (uint32_t)seconds, number > 0 ? (uint32_t)number : 0);
+        vdif_set_invalid(frame, true);
+        f->run++;
+        f->run_lost += lost.sure;
+        f->unsure += !lost.sure;
+        add(f, &lost);
+}
