@@ -78,6 +78,7 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
         json_object_set_new(o, "qdisc_packets", qdisc);
         json_object_set_new(o, "behind_seconds", json_real((double)t->spacing.behind_ns / 1e9));
         add_count(o, "cut_bytes", t->cut_bytes);
+        add_count(o, "damaged", t->damaged);
         add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
         add_count(o, "calls", c->calls);
         json_object_set_new(o, "segmented", json_boolean(c->super_packets > 0));
@@ -118,6 +119,15 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
         add_common(o, b, failed, reason);
         return o;
+}
+
+void figures_warn_sender(const struct send_threads *t, const char *input)
+{
+        if (t->damaged > 0)
+                log_warning("%s: frames without a header of a frame of %u bytes: %llu, the first one at byte "
+                            "%llu; they are sent as read",
+                            input, t->rule.payload_bytes, (unsigned long long)t->damaged,
+                            (unsigned long long)(t->first_damaged * t->rule.payload_bytes));
 }
 
 void figures_warn_receiver(const struct receive_threads *t)

@@ -28,4 +28,5 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
 
 /* Warn of what is worth knowing of a VDIF recording, although nothing is missing for it. Call after the
  * threads have been joined. */
+void figures_warn_sender(const struct send_threads *t, const char *input);
 void figures_warn_receiver(const struct receive_threads *t);

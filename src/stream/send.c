@@ -98,12 +98,15 @@ static void threads_ended(void *ctx, uint32_t events)
         (void)events;
         loop_remove(s->loop, &s->done_io);
         s->done_io.fd = -1;
+        if (s->threads.cut_bytes > 0 && !atomic_load(&s->threads.stop))
+                reason_give(&s->reason, true,
+                            "%s: the recording ends within a frame: the last %llu bytes are not sent, as a "
+                            "frame has %u",
+                            s->config->input, (unsigned long long)s->threads.cut_bytes,
+                            s->offer.rule.payload_bytes);
         send_threads_abort(&s->threads);
         send_threads_join(&s->threads);
-        if (s->threads.input_error == -EBADMSG)
-                reason_give(&s->reason, true, "%s: a frame is not of %u bytes, as the first one is",
-                            s->config->input, s->offer.rule.payload_bytes);
-        else if (s->threads.input_error < 0)
+        if (s->threads.input_error < 0)
                 reason_give(&s->reason, true, "%s: cannot read: %s", s->config->input,
                             strerror(-s->threads.input_error));
         if (s->threads.network_error < 0)
@@ -447,6 +450,7 @@ static int conclude(struct sender *s, json_t **ret)
                 send_threads_join(&s->threads);
                 s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
         }
+        figures_warn_sender(&s->threads, s->config->input);
         merged = report_merge(true, s->own, s->theirs);
         lost = json_integer_value(json_object_get(merged, "packets_lost"));
         corrupt = json_integer_value(json_object_get(merged, "corrupt"));

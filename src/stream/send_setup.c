@@ -177,6 +177,7 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
         offer->pattern = stream_source_is_pattern(*ret);
         threads->options = &c->common;
         threads->source = *ret;
+        threads->plan = c->format == STREAM_VDIF ? &offer->plan : NULL;
         return 0;
 }
 

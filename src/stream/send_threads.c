@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "evb/base/util.h"
-#include "evb/format/vdif.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/thread.h"
 
@@ -45,25 +44,24 @@ static uint64_t find_room(struct send_threads *t, uint64_t filled)
         return MIN(MIN(room, (uint64_t)FILL_MAX), slot_ring_straight(&t->ring, filled));
 }
 
-/* Returns how many of n slots may be sent. A recording whose frames change their size ends there: the place
- * of what follows would not be known. */
-static uint64_t good_frames(const struct send_threads *t, uint64_t first, uint64_t n)
+/* A frame with a damaged header is sent as it is: its place is that of its bytes in the recording. */
+static void count_damaged(struct send_threads *t, uint64_t first, uint64_t n)
 {
         struct vdif_header h;
 
-        for (uint64_t i = 0; t->rule.format == STREAM_VDIF && i < n; i++) {
-                if (vdif_read(&h, payload_at(t, first + i), t->rule.payload_bytes) < 0 ||
-                    h.frame_bytes != t->rule.payload_bytes)
-                        return i;
+        for (uint64_t i = first; t->plan && i < first + n; i++) {
+                if (vdif_plan_read(t->plan, payload_at(t, i), t->rule.payload_bytes, &h))
+                        continue;
+                if (t->damaged++ == 0)
+                        t->first_damaged = i;
         }
-        return n;
 }
 
 /* Fills up to n slots from `filled` on. Returns their number; *ended: the source has ended, or failed. */
 static uint64_t fill_slots(struct send_threads *t, uint64_t filled, uint64_t n, bool *ended)
 {
         struct iovec parts[FILL_MAX];
-        uint64_t whole, good;
+        uint64_t whole;
         uint32_t rest;
         ssize_t got;
 
@@ -83,14 +81,10 @@ static uint64_t fill_slots(struct send_threads *t, uint64_t filled, uint64_t n, 
                 *slot_ring_size(&t->ring, filled + whole++) = rest;
         else
                 t->cut_bytes = rest;
-        good = good_frames(t, filled, whole);
-        if (good < whole) {
-                t->input_error = -EBADMSG;
-                *ended = true;
-        }
-        for (uint64_t i = 0; i < good; i++)
+        count_damaged(t, filled, whole);
+        for (uint64_t i = 0; i < whole; i++)
                 packet_write(&t->rule, slot_ring_at(&t->ring, filled + i), filled + i);
-        return good;
+        return whole;
 }
 
 static void *run_input(void *ctx)

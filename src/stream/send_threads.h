@@ -21,6 +21,7 @@ struct send_threads {
         struct stream_source *source;
         struct endpoint *endpoint; /* connected */
         struct packet_rule rule;
+        const struct vdif_plan *plan; /* VDIF */
         struct spacing spacing;
         bool exact; /* spins before each packet, so that it leaves in time */
         /* Packets are handed over so long before they are due, with their time on this clock; 0: when due. */
@@ -39,7 +40,8 @@ struct send_threads {
         _Atomic uint64_t packets, bytes; /* that have left; bytes of payload */
         _Atomic uint64_t last_ns;        /* when the last one left */
         int input_error, network_error;  /* negative errno */
-        uint64_t cut_bytes;              /* at the end of the source, too few for a frame */
+        uint64_t cut_bytes;              /* at the end of the source, too few for a frame: not sent */
+        uint64_t damaged, first_damaged; /* frames whose header is damaged; the number of the first one */
         uint64_t begin_ns;
         struct timing between, processing;
         struct intervals intervals;

@@ -207,21 +207,30 @@ def vdif_rate(evb):
 
 
 def vdif_cut(evb):
-    """A recording that was cut in the middle of a frame, and one with foreign bytes in it."""
+    """A recording that was cut in the middle of a frame: the rest is named as missing, by both ends."""
     frames = recording(3)
     with folder() as where:
         (where / "in.vdif").write_bytes(b"".join(frames)[:-1])
-        sent, _ = both(evb, where / "in.vdif", where / "out.vdif", send={"format": "vdif", "rate": CALM})
-        assert sent["packets_sent"] == len(frames) - 1, sent
+        sent, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1, send={"format": "vdif", "rate": CALM})
         assert (where / "out.vdif").read_bytes() == b"".join(frames[:-1])
-        (where / "in.vdif").write_bytes(b"".join(frames[:20]) + bytes(FRAME) + b"".join(frames[20:]))
-        address = free_address()
-        with End(evb, "recv", address, output=where / "out2") as receiver, \
-                End(evb, "send", address, input=where / "in.vdif", format="vdif", rate=CALM) as sender:
-            _, error = sender.finish(1)
-            received, _ = receiver.finish(1)
-        assert "a frame is not of 5032 bytes" in error, error
-        assert "a frame is not of 5032 bytes" in received["reason"], received
+    for report in (sent, received):
+        assert report["packets_received"] == report["packets_sent"] == len(frames) - 1 and report["cut_bytes"] == FRAME - 1, report
+        assert "ends within a frame: the last 5031 bytes are not sent, as a frame has 5032" in report["reason"], report
+
+
+def vdif_damaged(evb):
+    """Frames without a header of their own arrive as they are, and are counted."""
+    frames = recording(3)
+    frames[20:20] = [bytes(FRAME), b"\xff" * FRAME]
+    address = free_address()
+    with folder() as where, End(evb, "recv", address, output=where / "out.vdif") as receiver:
+        (where / "in.vdif").write_bytes(b"".join(frames))
+        with End(evb, "send", address, input=where / "in.vdif", format="vdif", rate=CALM) as sender:
+            sent, error = sender.finish()
+            received, _ = receiver.finish()
+        assert (where / "out.vdif").read_bytes() == b"".join(frames)
+    assert sent["frames_damaged"] == received["frames_damaged"] == 2 and received["packets_received"] == len(frames), (sent, received)
+    assert f"frames without a header of a frame of 5032 bytes: 2, the first one at byte {20 * FRAME}; they are sent as read" in error, error
 
 
 def vdif_orders(evb):
@@ -745,7 +754,7 @@ def ctrl_c_idle(evb):
 
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
-      "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
+      "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
       "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": ctrl_c_send,

@@ -123,6 +123,8 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         }
         for (size_t i = 0; i < ARRAY_SIZE(of_receiver); i++)
                 copy(o, of_receiver[i].name, receiver, of_receiver[i].theirs);
+        copy(o, "frames_damaged", sender, "damaged");
+        copy(o, "cut_bytes", sender, "cut_bytes");
         for (size_t i = 0; i < ARRAY_SIZE(of_own); i++)
                 copy(o, of_own[i].name, own, of_own[i].theirs);
         json_object_set_new(o, "peer", peer ? json_deep_copy(peer) : json_null());
@@ -147,9 +149,10 @@ static json_t *sum_of(const json_t *reports, const char *within, const char *nam
 json_t *stream_join_reports(json_t *reports)
 {
         static const char *const sums[] = {
-                "bytes",        "packets_sent",      "packets_received",     "packets_lost",
-                "packets_late", "packets_duplicate", "packets_out_of_order", "frames_filled_in",
-                "corrupt",      "datagrams_foreign", "datagrams_short",      "frames_filled_unsure"};
+                "bytes",          "packets_sent",      "packets_received",     "packets_lost",
+                "packets_late",   "packets_duplicate", "packets_out_of_order", "frames_filled_in",
+                "corrupt",        "datagrams_foreign", "datagrams_short",      "frames_filled_unsure",
+                "frames_damaged", "cut_bytes"};
         json_t *o, *at = json_object();
         double seconds = 0;
 

@@ -173,6 +173,8 @@ static void several_streams_add_up(void **state)
 
                 json_object_set_new(receiver, "untaken_packets", json_integer(30 * i));
                 json_object_set_new(receiver, "filled_unsure", json_integer(4 * i));
+                json_object_set_new(sender, "damaged", json_integer(5 * i));
+                json_object_set_new(sender, "cut_bytes", json_integer(6 * i));
                 json_array_append_new(parts, report_merge(true, sender, receiver));
                 json_decref(sender);
                 json_decref(receiver);
@@ -183,6 +185,8 @@ static void several_streams_add_up(void **state)
         assert_int_equal(number(json_object_get(all, "lost_at"), "socket"), 20);
         assert_int_equal(number(json_object_get(all, "lost_at"), "receiver"), 90);
         assert_int_equal(number(all, "frames_filled_unsure"), 12);
+        assert_int_equal(number(all, "frames_damaged"), 15);
+        assert_int_equal(number(all, "cut_bytes"), 18);
         assert_true(json_is_null(json_object_get(json_object_get(all, "lost_at"), "nic")));
         assert_true(json_is_null(json_object_get(all, "corrupt")));
         assert_int_equal(json_array_size(json_object_get(all, "streams")), 2);
