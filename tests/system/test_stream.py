@@ -393,7 +393,8 @@ def stuck_pipe(evb):
     address = free_address()
     with folder() as where, \
             End(evb, "recv", address, output="-", report=where / "report", ring="1MiB", socket_buffer="256KiB") as receiver, \
-            End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
+            End(evb, "send", address, input="pattern:1TB", rate=CALM, packet_size=16 + 4096) as sender:
+        # Each packet fills a page of the pipe, even if it is written alone.
         wait_for("full pipe", lambda: in_pipe(receiver.process.stdout) > 60000)
         # The first one waits for the output, the second one does not.
         receiver.interrupt()
