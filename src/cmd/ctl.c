@@ -267,6 +267,11 @@ static void print_run(const json_t *o)
                         printf("next run   %lld\n", number_of(o, "next_run"));
                 return;
         }
+        /* The DFM that resumes it knows neither yet. */
+        if (!json_is_number(json_object_get(o, "seconds"))) {
+                printf("run        %lld\n", number_of(o, "run"));
+                return;
+        }
         printf("run        %lld, for %.1f s", number_of(o, "run"),
                json_number_value(json_object_get(o, "seconds")));
         if (paused > 0)

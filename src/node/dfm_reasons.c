@@ -412,7 +412,12 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         uint64_t open;
 
         failed_outputs(d, s, to);
-        if (triggers == 0)
+        if (dfm_is_in_run(d) && !dfm_has_begun(d))
+                reasons_add(
+                        to,
+                        "this DFM was stopped before the nodes of the run had reported their events, so no "
+                        "account has them");
+        else if (triggers == 0)
                 reasons_add(to, "no trigger was accepted: %s%s%s",
                             dfm_has_begun(d) ? "" : "stopped before the run began",
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);

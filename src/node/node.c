@@ -10,6 +10,7 @@
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
+#include "evb/core/dfm.h"
 #include "evb/data/socket_open.h"
 #include "evb/sys/memory.h"
 #include "evb/sys/notify.h"
@@ -181,6 +182,8 @@ static bool goes_on(const struct node *n, int r)
 /* A node that stays for several runs, and waited for one that did not begin, has nothing to report. */
 static bool is_run(const struct node *n, int r)
 {
+        if (n->self->role == ROLE_DFM && dfm_is_in_run(n->core))
+                return true;
         return r < 0 || !node_stays(n) || n->has_begun || n->membership.lost_dfm || n->membership.rejected;
 }
 

@@ -17,6 +17,7 @@
 #include "dfm_reasons.h"
 #include "machine.h"
 #include "node_internal.h"
+#include "record/last_run.h"
 #include "record/processes_file.h"
 #include "log/roster.h"
 #include "run_control/run_control.h"
@@ -40,6 +41,7 @@ struct dfm_role {
         struct trigger_input *input; /* NULL: the DFM makes its triggers */
         struct busy_output *busy;    /* NULL: not configured */
         struct run_record record;
+        struct last_run last_run;
         struct processes_file processes;
         uint64_t processes_version,
                 processes_retry_ns; /* what is stored; after a failure, when to try again */
@@ -78,32 +80,6 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* The age of a resumed run decides when it ends. */
-static void log_doubtful_age(enum run_age age, uint64_t age_ns)
-{
-        double age_s = (double)age_ns / NS_PER_S;
-
-        switch (age) {
-        case RUN_AGE_CERTAIN:
-                break;
-        case RUN_AGE_STEPPED:
-                log_warning("the clock was set since the last run began; by the uptime of this machine, "
-                            "that run is %.1f s old",
-                            age_s);
-                break;
-        case RUN_AGE_BY_WALL:
-                log_warning("this machine may have restarted since the last run began; by the clock, that "
-                            "run is %.1f s old",
-                            age_s);
-                break;
-        case RUN_AGE_UNKNOWN:
-                log_warning("this machine may have restarted since the last run began, and its clock shows "
-                            "an earlier time; if that run continues, it lasts for scenario.duration from "
-                            "now");
-                break;
-        }
-}
-
 /* What the former DFM stored of the SFIs' processes matters only if its run continues. */
 static int open_processes(struct dfm_role *d, struct dfm_config *config)
 {
@@ -127,21 +103,20 @@ static int open_processes(struct dfm_role *d, struct dfm_config *config)
 static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
-        enum run_age age;
-        bool damaged;
+        struct run_former former;
 
         if (r < 0)
                 log_warning_errno(r,
                                   "cannot store the state of the run in %s: %m; a restarted DFM cannot find "
                                   "out whether this run has ended",
                                   d->record.path);
-        config->former = run_record_former(&d->record, &damaged, &age);
+        former = run_record_former(&d->record);
         /* This process has ended its last run, whatever it could record. */
         if (n->runs > 0)
-                config->former = (struct dfm_former){.known = true};
-        if (config->former.cookie != 0 && config->duration_ns > 0)
-                log_doubtful_age(age, config->former.age_ns);
-        if (damaged)
+                former = (struct run_former){.dfm.known = true};
+        config->former = former.dfm;
+        last_run_open(&d->last_run, n, &former, config->duration_ns > 0);
+        if (former.is_damaged)
                 log_warning("%s is damaged, so the state of the last run is unknown", d->record.path);
         return r < 0 ? 0 : open_processes(d, config);
 }
@@ -226,14 +201,20 @@ static int open_role(struct node *n)
         return open_triggers(n, d);
 }
 
+static int record_run(struct dfm_role *d, enum run_stage stage)
+{
+        return run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
+                                dfm_age_ns(d->core, clock_now_ns()), stage);
+}
+
 static void close_role(struct node *n)
 {
         struct dfm_role *d = n->state;
 
-        /* A stopped run has ended, even if it did not end in time: a restarted DFM must not resume it. */
-        if (d->core && d->noted && d->give_up_ns != NEVER_NS && d->record.fd >= 0)
-                (void)run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
-                                       dfm_age_ns(d->core, clock_now_ns()), true);
+        /* The report of the run is written. A stopped run has ended, even if it did not end in time: a
+         * restarted DFM must not resume it. */
+        if (d->core && d->noted && (d->ended_noted || d->give_up_ns != NEVER_NS))
+                (void)record_run(d, RUN_STAGE_REPORTED);
         processes_file_close(&d->processes);
         run_record_close(&d->record);
         trigger_input_free(d->input);
@@ -292,20 +273,23 @@ static bool step(void *role, uint64_t now_ns, struct message_to *ret_to, struct 
 /* Records whether the run continues or has ended: a restarted DFM resumes only a run that continues. */
 static void remember_run(struct dfm_role *d)
 {
-        enum run_state state = dfm_state(d->core);
-        bool ended = state == RUN_ENDED;
+        bool ended = dfm_state(d->core) == RUN_ENDED, begun = dfm_has_begun(d->core);
         int r;
 
-        if (state == RUN_STARTING || (d->noted && ended == d->ended_noted))
+        if ((!begun && !ended) || (d->noted && ended == d->ended_noted))
                 return;
+        /* A run without an end keeps its record until another one begins. */
+        if (!begun && d->last_run.cookie != 0)
+                return;
+        if (begun)
+                last_run_begin(&d->last_run, dfm_cookie(d->core));
         d->noted = true;
         d->ended_noted = ended;
         if (ended && d->processes.processes)
                 processes_file_remove(&d->processes);
         if (d->record.fd < 0)
                 return;
-        r = run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
-                             dfm_age_ns(d->core, clock_now_ns()), ended);
+        r = record_run(d, !ended ? RUN_STAGE_RUNNING : begun ? RUN_STAGE_ENDED : RUN_STAGE_REPORTED);
         if (r < 0)
                 log_warning_errno(r, "%s: %m; a restarted DFM may be unable to resume this run",
                                   d->record.path);

@@ -20,6 +20,13 @@
 static const char *const format =
         "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "\n";
 
+/* Earlier versions write "ended" for a run that has ended, reported or not. */
+static const char *const stages[] = {
+        [RUN_STAGE_RUNNING] = "running",
+        [RUN_STAGE_ENDED] = "unreported",
+        [RUN_STAGE_REPORTED] = "ended",
+};
+
 /* A larger step of the wall clock is reported. */
 #define STEP_NS NS_PER_S
 #define BOOT_ID_MAX 40
@@ -171,45 +178,41 @@ static enum run_age find_age(uint64_t began_utc_ns, const char *boot, int64_t be
         return by_wall_ns < 0 ? RUN_AGE_UNKNOWN : RUN_AGE_BY_WALL;
 }
 
-struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged, enum run_age *ret_age)
+struct run_former run_record_former(const struct run_record *s)
 {
-        char text[RECORD_MAX], state[16], boot[BOOT_ID_MAX] = "-";
-        uint64_t cookie, began_ns, age_ns;
+        char text[RECORD_MAX], word[16], boot[BOOT_ID_MAX] = "-";
+        struct run_former f = {};
+        uint64_t cookie;
         int64_t boot_ns = 0;
-        unsigned run;
         size_t n;
 
-        *ret_damaged = false;
-        *ret_age = RUN_AGE_CERTAIN;
         if (s->fd < 0)
-                return (struct dfm_former){};
+                return f;
         n = read_whole(s->fd, text, sizeof text);
         if (strlen(text) < n ||
-            sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s boot %39s at %" SCNd64, &run,
-                   &cookie, &began_ns, state, boot, &boot_ns) < 4) {
-                *ret_damaged = n > 0;
-                return (struct dfm_former){};
-        }
-        *ret_age = find_age(began_ns, boot, boot_ns, &age_ns);
-        return (struct dfm_former){
-                .known = true,
-                .cookie = strcmp(state, "running") == 0 ? cookie : 0,
-                .age_ns = age_ns,
-        };
+            sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s boot %39s at %" SCNd64, &f.run,
+                   &cookie, &f.began_utc_ns, word, boot, &boot_ns) < 4)
+                return (struct run_former){.is_damaged = n > 0};
+        f.dfm.known = true;
+        f.dfm.cookie = strcmp(word, stages[RUN_STAGE_RUNNING]) == 0 ? cookie : 0;
+        f.is_unreported = strcmp(word, stages[RUN_STAGE_ENDED]) == 0;
+        f.age = find_age(f.began_utc_ns, boot, boot_ns, &f.dfm.age_ns);
+        return f;
 }
 
-int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns, bool ended)
+int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns,
+                     enum run_stage stage)
 {
         char text[RECORD_MAX], boot[BOOT_ID_MAX];
 
         if (s->fd < 0)
                 return -ENOENT;
         read_boot_id(boot);
-        snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, ended ? "ended" : "running",
-                 boot, (int64_t)(clock_boot_ns() - age_ns));
+        snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, stages[stage], boot,
+                 (int64_t)(clock_boot_ns() - age_ns));
         /* Sync the start of a run, so that the DFM recognizes its nodes after a power failure. The end need
          * not be synced. */
-        return write_whole(s->fd, text, !ended);
+        return write_whole(s->fd, text, stage == RUN_STAGE_RUNNING);
 }
 
 /* Returns the number after the stored one; 0: the file is damaged. */

@@ -18,6 +18,22 @@ enum run_age {
         RUN_AGE_UNKNOWN, /* 0: likewise, and the wall clock shows a time before the run */
 };
 
+enum run_stage {
+        RUN_STAGE_RUNNING,
+        RUN_STAGE_ENDED,    /* it must not be resumed; its DFM has not reported it yet */
+        RUN_STAGE_REPORTED, /* likewise, and it has */
+};
+
+/* The run in which a DFM last stopped. */
+struct run_former {
+        struct dfm_former dfm;
+        uint32_t run; /* 0: none is known */
+        uint64_t began_utc_ns;
+        enum run_age age;
+        bool is_unreported; /* it has ended without a report of its DFM */
+        bool is_damaged;    /* the record is, so nothing is known */
+};
+
 struct run_record {
         int fd; /* this DFM's file, locked; -1: none, or another DFM with this address has locked it */
         char path[RUN_RECORD_PATH_MAX];
@@ -27,14 +43,15 @@ struct run_record {
 int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
 /* Returns the run in which a DFM with this address last stopped. */
-struct dfm_former run_record_former(const struct run_record *s, bool *ret_damaged, enum run_age *ret_age);
+struct run_former run_record_former(const struct run_record *s);
 /* Allocates a run number that this machine has not used before; the disk has it when this returns. Negative
  * errno: the last number is unknown (-EBADMSG: the file is damaged) or the new one cannot be stored in
  * `path`; then *ret is the time in seconds, unless `strict` is set. */
 int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX]);
 /* The same, and logs why the number is that of the clock. Negative errno, logged: only if `strict` is set. */
 int run_record_take_number(uint32_t *ret, bool strict);
-/* Records that the run, which began `age_ns` ago, continues or has ended. Negative errno. Only the age of a
+/* Records the stage of the run, which began `age_ns` ago. Negative errno. Only the age of a
  * run that continues is read again: record it at once, as a suspension of the machine does not add to
  * `age_ns`. */
-int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns, bool ended);
+int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns,
+                     enum run_stage stage);

@@ -664,6 +664,120 @@ def killed_in_run(evb):
     killed(evb, "in a run")
 
 
+@contextlib.contextmanager
+def lost_in_run(evb):
+    """A DFM that is killed in a run and starts again without the builder sfi2. Yields the bed and the run."""
+    with configured(evb, {"dfm.start-timeout": "600s"}) as b:
+        run = b.start_run()["run"]
+        b.wait_triggers()
+        b.kill("sfi2")
+        b.kill("dfm")
+        b.start("dfm")
+        b.wait_listening()
+        present = {"expected": 5, "present": 4, "missing": ["sfi2"]}
+        state = b.wait_state("resuming", run=run, nodes=present, reason="waiting for sfi2")
+        assert (state["next_run"], state["seconds"], state["last_run"]) == (None, None, None), state
+        yield b, run
+
+
+def accounts_of_resumed(b, run, report):
+    """What the files of both builders hold is in the accounts, or counts as lost; the reasons name the builder that is gone."""
+    balanced(report)
+    assert report["run"] == run and report["triggers"] >= 200 and report["events_complete"] > 0, report
+    assert not list(b.folder.glob("*.SFI-1._*.writing")), list(b.folder.iterdir())
+    built = sum(b.dump(path)["events"] for path in b.files(run) if "SFI-1" in path.name)
+    assert 0 < built <= report["events_complete"] + report["events_partial"], (built, report)
+    assert any("sfi2" in reason for reason in report["reasons"]), report["reasons"]
+
+
+def resuming(evb):
+    """A DFM that waits for a builder of its run is in this run; stop ends it, with a report, and the next run begins."""
+    with lost_in_run(evb) as (b, run):
+        b.refused("start", text="the state is resuming")
+        done = subprocess.run([evb, "ctl", "status", "--socket", b.socket], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        assert f"state      resuming: waiting for sfi2\nrun        {run}\n" in done.stdout, done.stdout
+        last = b.stop_run()["last_run"]
+        assert last["run"] == run and last["status"] == "fell short" and any("sfi2" in r for r in last["reasons"]), last
+        b.wait_log("sfi1", f"run {run} ended")
+        b.start("sfi2")
+        b.wait_state("configured")
+        assert b.start_run()["run"] > run
+        b.wait_triggers()
+        assert b.stop_run()["last_run"]["status"] == "ok"
+        reports = b.terminate(expect={"dfm": 1})
+        accounts_of_resumed(b, run, reports["dfm"][0])
+        assert len(reports["dfm"]) == 2 and reports["dfm"][1]["reasons"] == [], reports["dfm"]
+
+
+def resuming_next(evb):
+    """next-run ends the run that is being resumed, and begins another one once all nodes are present."""
+    with lost_in_run(evb) as (b, run):
+        assert b.ctl("next-run")[0]["state"] == "draining"
+        b.start("sfi2")
+        last = b.wait_state("running")["last_run"]
+        assert last["run"] == run and last["status"] == "fell short", last
+        b.wait_triggers()
+        assert b.stop_run()["last_run"]["status"] == "ok"
+
+
+def resuming_sigterm(evb):
+    """A signal ends the run that is being resumed, with a report of what the present nodes know."""
+    with lost_in_run(evb) as (b, run):
+        (report,) = b.terminate(expect=1, names=["dfm"])["dfm"]
+        accounts_of_resumed(b, run, report)
+
+
+def left_behind(evb):
+    """A run whose nodes are all lost with its DFM is named when a DFM starts, and when another run begins."""
+    with configured(evb) as b:
+        run = b.start_run()["run"]
+        b.wait_triggers()
+        for name in ROLES:
+            b.kill(name)
+        for _ in range(2):
+            b.start("dfm")
+            b.wait_listening()
+            state = b.wait_state("idle")
+            assert state["last_run"] == {"run": run, "status": "fell short", "reasons": ["has no end"]}, state
+            assert re.search(rf"run {run} of an earlier DFM, which began at 20\S+Z, has no end", b.log("dfm")), b.log("dfm")
+            b.terminate(names=["dfm"])
+        b.start_all()
+        b.wait_listening()
+        b.wait_state("configured")
+        assert "is abandoned" not in b.log("dfm")
+        assert b.start_run()["run"] > run
+        assert re.search(rf"run {run}, which began at 20\S+Z, is abandoned without an end", b.log("dfm")), b.log("dfm")
+        b.stop_run()
+        b.terminate()
+        b.start("dfm")
+        b.wait_listening()
+        assert b.wait_state("idle")["last_run"] is None
+
+
+def unreported(evb):
+    """A DFM that is killed between the end of its run and its report leaves a word of it."""
+    with configured(evb) as b:
+        run = b.start_run()["run"]
+        b.wait_triggers()
+        b.ctl("pause")
+        b.wait("no open event", lambda: (lambda e: e["triggers"] == e["complete"])(b.state()["events"]))
+        b.processes["sfi2"].send_signal(signal.SIGSTOP)
+        b.ctl("stop")
+        b.wait("the end of the run", lambda: "unreported" in b.run_record().read_text())
+        b.kill("dfm")
+        b.processes["sfi2"].send_signal(signal.SIGCONT)
+        b.start("dfm")
+        b.wait_listening()
+        last = b.wait_state("configured")["last_run"]
+        assert last == {"run": run, "status": "fell short", "reasons": ["ended, but its DFM did not report it"]}, last
+        assert re.search(rf"run {run} of an earlier DFM, which began at 20\S+Z, ended, but its DFM did not report it", b.log("dfm")), b.log("dfm")
+        b.start_run()
+        b.wait_triggers()
+        b.stop_run()
+        b.terminate()
+        assert " ended " in b.run_record().read_text()
+
+
 def sigterm(evb):
     """SIGTERM in each state ends all nodes, and only a run that fell short fails them."""
     def bring(b, state):
@@ -849,5 +963,6 @@ if __name__ == "__main__":
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "runs-threads": runs_threads, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
+        "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported,
         "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
     })

@@ -108,7 +108,8 @@ enum dfm_notice_kind {
         NOTICE_TAKEN_IN, /* it is no longer */
         NOTICE_FAILED,   /* the output of an SFI failed */
         NOTICE_OVERDUE,  /* the duration of a resumed run had passed */
-        NOTICE_BEGUN,    /* triggers start, with the nodes that are present; see `run`. Not if overdue */
+        NOTICE_BEGUN, /* triggers start, with the nodes that are present; see `run`. Not if overdue, nor after
+                         dfm_stop() */
 };
 
 struct dfm_notice {
@@ -244,7 +245,9 @@ struct dfm_settings {
 /* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
  * trigger_change(); the time-out also applies to open events. */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
-/* Accepts no further triggers, finishes the open events and ends the run. */
+/* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
+ * once the nodes that still come have reported; the others' events count as lost, if nothing else is known.
+ */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 /* The same, because the run made no progress: the nodes exit with status 1. */
 void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
@@ -282,3 +285,5 @@ bool dfm_is_overdue(const struct dfm *d);
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */
 bool dfm_has_begun(const struct dfm *d);
+/* Whether there is a run: it has started, or a former DFM began it and this one waits for its nodes. */
+bool dfm_is_in_run(const struct dfm *d);

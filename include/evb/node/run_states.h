@@ -8,6 +8,7 @@
 enum run_control_state {
         RUN_CONTROL_IDLE,
         RUN_CONTROL_CONFIGURED,
+        RUN_CONTROL_RESUMING,
         RUN_CONTROL_RUNNING,
         RUN_CONTROL_PAUSED,
         RUN_CONTROL_DRAINING,

@@ -7,6 +7,9 @@
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
+/* Keep-alives after the last node that came, after which a stopped DFM resumes its run without the others. */
+#define LAST_CALL_KEEP_ALIVES 3
+
 /* The node lost its state, or never knew this DFM: its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
 {
@@ -289,25 +292,36 @@ bool dfm_has_begun(const struct dfm *d)
         return d->begun;
 }
 
+bool dfm_is_in_run(const struct dfm *d)
+{
+        return d->begun || d->resume.active;
+}
+
 bool dfm_is_overdue(const struct dfm *d)
 {
         return d->overdue;
 }
 
-/* All nodes are present, or at least one of each role and no other joined for a while. */
+/* All nodes are present, or at least one of each role and no other joined for a while. A stopped run does not
+ * wait for nodes that may be gone. */
 static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 {
         uint32_t ross = dfm_live(d, ROLE_ROS), sfis = dfm_live(d, ROLE_SFI);
 
-        if (ross == 0 || sfis == 0)
-                return false;
         if (ross == d->config.n_ros && sfis == d->config.n_sfi)
                 return true;
+        if (d->stopped)
+                return now_ns - d->quorum_ns >= LAST_CALL_KEEP_ALIVES * d->config.keep_alive_ns;
+        if (ross == 0 || sfis == 0)
+                return false;
         return now_ns - d->quorum_ns >= (d->config.start_timeout_ns ?: d->config.node_timeout_ns);
 }
 
+/* A run that is resumed begins even after a stop, so that its events are accounted for. */
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {
+        if (d->state != RUN_STARTING && !(d->state == RUN_DRAINING && d->resume.active))
+                return false;
         return (d->resume.active || !d->hold.held) && has_quorum(d, now_ns) &&
                (!d->resume.active || dfm_resume_is_settled(d));
 }
@@ -316,7 +330,7 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
-        return d->failed || (c->events > 0 && d->counts.triggers >= c->events) ||
+        return d->failed || d->stopped || (c->events > 0 && d->counts.triggers >= c->events) ||
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
 
@@ -345,7 +359,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
                 note_overdue(d);
         }
         d->keep_alive_due_ns = now_ns;
-        if (!d->overdue)
+        if (!d->overdue && !d->stopped)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
         dfm_triggers_begin(d, now_ns);
         dfm_lead_begin(d);
@@ -383,11 +397,11 @@ static bool may_leave_nodes(const struct dfm *d, uint64_t now_ns)
 
 void dfm_advance_run(struct dfm *d, uint64_t now_ns)
 {
-        if (d->state == RUN_STARTING && may_start(d, now_ns))
+        if (may_start(d, now_ns))
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
                 drain(d, now_ns);
-        if (d->state == RUN_DRAINING && d->table.used == 0 && d->n_clears == 0)
+        if (d->state == RUN_DRAINING && !d->resume.active && d->table.used == 0 && d->n_clears == 0)
                 end(d, now_ns);
         d->done |= d->state == RUN_ENDED && may_leave_nodes(d, now_ns);
 }
@@ -397,5 +411,7 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
         if (d->state >= RUN_DRAINING)
                 return;
         d->stopped = true;
+        if (d->resume.active)
+                d->quorum_ns = now_ns;
         drain(d, now_ns);
 }

@@ -1,5 +1,5 @@
 /* Writes what an operator must find in the log of each node about each run. Only the role's counters are
- * read. */
+ * read, and whether a DFM is in a run. */
 #include "run_log.h"
 
 #include <inttypes.h>
@@ -7,13 +7,16 @@
 #include "evb/base/log.h"
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
+#include "evb/core/dfm.h"
 #include "evb/tc-model/layout.h"
 
 static bool has_done_anything(const struct node *n)
 {
         const struct node_stats *s = n->stats;
 
-        return stats_get(&s->triggers) + stats_get(&s->fragments_sent) + stats_get(&s->events_assigned) > 0;
+        if (n->self->role == ROLE_DFM)
+                return dfm_is_in_run(n->core);
+        return stats_get(&s->fragments_sent) + stats_get(&s->events_assigned) > 0;
 }
 
 /* The shaping that a ROS has installed; elsewhere, that of the scenario. */

@@ -41,7 +41,7 @@ struct run_control {
         int listener; /* TCP; -1: none */
         struct local_listener local;
         struct http_server *server;
-        bool begun;         /* the run of the present core has begun */
+        bool begun;         /* the run of the present core has begun, or is being resumed */
         bool next_is_ready; /* an operator has started the run after the present one, with this metadata */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
@@ -135,7 +135,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         struct dfm *core = c->node->core;
 
         c->view.is_held = c->view.has_failed = false;
-        if (dfm_state(core) != RUN_STARTING) {
+        if (dfm_is_in_run(core)) {
                 c->next_is_ready = true;
                 return;
         }
@@ -165,7 +165,7 @@ static void refuse_number(const struct node *n, struct run_request *r)
 static bool may_have_another(const struct run_control *c, struct run_request *r)
 {
         const struct node *n = c->node;
-        bool is_first = n->runs == 0 && dfm_state(n->core) == RUN_STARTING;
+        bool is_first = n->runs == 0 && !dfm_is_in_run(n->core);
 
         if (is_first || (node_stays(n) && !n->number_is_fixed))
                 return true;
@@ -180,7 +180,7 @@ static void stop_run(struct run_control *c, uint64_t now_ns)
 {
         struct node *n = c->node;
 
-        if (dfm_state(n->core) == RUN_RUNNING)
+        if (dfm_is_in_run(n->core) && dfm_state(n->core) < RUN_DRAINING)
                 n->kind->stop(n, now_ns);
 }
 
@@ -197,7 +197,7 @@ static void stop(struct run_control *c, uint64_t now_ns)
 {
         c->view.is_held = true;
         c->next_is_ready = false;
-        if (dfm_state(c->node->core) == RUN_STARTING)
+        if (!dfm_is_in_run(c->node->core))
                 dfm_hold_start(c->node->core);
         stop_run(c, now_ns);
 }
@@ -284,7 +284,7 @@ void run_control_turn(struct run_control *c, uint64_t now_ns)
 
         if (!c)
                 return;
-        if (!c->begun && dfm_has_begun(c->node->core)) {
+        if (!c->begun && dfm_is_in_run(c->node->core)) {
                 c->begun = true;
                 c->view.is_held = waits_for_start(c);
                 c->view.has_failed = false;
@@ -304,6 +304,12 @@ void run_control_prepare(struct run_control *c, struct dfm *core)
         if (c->next_is_ready)
                 give_metadata(c, core, clock_now_ns());
         c->next_is_ready = false;
+}
+
+void run_control_note_last(struct run_control *c, uint32_t run, const char *why)
+{
+        if (c)
+                run_state_note_last(&c->view, run, why);
 }
 
 void run_control_note_end(struct run_control *c)

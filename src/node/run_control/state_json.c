@@ -14,7 +14,8 @@ enum run_control_state run_state_of(const struct dfm *core, const struct run_sta
 {
         switch (dfm_state(core)) {
         case RUN_STARTING:
-                return v->has_failed        ? RUN_CONTROL_ERROR
+                return dfm_is_in_run(core)  ? RUN_CONTROL_RESUMING
+                       : v->has_failed      ? RUN_CONTROL_ERROR
                        : dfm_is_ready(core) ? RUN_CONTROL_CONFIGURED
                                             : RUN_CONTROL_IDLE;
         case RUN_RUNNING:
@@ -33,6 +34,14 @@ static bool output_failed(const struct node *n)
                         return true;
         }
         return false;
+}
+
+void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why)
+{
+        v->run = run;
+        v->reasons = (struct reasons){};
+        reasons_add(&v->reasons, "%s", why);
+        v->outcome = RUN_OUTCOME_FELL_SHORT;
 }
 
 void run_state_note_end(const struct node *n, struct run_state_view *v)
@@ -75,7 +84,8 @@ static json_t *events_json(const struct dfm *core)
                          (json_int_t)c->lost, "rejected", (json_int_t)c->rejected);
 }
 
-static json_t *last_run_json(const struct run_state_view *v)
+/* A run that has been resumed is not the last one, but the present one. */
+static json_t *last_run_json(const struct dfm *core, const struct run_state_view *v)
 {
         static const char *const outcomes[] = {
                 [RUN_OUTCOME_OK] = "ok",
@@ -84,7 +94,7 @@ static json_t *last_run_json(const struct run_state_view *v)
         };
         json_t *reasons;
 
-        if (v->outcome == RUN_OUTCOME_NONE)
+        if (v->outcome == RUN_OUTCOME_NONE || (dfm_is_in_run(core) && dfm_run(core) == v->run))
                 return json_null();
         reasons = json_array();
         for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
@@ -122,23 +132,24 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
 {
         const struct dfm *core = n->core;
         enum run_control_state state = run_state_of(core, v);
-        bool begun = dfm_has_begun(core);
+        bool is_in_run = dfm_is_in_run(core);
         json_t *o = json_object();
         char *text;
 
         json_object_set_new(o, "state", json_string(run_state_name(state)));
-        json_object_set_new(o, "run", begun ? integer(dfm_run(core)) : json_null());
-        json_object_set_new(o, "next_run", begun ? json_null() : integer(dfm_run(core)));
-        json_object_set_new(o, "held", json_boolean(begun ? v->is_held : dfm_is_held(core)));
+        json_object_set_new(o, "run", is_in_run ? integer(dfm_run(core)) : json_null());
+        json_object_set_new(o, "next_run", is_in_run ? json_null() : integer(dfm_run(core)));
+        json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_is_held(core)));
         json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
         json_object_set_new(o, "permits", permits_json(state));
         json_object_set_new(o, "nodes", nodes_json(n));
         json_object_set_new(o, "events", events_json(core));
         json_object_set_new(o, "seconds",
-                            begun ? json_real((double)dfm_age_ns(core, now_ns) / NS_PER_S) : json_null());
+                            dfm_has_begun(core) ? json_real((double)dfm_age_ns(core, now_ns) / NS_PER_S)
+                                                : json_null());
         json_object_set_new(o, "paused_seconds", json_real((double)dfm_counts(core)->paused_ns / NS_PER_S));
         json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
-        json_object_set_new(o, "last_run", last_run_json(v));
+        json_object_set_new(o, "last_run", last_run_json(core, v));
         text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
         json_decref(o);
         return text;

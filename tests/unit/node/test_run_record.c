@@ -31,10 +31,7 @@ static uint32_t next_number(void)
 
 static struct dfm_former former(const struct run_record *s)
 {
-        enum run_age age;
-        bool damaged;
-
-        return run_record_former(s, &damaged, &age);
+        return run_record_former(s).dfm;
 }
 
 static void put_bytes(const char *name, const char *bytes, size_t n)
@@ -201,23 +198,47 @@ static void only_an_unfinished_run_can_be_resumed(void **state)
         run_record_open(&s, "127.0.0.1", 5);
         assert_true(s.fd >= 0);
         assert_false(former(&s).known);
-        assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, false), 0);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, RUN_STAGE_RUNNING), 0);
         /* Another DFM with this address does not get the record. */
         run_record_open(&again, "127.0.0.1", 5);
         assert_true(again.fd < 0);
         assert_false(former(&again).known);
-        assert_int_equal(run_record_write(&again, 8, 1, 0, true), -ENOENT);
+        assert_int_equal(run_record_write(&again, 8, 1, 0, RUN_STAGE_ENDED), -ENOENT);
         run_record_close(&s);
         run_record_open(&s, "127.0.0.1", 5);
         f = former(&s);
         assert_true(f.known);
         assert_int_equal(f.cookie, 0xABC);
         assert_true(f.age_ns >= 5 * NS_PER_S);
-        assert_int_equal(run_record_write(&s, 7, 0xABC, 1, true), 0);
-        f = former(&s);
-        assert_true(f.known);
-        assert_int_equal(f.cookie, 0);
+        for (enum run_stage stage = RUN_STAGE_ENDED; stage <= RUN_STAGE_REPORTED; stage++) {
+                assert_int_equal(run_record_write(&s, 7, 0xABC, 1, stage), 0);
+                f = former(&s);
+                assert_true(f.known);
+                assert_int_equal(f.cookie, 0);
+        }
         run_record_close(&s);
+        drop("dfm-127.0.0.1-5");
+}
+
+/* The next DFM can name a run whose DFM was killed before its report, and when it began. */
+static void a_run_without_a_report_is_named(void **state)
+{
+        static const bool unreported[] = {
+                [RUN_STAGE_RUNNING] = false, [RUN_STAGE_ENDED] = true, [RUN_STAGE_REPORTED] = false};
+
+        (void)state;
+        for (enum run_stage stage = RUN_STAGE_RUNNING; stage <= RUN_STAGE_REPORTED; stage++) {
+                struct run_record s;
+                struct run_former f;
+
+                run_record_open(&s, "127.0.0.1", 5);
+                assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage), 0);
+                f = run_record_former(&s);
+                run_record_close(&s);
+                assert_int_equal(f.run, 7);
+                assert_int_equal(f.is_unreported, unreported[stage]);
+                assert_in_range(clock_utc_ns() - f.began_utc_ns, NS_PER_S, 600 * NS_PER_S);
+        }
         drop("dfm-127.0.0.1-5");
 }
 
@@ -233,13 +254,11 @@ static void a_damaged_record_of_a_run_is_noticed(void **state)
         (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
                 struct run_record s;
-                enum run_age age;
-                bool damaged;
 
                 put_bytes("dfm-127.0.0.1-5", files[i].bytes, files[i].n);
                 run_record_open(&s, "127.0.0.1", 5);
-                assert_false(run_record_former(&s, &damaged, &age).known);
-                assert_int_equal(damaged, files[i].damaged);
+                assert_false(former(&s).known);
+                assert_int_equal(run_record_former(&s).is_damaged, files[i].damaged);
                 run_record_close(&s);
         }
         drop("dfm-127.0.0.1-5");
@@ -248,16 +267,16 @@ static void a_damaged_record_of_a_run_is_noticed(void **state)
 static enum run_age age_of(const char *text, uint64_t *ret_ns)
 {
         struct run_record s;
-        enum run_age age;
-        bool damaged;
+        struct run_former f;
 
         put("dfm-127.0.0.1-6", text);
         run_record_open(&s, "127.0.0.1", 6);
-        *ret_ns = run_record_former(&s, &damaged, &age).age_ns;
-        assert_false(damaged);
+        f = run_record_former(&s);
+        assert_false(f.is_damaged);
+        *ret_ns = f.dfm.age_ns;
         run_record_close(&s);
         drop("dfm-127.0.0.1-6");
-        return age;
+        return f.age;
 }
 
 /* The record as a DFM writes it for a run that began `age_ns` ago, with another beginning by the wall clock,
@@ -270,7 +289,7 @@ static const char *record(uint64_t age_ns, int64_t step_ns, bool other_boot)
         FILE *f;
 
         run_record_open(&s, "127.0.0.1", 6);
-        assert_int_equal(run_record_write(&s, 7, 0xABC, age_ns, false), 0);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, age_ns, RUN_STAGE_RUNNING), 0);
         run_record_close(&s);
         path_of("dfm-127.0.0.1-6", path, sizeof path);
         f = fopen(path, "r");
@@ -321,6 +340,7 @@ int main(void)
                 cmocka_unit_test(without_a_file_the_number_is_the_time),
                 cmocka_unit_test(a_strict_number_is_never_the_time),
                 cmocka_unit_test(only_an_unfinished_run_can_be_resumed),
+                cmocka_unit_test(a_run_without_a_report_is_named),
                 cmocka_unit_test(a_damaged_record_of_a_run_is_noticed),
                 cmocka_unit_test(the_age_of_a_run_does_not_follow_the_wall_clock),
         };

@@ -60,37 +60,139 @@ static void missing_nodes_get_their_time_from_the_release_on(void **state)
         dfm_driver_fini(&t);
 }
 
+static struct dfm_config takeover(void)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.cookie = TRACE_COOKIE + 1; /* TRACE_COOKIE is the resumed run's */
+        c.run_is_free = true;
+        c.push = false;
+        c.keep_alive_ns = NS_PER_S;
+        return c;
+}
+
+/* The node was in the run of another DFM, which had `newest` events. */
+static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t newest)
+{
+        struct message m = {.header = {.cookie = TRACE_COOKIE,
+                                       .type = MESSAGE_JOIN,
+                                       .sender_role = role,
+                                       .sender_index = index},
+                            .dfm = 0xF0};
+
+        m.join.incarnation = 1;
+        m.join.run = TRACE_RUN;
+        m.join.newest = newest;
+        dfm_receive(t->dfm, t->now_ns, &m);
+        if (role == ROLE_ROS) {
+                t->ros_joined[index] = true;
+                ros_says_alive(t, index, RUN_RUNNING, 0);
+        } else {
+                t->sfis[index].joined = 1;
+                sfi_says_alive(t, index, RUN_RUNNING, 0);
+        }
+}
+
+/* The SFI built the events of the first set of bits, and has those of the second. */
+static void reports(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t ended, uint64_t open)
+{
+        t->message.n = 1;
+        t->message.inventory = (__typeof__(t->message.inventory)){.incarnation = 1, .end = end};
+        t->message.inventory.totals.complete = (uint64_t)__builtin_popcountll(ended);
+        t->message.inventory.entries[0] = (struct inventory_entry){ended, open};
+        assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
+}
+
 /* Its operator has started it: the DFM that takes over does not ask again. */
 static void a_resumed_run_is_not_held(void **state)
 {
-        struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
-        struct dfm_config c = dfm_standard();
+        struct dfm_config c = takeover();
         struct dfm_driver t;
 
         (void)state;
-        c.cookie = TRACE_COOKIE + 1;
-        c.run_is_free = true;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
-        m.join.incarnation = 1;
-        m.join.run = TRACE_RUN;
-        for (uint16_t i = 0; i < 4; i++) {
-                m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
-                m.header.sender_index = i % 2;
-                dfm_receive(t.dfm, t.now_ns, &m);
-                t.ros_joined[i % 2] |= i < 2;
-                t.sfis[i % 2].joined |= i >= 2;
-        }
-        all_join(&t);
-        for (uint16_t i = 0; i < 2; i++) {
-                t.message.n = 0;
-                t.message.inventory = (__typeof__(t.message.inventory)){.incarnation = 1};
-                assert_true(driver_say(&t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
-        }
+        for (uint16_t i = 0; i < 4; i++)
+                joins_in_run(&t, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0);
+        reports(&t, 0, 0, 0, 0);
+        reports(&t, 1, 0, 0, 0);
         dfm_says_with(&t, false);
         assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
         assert_false(dfm_is_held(t.dfm));
         dfm_driver_fini(&t);
+}
+
+/* Both ROSs come, and then `n_sfi` SFIs; the run waits for the others, and is stopped. */
+static void stop_a_takeover(struct dfm_driver *t, const struct dfm_config *c, uint16_t n_sfi)
+{
+        dfm_driver_init(t, c);
+        assert_false(dfm_is_in_run(t->dfm));
+        for (uint16_t i = 0; i < 2; i++)
+                joins_in_run(t, ROLE_ROS, i, 6);
+        for (uint16_t i = 0; i < n_sfi; i++)
+                joins_in_run(t, ROLE_SFI, i, 6);
+        assert_dfm_says(t, n_sfi > 0 ? "sfi0: Inquiry from 0" : "");
+        assert_true(dfm_is_in_run(t->dfm) && !dfm_has_begun(t->dfm));
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
+        dfm_stop(t->dfm, t->now_ns);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+}
+
+/* Each trigger ended once; only the former DFM knew the assignments. */
+static void fini_takeover(struct dfm_driver *t, uint64_t complete, uint64_t lost)
+{
+        const struct dfm_counts *k = dfm_counts(t->dfm);
+        struct dfm_notice n;
+
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_int_equal(k->triggers, 6);
+        assert_int_equal(k->complete, complete);
+        assert_int_equal(k->lost, lost);
+        while (dfm_take_notice(t->dfm, &n))
+                assert_int_not_equal(n.kind, NOTICE_BEGUN);
+        dfm_free(t->dfm);
+}
+
+/* An SFI of the run does not come. A stop accounts for the run with what the others know. */
+static void a_stopped_takeover_accounts_for_the_run(void **state)
+{
+        struct dfm_config c = takeover();
+        struct dfm_driver t;
+
+        (void)state;
+        stop_a_takeover(&t, &c, 1);
+        reports(&t, 0, 6, 0x3, 0x4); /* built 0 and 1, has 2 */
+        /* The other one has a moment to come. */
+        dfm_pass_ns(&t, 3 * NS_PER_S - 1);
+        assert_dfm_says(&t, "");
+        assert_false(dfm_has_begun(t.dfm));
+        dfm_pass_ns(&t, 1);
+        assert_dfm_says(&t, "");
+        assert_true(dfm_has_begun(t.dfm));
+        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+        assert_int_equal(dfm_open_events(t.dfm), 4);
+        sfi_grants(&t, 0, 4);
+        assert_dfm_says(&t, "sfi0: Build e3>sfi0#0 e4>sfi0#1 e5>sfi0#2");
+        for (uint64_t event = 2; event < 6; event++)
+                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
+        dfm_says_with(&t, false);
+        fini_takeover(&t, 6, 0);
+}
+
+/* Nothing is left to build the events: what is not known counts as lost. */
+static void a_stopped_takeover_ends_without_an_sfi(void **state)
+{
+        struct dfm_config c = takeover();
+        struct dfm_driver t;
+
+        (void)state;
+        stop_a_takeover(&t, &c, 0);
+        dfm_pass_ns(&t, 3 * NS_PER_S);
+        dfm_says_with(&t, false);
+        dfm_says_with(&t, false);
+        fini_takeover(&t, 0, 6);
 }
 
 /* An SFI gets no event before it has the metadata, whether it is there at the start or comes later. */
@@ -330,6 +432,8 @@ int main(void)
                 cmocka_unit_test(a_held_run_begins_when_released),
                 cmocka_unit_test(missing_nodes_get_their_time_from_the_release_on),
                 cmocka_unit_test(a_resumed_run_is_not_held),
+                cmocka_unit_test(a_stopped_takeover_accounts_for_the_run),
+                cmocka_unit_test(a_stopped_takeover_ends_without_an_sfi),
                 cmocka_unit_test(sfis_get_the_metadata_before_events),
                 cmocka_unit_test(a_later_start_replaces_the_metadata),
                 cmocka_unit_test(the_schedule_stands_still_in_a_pause),
