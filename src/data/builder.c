@@ -41,29 +41,33 @@ struct builder {
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
-        bool partial_logged, lost_logged;
+        /* When an event was last lost, and when fragments of each ROS were last missing or corrupt. */
+        uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
-/* Logs only the first one; builder_reasons() reports their number. */
+/* Logs the first one of each fault; builder_reasons() reports their number. */
 static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
                          size_t at)
 {
         const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, ros);
         const uint8_t *found = b->buffer + built->fragments[ros].at + at;
+        char text[sizeof b->first_corrupt];
         uint8_t expected;
 
-        if (b->corrupt_fragments++ > 0)
+        b->corrupt_fragments++;
+        if (!log_is_new_fault(&b->corrupt_ns[ros], clock_now_ns()))
                 return;
         pattern_fill(key, &expected, at, 1);
-        snprintf(b->first_corrupt, sizeof b->first_corrupt,
-                 "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x", (unsigned long long)built->event,
-                 source ? source->name : "an unknown ROS", at, *found, expected);
+        snprintf(text, sizeof text, "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x",
+                 (unsigned long long)built->event, source ? source->name : "an unknown ROS", at, *found,
+                 expected);
         (void)log_with(LOG_LEVEL_ERROR, 0,
                        LOG_FIELDS(.id = LOG_ID_EVENT_CORRUPT, .peer = source ? source->name : NULL,
                                   .has_event = true, .event = built->event),
-                       "corrupt fragment: %s; check that run.seed is the same on all nodes",
-                       b->first_corrupt);
+                       "corrupt fragment: %s; check that run.seed is the same on all nodes", text);
+        if (!b->first_corrupt[0])
+                memcpy(b->first_corrupt, text, sizeof text);
 }
 
 static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros)
@@ -96,44 +100,45 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
         return corrupt;
 }
 
-/* Logs only the first one; the report counts them. */
+/* Logs the first one of each fault; the report counts them. */
 static void note_partial(struct builder *b, const struct sfi_built *built)
 {
         char names[160] = "";
         struct strbuf text = strbuf_init(names, sizeof names);
+        uint64_t now_ns = clock_now_ns();
         unsigned missing = 0;
+        bool is_new = false;
 
-        if (b->partial_logged)
-                return;
-        b->partial_logged = true;
         for (uint32_t i = 0; i < b->n_ros; i++) {
                 const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, i);
 
                 if (sfi_fragment_is_present(&built->fragments[i]) || !source->required)
                         continue;
+                is_new |= log_is_new_fault(&b->missing_ns[i], now_ns);
                 if (missing++ < MISSING_NAMED)
                         strbuf_add(&text, "%s%s", missing > 1 ? ", " : "", source->name);
         }
+        if (!is_new)
+                return;
         if (missing > MISSING_NAMED)
                 strbuf_add(&text, " and %u more", missing - MISSING_NAMED);
         (void)log_with(
                 LOG_LEVEL_WARNING, 0,
                 LOG_FIELDS(.id = LOG_ID_EVENT_PARTIAL, .has_event = true, .event = built->event),
-                "event %llu is partial: the fragments of %s are missing; later partial events are only "
-                "counted",
+                "event %llu is partial: the fragments of %s are missing; further ones are only counted "
+                "until none comes for 10 s",
                 (unsigned long long)built->event, names);
 }
 
 /* Otherwise a run that loses all its events would say nothing until its end. */
 static void note_lost(struct builder *b, const struct sfi_built *built)
 {
-        if (b->lost_logged)
+        if (!log_is_new_fault(&b->lost_ns, clock_now_ns()))
                 return;
-        b->lost_logged = true;
         (void)log_with(LOG_LEVEL_WARNING, 0,
                        LOG_FIELDS(.id = LOG_ID_EVENT_LOST, .has_event = true, .event = built->event),
-                       "event %llu is lost: no fragment of it arrived at port %llu; later lost events are "
-                       "only counted",
+                       "event %llu is lost: no fragment of it arrived at port %llu; further ones are only "
+                       "counted until none comes for 10 s",
                        (unsigned long long)built->event,
                        (unsigned long long)b->context.scenario->network.data_port);
 }

@@ -80,9 +80,13 @@ def lines(evb):
         b.wait_written(50_000)
         b.kill("ros3")
         b.wait_log("dfm", "no message from ros3 for dfm.node-timeout; treating it as gone\n")
-        b.wait("partial event", lambda: re.search(r"event \d+ is partial: the fragments of .* are missing; later", b.log("sfi1")))
+        b.wait("partial event", lambda: re.search(r"event \d+ is partial: the fragments of .* are missing; further", b.log("sfi1")))
         b.start("ros3")
         b.wait("return of ros3", lambda: re.search(r"ros3 is back after \d+\.\d s\n", b.log("dfm")))
+        b.kill("ros2")
+        b.wait("second fault", lambda: re.search(r"event \d+ is partial: the fragments of ros2 are missing; further", b.log("sfi1")))
+        b.start("ros2")
+        b.wait("return of ros2", lambda: re.search(r"ros2 (is back after|has restarted)", b.log("dfm")))
         b.processes["dfm"].send_signal(signal.SIGSTOP)
         b.wait_log("ros1", f"no message from the DFM dfm at {b.addresses['dfm']} for ")
         b.processes["dfm"].send_signal(signal.SIGCONT)
@@ -93,7 +97,7 @@ def lines(evb):
         for name in ("ros1", "ros2", "sfi1", "sfi2"):
             assert f"{name}: the DFM dfm stops run 1\n" in b.log(name), b.log(name)
         for sfi in ("sfi1", "sfi2"):
-            assert b.log(sfi).count(" is partial: ") <= 1, b.log(sfi)
+            assert all(b.log(sfi).count(f"the fragments of {ros} are missing") <= 1 for ros in ("ros2", "ros3")), b.log(sfi)
         check_accounts(b)
 
 

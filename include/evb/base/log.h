@@ -23,6 +23,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 /* A place that log_limited() guards writes at most so many messages in each such time. */
 #define LOG_LIMIT_LINES 10
 #define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)
+/* A fault that did not show for so long is over: the next one is logged again. */
+#define LOG_FAULT_NS (UINT64_C(10) * 1000000000)
 #define LOG_TEXT_MAX 768
 
 /* Optional fields in the journal. */
@@ -88,6 +90,16 @@ int log_write(enum log_level level, int error, const struct log_fields *fields, 
 #define log_id(level, message_id, ...) ((void)log_with(level, 0, LOG_FIELDS(.id = message_id), __VA_ARGS__))
 #define log_peer(level, message_id, name, ...)                                                               \
         ((void)log_with(level, 0, LOG_FIELDS(.id = message_id, .peer = name), __VA_ARGS__))
+
+/* For faults that show again and again: whether this one is new. *last_ns is when it last showed; 0: never.
+ */
+static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
+{
+        bool is_new = *last_ns == 0 || now_ns - *last_ns >= LOG_FAULT_NS;
+
+        *last_ns = now_ns;
+        return is_new;
+}
 
 /* For messages that others can cause over the network, who must not fill the log: at most LOG_LIMIT_LINES in
  * LOG_LIMIT_NS from this place; the others are counted, and their number is logged. */

@@ -77,12 +77,13 @@ static bool is_worth_a_line(const struct stall *s, uint64_t now_ns)
                                                  now_ns - s->moved_ns >= s->settings.idle_ns);
 }
 
+/* Another stall for another reason does not wait. */
 static enum stall_news tell(struct stall *s, uint64_t now_ns)
 {
-        bool is_logged = s->logged.kind != OBSTACLE_NONE;
+        bool is_logged = s->logged.kind != OBSTACLE_NONE, is_same = strcmp(s->now.text, s->logged.text) == 0;
 
-        if (!is_worth_a_line(s, now_ns) || now_ns < s->quiet_until_ns ||
-            (is_logged && (strcmp(s->now.text, s->logged.text) == 0 || !is_steady(s, now_ns))))
+        if (!is_worth_a_line(s, now_ns) || (now_ns < s->quiet_until_ns && (is_logged || is_same)) ||
+            (is_logged && (is_same || !is_steady(s, now_ns))))
                 return STALL_NOTHING;
         s->logged = s->now;
         s->quiet_until_ns = now_ns + STALL_LOG_NS;

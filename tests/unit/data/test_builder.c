@@ -7,8 +7,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/uio.h>
 
+#include "evb/base/log.h"
 #include "evb/base/pattern.h"
 #include "evb/data/builder.h"
 #include "evb/store/verify.h"
@@ -28,6 +30,26 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
                 return __real_pwritev64(fd, iov, n, offset);
         errno = write_errno;
         return -1;
+}
+
+static unsigned partial_lines;
+static uint64_t clock_ns; /* 0: the real one */
+
+uint64_t __real_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void);
+
+uint64_t __wrap_clock_now_ns(void)
+{
+        return clock_ns > 0 ? clock_ns : __real_clock_now_ns();
+}
+
+int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields, ...);
+
+int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields, ...)
+{
+        (void)level;
+        partial_lines += fields && fields->id && strcmp(fields->id, LOG_ID_EVENT_PARTIAL) == 0;
+        return -abs(error);
 }
 
 struct bench {
@@ -330,6 +352,38 @@ static void without_files_slots_come_back_at_once(void **state)
         bench_close(&b);
 }
 
+/* A ROS whose fragments are missing has a line, and another one when that happens again after a pause. */
+static void each_fault_of_a_ros_is_logged(void **state)
+{
+        static const struct {
+                uint16_t missing; /* ROS */
+                unsigned at_s, lines;
+        } events[] = {{0, 10, 1}, {0, 15, 1}, {1, 16, 2}, {0, 24, 2}, {1, 25, 2}, {0, 34, 3}};
+        static struct message m;
+        struct message_to to;
+        struct bench b;
+        uint32_t slot;
+
+        (void)state;
+        bench_open(&b, OUTPUT_NULL);
+        start(&b);
+        partial_lines = 0;
+        for (uint64_t i = 0; i < ARRAY_SIZE(events); i++) {
+                b.now_ns = events[i].at_s * NS_PER_S - b.config.timeout_ns;
+                assert_true(sfi_receive(b.core, b.now_ns, sample_assign(i, 0)));
+                receive_fragment(&b, 1 - events[i].missing, i);
+                b.now_ns += b.config.timeout_ns;
+                while (sfi_take_built(b.core, &slot, 1) == 0)
+                        assert_true(sfi_step(b.core, b.now_ns, &to, &m));
+                clock_ns = b.now_ns;
+                builder_take(b.builder, slot);
+                collect(&b);
+                assert_int_equal(partial_lines, events[i].lines);
+        }
+        clock_ns = 0;
+        bench_close(&b);
+}
+
 static void a_lost_event_is_returned_and_not_written(void **state)
 {
         static struct message m;
@@ -466,6 +520,7 @@ int main(void)
                 cmocka_unit_test(an_unsealed_file_keeps_its_temporary_name),
                 cmocka_unit_test(sealing_writes_the_events_that_are_queued),
                 cmocka_unit_test(without_files_slots_come_back_at_once),
+                cmocka_unit_test(each_fault_of_a_ros_is_logged),
                 cmocka_unit_test(a_lost_event_is_returned_and_not_written),
                 cmocka_unit_test(corrupt_fragments_are_counted_and_the_first_is_described),
                 cmocka_unit_test(nothing_is_verified_if_the_scenario_says_so),

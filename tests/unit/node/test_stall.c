@@ -167,6 +167,23 @@ static void many_stalls_are_folded(void **state)
         assert_in_range(folded + w.lines[STALL_BEGAN] + w.stall.unlogged, 49, 50);
 }
 
+/* A second fault is no repetition of the first: its line does not wait. */
+static void a_stall_for_another_reason_has_a_line(void **state)
+{
+        struct watch w;
+
+        (void)state;
+        begin(&w, true, "slow disk on sfi1", NEVER_NS);
+        pass_ms(&w, 6000);
+        assert_int_equal(w.lines[STALL_BEGAN], 1);
+        w.work.progress++;
+        pass_ms(&w, 100);
+        w.why = "ros1 silent";
+        pass_ms(&w, 6000);
+        assert_true(w.now_ns < 15 * NS_PER_S);
+        assert_int_equal(w.lines[STALL_BEGAN], 2);
+}
+
 /* A process that did not run cannot blame others for that time. */
 static void a_suspension_is_no_stall(void **state)
 {
@@ -279,6 +296,7 @@ int main(void)
                 cmocka_unit_test(a_wait_before_the_run_has_its_reason_at_once),
                 cmocka_unit_test(the_reason_may_change),
                 cmocka_unit_test(many_stalls_are_folded),
+                cmocka_unit_test(a_stall_for_another_reason_has_a_line),
                 cmocka_unit_test(a_suspension_is_no_stall),
                 cmocka_unit_test(reasons_have_names),
                 cmocka_unit_test(an_obstacle_is_published_whole),
