@@ -230,6 +230,7 @@ void metrics_begin_run(struct metrics *m)
         metrics_add_totals(&m->before, &m->shared.state);
         metrics_state_begin_run(&m->shared.state);
         stats_begin_run(m->stats);
+        m->last = (struct metrics_sample){};
         pthread_mutex_unlock(&m->shared.lock);
 }
 

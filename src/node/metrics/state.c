@@ -173,5 +173,6 @@ void metrics_state_begin_run(struct metrics_state *s)
 {
         s->event_latency = s->level2_latency = (struct metrics_histogram){};
         s->losses = (struct losses){};
+        s->rates = (struct metrics_rates){};
         memset(s->peers, 0, s->n_peers * sizeof *s->peers);
 }

@@ -280,6 +280,19 @@ static void rates_are_of_a_second_or_more(void **state)
         assert_true(rates.bytes_per_second == 30);
 }
 
+/* A DFM that waits for its next run takes no rates, so those of the last run must go with it. */
+static void rates_end_with_their_run(void **state)
+{
+        struct metrics_state s;
+
+        (void)state;
+        assert_int_equal(metrics_state_init(&s, 1), 0);
+        s.rates = (struct metrics_rates){.triggers_hz = 1000, .events_hz = 1000, .busy_share = 0.5};
+        metrics_state_begin_run(&s);
+        assert_true(s.rates.triggers_hz == 0 && s.rates.events_hz == 0 && s.rates.busy_share == 0);
+        metrics_state_fini(&s);
+}
+
 static void clients_choose_the_format(void **state)
 {
         static const struct {
@@ -325,6 +338,7 @@ int main(void)
                 cmocka_unit_test(run_control_has_one_state_or_none),
                 cmocka_unit_test(shaping_counters_never_go_back),
                 cmocka_unit_test(rates_are_of_a_second_or_more),
+                cmocka_unit_test(rates_end_with_their_run),
                 cmocka_unit_test(clients_choose_the_format),
         };
 
