@@ -210,19 +210,23 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
                 note_granted(r, fd);
 }
 
-static void accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t now_ns)
+/* Negative errno: no ROS can connect any longer. */
+static int accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t now_ns)
 {
         struct net_address from;
 
         for (int i = 0; i < ACCEPTS_MAX; i++) {
                 int fd = tcp_accept(t->listener, r->context.scenario->network.receive_buffer_bytes, &from);
 
-                if (fd < 0) {
-                        t->ready = false;
-                        return;
-                }
+                t->ready = fd >= 0;
+                if (fd == -EINVAL)
+                        return log_error_errno(ECONNABORTED,
+                                               "data connections: another program closed the port");
+                if (fd < 0)
+                        break;
                 accept_one(r, fd, &from, now_ns);
         }
+        return 0;
 }
 
 /* The functions below return 1 on progress, 0 if more bytes are needed, and a negative errno if the
@@ -406,9 +410,10 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
 static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
 {
         struct tcp_receiver *t = r->state;
+        int k = t->ready ? accept_some(r, t, now_ns) : 0;
 
-        if (t->ready)
-                accept_some(r, t, now_ns);
+        if (k < 0)
+                return k;
         *ret_more = t->ready;
         /* Before this node knows its run, it cannot check whose messages these are. */
         if (!member_is_joined(sfi_member(r->core)))
