@@ -344,8 +344,9 @@ uint64_t slicer_deadline_ns(const struct slicer *s)
 
 static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool full)
 {
-        /* A frame that is arriving may belong to it. */
-        if (!s->started || s->arriving != NONE)
+        /* A frame of it is arriving. */
+        if (!s->started ||
+            (s->arriving != NONE && s->frames[s->arriving].time_ns / s->config.slice_ns == s->oldest))
                 return false;
         return (full && s->counts.waiting > 0) || s->newest_ns >= closes_ns(s) ||
                (idle && now_ns >= slicer_deadline_ns(s));

@@ -91,6 +91,29 @@ static void a_silent_board_has_its_last_slice(void **state)
         end(&b);
 }
 
+/* It stops within a frame: what came before is passed, and the frame's own slice waits for its end. */
+static void a_board_may_stop_within_a_frame(void **state)
+{
+        uint64_t counter = 650, count = counter;
+        struct bench b;
+        uint8_t *to;
+
+        (void)state;
+        begin_wide(&b);
+        comes(&b, 550);
+        comes(&b, 610);
+        assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &counter, sizeof count, &to), ROS_STORE);
+        waits(&b, 40000);
+        assert_int_equal(b.slices, 1);
+        memcpy(to, &count, sizeof count);
+        slicer_commit(b.slicer, b.now_ns);
+        b.frames++;
+        waits(&b, 20000);
+        assert_int_equal(b.slices, 2);
+        assert_slice(&b, 6, COUNTS(610, 650));
+        end(&b);
+}
+
 /* A board that sends every 3 us what it had in that time, with a window of 2 us. Then it holds everything
  * back for longer. */
 static void bursts_and_pauses_lose_nothing(void **state)
@@ -305,6 +328,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_silent_board_has_no_slices),
                 cmocka_unit_test(a_silent_board_has_its_last_slice),
+                cmocka_unit_test(a_board_may_stop_within_a_frame),
                 cmocka_unit_test(bursts_and_pauses_lose_nothing),
                 cmocka_unit_test(a_long_pause_costs_the_last_slice),
                 cmocka_unit_test(a_row_of_late_frames_is_late),
