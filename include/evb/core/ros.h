@@ -199,8 +199,9 @@ const struct member *ros_member(const struct ros *r);
  * the ROS makes no progress. */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
-/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. Without
- * a frame this goes on, although events wait no longer. As of the last ros_expire(). */
+/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. The time
+ * without any is left out. If the DFM has left the front-end out, this goes on until a frame comes. As of the
+ * last ros_expire(). */
 uint64_t ros_hungry_since_ns(const struct ros *r);
 void ros_set_obstacle(struct ros *r, const struct node_obstacle *o);
 struct node_obstacle ros_obstacle(const struct ros *r);

@@ -189,6 +189,7 @@ static void note_live(struct ros *r, const struct message *m)
         uint16_t self = r->config.index;
         uint32_t n = !(m->keep_alive.ros_live[self / 64] >> self % 64 & 1);
 
+        r->left_out = n > 0;
         for (size_t i = 0; i < ARRAY_SIZE(m->keep_alive.ros_live); i++)
                 n += (uint32_t)__builtin_popcountll(m->keep_alive.ros_live[i]);
         r->demand_number +=

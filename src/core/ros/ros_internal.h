@@ -117,16 +117,18 @@ struct ros {
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
         struct ros_have have;
-        uint32_t n_frames;        /* held and believed */
-        uint64_t frame_bytes;     /* buffer space of a recent large frame; 0: none came */
-        uint32_t room_sent;       /* of the last Alive */
-        uint64_t left_behind;     /* frames whose trigger never came */
-        uint64_t arrived;         /* frames so far, and thus the event of the next one if they are counted */
-        uint64_t reported;        /* of these, in the last Alive */
-        uint64_t report_ns;       /* time of the last Alive */
-        uint64_t wanted;          /* frames that the DFM waits for; a leading ROS: any; 0: none */
-        uint64_t hungry_frames;   /* `arrived` at the last look for hunger */
-        uint64_t hungry_ns;       /* 0: not hungry */
+        uint32_t n_frames;      /* held and believed */
+        uint64_t frame_bytes;   /* buffer space of a recent large frame; 0: none came */
+        uint32_t room_sent;     /* of the last Alive */
+        uint64_t left_behind;   /* frames whose trigger never came */
+        uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
+        uint64_t reported;      /* of these, in the last Alive */
+        uint64_t report_ns;     /* time of the last Alive */
+        uint64_t wanted;        /* frames that the DFM waits for; a leading ROS: any; 0: none */
+        uint64_t hungry_frames; /* `arrived` at the last look for hunger */
+        uint64_t hungry_ns;     /* its beginning; 0: there is none */
+        uint64_t hungry_looked_ns;
+        bool hungry, left_out;    /* now; events do not wait for this ROS, according to the DFM */
         uint32_t arriving;        /* its entry, between ros_arrive() and ros_commit() */
         uint64_t arriving_number; /* UINT64_MAX: its frame has none */
         uint64_t last_number;     /* of the frame before */

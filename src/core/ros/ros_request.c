@@ -124,31 +124,39 @@ static bool awaits_frame(const struct ros *r)
         return !r->refused && (r->n_waiting > 0 || wanted);
 }
 
+/* Only the time counts for which a frame is wanted: when triggers stop, a board has nothing to send, although
+ * it may have missed the last one. */
 static void note_hunger(struct ros *r, uint64_t now_ns)
 {
+        bool wanted = awaits_frame(r);
+
         if (r->arrived != r->hungry_frames)
                 r->hungry_ns = 0;
-        else if (r->hungry_ns == 0 && awaits_frame(r))
-                r->hungry_ns = now_ns;
+        else if (r->hungry_ns == 0)
+                r->hungry_ns = wanted ? now_ns : 0;
+        else if (!wanted)
+                r->hungry_ns += now_ns - r->hungry_looked_ns;
         r->hungry_frames = r->arrived;
+        r->hungry_looked_ns = now_ns;
+        r->hungry = wanted || r->left_out;
 }
 
 uint64_t ros_hungry_since_ns(const struct ros *r)
 {
-        return r->hungry_ns;
+        return r->hungry ? r->hungry_ns : 0;
 }
 
 void ros_expire(struct ros *r, uint64_t now_ns)
 {
-        note_hunger(r, now_ns);
         if (r->out_of_step && r->out_of_step_ns == 0)
                 r->out_of_step_ns = now_ns;
         ros_regions_expire(r, now_ns);
-        if (now_ns < ros_wait_deadline_ns(r))
-                return;
-        while (now_ns >= ros_wait_deadline_ns(r))
-                give_up(r, r->waiting.first, r->entries[r->waiting.first].wanted_by);
-        ros_check_room(r);
+        if (now_ns >= ros_wait_deadline_ns(r)) {
+                while (now_ns >= ros_wait_deadline_ns(r))
+                        give_up(r, r->waiting.first, r->entries[r->waiting.first].wanted_by);
+                ros_check_room(r);
+        }
+        note_hunger(r, now_ns);
 }
 
 uint64_t ros_wait_deadline_ns(const struct ros *r)

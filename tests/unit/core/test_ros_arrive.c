@@ -313,6 +313,42 @@ static void a_front_end_without_a_wanted_frame_is_hungry(void **state)
         ros_free(t.ros);
 }
 
+static uint64_t hungry_for_ns(struct ros_driver *t)
+{
+        ros_expire(t->ros, t->now_ns);
+        return ros_hungry_since_ns(t->ros) > 0 ? t->now_ns - ros_hungry_since_ns(t->ros) : 0;
+}
+
+/* The board missed the last trigger, and no other one follows for a while: it is not silent, unless the DFM
+ * has left it out. */
+static void a_front_end_is_not_hungry_without_triggers(void **state)
+{
+        struct ros_config c = arriving();
+        struct ros_driver t;
+
+        (void)state;
+        c.number_bits = 16;
+        for (int left_out = 0; left_out < 2; left_out++) {
+                ros_driver_init(&t, &c);
+                t.message.keep_alive.ros_live[0] = left_out ? 0 : UINT64_MAX;
+                ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
+                ros_gets_assign(&t, 0, 0, 0);
+                assert_int_equal(hungry_for_ns(&t), 0);
+                t.now_ns += c.wait_ns - NS_PER_MS;
+                assert_int_equal(hungry_for_ns(&t), c.wait_ns - NS_PER_MS);
+                for (int i = 0; i < 3; i++) {
+                        t.now_ns += NS_PER_S;
+                        assert_int_equal(hungry_for_ns(&t), left_out ? c.wait_ns - NS_PER_MS : 0);
+                }
+                /* Another trigger without a frame. */
+                ros_gets_assign(&t, 1, 0, 0);
+                assert_int_equal(hungry_for_ns(&t), c.wait_ns - NS_PER_MS);
+                t.now_ns += NS_PER_MS;
+                assert_int_equal(hungry_for_ns(&t), c.wait_ns);
+                ros_free(t.ros);
+        }
+}
+
 /* Nobody else makes triggers, so no event waits for its frames. */
 static void only_a_leading_front_end_is_hungry_without_triggers(void **state)
 {
@@ -478,6 +514,7 @@ int main(void)
                 cmocka_unit_test(a_full_buffer_refuses_frames),
                 cmocka_unit_test(the_dfm_hears_of_frames_before_it_needs_them),
                 cmocka_unit_test(a_front_end_without_a_wanted_frame_is_hungry),
+                cmocka_unit_test(a_front_end_is_not_hungry_without_triggers),
                 cmocka_unit_test(only_a_leading_front_end_is_hungry_without_triggers),
                 cmocka_unit_test(untriggered_frames_hold_no_trigger_back),
                 cmocka_unit_test(bytes_count_once_they_are_triggered),
