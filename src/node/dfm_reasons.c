@@ -405,6 +405,28 @@ static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struc
         }
 }
 
+static bool is_unreliable(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).unreliable;
+}
+
+static void unreliable_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        char names[REASON_TEXT_MAX - 96];
+        struct strbuf b = strbuf_init(names, sizeof names);
+
+        if (scenario_number_bits(s) == 0)
+                reasons_add(
+                        to,
+                        "the run is unreliable: frames of front-ends were lost before they were counted, or "
+                        "the ROSs counted different numbers of them");
+        else if (add_names(&b, d, s, is_unreliable, "", ""))
+                reasons_add(
+                        to,
+                        "the run is unreliable: frames have the numbers of other triggers, it seems, on %s",
+                        names);
+}
+
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to)
 {
         const struct dfm_counts *c = dfm_counts(d);
@@ -422,8 +444,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                             dfm_has_begun(d) ? "" : "stopped before the run began",
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (dfm_is_unreliable(d))
-                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
-                                "counted, or the ROSs counted different numbers of them");
+                unreliable_frames(d, s, to);
         if (dfm_is_overdue(d))
                 reasons_add(
                         to,

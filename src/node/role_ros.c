@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/log.h"
@@ -43,6 +44,7 @@ struct ros_node {
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
+        bool offset_logged;
         uint64_t duplicate_logged, impossible_logged; /* frames when such ones were logged last */
 };
 
@@ -300,6 +302,38 @@ static void watch_discarded(struct ros_node *r)
                     why, c->impossible);
 }
 
+/* A board that counts from another number looks like one that missed the first triggers, until the end. */
+static void watch_offset(const struct node *n, struct ros_node *r)
+{
+        long long offset = ros_offset(r->core, false);
+
+        if (r->offset_logged || offset == 0)
+                return;
+        r->offset_logged = true;
+        log_warning(
+                "front-end: no frame came for the first trigger of the run, and the first frame is that of a "
+                "later one. "
+                "If the board counts from another number than the trigger, its frames are in events of other "
+                "triggers: then set ros.number-from = %lld, or the counter of the board",
+                (long long)n->scenario->ros.number_from_value + offset);
+}
+
+static void add_offset(const struct node *n, const struct ros_node *r, struct reasons *to)
+{
+        long long offset = ros_offset(r->core, true);
+        unsigned long long size = (unsigned long long)llabs(offset);
+
+        if (offset != 0)
+                reasons_add(
+                        to,
+                        "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are in "
+                        "events of other triggers, and ros.number-from should be %lld",
+                        size, offset > 0 ? "high" : "low",
+                        offset > 0 ? "the first triggers have no frame, and frames follow the last trigger"
+                                   : "frames came before the first trigger, and the last ones have none",
+                        (long long)n->scenario->ros.number_from_value + offset);
+}
+
 /* Receives frames, and passes to the core what the DFM must know about the front-end. */
 static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
 {
@@ -311,6 +345,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         ros_expire(r->core, now_ns);
         watch_step(r, now_ns);
         watch_discarded(r);
+        watch_offset(n, r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
         /* A board that breaks each connection is as silent as one without any. */
@@ -462,6 +497,7 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
         else if (!r->slicer)
                 front_end_discard_reasons(c, ros_samples(r->core), to);
+        add_offset(n, r, to);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
         path_probe_reasons(r->probe, to);

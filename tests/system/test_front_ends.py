@@ -214,6 +214,23 @@ def twice(evb, transport):
         assert "a frame has the same number as an earlier one, 0, and is discarded" in err, err
 
 
+def offset(evb):
+    """A board counts from 1, the trigger and the other board from 0: this is named at both ends of the run."""
+    n = 500
+    boards = [Board(f"ros{i}", 32, i - 1, i) for i in (1, 2)]
+    with boards_run(evb, "udp", boards, {"trigger.events": n, "ros.wait": "2s"}) as (running, senders):
+        read_out(running, boards, senders, n)
+        out, err = running.process.communicate(timeout=120)
+        assert running.process.returncode == 1, err
+        report = json.loads(out)
+        assert report["events_complete"] == n - 1 and report["events_partial"] == 1, report["front_ends"]
+        assert report["front_ends"]["left_over"] == report["front_ends"]["absent"] == 1 and report["balanced"], report["front_ends"]
+        assert any("ros2: the numbers of its front-end seem to be 1 too high" in r and "ros.number-from should be 1" in r
+                   for r in report["reasons"]), report["reasons"]
+        assert "ros2: front-end: no frame came for the first trigger of the run" in err and "ros1: front-end:" not in err, err
+        assert "dfm: ros2 has frames whose numbers seem to be those of other triggers" in err, err
+
+
 def stopped(evb, transport):
     """Boards stop first, then the run: what nobody answers was not taken, and the end is clean."""
     n = 1000
@@ -256,4 +273,4 @@ main({"numbers-udp-16": lambda evb: numbers(evb, "udp", 16), "numbers-udp-24": l
       "numbers-tcp-32": lambda evb: numbers(evb, "tcp", 32), "numbers-pull": lambda evb: numbers(evb, "udp", 16, mode="pull"),
       "restarted-board-udp": lambda evb: restarted_board(evb, "udp"), "restarted-board-tcp": lambda evb: restarted_board(evb, "tcp"),
       "restarted-at-once-udp": lambda evb: restarted_at_once(evb, "udp"), "restarted-at-once-tcp": lambda evb: restarted_at_once(evb, "tcp"),
-      "byte-order": byte_order, "twice-udp": lambda evb: twice(evb, "udp"), "twice-tcp": lambda evb: twice(evb, "tcp"), "stopped-udp": lambda evb: stopped(evb, "udp"), "stopped-tcp": lambda evb: stopped(evb, "tcp"), "dropped": dropped})
+      "byte-order": byte_order, "offset": offset, "twice-udp": lambda evb: twice(evb, "udp"), "twice-tcp": lambda evb: twice(evb, "tcp"), "stopped-udp": lambda evb: stopped(evb, "udp"), "stopped-tcp": lambda evb: stopped(evb, "tcp"), "dropped": dropped})

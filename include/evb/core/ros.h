@@ -183,6 +183,10 @@ void ros_expire(struct ros *r, uint64_t now_ns);
 void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 /* The numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
+/* How far the numbers of the front-end seem to be ahead of those of the triggers; 0: they agree, or nothing
+ * is known. `at_end`: no trigger follows, and the last frame agrees. Otherwise it is a guess: the frame of
+ * the first trigger did not come in time, but that of one of the next triggers did. */
+int64_t ros_offset(const struct ros *r, bool at_end);
 /* The counter that a frame of the newest trigger has, its low 32 bits, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 
@@ -199,9 +203,9 @@ const struct member *ros_member(const struct ros *r);
  * the ROS makes no progress. */
 void ros_set_unreliable(struct ros *r);
 void ros_set_quiet(struct ros *r, bool quiet);
-/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. The time
- * without any is left out. If the DFM has left the front-end out, this goes on until a frame comes. As of the
- * last ros_expire(). */
+/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. The
+ * time without any is left out. If the DFM has left the front-end out, this goes on until a frame comes. As
+ * of the last ros_expire(). */
 uint64_t ros_hungry_since_ns(const struct ros *r);
 void ros_set_obstacle(struct ros *r, const struct node_obstacle *o);
 struct node_obstacle ros_obstacle(const struct ros *r);

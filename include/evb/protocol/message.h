@@ -127,7 +127,7 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 /* Flags that a node adds to its state. */
 #define ALIVE_XOFF 1u         /* repeats XOFF in case that message is lost */
 #define ALIVE_FAILED 2u       /* its output failed: the run must end */
-#define ALIVE_UNRELIABLE 4u   /* counted frames were lost before the ROS counted them */
+#define ALIVE_UNRELIABLE 4u   /* frames may be in events of other triggers */
 #define ALIVE_QUIET 8u        /* the front-end is silent: `frames` is final */
 #define ALIVE_COUNTS 16u      /* this ROS matches frames to events by counting them */
 #define ALIVE_OUT_OF_STEP 32u /* the numbers of its front-end do not follow the triggers */

@@ -1,6 +1,8 @@
 /* Compares the numbers of frames with those of triggers. */
 #include "ros_number.h"
 
+#include <stdlib.h>
+
 #include "evb/base/util.h"
 #include "evb/protocol/event.h"
 
@@ -23,6 +25,7 @@ int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
                 .bits = MIN(bits, BITS_MAX),
                 .from = (uint64_t)from,
                 .start = ROS_NUMBER_BASE,
+                .first_trigger = UINT64_MAX,
         };
         r = event_set_init(&n->ended);
         return r < 0 ? r : event_set_init(&n->used);
@@ -97,7 +100,25 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
         }
         if (e == &n->now)
                 n->top = MAX(n->top, number + 1);
+        if (event == n->first_event)
+                n->first_trigger = number;
         return number;
+}
+
+int64_t ros_numbers_offset(const struct ros_numbers *n)
+{
+        int64_t offset = (int64_t)(n->now.first - n->first_trigger);
+
+        if (!n->has_trigger || !n->has_frame || n->first_trigger == UINT64_MAX || n->now.first == UINT64_MAX)
+                return 0;
+        return llabs(offset) <= ROS_NUMBERS_GAP ? offset : 0;
+}
+
+bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset)
+{
+        int64_t last = (int64_t)(n->now.frame - (n->top - 1));
+
+        return offset != 0 && (last == offset || (offset > 0 && last > offset));
 }
 
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)
@@ -289,6 +310,7 @@ void ros_numbers_restart(struct ros_numbers *n)
         n->accepted = n->seen = (struct ros_progress){};
         n->now = n->former = (struct ros_epoch){};
         n->first_event = n->base = n->top = 0;
+        n->first_trigger = UINT64_MAX;
         remember_from(n, n->start);
 }
 
@@ -305,6 +327,7 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
         n->first_event = event;
         n->top = number;
         n->first_number = number;
+        n->first_trigger = UINT64_MAX;
         n->accepted = n->seen = (struct ros_progress){.behind = true, .former_frame = n->former.frame};
         remember_from(n, number);
 }

@@ -34,8 +34,9 @@ struct ros_numbers {
         uint64_t start; /* the first number is near this one */
         bool has_trigger, has_frame;
         struct ros_epoch now, former;
-        uint64_t first_event;  /* of the epoch `now`; 0: there is no other */
-        uint64_t first_number; /* near which it began */
+        uint64_t first_event;   /* of the epoch `now`; 0: there is no other */
+        uint64_t first_number;  /* near which it began */
+        uint64_t first_trigger; /* number of the trigger of that event; UINT64_MAX: not known */
         /* After the last accepted frame, and if the frame that was looked at last is accepted: one that finds
          * no room is looked at again. */
         struct ros_progress accepted, seen;
@@ -58,6 +59,12 @@ uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, u
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
 /* The frame will not come again. */
 void ros_numbers_accept(struct ros_numbers *n);
+/* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it); 0: not at
+ * all, by more than a miscounted few, or not known. */
+int64_t ros_numbers_offset(const struct ros_numbers *n);
+/* Whether the last frame and the last trigger show this offset too. Frames of triggers that were not taken
+ * may follow. */
+bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
 /* What names a frame to the DFM: its L1 ID, or before the first trigger its counter. */

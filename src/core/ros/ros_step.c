@@ -249,6 +249,22 @@ bool ros_is_out_of_step(const struct ros *r)
         return r->out_of_step;
 }
 
+int64_t ros_offset(const struct ros *r, bool at_end)
+{
+        const struct ros_numbers *n = &r->numbers;
+        int64_t offset = 0;
+
+        /* If frames make the triggers, no other number is the right one. */
+        if (ros_is_numbered(r) && !r->config.announces && r->counts.restarts == 0)
+                offset = ros_numbers_offset(n);
+        if (!at_end)
+                return r->oldest > n->first_event ? MAX(offset, 0) : 0;
+        /* A frame of the last trigger may still come. */
+        if (r->run_state < (offset > 0 ? RUN_DRAINING : RUN_ENDED))
+                return 0;
+        return ros_numbers_end_offset(n, offset) ? offset : 0;
+}
+
 uint64_t ros_expected_counter(const struct ros *r)
 {
         return ros_numbers_expected(&r->numbers);

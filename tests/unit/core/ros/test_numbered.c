@@ -272,6 +272,80 @@ static void rejected_events_use_their_frames(void **state)
         end(&t, 3);
 }
 
+static void run_with_offset(struct ros_driver *t, int64_t offset, uint64_t more)
+{
+        struct ros_config c = numbered(16);
+
+        ros_driver_init(t, &c);
+        for (uint32_t i = 0; i < 40; i++) {
+                trigger(t, i, 100 + i);
+                frame_comes(t, (uint64_t)(100 + i + offset));
+        }
+        frames_come(t, (uint64_t)(140 + offset), more);
+}
+
+static bool is_unreliable(struct ros_driver *t)
+{
+        t->now_ns += NS_PER_S;
+        assert_ros_says(t, "dfm: Alive running");
+        return t->message.alive.flags & ALIVE_UNRELIABLE;
+}
+
+/* The board counts from another number: one end of the run has no frames, and the other one as many without a
+ * trigger. While the run goes on, that is a guess. */
+static void an_offset_between_board_and_trigger_is_found(void **state)
+{
+        static const int64_t offsets[] = {0, 1, -1, 16, -8};
+        struct ros_driver t;
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(offsets); k++) {
+                run_with_offset(&t, offsets[k], 0);
+                assert_int_equal(ros_offset(t.ros, false),
+                                 0); /* the frame of the first trigger may be late */
+                ros_gets_keep_alive(&t, RUN_RUNNING, 40, 7);
+                assert_int_equal(ros_offset(t.ros, false), MAX(offsets[k], 0));
+                assert_int_equal(ros_offset(t.ros, true), 0);
+                ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
+                assert_int_equal(ros_offset(t.ros, true), offsets[k]);
+                assert_int_equal(is_unreliable(&t), offsets[k] != 0);
+                end(&t, 40);
+        }
+}
+
+/* Frames of triggers that were not taken may follow, but a board that only missed the first one is good. */
+static void a_missed_first_trigger_is_no_offset(void **state)
+{
+        struct ros_config c = numbered(16);
+        struct ros_driver t;
+
+        (void)state;
+        run_with_offset(&t, 1, 3);
+        ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);
+        assert_int_equal(ros_offset(t.ros, true), 1);
+        end(&t, 43);
+        ros_driver_init(&t, &c);
+        trigger(&t, 0, 100);
+        for (uint32_t i = 1; i < 40; i++) {
+                trigger(&t, i, 100 + i);
+                frame_comes(&t, 100 + i);
+        }
+        ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
+        assert_int_equal(ros_offset(t.ros, true), 0);
+        end(&t, 39);
+        /* Nor is one with frames from before the run of which the last frame is on its way. */
+        ros_driver_init(&t, &c);
+        frame_comes(&t, 99);
+        for (uint32_t i = 0; i < 40; i++) {
+                trigger(&t, i, 100 + i);
+                if (i < 39)
+                        frame_comes(&t, 100 + i);
+        }
+        ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);
+        assert_int_equal(ros_offset(t.ros, true), 0);
+        end(&t, 40);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -286,6 +360,8 @@ int main(void)
                 cmocka_unit_test(frames_without_a_trigger_do_not_block_others),
                 cmocka_unit_test(frames_after_the_end_are_left_over),
                 cmocka_unit_test(rejected_events_use_their_frames),
+                cmocka_unit_test(an_offset_between_board_and_trigger_is_found),
+                cmocka_unit_test(a_missed_first_trigger_is_no_offset),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
