@@ -35,20 +35,28 @@ void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t 
                          payload, hint);
 }
 
-int front_end_log_length(const uint8_t *bytes, size_t n)
+void front_end_explain_start(const uint8_t *bytes, size_t n, char *text, size_t text_bytes)
 {
         uint32_t length = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
                           (uint32_t)bytes[3] << 24;
-        char text[3 * SHOWN_BYTES + 1] = "", hint[64] = "";
+        char shown[3 * SHOWN_BYTES + 1] = "", hint[64] = "";
 
         for (size_t i = 0; i < MIN(n, (size_t)SHOWN_BYTES); i++)
-                snprintf(text + 3 * i, sizeof text - 3 * i, " %02x", bytes[i]);
+                snprintf(shown + 3 * i, sizeof shown - 3 * i, " %02x", bytes[i]);
         if (bswap_32(length) <= EVB_FRAGMENT_MAX_BYTES)
                 snprintf(hint, sizeof hint, "; in the other byte order it is %" PRIu32, bswap_32(length));
-        log_limited(LOG_LEVEL_ERROR, NULL,
-                    "front-end: a frame begins with the bytes%s: the first 4 give a length of %" PRIu32
-                    ", expected 32 bits, little-endian, and at most %u%s",
-                    text, length, EVB_FRAGMENT_MAX_BYTES, hint);
+        snprintf(text, text_bytes,
+                 "a frame begins with the bytes%s: the first 4 give a length of %" PRIu32
+                 ", expected 32 bits, little-endian, and at most %u%s",
+                 shown, length, EVB_FRAGMENT_MAX_BYTES, hint);
+}
+
+int front_end_log_length(const uint8_t *bytes, size_t n)
+{
+        char text[256];
+
+        front_end_explain_start(bytes, n, text, sizeof text);
+        log_limited(LOG_LEVEL_ERROR, NULL, "front-end: %s", text);
         return -EPROTO;
 }
 

@@ -16,7 +16,9 @@ void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t 
  * (NULL: counters are times). */
 void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes);
-/* A frame of a stream begins with these bytes, of which the first 4 give an impossible length; -EPROTO. */
+/* A frame of a stream begins with these bytes, of which the first 4 give an impossible length. */
+void front_end_explain_start(const uint8_t *bytes, size_t n, char *text, size_t text_bytes);
+/* Logs that; -EPROTO. */
 int front_end_log_length(const uint8_t *bytes, size_t n);
 /* Why there is no connection: a negative errno; 0: nothing is known. */
 const char *front_end_explain_loss(int why);

@@ -148,7 +148,8 @@ static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
                 r->samples.duplicate = r->arriving_sample;
         else if (as == FRAME_IMPOSSIBLE)
                 r->samples.impossible = r->arriving_sample;
-        if (ros_is_numbered(r))
+        /* An empty frame says nothing about the board's count. */
+        if (ros_is_numbered(r) && r->arriving_sample.bytes > 0)
                 ros_note_stray(r, number, as);
 }
 

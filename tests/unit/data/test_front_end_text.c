@@ -32,6 +32,23 @@ static void lengths(void **state)
         }
 }
 
+static void starts(void **state)
+{
+        char text[256];
+
+        (void)state;
+        front_end_explain_start((const uint8_t *)"\0\0\0\x80\xee\x12", 6, text, sizeof text);
+        assert_string_equal(
+                text, "a frame begins with the bytes 00 00 00 80 ee 12: the first 4 give a length of "
+                      "2147483648, expected 32 bits, little-endian, and at most 4194304; in the other byte "
+                      "order it is 128");
+        front_end_explain_start((const uint8_t *)"POST / HTTP/1.1\r\n", 17, text, sizeof text);
+        assert_string_equal(
+                text, "a frame begins with the bytes 50 4f 53 54 20 2f 20 48 54 54 50 2f 31 2e 31 0d: the "
+                      "first 4 give a length of 1414745936, expected 32 bits, little-endian, and at most "
+                      "4194304");
+}
+
 static void check_number(struct number_field field, uint64_t counter, uint64_t expected, const char *text)
 {
         char got[256];
@@ -98,10 +115,8 @@ static void losses(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(lengths),
-                cmocka_unit_test(numbers),
-                cmocka_unit_test(times),
-                cmocka_unit_test(losses),
+                cmocka_unit_test(lengths), cmocka_unit_test(starts), cmocka_unit_test(numbers),
+                cmocka_unit_test(times),   cmocka_unit_test(losses),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,6 +165,28 @@ static void a_board_with_two_frames_comes_back_in_step(void **state)
         end(&b.t, b.frames);
 }
 
+/* Some boards say so that they are alive. */
+static void empty_frames_cost_nothing_but_themselves(void **state)
+{
+        struct ros_fragment f = {};
+        struct board b;
+        uint64_t at;
+
+        (void)state;
+        begin(&b, 5);
+        for (uint32_t i = 0; b.next < TRIGGERS; i++) {
+                send_next(&b);
+                for (uint32_t k = 0; k < i % 40; k++, b.frames++) {
+                        assert_int_equal(ros_arrive(b.t.ros, NULL, &f, &at), ROS_DISCARD);
+                        ros_commit(b.t.ros);
+                }
+        }
+        assert_int_equal(ros_queued(b.t.ros, 0).jobs, TRIGGERS);
+        assert_int_equal(ros_counts(b.t.ros)->impossible, b.frames - TRIGGERS);
+        assert_int_equal(ros_counts(b.t.ros)->restarts, 0);
+        end(&b.t, b.frames);
+}
+
 /* It counts from 0 again, soon after the beginning: none of the new frames is used. */
 static void a_board_with_two_frames_may_restart(void **state)
 {
@@ -215,6 +237,7 @@ int main(void)
                 cmocka_unit_test(a_pause_may_follow_a_repeated_frame),
                 cmocka_unit_test(a_frame_may_be_repeated_at_the_beginning),
                 cmocka_unit_test(a_board_with_two_frames_comes_back_in_step),
+                cmocka_unit_test(empty_frames_cost_nothing_but_themselves),
                 cmocka_unit_test(a_board_with_two_frames_may_restart),
                 cmocka_unit_test(a_counter_that_is_stuck_is_out_of_step),
         };
