@@ -8,6 +8,7 @@
 #include "evb/cmd/commands.h"
 #include "evb/node/node.h"
 #include "evb/remote/standby.h"
+#include "evb/sys/loop.h"
 
 /* The environment, and options, override log.level. False: they do. */
 static bool follow_log_level(const struct scenario *s)
@@ -31,8 +32,11 @@ static int run_role(const struct command *command, enum node_role role, int argc
         struct node_options node = {};
         struct node_source source;
         struct options o;
-        int r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
+        int r;
 
+        /* A reload is no reason to end, even if the node is not ready for it. */
+        signals_hold_hangup();
+        r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!config || !name) {

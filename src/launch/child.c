@@ -95,6 +95,7 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
         sigemptyset(&stops);
         sigaddset(&stops, SIGTERM);
         sigaddset(&stops, SIGINT);
+        sigaddset(&stops, SIGHUP);
         sigprocmask(SIG_SETMASK, &stops, NULL);
         signal(SIGPIPE, SIG_DFL);
         /* Its group is not in the foreground, so its log would suspend it after `stty tostop`. */

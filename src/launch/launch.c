@@ -182,7 +182,7 @@ static int start_children(struct launcher *l, struct testbed *testbed)
 static void handle_signals(struct launcher *l, uint64_t now_ns)
 {
         /* A closed terminal also stops the run. SIGTERM and SIGHUP together, as at logout, count once. */
-        unsigned signals = MAX(loop_signals(l->loop), (unsigned)(loop_hangups(l->loop) > 0));
+        unsigned signals = loop_stops(l->loop);
         char text[LOOP_SIGNAL_TEXT_MAX];
 
         if (signals > l->run.signals && !l->run.options->quiet)

@@ -344,7 +344,7 @@ static void dial_failed(void *ctx, int error)
 
 static void take_signals(struct receiver *v)
 {
-        unsigned n = loop_signals(v->loop) + loop_hangups(v->loop);
+        unsigned n = loop_stops(v->loop);
 
         if (n == v->signals_seen)
                 return;

@@ -320,7 +320,7 @@ static void dial_failed(void *ctx, int error)
 
 static void take_signals(struct sender *s)
 {
-        unsigned n = loop_signals(s->loop) + loop_hangups(s->loop);
+        unsigned n = loop_stops(s->loop);
 
         if (n == s->signals_seen)
                 return;

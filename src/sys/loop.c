@@ -19,6 +19,7 @@ struct loop {
         uint64_t now_ns;
         uint64_t poll_ns;
         unsigned signals, hangups;
+        uint64_t signalled_ns; /* the last counted signal */
         struct signalfd_siginfo last_signal;
         char last_sender[32]; /* its name, as it may be gone soon; "": unknown */
         struct loop_io signal_io;
@@ -131,14 +132,19 @@ static void note_sender(struct loop *l, const struct signalfd_siginfo *info)
 static void take_signal(void *ctx, uint32_t events)
 {
         struct loop *l = ctx;
+        uint64_t now_ns = clock_now_ns();
+        bool is_another = l->signals == 0 || now_ns - l->signalled_ns >= LOOP_SIGNAL_APART_NS;
         struct signalfd_siginfo info;
 
         (void)events;
         while (read(l->signal_io.fd, &info, sizeof info) == sizeof info) {
                 if (info.ssi_signo == SIGHUP)
                         l->hangups++;
-                else
+                else if (is_another) {
+                        is_another = false;
                         l->signals++;
+                        l->signalled_ns = now_ns;
+                }
                 /* A reload does not hide who stops the process. */
                 if (info.ssi_signo != SIGHUP || l->signals == 0)
                         note_sender(l, &info);
@@ -157,6 +163,15 @@ static sigset_t stop_signals(void)
         if (sigaction(SIGHUP, NULL, &hangup) < 0 || hangup.sa_handler != SIG_IGN)
                 sigaddset(&set, SIGHUP);
         return set;
+}
+
+void signals_hold_hangup(void)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGHUP);
+        sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 void signals_hold(void)
@@ -227,6 +242,11 @@ int loop_catch_signals(struct loop *l)
 unsigned loop_signals(const struct loop *l)
 {
         return l->signals;
+}
+
+unsigned loop_stops(const struct loop *l)
+{
+        return MAX(l->signals, (unsigned)(l->hangups > 0));
 }
 
 unsigned loop_hangups(const struct loop *l)

@@ -30,8 +30,13 @@ void loop_remove(struct loop *loop, struct loop_io *io);
 /* Blocks SIGTERM, SIGINT and SIGHUP and counts them. SIGHUP has its own count, and is not counted if it was
  * ignored before (nohup). Call before threads are created. */
 int loop_catch_signals(struct loop *loop);
-unsigned loop_signals(const struct loop *loop); /* SIGTERM and SIGINT */
+/* The number of times that SIGTERM or SIGINT asked the program to stop. Signals that follow one within this
+ * time are part of the same request, as those of timeout(1), which come twice. */
+#define LOOP_SIGNAL_APART_NS UINT64_C(1000000000)
+unsigned loop_signals(const struct loop *loop);
 unsigned loop_hangups(const struct loop *loop);
+/* As loop_signals(), for programs that SIGHUP stops too: it counts as a first request. */
+unsigned loop_stops(const struct loop *loop);
 /* Describes the last of these signals, SIGHUP only before the others: "SIGTERM from process 1 (systemd), user
  * 0". Returns `text`. */
 #define LOOP_SIGNAL_TEXT_MAX 96
@@ -40,6 +45,8 @@ const char *loop_describe_signal(const struct loop *loop, char text[static LOOP_
 /* For code without a loop, or between loops: blocks SIGTERM, SIGINT and SIGHUP; returns whether one is
  * pending. */
 void signals_hold(void);
+/* Blocks SIGHUP alone, until loop_catch_signals(), which then counts one that is pending. */
+void signals_hold_hangup(void);
 bool signals_are_waiting(void);
 /* Waits up to `wait_ns` for one of these signals and takes it. Returns its number; 0: none came. */
 int signals_wait(uint64_t wait_ns);

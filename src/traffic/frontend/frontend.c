@@ -333,7 +333,7 @@ static int turn(struct frontend *f, uint64_t now_ns)
 
         if (r < 0)
                 return log_error_errno(r, "cannot receive busy datagrams: %m");
-        if (!f->stopping && loop_signals(f->loop) + loop_hangups(f->loop) > 0)
+        if (!f->stopping && loop_stops(f->loop) > 0)
                 stop(f, now_ns);
         if (may_start(f, now_ns))
                 start(f, now_ns);
@@ -353,8 +353,7 @@ int frontend_run(struct frontend *f)
 
         f->note_ns = now_ns + WARNING_NS;
         while ((r = turn(f, now_ns)) >= 0) {
-                if (f->stopping &&
-                    (is_drained(f, now_ns) || loop_signals(f->loop) + loop_hangups(f->loop) > 1))
+                if (f->stopping && (is_drained(f, now_ns) || loop_stops(f->loop) > 1))
                         break;
                 note(f, now_ns);
                 r = loop_wait(f->loop, deadline_ns(f, now_ns));

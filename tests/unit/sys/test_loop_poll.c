@@ -215,6 +215,38 @@ static void without_polling_it_sleeps_at_once(void **state)
         assert_int_equal(sleeps, 1);
 }
 
+/* ---- Signals ---- */
+
+static unsigned count_after(int number)
+{
+        assert_int_equal(raise(number), 0);
+        assert_int_equal(loop_wait(loop, now_ns), 0);
+        return loop_signals(loop);
+}
+
+static void signals_at_once_are_one_request(void **state)
+{
+        (void)state;
+        signals_hold_hangup();
+        assert_int_equal(raise(SIGHUP), 0);
+        assert_int_equal(loop_new(&loop), 0);
+        assert_int_equal(loop_catch_signals(loop), 0);
+        assert_int_equal(loop_wait(loop, now_ns), 0);
+        assert_int_equal(loop_hangups(loop), 1);
+        assert_int_equal(loop_stops(loop), 1);
+        assert_int_equal(loop_signals(loop), 0);
+        assert_int_equal(count_after(SIGTERM), 1);
+        /* As `timeout --signal=INT` sends them, and as a logout does. */
+        assert_int_equal(count_after(SIGINT), 1);
+        now_ns += NS_PER_S - 1;
+        assert_int_equal(count_after(SIGINT), 1);
+        assert_int_equal(loop_stops(loop), 1);
+        now_ns += 1;
+        assert_int_equal(count_after(SIGINT), 2);
+        assert_int_equal(loop_stops(loop), 2);
+        loop = loop_free(loop);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -224,6 +256,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(a_signal_ends_the_polling, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(an_interruption_is_no_error, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(without_polling_it_sleeps_at_once, set_up, tear_down),
+                cmocka_unit_test(signals_at_once_are_one_request),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
