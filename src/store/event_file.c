@@ -247,6 +247,9 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
         end.status = reader_u32(&r);
         if (reader_u32(&r) != EVENT_FILE_END_MARK)
                 return file_bad(ret_fault, position, "end record without end mark");
+        if (reader_left(&r) >= 4 && reader_u32(&r) == EVENT_FILE_START)
+                return file_bad(ret_fault, position + EVENT_FILE_END_BYTES,
+                                "another file begins after the end record; split them at this byte");
         if (reader_left(&r) > 0)
                 return file_bad(ret_fault, position + EVENT_FILE_END_BYTES, "bytes after the end record");
         *ret = end;

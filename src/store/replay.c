@@ -125,6 +125,7 @@ static int index_event(struct replay *r, const struct event_record *record, size
 static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
 {
         struct event_record record;
+        struct event_file_end end;
         size_t position = 0, n = 0;
         int e;
 
@@ -134,7 +135,8 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
                         return e;
         }
         r->n_events = n;
-        return e;
+        /* Events of another run may follow, which would be missed in silence. */
+        return e < 0 ? e : event_file_read_end(r->file, position, &end, fault);
 }
 
 /* IDs of one kind are in [min, max]; those of the next pass begin after max. */

@@ -235,6 +235,35 @@ static void assert_refused(const char *path, int error, const char *reason)
                 fail_msg("%s does not say %s", refusal.message, reason);
 }
 
+/* A second run in the file would be missed. */
+static void replay_two_runs(const char *directory)
+{
+        char path[PATH_MAX], command[6 * PATH_MAX];
+        struct event_writer_settings s = {
+                .directory = directory, .core_name = "two", .application = "a", .version = 2};
+        struct built_event event = {.n_fragments = 1, .fragments = fragments};
+        struct eformat_settings settings = {0};
+        struct replay *replay;
+        struct error error = {};
+        struct event_writer *w;
+
+        fragments[0] =
+                (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0)};
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
+        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, SAMPLE_NOW), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        snprintf(path, sizeof path, "%s", event_writer_path(w));
+        event_writer_free(w);
+        assert_int_equal(replay_open(&replay, path, &error), 0);
+        assert_int_equal(replay_events(replay), 1);
+        replay_free(replay);
+        snprintf(command, sizeof command, "cat %s %s > %s.both && mv %s.both %s", path, path, path, path,
+                 path);
+        assert_int_equal(system(command), 0);
+        assert_refused(path, -EBADMSG, "another file begins after the end record; split them at this byte");
+}
+
 static void test_invalid_files_are_rejected(void **state)
 {
         char *directory = sample_directory(), path[PATH_MAX];
@@ -259,6 +288,7 @@ static void test_invalid_files_are_rejected(void **state)
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
         assert_refused(path, -EBADMSG, "duplicate ROS in an event");
+        replay_two_runs(directory);
 
         _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
