@@ -8,6 +8,7 @@
 
 bool conf_address_parse(struct conf_address *ret, const char *text)
 {
+        static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
         size_t n = strcspn(text, "%");
         char host[INET6_ADDRSTRLEN];
 
@@ -16,7 +17,14 @@ bool conf_address_parse(struct conf_address *ret, const char *text)
                 return false;
         memcpy(host, text, n);
         host[n] = '\0';
-        return inet_pton(ret->family, host, ret->bytes) == 1;
+        if (inet_pton(ret->family, host, ret->bytes) != 1)
+                return false;
+        /* Packets to it are IPv4. */
+        if (ret->family == AF_INET6 && memcmp(ret->bytes, mapped, sizeof mapped) == 0) {
+                ret->family = AF_INET;
+                memmove(ret->bytes, ret->bytes + sizeof mapped, 4);
+        }
+        return true;
 }
 
 bool conf_port_parse(uint16_t *ret, const char *text)
@@ -54,6 +62,18 @@ bool conf_address_is_unset(const struct conf_address *a)
         static const uint8_t nothing[sizeof a->bytes];
 
         return memcmp(a->bytes, nothing, sizeof nothing) == 0;
+}
+
+bool conf_address_is_broadcast(const struct conf_address *a)
+{
+        return a->family == AF_INET && memcmp(a->bytes, "\xff\xff\xff\xff", 4) == 0;
+}
+
+bool conf_is_loopback(int family, const uint8_t *address)
+{
+        static const uint8_t v6[16] = {[15] = 1};
+
+        return family == AF_INET6 ? memcmp(address, v6, sizeof v6) == 0 : address[0] == 127;
 }
 
 bool conf_is_port(const char *text)

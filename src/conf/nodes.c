@@ -1,4 +1,5 @@
 /* Makes the nodes of a scenario from ros.count and sfi.count, or from its [node NAME] sections. */
+#include <arpa/inet.h>
 #include <net/if.h>
 #include <string.h>
 
@@ -76,10 +77,12 @@ static void set_address(struct loading *l, const char *what, struct scenario_nod
         struct conf_address a;
 
         if (strlen(value) >= sizeof n->address || !conf_address_parse(&a, value) ||
-            conf_address_is_multicast(&a) || conf_address_is_unset(&a))
+            conf_address_is_multicast(&a) || conf_address_is_unset(&a) || conf_address_is_broadcast(&a))
                 conf_error(l, l->line, what,
                            "invalid address \"%.60s\"; expected the IPv4 or IPv6 address of one machine",
                            value);
+        else if (a.family == AF_INET)
+                inet_ntop(AF_INET, a.bytes, n->address, sizeof n->address);
         else
                 strcpy(n->address, value);
 }

@@ -177,6 +177,32 @@ static void check_families(struct loading *l)
                                s->network.control_group, first->address, first->name);
 }
 
+static bool is_loopback(const char *text)
+{
+        struct conf_address a;
+
+        return conf_address_parse(&a, text) && conf_is_loopback(a.family, a.bytes);
+}
+
+/* /etc/hosts often has 127.0.1.1 for the name of the machine itself. */
+static void check_loopback(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        const struct scenario_node *end = s->nodes + s->n_nodes, *other = s->nodes;
+
+        while (other < end && is_loopback(other->address))
+                other++;
+        if (other == end)
+                return;
+        for (const struct scenario_node *n = s->nodes; n < end; n++) {
+                if (is_loopback(n->address))
+                        conf_warn(l, n->line,
+                                  "node %.31s.address: %s is a loopback address, which other machines cannot "
+                                  "reach; node %.31s has %s",
+                                  n->name, n->address, other->name, other->address);
+        }
+}
+
 void conf_check_fit(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -201,5 +227,6 @@ void conf_check_fit(struct loading *l)
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_families(l);
+        check_loopback(l);
         conf_check_sources(l);
 }

@@ -123,19 +123,12 @@ static bool is_of_node(const struct scenario *s, int family, const uint8_t *addr
         return false;
 }
 
-static bool is_loopback(int family, const uint8_t *address)
-{
-        static const uint8_t v6[16] = {[15] = 1};
-
-        return family == AF_INET6 ? memcmp(address, v6, sizeof v6) == 0 : address[0] == 127;
-}
-
 bool scenario_list_has(const struct scenario *s, const char *list, int family, const uint8_t *address)
 {
         struct range r;
         char word[64];
 
-        if (is_loopback(family, address))
+        if (conf_is_loopback(family, address))
                 return true;
         while (list = next_word(list, word, sizeof word), word[0]) {
                 if (strcmp(word, "nodes") == 0 ? is_of_node(s, family, address)

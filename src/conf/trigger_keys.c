@@ -37,12 +37,12 @@ void conf_resolve_trigger(struct loading *l)
         uint16_t port;
 
         resolve_source(l);
-        if (strcmp(to, "none") != 0 &&
-            (!conf_endpoint_parse(&host, &port, to) || conf_address_is_unset(&host)))
+        if (strcmp(to, "none") != 0 && (!conf_endpoint_parse(&host, &port, to) ||
+                                        conf_address_is_unset(&host) || conf_address_is_broadcast(&host)))
                 conf_key_error(
                         l, "trigger", "busy-to",
                         "invalid address \"%.100s\"; expected none, or HOST:PORT with a numeric IPv4 or "
-                        "[IPv6] address",
+                        "[IPv6] address, which may be a multicast group but not a broadcast address",
                         to);
 }
 

@@ -84,16 +84,16 @@ static void note_gap(struct front_end *f, uint64_t n, const char *what, const ch
         front_end_note_gap(&f->gaps, n, f->frames, what, detail, f->number.bits > 0);
 }
 
-static int open_udp(struct front_end *f, const char *port)
+static int open_udp(struct front_end *f, const char *at)
 {
         struct udp_config config = {.local = f->local, .receive_buffer_bytes = RECEIVE_BUFFER_BYTES};
-        uint16_t number = (uint16_t)atoi(port);
+        const char *colon = strrchr(at, ':');
+        struct net_address group;
         int r;
 
-        if (config.local.any.sa_family == AF_INET6)
-                config.local.v6.sin6_port = htons(number);
-        else
-                config.local.v4.sin_port = htons(number);
+        net_address_set_port(&config.local, (uint16_t)atoi(colon ? colon + 1 : at));
+        if (net_address_parse_with_port(&group, at) == 0 && net_address_is_multicast(&group))
+                config.group = &group;
         r = socket_open_udp(&f->endpoint, &config, "frames of the front-end");
         if (r < 0)
                 return r;

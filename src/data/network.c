@@ -44,8 +44,9 @@ int network_front_end_address(struct net_address *ret, const struct scenario_nod
         if (r < 0 || (n->source_kind != SOURCE_UDP && n->source_kind != SOURCE_TCP) ||
             net_address_parse_with_port(&source, n->source_at) < 0)
                 return r;
-        if (n->source_kind == SOURCE_UDP)
+        if (n->source_kind == SOURCE_UDP && !net_address_is_multicast(&source))
                 *ret = source;
+        /* A group is joined on the device of the node's own address. */
         else if (source.any.sa_family != ret->any.sa_family ||
                  (net_address_is_loopback(ret) && !net_address_is_loopback(&source)))
                 net_address_parse(ret, source.any.sa_family == AF_INET6 ? "::" : "0.0.0.0", 0);

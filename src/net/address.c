@@ -52,6 +52,9 @@ int net_address_parse(struct net_address *ret, const char *text, uint16_t port)
 
                 if (r < 0)
                         return r;
+                /* Packets to an IPv4-mapped address are IPv4. */
+                if (memcmp(&a.v6.sin6_addr, v6_mapped, sizeof v6_mapped) == 0)
+                        net_address_of_v6(&a, a.v6.sin6_addr.s6_addr, port);
         }
         *ret = a;
         return 0;
@@ -97,6 +100,14 @@ void net_address_of_v6(struct net_address *ret, const uint8_t bytes[static 16], 
         }
         ret->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
         memcpy(&ret->v4.sin_addr, bytes + sizeof v6_mapped, 4);
+}
+
+void net_address_set_port(struct net_address *a, uint16_t port)
+{
+        if (a->any.sa_family == AF_INET6)
+                a->v6.sin6_port = htons(port);
+        else
+                a->v4.sin_port = htons(port);
 }
 
 uint16_t net_address_port(const struct net_address *a)

@@ -8,6 +8,7 @@
 #include "evb/base/quantity.h"
 #include "evb/base/util.h"
 #include "evb/conf/digest.h"
+#include "evb/data/network.h"
 #include "node_internal.h"
 
 /* A wait longer than this is logged. */
@@ -55,6 +56,14 @@ static void describe_refusal(const struct node *n, const struct member *m, char 
         }
 }
 
+static bool is_out_of_reach(const struct node *n)
+{
+        struct net_address dfm, own;
+
+        return network_node_address(&dfm, dfm_of(n), 0) == 0 && network_node_address(&own, n->self, 0) == 0 &&
+               net_address_is_loopback(&dfm) && !net_address_is_loopback(&own);
+}
+
 void membership_describe(const struct node *n, char *text, size_t size_bytes)
 {
         const struct member *m = n->kind->member(n);
@@ -65,8 +74,9 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
                 return;
         }
         if (m->refusal == WELCOME_OK) {
-                snprintf(text, size_bytes, "waiting for the DFM %s at %s", dfm_of(n)->name,
-                         dfm_of(n)->address);
+                snprintf(text, size_bytes, "waiting for the DFM %s at %s%s", dfm_of(n)->name,
+                         dfm_of(n)->address,
+                         is_out_of_reach(n) ? ", a loopback address, which other machines cannot reach" : "");
                 return;
         }
         describe_refusal(n, m, why, sizeof why);

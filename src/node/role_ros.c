@@ -120,8 +120,6 @@ static int open_front_end(struct node *n, struct ros_node *r)
 
         if (k < 0 || r->source)
                 return k;
-        if (!tcp && strrchr(at, ':'))
-                at = strrchr(at, ':') + 1;
         k = front_end_new(&r->front_end, tcp, at, scenario_has_slices(s) ? &s->ros.time : &s->ros.number,
                           &local, n->loop, r->core, r->buffer, n->stats);
         return k < 0 || !scenario_has_slices(s) ? k : open_slicer(n, r);

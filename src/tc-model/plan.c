@@ -37,6 +37,7 @@
 
 bool tc_address_parse(struct tc_address *ret, const char *text)
 {
+        static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
         struct tc_address a = {};
 
         if (inet_pton(AF_INET, text, a.bytes) == 1)
@@ -45,6 +46,12 @@ bool tc_address_parse(struct tc_address *ret, const char *text)
                 a.n_bytes = 16;
         else
                 return false;
+        /* Packets to an IPv4-mapped address are IPv4. */
+        if (a.n_bytes == 16 && memcmp(a.bytes, mapped, sizeof mapped) == 0) {
+                a.n_bytes = 4;
+                memmove(a.bytes, a.bytes + sizeof mapped, 4);
+                memset(a.bytes + 4, 0, sizeof mapped);
+        }
         *ret = a;
         return true;
 }

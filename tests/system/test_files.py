@@ -15,7 +15,8 @@ import sys
 import threading
 
 from harness import (CHANCE, LIMIT_S, SHARED, Running, chance_of_missing, chance_of_no_loss, complete, folder, main,
-                     payloads_by_l1_id, run, scenario)
+                     payloads_by_l1_id, run, scenario, settings)
+from network import Network, wait_until
 
 
 def dump(evb, *words):
@@ -212,6 +213,36 @@ def front_end_udp(evb):
         assert raw_payloads(report["files"][0]) == [[frame(k)] for k in range(n)]
 
 
+def front_end_udp_group(evb):
+    """A ROS joins the multicast group that is its source, on the device of its own address."""
+    n = 100
+    nodes = "[scenario]\nmode = push\n[network]\ncontrol-group = none\n"
+    for role, name, host in (("dfm", "dfm", 1), ("ros", "ros1", 2), ("sfi", "sfi1", 3)):
+        nodes += f"[node {name}]\nrole = {role}\naddress = 10.77.0.{host}\n"
+    keys = {"ros.source": f"udp:239.77.0.1:{UDP_PORT}", "trigger.events": n, "trigger.rate": "1kHz", "sfi.timeout": "20s",
+            "dfm.event-timeout": "60s"}
+    with folder() as where, Network("host") as network:
+        network.ip("host", "link", "set", "lo", "up")
+        for host in (1, 2, 3):
+            network.ip("host", "addr", "add", f"10.77.0.{host}/24", "dev", "lo")
+        path = scenario(where, nodes)
+        with contextlib.ExitStack() as stack:
+            processes = {}
+            for role, name in (("dfm", "dfm"), ("ros", "ros1"), ("sfi", "sfi1")):
+                processes[name] = stack.enter_context(network.popen(
+                    "host", evb, role, "--config", path, "--node", name, "--json", *settings(keys)))
+                stack.callback(processes[name].kill)
+            wait_until("group", lambda: "239.77.0.1" in network.run("host", "ip", "maddr", "show", "dev", "lo").stdout)
+            with network.socket("host") as sender:
+                sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.77.0.2"))
+                sender.connect(("239.77.0.1", UDP_PORT))
+                send_frames(sender, n)
+            report = json.loads(processes["dfm"].communicate(timeout=LIMIT_S)[0])
+            assert processes["dfm"].returncode == 0 and report["events_complete"] == n, report
+            for process in processes.values():
+                assert process.wait(LIMIT_S) == 0
+
+
 def front_end_udp_gap(evb):
     """A malformed datagram may replace a frame, so the run fails although its events are complete."""
     n = 200
@@ -252,4 +283,4 @@ main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: 
       "front-end-ahead": lambda evb: front_end_ahead(evb, "push", "2kHz"),
       "front-end-ahead-max": lambda evb: front_end_ahead(evb, "push", "max"),
       "front-end-ahead-pull": lambda evb: front_end_ahead(evb, "pull", "2kHz"),
-      "front-end-udp": front_end_udp, "front-end-udp-gap": front_end_udp_gap, "front-end-udp-dropped": front_end_udp_dropped})
+      "front-end-udp": front_end_udp, "front-end-udp-group": front_end_udp_group, "front-end-udp-gap": front_end_udp_gap, "front-end-udp-dropped": front_end_udp_dropped})

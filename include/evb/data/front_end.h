@@ -16,7 +16,8 @@
 
 struct front_end;
 
-/* `at`: the port on `local` for UDP, "ADDRESS:PORT" of the front-end for TCP. `number`: where a frame carries
+/* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
+ * "ADDRESS:PORT" of the front-end. `number`: where a frame carries
  * the number of its trigger. Borrows all pointers but `at` and `number`. Errors are logged. */
 int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct number_field *number,
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,

@@ -31,6 +31,7 @@ bool net_address_is_loopback(const struct net_address *a);
 /* The address as IPv6 in network order, an IPv4 one mapped (RFC 4291, 2.5.5.2); and back. */
 void net_address_to_v6(const struct net_address *a, uint8_t ret[static 16]);
 void net_address_of_v6(struct net_address *ret, const uint8_t bytes[static 16], uint16_t port);
+void net_address_set_port(struct net_address *a, uint16_t port);
 uint16_t net_address_port(const struct net_address *a);
 /* The index of the device with this address; 0: none. */
 unsigned net_address_device(const struct net_address *a);

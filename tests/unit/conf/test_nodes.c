@@ -110,6 +110,7 @@ static void test_wrong(void **state)
                 {DFM SFI ROS "address = 10.0.0.256\n", ":7: node r.address: ", "invalid address"},
                 {DFM SFI ROS "address = 239.1.1.1\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = 0.0.0.0\n", ":7: node r.address: ", "of one machine"},
+                {DFM SFI ROS "address = 255.255.255.255\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = ff05::1\n", ":7: node r.address: ", "of one machine"},
                 {DFM SFI ROS "address = 10.0.0.1%eth0\n", ":7: node r.address: ", "invalid address"},
                 {DFM SFI "address = 10.0.0.1\n" ROS "address = 10.0.0.1\n",
@@ -136,6 +137,34 @@ static void test_v6(void **state)
         assert_string_equal(scenario_find(&sample, "d")->address, "fe80::1%eth0");
 }
 
+/* Packets to these addresses are IPv4. */
+static void mapped_addresses_are_ipv4(void **state)
+{
+        (void)state;
+        assert_int_equal(sample_load(DFM "address = ::ffff:10.0.0.1\n" SFI "address = 10.0.0.2\n" ROS
+                                         "address = ::FFFF:a00:3\n"),
+                         0);
+        assert_string_equal(scenario_find(&sample, "d")->address, "10.0.0.1");
+        assert_string_equal(scenario_find(&sample, "r")->address, "10.0.0.3");
+}
+
+static void loopback_among_machines_is_pointed_out(void **state)
+{
+        (void)state;
+        assert_int_equal(sample_load(DFM "address = 127.0.1.1\n" SFI "address = 10.0.0.2\n" ROS
+                                         "address = 10.0.0.3\n"),
+                         0);
+        assert_int_equal(sample_errors.n_warnings, 1);
+        assert_non_null(
+                strstr(sample_errors.warnings[0],
+                       "warning: node d.address: 127.0.1.1 is a loopback address, which other machines "
+                       "cannot reach; node s has 10.0.0.2"));
+        assert_int_equal(sample_load(DFM "address = 127.0.1.1\n" SFI "address = 127.0.1.2\n" ROS
+                                         "address = 127.0.1.3\n"),
+                         0);
+        assert_int_equal(sample_errors.n_warnings, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -146,6 +175,8 @@ int main(void)
                 cmocka_unit_test(test_settings_of_nodes),
                 cmocka_unit_test(test_wrong),
                 cmocka_unit_test(test_v6),
+                cmocka_unit_test(mapped_addresses_are_ipv4),
+                cmocka_unit_test(loopback_among_machines_is_pointed_out),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,7 +237,8 @@ static void test_trigger(void **state)
 {
         static const char *const wrong[] = {"udp:0", "udp:", "udp:65536", "udp:1:2", "frame", "tcp:5", ""};
         static const char *const wrong_to[] = {"5000",  "host:5000",    "::1:5000",
-                                               "[::1]", "0.0.0.0:5000", "10.0.0.1:0"};
+                                               "[::1]", "0.0.0.0:5000", "10.0.0.1:0",
+                                               "255.255.255.255:5000", "[::ffff:255.255.255.255]:5000"};
         char setting[64];
 
         assert_int_equal(sample_set("trigger.source=internal"), 0);
@@ -256,6 +257,7 @@ static void test_trigger(void **state)
         assert_one_error("--set ", "port 26800 is network.control-port; expected another port");
         assert_int_equal(sample_set("trigger.busy-to=10.0.0.1:5000"), 0);
         assert_int_equal(sample_set("trigger.busy-to=[fe80::1%lo]:5000"), 0);
+        assert_int_equal(sample_set("trigger.busy-to=239.1.1.1:5000"), 0);
         for (size_t i = 0; i < ARRAY_SIZE(wrong_to); i++) {
                 snprintf(setting, sizeof setting, "trigger.busy-to=%s", wrong_to[i]);
                 assert_int_equal(sample_set(setting), -EINVAL);

@@ -181,9 +181,23 @@ static void a_table_keeps_its_bits(void **state)
         tc_tree_fini(&before);
 }
 
+/* The packets to such a destination are IPv4, so a filter for IPv6 would match none. */
+static void mapped_destinations_are_ipv4(void **state)
+{
+        struct tc_address mapped, plain, other;
+
+        (void)state;
+        assert_true(tc_address_parse(&mapped, "::ffff:10.1.2.3"));
+        assert_true(tc_address_parse(&plain, "10.1.2.3"));
+        assert_true(tc_address_parse(&other, "::fffe:10.1.2.3"));
+        assert_memory_equal(&mapped, &plain, sizeof plain);
+        assert_int_equal(other.n_bytes, 16);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(mapped_destinations_are_ipv4),
                 cmocka_unit_test(owners_are_recognised),
                 cmocka_unit_test(partly_reported_qdiscs_are_foreign),
                 cmocka_unit_test(destinations_spread_even_with_equal_last_bytes),
