@@ -4,8 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "event_record.h"
 
@@ -71,22 +76,70 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         record_put_end(to, &end);
 }
 
-static int write_new(const char *output, const uint8_t *bytes, size_t size_bytes, const uint8_t *end,
+/* Opens a file for a new result, or the one that a killed repair left. -EBUSY: another repair writes it, or
+ * has just given it its name. */
+static int open_unfinished(const char *path)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+        struct stat opened, named;
+
+        if (fd < 0)
+                return -errno;
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &opened) < 0 || lstat(path, &named) < 0 ||
+            opened.st_ino != named.st_ino)
+                return -EBUSY;
+        return ftruncate(fd, 0) < 0 ? -errno : take_fd(&fd);
+}
+
+/* The result belongs to whom the original belongs to, and is as readable. */
+static int copy_owner(int from, int to)
+{
+        struct stat st;
+
+        if (geteuid() != 0)
+                return 0;
+        return fstat(from, &st) < 0 || fchown(to, st.st_uid, st.st_gid) < 0 ||
+                               fchmod(to, st.st_mode & 0777) < 0
+                       ? -errno
+                       : 0;
+}
+
+static int give_name(const char *unfinished, const char *output)
+{
+        if (renameat2(AT_FDCWD, unfinished, AT_FDCWD, output, RENAME_NOREPLACE) == 0)
+                return 0;
+        /* Some file systems do not know the flag. */
+        if (errno != EINVAL)
+                return -errno;
+        return access(output, F_OK) == 0 ? -EEXIST : rename(unfinished, output) < 0 ? -errno : 0;
+}
+
+/* `output` gets its name when it is whole, so an interrupted repair can be repeated. */
+static int write_new(const char *output, int from, const struct iovec iov[static 2],
                      struct event_file_repair *ret)
 {
-        struct iovec iov[] = {{(void *)bytes, size_bytes}, {(void *)end, end ? EVENT_FILE_END_BYTES : 0}};
-        _cleanup_close_ int fd = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        char unfinished[PATH_MAX];
+        _cleanup_close_ int fd = -1;
         size_t written;
-        int r = fd < 0 ? -errno : 0;
+        int r;
 
         ret->at_output = true;
+        if (access(output, F_OK) == 0)
+                return -EEXIST;
+        if ((size_t)snprintf(unfinished, sizeof unfinished, "%s.repair", output) >= sizeof unfinished)
+                return -ENAMETOOLONG;
+        fd = open_unfinished(unfinished);
         if (fd < 0)
-                return r;
-        r = record_write_all(fd, iov, ARRAY_SIZE(iov), 0, &written);
+                return fd;
+        r = record_write_all(fd, iov, 2, 0, &written);
+        if (r == 0)
+                r = copy_owner(from, fd);
         if (r == 0 && fsync(fd) < 0)
                 r = -errno;
+        if (r == 0)
+                r = give_name(unfinished, output);
         if (r < 0)
-                unlink(output);
+                unlink(unfinished);
         return r;
 }
 
@@ -124,6 +177,7 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
         uint8_t end[EVENT_FILE_END_BYTES];
         size_t size_bytes, whole_bytes;
         const uint8_t *bytes;
+        struct iovec iov[2] = {};
         int r;
 
         *ret = (struct event_file_repair){0};
@@ -136,12 +190,13 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
                 return r;
         bytes = event_file_bytes(file, &size_bytes);
         whole_bytes = find_end(file, ret);
+        iov[0] = (struct iovec){(void *)bytes, ret->was_whole ? size_bytes : whole_bytes};
         if (ret->was_whole)
-                return output ? write_new(output, bytes, size_bytes, NULL, ret) : 0;
+                return output ? write_new(output, fd, iov, ret) : 0;
         if (!output && !writing)
                 return -EACCES;
         ret->cut_bytes = size_bytes - whole_bytes;
         make_end(end, ret, whole_bytes, now);
-        return output ? write_new(output, bytes, whole_bytes, end, ret)
-                      : write_in_place(fd, whole_bytes, end);
+        iov[1] = (struct iovec){end, sizeof end};
+        return output ? write_new(output, fd, iov, ret) : write_in_place(fd, whole_bytes, end);
 }

@@ -580,7 +580,7 @@ def rods_of(evb, path):
 def events_of(evb, path):
     """Yields the number and the payloads of each event."""
     done = subprocess.run([evb, "dump", path, "--tree", "--hex", "--json"], capture_output=True, text=True, check=True)
-    for event in json.loads(done.stdout)["event_list"]:
+    for event in map(json.loads, done.stdout.splitlines()[:-1]):
         data = struct.pack(f"<{len(event['words'])}I", *event["words"])
         begin = event["fragments"][0]["offset_bytes"]
         payloads = []

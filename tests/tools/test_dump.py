@@ -4,6 +4,7 @@
     test_dump.py EVB EVENT_TOOL
 """
 import json
+import os
 import pathlib
 import resource
 import signal
@@ -12,12 +13,13 @@ import sys
 import tempfile
 
 EVB, TOOL = sys.argv[1:3]
+LARGE_BYTES = 8 << 20
 
 
-def dump(*words, most_bytes=resource.RLIM_INFINITY):
+def dump(*words, most_bytes=resource.RLIM_INFINITY, at_limit=signal.SIG_IGN):
     """Runs evb dump, which may write files of at most `most_bytes`."""
     def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, at_limit)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
 
     done = subprocess.run([EVB, "dump", *map(str, words)], capture_output=True, text=True, preexec_fn=limit)
@@ -43,10 +45,14 @@ def check_valid(path, form):
     assert verify["checksums"] == (0 if form == "eformat3" else 6 * 5), verify
     code, out, err = dump(path, "--verify")
     assert code == 0 and "no faults" in out and err == "", (out, err)
-    code, report = dump_json(path, "--event", 5, "--hex")
-    (event,) = report["event_list"]
+    code, out, _ = dump(path, "--event", 5, "--hex", "--json")
+    event, report = map(json.loads, out.splitlines())
     assert code == 0 and event["index"] == 5 and event["words"][0] == 0xAA1234AA, event
     assert [f["type"] for f in event["fragments"]].count("rod") == 4
+    code, out, _ = dump(path, "--tree", "--verify", "--json")
+    *events, report = map(json.loads, out.splitlines())
+    assert code == 0 and [e["index"] for e in events] == list(range(6)) and "words" not in events[0], events
+    assert event["fragments"] == events[5]["fragments"] and report["verify"] == verify and report["events"] == 6, report
     assert dump(path, "--verify", "--seed", 6)[0] == 1
     code, _, err = dump(path, "--event", 6)
     assert code == 1 and "the file has 6 events" in err, err
@@ -73,6 +79,18 @@ def check_damaged(path):
     code, _, err = dump(cut, "--repair", "--output", fitting, most_bytes=repaired.stat().st_size - 1)
     assert code == 1 and err == f"{fitting}: File too large\n" and not fitting.exists(), (code, err)
     assert cut.read_bytes() == whole[:-50]
+    # A killed repair leaves nothing under the name of the result, and the next one succeeds.
+    left = path.with_name("fitting.repair")
+    code, _, _ = dump(cut, "--repair", "--output", fitting, most_bytes=repaired.stat().st_size - 1, at_limit=signal.SIG_DFL)
+    assert code == -signal.SIGXFSZ and not fitting.exists() and left.exists(), code
+    left.write_bytes(left.read_bytes() + bytes(100_000))
+    if os.geteuid() == 0:
+        os.chown(cut, 65534, 65533)
+        cut.chmod(0o640)
+    assert dump(cut, "--repair", "--output", fitting)[0] == 0 and fitting.read_bytes() == repaired.read_bytes()
+    assert not left.exists()
+    if os.geteuid() == 0:
+        assert (fitting.stat().st_uid, fitting.stat().st_gid, fitting.stat().st_mode & 0o777) == (65534, 65533, 0o640)
     assert dump(repaired, "--verify")[0] == 0
     assert dump(cut, "--repair", "--verify")[0] == 0
     assert cut.read_bytes() == repaired.read_bytes()
@@ -87,6 +105,29 @@ def check_damaged(path):
     assert code == 1 and out == "" and json.loads(json_file.read_text()) == report
 
 
+def check_memory(path):
+    """The events of a file are printed in less memory than the file has."""
+    whole = path.read_bytes()
+    begin = whole.index(bytes.fromhex("cccc3412"))  # the first data record
+    end = len(whole) - 40
+    with open(path.with_name("large"), "wb") as large:
+        large.write(whole[:begin])
+        while large.tell() < LARGE_BYTES:
+            large.write(whole[begin:end])
+        large.write(whole[end:])
+    def peak_bytes(*words):
+        process = subprocess.Popen([EVB, "dump", *words])
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0, status
+        return usage.ru_maxrss * 1024
+
+    # All of the file may be resident, as it is mapped.
+    few = peak_bytes(path, "--tree", "--hex", "--json=/dev/null")
+    most = peak_bytes(large.name, "--tree", "--hex", "--json=/dev/null")
+    assert most < few + 2 * LARGE_BYTES, (few, most)
+    os.unlink(large.name)
+
+
 def check_mistakes(directory):
     for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
         code, out, err = dump(*words)
@@ -98,4 +139,5 @@ with tempfile.TemporaryDirectory() as name:
         file = pattern(pathlib.Path(name) / each, each)
         check_valid(file, each)
         check_damaged(file)
+        check_memory(pattern(pathlib.Path(name) / f"{each}-large", each))
     check_mistakes(name)

@@ -93,7 +93,7 @@ struct event_file_repair {
 
 /* Keeps the events before the first damaged one and adds a correct end record, dated `now`. If `output` is
  * NULL, it repairs the file at `path` in place, otherwise it creates `output`, which must not exist
- * (-EEXIST). The end record marks the last file of the run, with the run's counters set to those of this
- * file. Syncs the result. Returns 0, -EBADMSG if the front records are damaged, -EBUSY, or another negative
- * errno. */
+ * (-EEXIST). Until it is whole, its name ends with ".repair"; as root, it gets the owner of the original. The
+ * end record marks the last file of the run, with the run's counters set to those of this file. Syncs the
+ * result. Returns 0, -EBADMSG if the front records are damaged, -EBUSY, or another negative errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

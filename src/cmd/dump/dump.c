@@ -65,13 +65,15 @@ struct dump_options {
         const char *tree, *event, *hex, *verify, *seed, *repair, *output;
 };
 
-static int dump_file(const struct dump_options *own, const char *path, json_t *json)
+/* *lines: the open file for --json, if events went to it. */
+static int dump_file(const struct dump_options *own, const struct options *o, const char *path, json_t *json,
+                     FILE **lines)
 {
         struct dump d = {.path = path, .hex = own->hex, .verify = own->verify, .json = json};
         struct eformat_fault fault;
         struct event_file *file;
         uint64_t only = DUMP_ALL, seed;
-        bool right;
+        bool right, shows_events = own->tree || own->event || own->hex;
         int r;
 
         if (own->event && quantity_parse_count(own->event, &only) < 0) {
@@ -95,8 +97,14 @@ static int dump_file(const struct dump_options *own, const char *path, json_t *j
                 return 2;
         }
         d.file = file;
+        if (json && shows_events)
+                *lines = d.lines = options_open_json(o);
+        if (json && shows_events && !d.lines) {
+                event_file_free(file);
+                return 2;
+        }
         right = dump_summary(&d);
-        if (own->tree || own->event || own->hex)
+        if (shows_events)
                 right &= dump_events(&d, only);
         if (own->verify)
                 right &= dump_verify(&d);
@@ -131,6 +139,7 @@ int cmd_dump(int argc, char **argv)
                  &own.output},
         };
         struct options o;
+        FILE *lines = NULL;
         json_t *json;
         int r;
 
@@ -147,8 +156,12 @@ int cmd_dump(int argc, char **argv)
                 json_object_set_new(json, "file", json_string(o.words[0]));
         r = own.repair ? dump_repair(o.words[0], own.output, json) : 0;
         if (r == 0 && !(own.repair && !own.verify))
-                r = dump_file(&own, own.output ? own.output : o.words[0], json);
-        if (json && r != 2)
+                r = dump_file(&own, &o, own.output ? own.output : o.words[0], json, &lines);
+        if (lines) {
+                json_dumpf(json, lines, JSON_COMPACT);
+                fputc('\n', lines);
+                r = options_close_json(&o, lines, r);
+        } else if (json && r != 2)
                 return options_write_json(&o, json, r);
         json_decref(json);
         return r;

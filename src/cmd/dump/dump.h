@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "evb/store/event_file.h"
 #include "evb/store/verify.h"
@@ -15,6 +16,7 @@ struct dump {
         bool verify;
         const uint64_t *seed; /* of --seed, or NULL */
         json_t *json;         /* the output object; NULL: text on standard output */
+        FILE *lines;          /* receives each event as a line of JSON, before the output object */
 };
 
 #define DUMP_FAULTS_MAX 100u

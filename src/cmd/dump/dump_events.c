@@ -1,5 +1,5 @@
-/* Prints the events of a file as indented trees, optionally with their words. In JSON, an event is a list of
- * fragments with their depths. */
+/* Prints the events of a file as indented trees, optionally with their words. In JSON, an event is an object
+ * on a line of its own, with a list of fragments and their depths; only one is in memory. */
 #include "dump.h"
 
 #include <inttypes.h>
@@ -90,29 +90,37 @@ static void show_hex(const struct event_record *record)
         }
 }
 
-static bool show_event(const struct dump *d, uint64_t index, const struct event_record *record,
-                       json_t *events)
+/* The words go to the file at once: as JSON values, they would need 12 times the memory. */
+static void write_line(const struct dump *d, uint64_t index, const struct event_record *record,
+                       const json_t *fragments)
+{
+        fprintf(d->lines, "{\"index\":%" PRIu64 ",\"block\":%u,\"fragments\":", index, record->block);
+        json_dumpf(fragments, d->lines, JSON_COMPACT);
+        if (d->hex) {
+                fputs(",\"words\":[", d->lines);
+                for (size_t i = 0; i < record->size_bytes / 4; i++)
+                        fprintf(d->lines, "%s%u", i == 0 ? "" : ",", eformat_word(record->event, i));
+                fputc(']', d->lines);
+        }
+        fputs("}\n", d->lines);
+}
+
+static bool show_event(const struct dump *d, uint64_t index, const struct event_record *record)
 {
         struct show s = {.d = d, .offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES};
         struct eformat_fault fault;
-        json_t *o = NULL;
+        int r;
 
-        if (events) {
+        if (d->lines)
                 s.fragments = json_array();
-                o = json_object();
-                json_object_set_new(o, "index", json_integer((json_int_t)index));
-                json_object_set_new(o, "block", json_integer(record->block));
-                json_object_set_new(o, "fragments", s.fragments);
-                if (d->hex)
-                        json_object_set_new(o, "words", words_json(record->event, record->size_bytes / 4));
-                json_array_append_new(events, o);
-        } else {
+        else
                 printf("event %" PRIu64 ", block %u, %u bytes\n", index, record->block, record->size_bytes);
-        }
-        int r = eformat_walk(record->event, record->size_bytes, show_visit, &s, &fault);
-
-        if (!events && d->hex)
+        r = eformat_walk(record->event, record->size_bytes, show_visit, &s, &fault);
+        if (d->lines)
+                write_line(d, index, record, s.fragments);
+        else if (d->hex)
                 show_hex(record);
+        json_decref(s.fragments);
         if (r == 0)
                 return true;
         fault.offset_bytes += s.offset_bytes;
@@ -121,7 +129,6 @@ static bool show_event(const struct dump *d, uint64_t index, const struct event_
 
 bool dump_events(const struct dump *d, uint64_t only)
 {
-        json_t *events = d->json ? json_array() : NULL;
         struct eformat_fault fault;
         struct event_record record;
         size_t position = 0;
@@ -129,12 +136,10 @@ bool dump_events(const struct dump *d, uint64_t only)
         uint64_t index = 0;
         int r = 1;
 
-        if (events)
-                json_object_set_new(d->json, "event_list", events);
         for (; (r = event_file_next(d->file, &position, &record, &fault)) == 1; index++) {
                 if (only != DUMP_ALL && index != only)
                         continue;
-                right &= show_event(d, index, &record, events);
+                right &= show_event(d, index, &record);
                 shown = true;
                 if (only != DUMP_ALL)
                         return right;
