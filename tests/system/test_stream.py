@@ -398,7 +398,7 @@ def stuck_pipe(evb):
         wait_for("full pipe", lambda: in_pipe(receiver.process.stdout) > 60000)
         # The first one waits for the output, the second one does not.
         receiver.interrupt()
-        time.sleep(0.5)
+        time.sleep(1.2)  # signals within a second are one request
         assert receiver.process.poll() is None
         receiver.signal()
         assert receiver.process.wait(LIMIT_S) == 1
