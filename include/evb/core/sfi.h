@@ -89,6 +89,11 @@ struct sfi_fragment {
          * and had that number in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
         uint64_t asked_ns;
+        /* Its chunks come in order. A chunk at `mark` or beyond answers no request before the last retry, so
+         * what is missing below the newest such chunk, at `edge`, is lost. What the last retry requested
+         * below `lost_to` was lost for certain, so a chunk there is its answer. */
+        uint64_t retried_ns;
+        uint32_t mark, edge, lost_to;
         bool skipped; /* it was whole when its turn came, so it was never requested */
         bool unsent;  /* its request did not reach the ROS, or the answer was lost with a connection */
         /* Arrived without memory, or gave it up: not in flight until they are requested again. */

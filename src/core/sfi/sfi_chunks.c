@@ -111,8 +111,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
                 sfi_slots_clear_blocks(&s->slots, f->at, f->bytes);
                 f->split = true;
         }
-        if (!f->retried)
-                sfi_requests_note_newest(&s->requests, p->source, c, f);
+        sfi_requests_note_newest(&s->requests, p->source, c, f);
         p->at = f->at + c->offset;
         return SFI_STORE;
 }
@@ -161,6 +160,7 @@ static void begin_look(struct sfi *s, uint64_t now_ns, uint64_t gaps)
 static void note_gap(struct sfi *s, uint64_t now_ns)
 {
         s->has_gap = false;
+        s->requests.has_losses = true;
         if (s->slots.sources && s->requests.hurry_ns == NEVER_NS)
                 begin_look(s, now_ns, count_gaps(s));
 }
@@ -209,6 +209,18 @@ bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p)
                f->at + p->chunk.offset == p->at;
 }
 
+/* New data of a fragment that was requested again: a latency, if they answer the last request for certain
+ * (Karn and Partridge, 1987). */
+static void sample_retried(struct sfi *s, uint64_t now_ns, const struct chunk *c, struct sfi_fragment *f)
+{
+        if (c->offset < f->lost_to) {
+                sfi_retry_sample(&s->retry, now_ns - f->retried_ns);
+                f->lost_to = 0;
+        } else if (f->asked > 0 && c->offset >= f->asked_from &&
+                   c->offset + c->length == MIN(f->asked, f->bytes))
+                sfi_retry_sample(&s->retry, now_ns - f->asked_ns);
+}
+
 static void finish_fragment(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *p,
                             const struct sfi_fragment *f)
 {
@@ -244,7 +256,11 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                         fresh = sfi_slots_set_blocks(&s->slots, p->at, p->chunk.length);
                         f->blocks_received += fresh;
                         s->counts.duplicate += fresh == 0;
+                        if (p->chunk.offset >= f->mark)
+                                f->edge = MAX(f->edge, p->chunk.offset + p->chunk.length);
                 }
+                if (f->retried && fresh > 0)
+                        sample_retried(s, now_ns, &p->chunk, f);
                 sfi_slots_count(&s->slots, p->source, f);
                 if (s->slots.sources)
                         sfi_limit_note_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);

@@ -72,6 +72,15 @@ uint64_t sfi_retry_interval_ns(const struct sfi_retry *r)
         return MIN(after, longest_ns(r));
 }
 
+uint64_t sfi_retry_hurried_ns(const struct sfi_retry *r, uint64_t margin_ns)
+{
+        uint64_t after = r->backoff * (r->srtt_ns + 4 * r->rttvar_ns) + margin_ns;
+
+        if (r->config->retry_after_ns > 0 || r->config->reliable || r->srtt_ns == 0)
+                return sfi_retry_interval_ns(r);
+        return MIN(after, sfi_retry_interval_ns(r));
+}
+
 /* Each pause is twice as long as the one before, and all retries happen before the event expires. Losses
  * often come in bursts that outlast the first retries, so the last of a bounded number waits until half of
  * the remaining time has passed. */

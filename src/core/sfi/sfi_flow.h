@@ -43,8 +43,8 @@ static inline uint32_t sfi_frame_overhead_bytes(const struct sfi_config *c)
 
 struct sfi_retry {
         const struct sfi_config *config;
-        /* Time from a request to a fragment that needed no retry. The backoff factor grows while retries turn
-         * out to be too early. */
+        /* Time from a request to its answer, by fragments without a retry, and by retries whose first answer
+         * was lost for certain. The backoff factor grows while retries turn out to be too early. */
         uint64_t srtt_ns, rttvar_ns;
         uint32_t backoff;
         uint64_t backoff_ns;   /* last change of the factor */
@@ -56,6 +56,8 @@ struct sfi_retry {
 void sfi_retry_init(struct sfi_retry *r, const struct sfi_config *config);
 /* Time without an answer after which a fragment is requested again for the first time. */
 uint64_t sfi_retry_interval_ns(const struct sfi_retry *r);
+/* The same with a smaller margin on top of the estimate, if there is one. */
+uint64_t sfi_retry_hurried_ns(const struct sfi_retry *r, uint64_t margin_ns);
 /* When to retry next, after `rounds` unanswered retries. NEVER_NS: the retries are used up. */
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns);
 void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns);

@@ -4,7 +4,8 @@
 
 #include <errno.h>
 
-/* Ranges of one fragment that are requested one by one; the last one extends to the fragment's end. */
+/* Ranges of one fragment that are requested one by one. The last one extends to the fragment's end, but not
+ * in pull by bytes, as the limit has no room for what came already. */
 #define RANGES_MAX 16
 /* Packets may arrive in another order: half of the latency is allowed for that, and at least a time that
  * grows if it was too short (RACK, RFC 8985). */
@@ -45,11 +46,23 @@ void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
         e->queued = true;
 }
 
+/* Time without a sign of the ROS after which it is asked again. Where datagrams get lost, the first retry
+ * allows for packets in another order only, and not for a process that is late. */
+static uint64_t silence_ns(const struct sfi_requests *q, const struct sfi_slot *e)
+{
+        if (!q->has_losses || e->rounds > 0)
+                return sfi_retry_interval_ns(q->retry);
+        return sfi_retry_hurried_ns(q->retry, q->reordering_ns);
+}
+
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 {
         const struct sfi_slot *e = &q->slots->items[slot];
+        uint64_t next_ns = sfi_retry_next_ns(q->retry, now_ns, e->rounds, e->expire_ns);
 
-        sfi_slots_set_retry(q->slots, slot, sfi_retry_next_ns(q->retry, now_ns, e->rounds, e->expire_ns));
+        if (q->has_losses && e->rounds <= 1 && next_ns != NEVER_NS)
+                next_ns = MIN(next_ns, now_ns + silence_ns(q, e));
+        sfi_slots_set_retry(q->slots, slot, next_ns);
 }
 
 /* Maximum number of events requested at a time: as many as the receive buffer holds, if that is known. */
@@ -142,21 +155,68 @@ static void add_retry(struct sfi_requests *q, uint64_t now_ns, struct message *m
         sfi_slots_count(q->slots, ros, f);
 }
 
-/* Requests the missing ranges of one fragment, as far as budget and limit go; at most RANGES_MAX entries. In
- * pull by bytes, no part that was never requested. */
+/* A ROS sends in the order of the requests. */
+static bool is_overtaken(const struct sfi_requests *q, const struct sfi_slot *e, const struct sfi_fragment *f,
+                         uint32_t ros)
+{
+        return q->slots->sources ? (int32_t)(q->streams[ros].newest_number - f->asked_number) > 0
+                                 : q->streams[ros].newest_event > e->event;
+}
+
+/* The end of what is lost of a fragment, as what came later overtook it; 0: nothing, or the port that lost it
+ * is still full. */
+static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot *e,
+                             const struct sfi_fragment *f, uint32_t ros)
+{
+        if (q->slots->sources && sfi_requests_in_flight(q) > q->limit->bytes)
+                return 0;
+        if (is_overtaken(q, e, f, ros))
+                return UINT32_MAX;
+        return f->blocks_received < sfi_blocks(f->edge) ? f->edge : 0;
+}
+
+/* From now on, only an answer to a later request shows that something is lost. In push, nothing orders two
+ * retries. */
+static void note_retry(struct sfi_requests *q, uint64_t now_ns, struct sfi_slot *e, struct sfi_fragment *f,
+                       uint32_t ros)
+{
+        uint64_t since_ns = MAX(f->retried_ns, q->slots->sources ? f->asked_ns : e->first_ns);
+        bool is_lost = (q->slots->sources || !f->retried) && is_overtaken(q, e, f, ros);
+
+        /* Before the first sample, a ROS is retried after a long silence. One that stops for so long within a
+         * fragment has sent the rest of it. */
+        is_lost |= f->known && q->retry->srtt_ns == 0;
+        if (overtaken_to(q, e, f, ros) == 0)
+                since_ns = MAX(since_ns, q->streams[ros].heard_ns);
+        f->hurried |= now_ns - since_ns < sfi_retry_interval_ns(q->retry);
+        e->retried = true;
+        f->retried = true;
+        f->retried_ns = now_ns;
+        f->lost_to = is_lost ? UINT32_MAX : f->edge;
+        f->edge = 0;
+        f->mark = UINT32_MAX;
+        q->counts->retried++;
+        if (!q->slots->sources)
+                return;
+        f->mark = f->asked_from = f->asked;
+        f->asked_number = ++q->streams[ros].number;
+}
+
+/* Requests the missing ranges of one fragment below `most`, as far as budget and limit go; at most RANGES_MAX
+ * entries. In pull by bytes, no part that was never requested. */
 static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
-                        uint32_t ros)
+                        uint32_t ros, uint32_t most)
 {
         struct sfi_slot *e = &q->slots->items[slot];
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
-        uint32_t from = 0, to = 0, most = q->slots->sources ? f->asked : UINT32_MAX;
+        uint32_t from = 0, to = 0;
         uint32_t permitted = finds_room(q, slot, ros) ? permitted_bytes(q, f) : 0;
 
         if (permitted == 0)
                 return;
-        e->retried = true;
-        f->retried = true;
-        q->counts->retried++;
+        if (q->slots->sources)
+                most = MIN(most, f->asked);
+        note_retry(q, now_ns, e, f, ros);
         if (!f->split && q->slots->sources) {
                 add_retry(q, now_ns, m, slot, ros, 0,
                           sfi_retry_affordable(q->retry, 0, MIN(most, permitted)));
@@ -169,7 +229,7 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
         for (int k = 1; k <= RANGES_MAX && permitted > 0 && !sfi_retry_budget_is_spent(q->retry) &&
                         sfi_slots_missing_range(q->slots, f, to, &from, &to) && from < most;
              k++) {
-                uint32_t last = MIN(k == RANGES_MAX ? f->bytes : to, most);
+                uint32_t last = MIN(k == RANGES_MAX && !q->slots->sources ? f->bytes : to, most);
                 uint32_t end =
                         sfi_retry_affordable(q->retry, from, MIN(last, from + MIN(permitted, last - from)));
 
@@ -179,22 +239,16 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
         }
 }
 
-/* A ROS sends in the order of the requests. */
-static bool is_overtaken(const struct sfi_requests *q, const struct sfi_slot *e, const struct sfi_fragment *f,
-                         uint32_t ros)
-{
-        return q->slots->sources ? (int32_t)(q->streams[ros].newest_number - f->asked_number) > 0
-                                 : q->streams[ros].newest_event > e->event;
-}
-
 /* A missing fragment may still wait in a queue, for any length of time if the sender is shaped. It is lost
- * once a younger one overtook it, or once the ROS falls silent. */
-static bool may_be_lost(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
-                        const struct sfi_fragment *f, uint32_t ros)
+ * once a younger one overtook it, or once the ROS falls silent. Returns the end of what may be lost. */
+static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
+                               const struct sfi_fragment *f, uint32_t ros)
 {
         uint64_t since_ns = MAX(q->streams[ros].heard_ns, q->slots->sources ? f->asked_ns : e->first_ns);
 
-        return is_overtaken(q, e, f, ros) || now_ns - since_ns >= sfi_retry_interval_ns(q->retry);
+        if (now_ns - since_ns >= silence_ns(q, e))
+                return UINT32_MAX;
+        return overtaken_to(q, e, f, ros);
 }
 
 /* In pull by bytes, the rest of a fragment may not be requested yet. */
@@ -216,9 +270,13 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                 uint32_t slot = q->overdue[q->overdue_at];
                 const struct sfi_slot *e = &q->slots->items[slot];
                 const struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
+                uint32_t to;
 
-                if (e->state == SLOT_COLLECTING && lacks_requested(q, f) && may_be_lost(q, now_ns, e, f, ros))
-                        add_missing(q, now_ns, m, slot, ros);
+                if (e->state != SLOT_COLLECTING || !lacks_requested(q, f))
+                        continue;
+                to = may_be_lost_to(q, now_ns, e, f, ros);
+                if (to > 0)
+                        add_missing(q, now_ns, m, slot, ros, to);
         }
 }
 
@@ -316,9 +374,7 @@ void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns)
                 for (uint32_t i = 0; t->items[slot].requested && i < t->n_ros; i++) {
                         struct sfi_fragment *f = sfi_fragment(t, slot, i);
 
-                        f->hurried |= !f->retried && lacks_requested(q, f) &&
-                                      is_overtaken(q, &t->items[slot], f, i);
-                        is_due |= f->hurried && !f->retried;
+                        is_due |= lacks_requested(q, f) && overtaken_to(q, &t->items[slot], f, i) > 0;
                 }
                 if (is_due && t->items[slot].retry_ns > now_ns && t->items[slot].retry_ns != NEVER_NS)
                         sfi_slots_set_retry(t, slot, now_ns);

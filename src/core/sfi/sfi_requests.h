@@ -42,6 +42,7 @@ struct sfi_requests {
         uint64_t scan_from_ns;               /* no scan before this */
         uint64_t hurry_ns;      /* pull, by bytes: when to look for what was overtaken; NEVER_NS: not */
         uint64_t reordering_ns; /* how long after a gap */
+        bool has_losses;        /* there was a gap in the sequence numbers of a ROS's datagrams */
 
         struct sfi_stream *streams;    /* of each ROS */
         uint32_t n_unsent, unsent_ros; /* streams that may lack requests; where to look for the next one */
@@ -104,14 +105,14 @@ static inline void sfi_requests_note_backlog(struct sfi_requests *q, uint64_t no
         q->streams[ros].backlog_bytes = bytes;
 }
 
-/* A chunk arrived of a fragment without a retry. */
 static inline void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
                                             const struct sfi_fragment *f)
 {
         struct sfi_stream *stream = &q->streams[ros];
 
-        stream->newest_event = MAX(stream->newest_event, c->event);
-        /* A chunk below `asked_from` answers an earlier request. */
+        if (!f->retried)
+                stream->newest_event = MAX(stream->newest_event, c->event);
+        /* A chunk below `asked_from` answers an earlier request, or a retry. */
         if (f->asked > 0 && c->offset >= f->asked_from &&
             (int32_t)(f->asked_number - stream->newest_number) > 0)
                 stream->newest_number = f->asked_number;

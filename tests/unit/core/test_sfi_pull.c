@@ -290,6 +290,39 @@ static void a_retry_asks_only_for_what_was_requested(void **state)
         sfi_driver_fini(&t);
 }
 
+/* A fragment of several ranges, of which chunks are lost twice. A chunk that was requested after a retry
+ * shows that the retry's answer is lost too. */
+static void each_loss_in_a_fragment_is_retried_at_once(void **state)
+{
+        struct sfi_config c = by_bytes();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.port_bytes = 13000;
+        c.retry_after_ns = AFTER_NS;
+        sfi_driver_start(&t, &c, 1);
+        assert_requests(&t, 0, "ros0: Request e0[0,1408)");
+        sfi_count_datagram(t.sfi, 0, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, 20000));
+        assert_requests(&t, NS_PER_MS, "ros0: Request e0[1408,4224) | ros0: Request e0[4224,7040)");
+        sfi_count_datagram(t.sfi, 0, 2); /* 1 is lost, with [1408,2816) */
+        sfi_gets_chunk(&t, chunk_of(0, 0, 2816, 1408, 20000));
+        assert_requests(&t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
+        for (uint32_t k = 3; k < 5; k++) { /* requested before the retry */
+                sfi_count_datagram(t.sfi, 0, k);
+                sfi_gets_chunk(&t, chunk_of(0, 0, k * 1408, 1408, 20000));
+        }
+        assert_requests(&t, NS_PER_MS, "ros0: Request e0[7040,9856)");
+        for (uint32_t k = 5; k < 7; k++) { /* 5 is lost, the answer to the retry */
+                sfi_count_datagram(t.sfi, 0, k + 1);
+                sfi_gets_chunk(&t, chunk_of(0, 0, k * 1408, 1408, 20000));
+        }
+        assert_requests(&t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
+        assert_int_equal(sfi_counts(t.sfi)->retried, 2);
+        sfi_driver_fini(&t);
+}
+
 /* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
  * its bytes give way to an older event. */
 static void what_was_never_requested_is_requested_after_giving_way(void **state)
@@ -398,6 +431,7 @@ int main(void)
                 cmocka_unit_test(idle_ross_come_first),
                 cmocka_unit_test(a_silent_ros_keeps_only_its_share),
                 cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
+                cmocka_unit_test(each_loss_in_a_fragment_is_retried_at_once),
                 cmocka_unit_test(what_was_never_requested_is_requested_after_giving_way),
                 cmocka_unit_test(no_more_events_begin_than_the_memory_holds),
                 cmocka_unit_test(a_refused_fragment_is_not_in_flight),

@@ -307,6 +307,85 @@ static void a_retried_fragment_overtakes_nothing(void **state)
         sfi_driver_fini(&t);
 }
 
+/* In push, a fragment larger than the socket buffer is always retried. What came beyond a hole shows that the
+ * first answer is lost, so the time of the second one is certain. */
+static void a_retry_of_a_hole_shows_the_latency(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.retry_after_ns = 0;
+        c.retries_max = UINT32_MAX;
+        sfi_driver_start(&t, &c, 1);
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 320, 1000));
+        sfi_gets_chunk(&t, chunk_of(0, 0, 640, 320, 1000));
+        /* Only the hole is lost as long as the ROS sends; the rest may be on its way. */
+        t.now_ns += 99 * NS_PER_MS;
+        sfi_gets_chunk(&t, chunk_of(0, 0, 640, 320, 1000));
+        assert_requests(&t, NS_PER_MS, "ros0: Request e0[320,640) again 1");
+        t.now_ns += 3 * NS_PER_MS;
+        sfi_gets_chunk(&t, chunk_of(0, 0, 320, 160, 1000));
+        assert_int_equal(sfi_retry_after_ns(t.sfi), 19 * NS_PER_MS + 1); /* 3 + 4 x 1.5 + 10 ms */
+        /* The rest of the hole answers the same retry: one sample is enough. */
+        t.now_ns += 3 * NS_PER_MS;
+        sfi_gets_chunk(&t, chunk_of(0, 0, 480, 160, 1000));
+        assert_int_equal(sfi_retry_after_ns(t.sfi), 19 * NS_PER_MS + 1);
+        sfi_driver_fini(&t);
+}
+
+/* A ROS that missed the assignment, or that is slow: both look the same. */
+static void a_retry_without_a_hole_shows_no_latency(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.retry_after_ns = 0;
+        sfi_driver_start(&t, &c, 1);
+        requests_after(&t, 0);
+        assert_requests(&t, 100 * NS_PER_MS, "ros0: Request e0 again 1");
+        t.now_ns += 3 * NS_PER_MS;
+        sfi_gets_fragment(&t, 0, 0);
+        assert_int_equal(sfi_retry_after_ns(t.sfi), 100 * NS_PER_MS);
+        assert_sfi_writes(&t, "e0 complete");
+        sfi_driver_fini(&t);
+}
+
+/* The second one is not. */
+static void after_a_loss_the_first_retry_is_early(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.retry_after_ns = 0;
+        c.retries_max = UINT32_MAX;
+        sfi_driver_start(&t, &c, 1);
+        t.now_ns += NS_PER_MS;
+        sfi_count_datagram(t.sfi, 0, 0);
+        sfi_gets_fragment(&t, 0, 0); /* a latency of 1 ms, with a deviation of 0.5 ms */
+        sfi_gets_assign(&t, 1);
+        requests_after(&t, 0);
+        assert_requests(&t, 12 * NS_PER_MS, "");
+        assert_requests(&t, NS_PER_MS + 1, "ros0: Request e1 again 1");
+        sfi_count_datagram(t.sfi, 0, 2); /* 1 is lost */
+        sfi_gets_fragment(&t, 0, 1);
+        sfi_gets_assign(&t, 2);
+        requests_after(&t, 0);
+        assert_requests(&t, 3 * NS_PER_MS + 200 * NS_PER_US, "");
+        assert_requests(&t, 1, "ros0: Request e2 again 1");
+        assert_requests(&t, 4 * NS_PER_MS, "");
+        assert_requests(&t, 12 * NS_PER_MS, "");
+        assert_requests(&t, NS_PER_MS + 1, "ros0: Request e2 again 2");
+        assert_sfi_writes(&t, "e0 complete | e1 complete");
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -324,6 +403,9 @@ int main(void)
                 cmocka_unit_test(an_evicted_event_is_requested_again),
                 cmocka_unit_test(an_evicted_event_gets_its_full_time_again),
                 cmocka_unit_test(a_retried_fragment_overtakes_nothing),
+                cmocka_unit_test(a_retry_of_a_hole_shows_the_latency),
+                cmocka_unit_test(a_retry_without_a_hole_shows_no_latency),
+                cmocka_unit_test(after_a_loss_the_first_retry_is_early),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

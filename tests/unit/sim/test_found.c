@@ -115,6 +115,48 @@ static void all_open_events_fit_into_each_ros(void **state)
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);
 }
 
+/* Each fragment is larger than the socket buffer, so all are requested again, and only the answers to that
+ * show the latency. Retries 100 ms apart took 20 s, and a third of the events ended at sfi.timeout. */
+static void retries_alone_show_the_latency(void **state)
+{
+        static const char *const keys[] = {
+                "trigger.rate=max",
+                "trigger.events=20",
+                "ros.count=4",
+                "ros.fragment-size=300kB",
+                "ros.buffer-size=4MiB",
+                "sfi.count=1",
+                "sfi.buffer-size=4MiB",
+                "sfi.credits=16",
+                "sfi.timeout=10s",
+                "dfm.event-timeout=20s",
+                "network.link-rate=unlimited",
+                "network.mtu=9000",
+                "network.receive-buffer=64KiB",
+                "dfm.keep-alive=5ms",
+                "dfm.node-timeout=3s",
+        };
+
+        (void)state;
+        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 20, 3 * NS_PER_S);
+}
+
+/* Of 4,000 chunks, 40 are lost. Each waited 100 ms for its retry in pull, as no latency was known, and the
+ * event ended at sfi.timeout. */
+static void large_fragments_survive_losses(void **state)
+{
+        static const char *const keys[] = {
+                "scenario.mode=pull",    "trigger.events=1",
+                "ros.count=2",           "ros.fragment-size=4MiB",
+                "sfi.count=1",           "sfi.timeout=10s",
+                "dfm.event-timeout=20s", "network.link-rate=unlimited",
+                "network.loss=0.01",
+        };
+
+        (void)state;
+        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 1, NS_PER_S);
+}
+
 /* Sixteen credits, and memory for one event, and a part of another. With most seeds, a ROS that was ahead of
  * the others filled the memory with later events, and what gave way came again only as fast as retries: 6 to
  * 23 s for 12 MB. */
@@ -154,6 +196,8 @@ int main(void)
                 cmocka_unit_test(what_finds_no_memory_is_not_requested_again),
                 cmocka_unit_test(a_lost_clear_is_made_up_for),
                 cmocka_unit_test(all_open_events_fit_into_each_ros),
+                cmocka_unit_test(retries_alone_show_the_latency),
+                cmocka_unit_test(large_fragments_survive_losses),
                 cmocka_unit_test(events_wait_until_memory_is_free),
         };
 
