@@ -1,5 +1,6 @@
 /* Parses the text values of a scenario, makes its paths absolute, and checks its keys against each other. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,6 +204,31 @@ static void check_loopback(struct loading *l)
         }
 }
 
+/* What the SFI's buffer needs for the smallest event of the pattern source: a power of two for each fragment.
+ * Sizes of other sources are unknown here. */
+static uint64_t least_event_bytes(const struct scenario *s)
+{
+        const uint64_t least[] = {s->ros.fragment_size_bytes, s->ros.sizes_least_bytes, 0};
+        uint64_t block = 256, n = 0;
+
+        while (block < least[s->ros.sizes_kind])
+                block *= 2;
+        for (size_t i = 0; i < s->n_nodes; i++)
+                n += s->nodes[i].role == ROLE_ROS && s->nodes[i].source_kind == SOURCE_PATTERN;
+        return n * block;
+}
+
+static void check_memory(struct loading *l)
+{
+        uint64_t bytes = least_event_bytes(l->scenario);
+
+        if (bytes > l->scenario->sfi.buffer_size_bytes)
+                conf_key_error(l, "sfi", "buffer-size",
+                               "has no room for one event; expected at least %" PRIu64
+                               "KiB, as each fragment takes a power of two",
+                               bytes / 1024);
+}
+
 void conf_check_fit(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -229,4 +255,5 @@ void conf_check_fit(struct loading *l)
         check_families(l);
         check_loopback(l);
         conf_check_sources(l);
+        check_memory(l);
 }

@@ -228,6 +228,15 @@ static void test_contradictory_keys(void **state)
                          "has no effect with TCP; expected 0, or scenario.transport = udp");
         assert_int_equal(sample_load(COUNTS "[scenario]\ntransport = tcp\n[sfi]\nreceive-threads = 0\n"), 0);
         assert_int_equal(sample_load(COUNTS "[sfi]\nreceive-threads = 16\n"), 0);
+        assert_int_equal(sample_load("[ros]\ncount = 3\nfragment-size = 2000kB\n[sfi]\ncount = 1\n"
+                                     "buffer-size = 5MiB\n"),
+                         -EINVAL);
+        assert_one_error(":6: sfi.buffer-size: ",
+                         "has no room for one event; expected at least 6144KiB, as each fragment takes a "
+                         "power of two");
+        assert_int_equal(sample_load("[ros]\ncount = 3\nfragment-size = 2000kB\n[sfi]\ncount = 1\n"
+                                     "buffer-size = 6MiB\n"),
+                         0);
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\n"), -EINVAL);
         assert_one_error(":6: trigger.kind: ", "needs a rate");
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\nrate = 1kHz\n"), 0);
