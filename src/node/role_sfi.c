@@ -452,6 +452,9 @@ static void add_reasons(const struct node *n, struct reasons *to)
         if (sfi_counts(s->core)->mismatched > 0)
                 reasons_add(to, "it refused %llu fragments of other triggers than their events",
                             (unsigned long long)sfi_counts(s->core)->mismatched);
+        if (sfi_counts(s->core)->starved > 0)
+                reasons_add(to, "it had no memory for fragments of %llu events (sfi.buffer-size)",
+                            (unsigned long long)sfi_counts(s->core)->starved);
         if (s->failed && to->n == 0)
                 reasons_add(to, "its output failed");
         if (unacknowledged > 0)

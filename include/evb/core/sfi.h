@@ -85,6 +85,7 @@ struct sfi_fragment {
         bool split;            /* a chunk held only a part of it */
         bool whole;            /* all of it arrived, or the ROS reported that there is none */
         bool retried, hurried; /* requested again; for the first time because others overtook it */
+        bool refused;          /* what arrived found no memory, or gave it up; not requested again since */
         /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
          * and had that number in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
@@ -127,6 +128,7 @@ struct sfi_counts {
         uint64_t mismatched; /* fragments refused because their L1 ID is not that of the event */
         uint64_t datagrams_received, datagrams_lost;
         uint64_t datagrams_suspect; /* sequence number jumped too far to be trusted */
+        uint64_t starved;           /* events that ended incomplete after fragments found no memory */
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
 

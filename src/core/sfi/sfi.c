@@ -453,6 +453,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
                 s->totals.missing += entry.missing;
         } else
                 s->counts.lost++;
+        s->counts.starved += e->end != EVENT_COMPLETE && e->starved;
         s->totals.absent += entry.absent;
         s->counts.fragments_received += s->config.n_ros - entry.missing - entry.absent;
         s->counts.fragments_lost += entry.missing;
@@ -463,6 +464,9 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         for (; e->doubles > 0; e->doubles--)
                 sfi_updates_report_void(&s->updates, entry.event);
         sfi_slots_written(&s->slots, slot, failed);
+        if (s->slots.has_starved && !s->slots.sources)
+                sfi_requests_retry_refused(&s->requests, now_ns);
+        s->slots.has_starved = false;
 }
 
 enum run_state sfi_run_state(const struct sfi *s)

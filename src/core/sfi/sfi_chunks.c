@@ -61,6 +61,8 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
                 at = find_room(s, now_ns, slot, c->fragment_bytes);
                 if (at == ARENA_NONE) {
                         sfi_slots_refuse(&s->slots, ros, f, sfi_blocks(c->length));
+                        f->refused = s->slots.items[slot].starved = s->slots.has_starved = true;
+                        s->slots.items[slot].progress = true; /* the ROS answers */
                         return SFI_NO_ROOM;
                 }
         }
@@ -71,6 +73,7 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
         f->form = c->form;
         f->status = c->status;
         f->known = true;
+        f->refused = false;
         sfi_slots_count(&s->slots, ros, f);
         sfi_size_note(&s->requests.streams[ros].size, f->bytes);
         if (f->asked > f->bytes)

@@ -130,13 +130,13 @@ static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_f
                sfi_limit_payload_bytes(q->limit, room);
 }
 
-/* Whether the fragment would get memory. Until then, what was requested of it counts as refused: by the time
- * of a retry nothing of it is on its way, and older events may need the limit. */
+/* Whether the fragment has memory, or would get it. Until then, what was requested of it counts as refused:
+ * by the time of a retry nothing of it is on its way, and older events may need the limit. */
 static bool finds_room(struct sfi_requests *q, uint32_t slot, uint32_t ros)
 {
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
 
-        if (!q->slots->sources || f->known || f->blocks_refused == 0 ||
+        if (f->known || (q->slots->sources && f->blocks_refused == 0) ||
             sfi_slots_have_room(q->slots, slot, sfi_size_expected(&q->streams[ros].size, q->config)))
                 return true;
         sfi_slots_refuse(q->slots, ros, f, sfi_blocks(f->asked));
@@ -191,6 +191,7 @@ static void note_retry(struct sfi_requests *q, uint64_t now_ns, struct sfi_slot 
         f->hurried |= now_ns - since_ns < sfi_retry_interval_ns(q->retry);
         e->retried = true;
         f->retried = true;
+        f->refused = false;
         f->retried_ns = now_ns;
         f->lost_to = is_lost ? UINT32_MAX : f->edge;
         f->edge = 0;
@@ -246,7 +247,7 @@ static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, co
 {
         uint64_t since_ns = MAX(q->streams[ros].heard_ns, q->slots->sources ? f->asked_ns : e->first_ns);
 
-        if (now_ns - since_ns >= silence_ns(q, e))
+        if (now_ns - since_ns >= silence_ns(q, e) || (f->refused && !q->slots->sources))
                 return UINT32_MAX;
         return overtaken_to(q, e, f, ros);
 }
@@ -337,10 +338,29 @@ static void count_round(struct sfi_slot *e)
         e->progress = e->retried = false;
 }
 
+/* Whether a fragment needs memory that older events hold, or events that are being written. The oldest event
+ * gets all memory, so what it does not find is not there. */
+static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
+{
+        const struct sfi_slots *t = q->slots;
+
+        if (!t->items[slot].assigned || (t->collecting[true].first == slot && t->n_building == 0) ||
+            sfi_slots_have_room(t, slot, EVB_FRAGMENT_MAX_BYTES))
+                return false;
+        for (uint32_t i = 0; i < t->n_ros; i++) {
+                if (!finds_room(q, slot, i))
+                        return true;
+        }
+        return false;
+}
+
 static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &q->slots->items[slot];
 
+        /* The time of an event begins when it can have its memory. */
+        if (awaits_memory(q, slot))
+                e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
         if (now_ns >= e->expire_ns) {
                 expire(q, now_ns, slot);
                 return;
@@ -349,6 +369,16 @@ static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
         sfi_requests_plan(q, now_ns, slot);
         if (e->retry_ns != NEVER_NS)
                 q->overdue[q->n_overdue++] = slot;
+}
+
+void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns)
+{
+        struct sfi_slots *t = q->slots;
+
+        for (uint32_t slot = t->collecting[true].first; slot != SLOT_NONE; slot = t->items[slot].next) {
+                if (t->items[slot].starved && t->items[slot].retry_ns != NEVER_NS)
+                        sfi_slots_set_retry(t, slot, now_ns);
+        }
 }
 
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)

@@ -65,6 +65,8 @@ void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot);
  * the fragments that younger ones of the same ROS overtook are requested again once, before their time. */
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
 void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
+/* Memory is free again: requests what found none. */
+void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns);
 /* Both the original and its repetition arrived. */
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
 /* Ends the slots that expired, and collects those that need a retry. */

@@ -231,6 +231,7 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
                         .asked_ns = f->asked_ns,
                         .skipped = f->skipped,
                         .unsent = f->unsent,
+                        .refused = f->refused || f->known,
                         .blocks_refused = MIN(f->blocks_refused + f->blocks_received, sfi_blocks(f->asked)),
                 };
                 sfi_slots_count(t, i, f);
@@ -401,9 +402,7 @@ bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event)
         return event < t->oldest || event_set_has(&t->built_events, event);
 }
 
-/* Nobody answers requests for events that have ended, so each would wait for its time-out, and keep its
- * credit.
- */
+/* Nobody answers requests for ended events, so each would wait for its time-out, and keep its credit. */
 static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
         for (uint32_t slot = t->collecting[true].first, next; slot != SLOT_NONE; slot = next) {
@@ -494,6 +493,7 @@ void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
         struct sfi_slot *e = &t->items[slot];
 
         forget_fragments(t, slot);
+        e->starved = t->has_starved = true;
         e->rounds = 0;
         e->expire_ns = now_ns + t->config->timeout_ns;
         t->counts->no_room++;

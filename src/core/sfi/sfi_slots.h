@@ -37,6 +37,7 @@ struct sfi_slot {
         bool waits;             /* counts in n_waits */
         bool writing_reported;  /* the DFM knows that the event is being written */
         bool mismatched;        /* fragments with another L1 ID came for it */
+        bool starved;           /* a fragment was refused */
         uint64_t built_ns;
         struct event_info info;
 };
@@ -69,6 +70,7 @@ struct sfi_slots {
         struct heap due;               /* collecting slots by the time of their next retry or expiry */
         struct arena *arena;
         uint64_t *block_bits; /* a bit for each EVB_BLOCK_BYTES of the buffer */
+        bool has_starved;     /* since memory became free */
         uint64_t event_bytes; /* recent size of a large event in the buffer; 0: unknown */
 
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */

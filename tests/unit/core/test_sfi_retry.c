@@ -386,6 +386,51 @@ static void after_a_loss_the_first_retry_is_early(void **state)
         sfi_driver_fini(&t);
 }
 
+/* While the memory holds an event that is being written, the next one is neither requested nor timed out.
+ * Refused answers are answers. */
+static void an_event_that_waits_for_memory_keeps_its_time(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.retries_max = 1;
+        sfi_driver_start(&t, &c, 2);
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, big, big));
+        sfi_gets_chunk(&t, chunk_of(1, 0, 0, big, big));
+        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 0, big, big)), SFI_NO_ROOM);
+        for (int k = 0; k < 30; k++)
+                assert_requests(&t, 100 * NS_PER_MS, "");
+        assert_sfi_writes(&t, "e0 complete");
+        assert_requests(&t, NS_PER_MS, "ros0: Request e1 again 1 | ros1: Request e1 again 1");
+        assert_requests(&t, c.timeout_ns - NS_PER_MS - 1, "");
+        assert_sfi_writes(&t, "");
+        assert_requests(&t, NS_PER_MS, "");
+        assert_sfi_writes(&t, "e1 lost");
+        sfi_driver_fini(&t);
+}
+
+/* Nothing gives memory to an event that is larger than the buffer. */
+static void an_event_larger_than_the_memory_ends(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 3;
+        sfi_driver_start(&t, &c, 1);
+        requests_after(&t, 0);
+        for (uint16_t ros = 0; ros < 3; ros++)
+                sfi_gets_chunk(&t, chunk_of(ros, 0, 0, big, big));
+        assert_requests(&t, c.timeout_ns, "");
+        assert_sfi_writes(&t, "e0 partial");
+        assert_int_equal(sfi_counts(t.sfi)->starved, 1);
+        sfi_driver_fini(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -406,6 +451,8 @@ int main(void)
                 cmocka_unit_test(a_retry_of_a_hole_shows_the_latency),
                 cmocka_unit_test(a_retry_without_a_hole_shows_no_latency),
                 cmocka_unit_test(after_a_loss_the_first_retry_is_early),
+                cmocka_unit_test(an_event_that_waits_for_memory_keeps_its_time),
+                cmocka_unit_test(an_event_larger_than_the_memory_ends),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,21 @@ static void large_fragments_survive_losses(void **state)
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 1, NS_PER_S);
 }
 
+/* Four events come at once, as no size is known yet, and the memory holds one of them and a part of another.
+ * The others used up their retries, whose answers found no memory, and their time. */
+static void the_first_events_wait_for_memory(void **state)
+{
+        static const char *const keys[] = {
+                "trigger.rate=max",        "trigger.events=6", "ros.count=6",
+                "ros.fragment-size=500kB", "sfi.count=1",      "sfi.buffer-size=5MiB",
+                "sfi.retries=3",           "sfi.timeout=10s",  "dfm.event-timeout=40s",
+                "network.link-rate=1Gbit",
+        };
+
+        (void)state;
+        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 6, 3 * NS_PER_S);
+}
+
 /* Sixteen credits, and memory for one event, and a part of another. With most seeds, a ROS that was ahead of
  * the others filled the memory with later events, and what gave way came again only as fast as retries: 6 to
  * 23 s for 12 MB. */
@@ -198,6 +213,7 @@ int main(void)
                 cmocka_unit_test(all_open_events_fit_into_each_ros),
                 cmocka_unit_test(retries_alone_show_the_latency),
                 cmocka_unit_test(large_fragments_survive_losses),
+                cmocka_unit_test(the_first_events_wait_for_memory),
                 cmocka_unit_test(events_wait_until_memory_is_free),
         };
 
