@@ -452,6 +452,10 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         vanished_sfis(d, s, to);
         unknown_ends(d, s, to);
         unfinished_sfis(d, s, to);
+        if (dfm_has_guessed(d))
+                reasons_add(to,
+                            "a DFM resumed this run without the record of the one before it: of the events "
+                            "before, lost ones may count as complete, and rejected ones as lost");
         if (c->ended_again > 0)
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",
                             (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",

@@ -27,7 +27,6 @@ static void note_event(struct sim_ends *e, uint64_t event, enum event_end end)
         }
         e->distinct[end] += !(e->events[event] >> end & 1);
         e->events[event] |= (uint8_t)(1u << end);
-        e->builds[end]++;
 }
 
 /* True: this process built the event before. */
@@ -60,8 +59,6 @@ void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *bu
                 s->ends.payload_bytes += built->fragments[i].whole ? built->fragments[i].bytes : 0;
 }
 
-/* A DFM that resumes a run learns from the SFIs only how many events they built, not which: one that two of
- * them built counts twice there. */
 /* Another DFM may count less only if it names an SFI whose ends it does not know. */
 static void check_restart(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
@@ -89,13 +86,11 @@ void sim_ends_check(struct sim *s, const struct sim_node *dfm)
 {
         const struct dfm_counts *c = dfm_counts(dfm->dfm);
         const struct sim_ends *e = &s->ends;
-        const uint64_t *most = dfm->restarts > 0 ? e->builds : e->distinct;
-
-        if (c->complete > most[EVENT_COMPLETE] || c->partial > most[EVENT_PARTIAL])
+        if (c->complete > e->distinct[EVENT_COMPLETE] || c->partial > e->distinct[EVENT_PARTIAL])
                 sim_violate(s, dfm, SIM_ENDS_ONCE,
                             "%" PRIu64 " events count as complete and %" PRIu64
                             " as partial, but SFIs built %" PRIu64 " and %" PRIu64,
-                            c->complete, c->partial, most[EVENT_COMPLETE], most[EVENT_PARTIAL]);
+                            c->complete, c->partial, e->distinct[EVENT_COMPLETE], e->distinct[EVENT_PARTIAL]);
         if (c->payload_bytes > e->payload_bytes)
                 sim_violate(s, dfm, SIM_ACCOUNTS_BALANCE,
                             "complete events have %" PRIu64 " bytes, but SFIs built %" PRIu64,

@@ -116,8 +116,8 @@ struct sim_slot {
 struct sim_ends {
         uint8_t *events; /* bits of enum event_end: an SFI built it so */
         uint64_t size;
-        uint64_t distinct[EVENT_LOST], builds[EVENT_LOST]; /* events, and how often SFIs built them */
-        uint64_t payload_bytes;                            /* of all that are complete */
+        uint64_t distinct[EVENT_LOST]; /* events that SFIs built */
+        uint64_t payload_bytes;        /* of all that are complete */
         uint64_t counted, cookie; /* the most complete and partial events that DFMs of this run counted */
 };
 

@@ -57,9 +57,30 @@ static inline void check_accounts(struct sim *s, const struct sim_config *c)
         }
         /* The two may differ only by events that a node lost when it died. */
         check(written >= d->complete + d->partial || d->lost + d->ended_again + d->reassigned > 0);
-        check(twice <= d->reassigned);
+        check(twice <= d->reassigned + d->ended_again);
         check(sim_wrong_bytes(s) == 0);
         check(sim_most_open(s) <= c->sfi_slots);
+}
+
+/* Each written event counts once, and no other one counts as complete or partial. What is in no file is lost,
+ * or was rejected by level 2. No SFI process may have ended. */
+static inline void check_written(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        uint64_t builds = 0, written = 0, not_accepted = 0;
+
+        for (uint64_t e = 0; e < d->triggers; e++) {
+                const struct sim_event *event = sim_event(s, e);
+
+                builds += event->complete + event->partial;
+                written += event->complete + event->partial > 0;
+                not_accepted += c->level2.on && !sim_accepts(s, e);
+        }
+        check(d->complete + d->partial + d->ended_again == builds);
+        check(d->complete + d->partial <= written);
+        check(d->lost + d->rejected >= d->triggers - written);
+        check(d->rejected <= not_accepted);
+        check(!dfm_has_guessed(sim_dfm(s)));
 }
 
 static inline void check_all_complete(struct sim *s, const struct sim_config *c)

@@ -38,7 +38,9 @@ struct sim *sim_new(const struct sim_config *config)
         s->n_nodes = 1 + config->n_ros + config->n_sfi;
         s->nodes = calloc(s->n_nodes, sizeof *s->nodes);
         s->events = calloc(MAX(MAX(config->events, config->boards.free), UINT64_C(1)), sizeof *s->events);
-        assert(s->nodes && s->events && chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
+        s->processes = calloc(1, sizeof *s->processes);
+        assert(s->nodes && s->events && s->processes &&
+               chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
         fault_init(&s->fault, &config->faults);
         random_init(&s->random, config->faults.seed);
         for (uint32_t i = 0; i < s->n_nodes; i++) {
@@ -74,6 +76,7 @@ struct sim *sim_free(struct sim *s)
         free(s->nodes);
         free(s->events);
         free(s->farm.waiting);
+        free(s->processes);
         free(s);
         return NULL;
 }
@@ -139,6 +142,16 @@ void sim_restart_ros(struct sim *s, uint32_t index)
         n->live = true;
         n->wake_ns = NEVER_NS;
         sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
+}
+
+void sim_remember(struct sim *s, const struct dfm *d)
+{
+        uint64_t version = dfm_processes_version(d);
+
+        if (version == s->processes_version || dfm_state(d) == RUN_ENDED)
+                return;
+        s->processes_version = version;
+        dfm_processes_take(d, s->processes);
 }
 
 void sim_restart_dfm(struct sim *s)

@@ -77,10 +77,14 @@ struct sim {
         uint32_t queued_bytes; /* of the packet being received */
         uint64_t port_drops, port_frames;
         uint64_t first_request_ns;
-        uint64_t triggered; /* triggers that the boards have seen */
+        uint64_t triggered;              /* triggers that the boards have seen */
+        struct dfm_processes *processes; /* that the DFM stored */
+        uint64_t processes_version;      /* of the present DFM */
         uint64_t incarnation;
 };
 
+/* sim.c: what the DFM's process stores, before the next message leaves. */
+void sim_remember(struct sim *s, const struct dfm *d);
 /* sim_network.c */
 void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns);
 void sim_pass_port(struct sim *s, struct sim_item item);

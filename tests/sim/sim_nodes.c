@@ -134,6 +134,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .cookie = COOKIE + s->incarnation,
                 .incarnation = ++s->incarnation,
                 .former = s->config.former,
+                .former_processes = s->processes,
                 .occupied_ns = KEEP_ALIVE_NS * 5 / 2,
                 .n_ros = s->config.n_ros,
                 .n_sfi = s->config.n_sfi,
@@ -173,6 +174,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                                              .leads = b->leader == 0 || b->leader == i + 1,
                                              .optional = s->config.slices.optional >> i & 1};
         sim_farm_begin(s);
+        s->processes_version = 0;
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
 }
 
@@ -465,6 +467,14 @@ static void turn_sfi(struct sim *s, struct sim_node *n)
         write_events(s, n);
 }
 
+static bool step_dfm(struct sim *s, struct dfm *d, struct message_to *to)
+{
+        bool is_made = dfm_step(d, s->now_ns, to, &s->message);
+
+        sim_remember(s, d);
+        return is_made;
+}
+
 void sim_turn(struct sim *s, struct sim_node *n)
 {
         uint32_t node = (uint32_t)(n - s->nodes);
@@ -477,7 +487,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
         s->sender = node;
         if (n->role == ROLE_DFM) {
                 do {
-                        while (dfm_step(n->dfm, s->now_ns, &to, &s->message))
+                        while (step_dfm(s, n->dfm, &to))
                                 send_message(s, to, &s->message);
                 } while (sim_farm_turn(s, n->dfm, &deadline_ns));
                 sim_boards_read_out(s);

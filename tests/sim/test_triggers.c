@@ -151,8 +151,8 @@ static void the_dfm_restarts(void **state)
         }
 }
 
-/* Level 2 decides about triggers from outside, and the DFM restarts: what it forgets was not assigned, and so
- * counts as rejected. */
+/* Level 2 decides about triggers from outside, and the DFM restarts: nobody can decide about what it forgets,
+ * so that is lost. */
 static void the_dfm_restarts_with_level_2(void **state)
 {
         uint64_t first, last = seeds_to_run(40, &first);
@@ -160,16 +160,14 @@ static void the_dfm_restarts_with_level_2(void **state)
         (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 struct sim_config c = restart_config(seed);
-                const struct dfm_counts *d;
                 struct sim *s;
 
                 c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
                 c.accept_percent = 40;
                 c.farm_ns = 2 * NS_PER_MS;
                 s = play_restart(&c, seed);
-                d = dfm_counts(sim_dfm(s));
-                check(d->lost == 0 && d->partial == 0);
-                check(d->complete + d->rejected == c.events);
+                check_written(s, &c);
+                check(dfm_counts(sim_dfm(s))->lost < 200);
                 for (uint64_t e = 0; e < c.events; e++)
                         check(sim_event(s, e)->complete <= sim_accepts(s, e));
                 check_empty(s, &c);

@@ -101,7 +101,7 @@ def outdated(evb):
     """A patch that no longer applies is named."""
     with needed(), folder() as where:
         patch = where / "old-defect.patch"
-        patch.write_text((MUTANTS / "end-counts-twice.patch").read_text().replace("ended_again", "ended_before"))
+        patch.write_text((MUTANTS / "end-counts-twice.patch").read_text().replace("dfm_note_end", "dfm_note_ended"))
         try:
             make(evb, patch, where)
         except AssertionError as e:

@@ -20,6 +20,12 @@ struct dfm_process {
         struct node_totals ends; /* of its events, as the DFM counted them */
 };
 
+/* How the events of a run ended, as its DFM counted them. */
+struct dfm_ends {
+        uint64_t complete, partial, lost, rejected;
+        uint64_t not_taken; /* see struct dfm_counts */
+};
+
 #define DFM_LINEAGE 8
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
 
@@ -29,13 +35,15 @@ struct dfm_processes {
          * one may know more. */
         uint64_t dfms[DFM_LINEAGE];
         bool has_all;                /* no process of the run is missing */
+        bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
         struct node_totals replaced; /* of all processes that others replaced */
+        struct node_totals again;    /* of events that an SFI built after they had ended */
+        struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
         uint32_t n_sfi;
         struct dfm_process sfis[EVB_SFI_MAX];
         /* All events below `oldest` have ended, and none from `next` on was taken. */
         uint64_t oldest, next;
-        /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended as complete
-         * or partial. */
+        /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */
         uint32_t n_words;
         uint64_t words[DFM_PROCESSES_WORDS];
 };
@@ -44,6 +52,9 @@ struct dfm_processes {
  * there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
-/* Events of a resumed run that no process reported. They count as lost, or with level 2 as rejected, unless
- * dfm_view() shows an SFI whose ends are unknown. */
+/* Events of a resumed run that count as lost because no process reported them. An SFI whose ends are unknown,
+ * as dfm_view() shows it, may have built them. */
 uint64_t dfm_unreported(const struct dfm *d);
+/* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
+ * ended. */
+bool dfm_has_guessed(const struct dfm *d);

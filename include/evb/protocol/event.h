@@ -14,6 +14,9 @@
 /* Maximum distance from a run's oldest open event to its newest. Nodes remember events within it and trust
  * no number beyond it; the DFM takes no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
+/* Number of events below the oldest open one of which an SFI remembers whether it built them. The record that
+ * a DFM keeps for the next one is at most so far behind. */
+#define EVB_EVENTS_KEPT (UINT64_C(1) << 16)
 
 /* ROLE_LEVEL2 is a client that decides which events are built, not a node: "Level 2" in docs/protocol.md. */
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI, ROLE_LEVEL2 };

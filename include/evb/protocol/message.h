@@ -181,8 +181,8 @@ enum welcome_verdict {
 
 /* 64 consecutive events; bit i stands for number `from` + i. */
 struct inventory_entry {
-        uint64_t ended; /* here */
-        uint64_t open;  /* assigned here, not ended */
+        uint64_t ended; /* built here */
+        uint64_t open;  /* assigned here, not ended; with the bit in `ended`: built here as partial */
 };
 
 #define INVENTORY_LATE 1u /* the SFI joined after the run had begun: it may have replaced a process */

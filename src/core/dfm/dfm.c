@@ -129,14 +129,13 @@ static bool is_untaken(const struct dfm *d, const struct finished_entry *f)
 }
 
 /* The ended event's fragments count as received, except for the missing ones. */
-static uint32_t count_absent(struct dfm *d, const struct finished_entry *f)
+static void count_absent(struct dfm *d, const struct finished_entry *f)
 {
         uint32_t n_ros = d->config.n_ros, missing = f->end == EVENT_PARTIAL ? MIN(f->missing, n_ros) : 0;
         uint32_t absent = f->end == EVENT_LOST ? 0 : MIN(f->absent, n_ros - missing);
 
         d->counts.fragments_received -= absent;
         d->counts.fragments_absent += absent;
-        return absent;
 }
 
 static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
@@ -144,8 +143,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
 
         if (slot == IDMAP_NONE) {
-                if (f->end < EVENT_LOST)
-                        d->counts.ended_again++;
+                dfm_note_end(d, sfi, f, true);
                 return;
         }
         if (f->end >= EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))
@@ -159,7 +157,8 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 return;
         }
         dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
-        dfm_note_end(d, sfi, f, count_absent(d, f));
+        count_absent(d, f);
+        dfm_note_end(d, sfi, f, false);
 }
 
 static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)

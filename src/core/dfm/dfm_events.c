@@ -36,6 +36,7 @@ static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
                 .has_l1_id = by_l1_id,
                 .l1_id = by_l1_id ? l1_id_of(d, &d->table.slots[slot]) : 0,
         };
+        event_set_add(&d->ledger.ended, d->table.slots[slot].event);
         leave_sfi(d, slot);
         dfm_table_close(&d->table, slot);
         event_set_advance(&d->ledger.ended, d->table.oldest);
@@ -76,8 +77,6 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         c->fragments_received += n_ros - missing;
         c->fragments_lost += missing;
         histogram_add(&d->latency_ns, now_ns - e->trigger_ns, 1);
-        if (end != EVENT_LOST)
-                event_set_add(&d->ledger.ended, e->event);
         close_event(d, now_ns, slot);
 }
 

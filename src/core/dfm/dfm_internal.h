@@ -123,8 +123,8 @@ struct dfm_node {
         /* For a resumed run: the SFI's work before. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
-        uint64_t late_ended; /* events whose end it reported after the run had resumed */
-        bool awaited, late;  /* its last process was in the run, and has not reported; came after its start */
+        uint64_t late_complete, late_partial; /* events that it found ended after the run had resumed */
+        bool awaited, late; /* its last process was in the run, and has not reported; came after its start */
 };
 
 /* Decisions about events. */
@@ -363,27 +363,6 @@ uint64_t dfm_level2_deadline_ns(const struct dfm *d);
 bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
-
-/* dfm_processes.c: the ends of SFI processes. */
-int dfm_ledger_init(struct dfm *d); /* -ENOMEM */
-void dfm_ledger_fini(struct dfm *d);
-/* A process of the SFI takes part, for the first time or again; it does not any longer. */
-void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation);
-void dfm_process_goes(struct dfm *d, uint16_t sfi);
-/* Whether this is the SFI's last process, of which this DFM heard from a former one. */
-bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
-/* An event has ended, as the SFI reports. */
-void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, uint64_t absent);
-/* For the resumption of a run: begins with what the former DFM knew. */
-void dfm_ledger_load(struct dfm *d);
-/* The node followed this DFM. */
-void dfm_ledger_check(struct dfm *d, uint64_t dfm);
-bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
-/* The process has reported all: returns what did not count yet. The run resumes: returns what counts. */
-struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t);
-struct node_totals dfm_ledger_settle(struct dfm *d);
-/* Whether a process of the SFI may have built events that no process reported. */
-bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi);
 
 /* dfm_nodes.c: presence of nodes, start and end of the run. */
 bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);

@@ -79,7 +79,7 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                                (n->live && role == ROLE_SFI && dfm_sfi_owes_ends(d, index));
                 n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
-                n->late_ended = 0;
+                n->late_complete = n->late_partial = 0;
                 if (n->live)
                         dfm_notice(d, &(struct dfm_notice){
                                               .kind = NOTICE_RESTARTED,

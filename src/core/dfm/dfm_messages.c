@@ -255,6 +255,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
 
         if (now_ns < dfm_clear_deadline_ns(d))
                 return false;
+        dfm_ledger_note(d);
         if (d->n_clears == 0)
                 return make_repeat(d, to, m);
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
@@ -296,6 +297,7 @@ static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
 
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
+        dfm_ledger_note(d);
         dfm_address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
         m->keep_alive.oldest = oldest_not_cleared(d);
         m->keep_alive.triggers = d->counts.triggers;

@@ -22,6 +22,19 @@ static uint64_t above(uint64_t a, uint64_t b)
         return a - MIN(a, b);
 }
 
+static void add_end(struct node_totals *t, const struct finished_entry *f, uint32_t n_ros)
+{
+        uint32_t missing = f->end == EVENT_PARTIAL ? MIN(f->missing, n_ros) : 0;
+
+        if (f->end >= EVENT_LOST)
+                return;
+        t->complete += f->end == EVENT_COMPLETE;
+        t->partial += f->end == EVENT_PARTIAL;
+        t->missing += missing;
+        t->absent += MIN(f->absent, n_ros - missing);
+        t->payload_bytes += f->end == EVENT_COMPLETE ? f->payload_bytes : 0;
+}
+
 static void changed(struct dfm *d)
 {
         if (d->state < RUN_ENDED)
@@ -89,18 +102,27 @@ bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation
         return dfm_node(d, ROLE_SFI, sfi)->welcomed == 0 && d->ledger.sfis[sfi].incarnation == incarnation;
 }
 
-void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, uint64_t absent)
+void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again)
 {
-        struct node_totals *t = &d->ledger.sfis[sfi].ends;
+        add_end(&d->ledger.sfis[sfi].ends, f, d->config.n_ros);
+        if (!again)
+                return;
+        add_end(&d->ledger.again, f, d->config.n_ros);
+        d->counts.ended_again += f->end < EVENT_LOST;
+}
 
-        if (f->end == EVENT_COMPLETE) {
-                t->complete++;
-                t->payload_bytes += f->payload_bytes;
-        } else if (f->end == EVENT_PARTIAL) {
-                t->partial++;
-                t->missing += MIN(f->missing, d->config.n_ros);
-        }
-        t->absent += absent;
+/* The next DFM takes an event for rejected that ended below `oldest` and that no SFI built, unless it knows
+ * better. And it asks the SFIs only about events that they remember. */
+void dfm_ledger_note(struct dfm *d)
+{
+        struct dfm_ledger *l = &d->ledger;
+        uint64_t ends = d->counts.lost + d->counts.not_taken;
+
+        if (ends == l->noted_ends && d->table.oldest - l->noted_oldest < EVB_EVENTS_KEPT)
+                return;
+        l->noted_ends = ends;
+        l->noted_oldest = d->table.oldest;
+        changed(d);
 }
 
 static void load_process(struct dfm *d, uint32_t i, const struct dfm_process *p)
@@ -128,6 +150,8 @@ void dfm_ledger_load(struct dfm *d)
         }
         memcpy(&l->dfms[1], f->dfms, (DFM_LINEAGE - 1) * sizeof *l->dfms);
         l->replaced = f->replaced;
+        l->again = f->again;
+        l->guessed = f->guessed;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 load_process(d, i, &f->sfis[i]);
         d->resume.oldest = f->oldest;
@@ -156,13 +180,21 @@ bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event)
         return k < f->n_words && f->words[k] >> event % 64 & 1;
 }
 
+struct node_totals dfm_ledger_former(const struct dfm *d)
+{
+        const struct dfm_processes *f = d->ledger.former;
+        struct node_totals sum = f ? f->replaced : (struct node_totals){};
+
+        for (uint32_t i = 0; f && i < d->config.n_sfi; i++)
+                add(&sum, &f->sfis[i].ends);
+        return sum;
+}
+
 struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t)
 {
         struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
         struct node_totals *counted = &d->ledger.sfis[sfi].ends, more;
 
-        /* Those are in `counted`, and the caller knows them. */
-        counted->complete = above(counted->complete, n->late_ended);
         more = (struct node_totals){
                 .complete = above(t->complete, counted->complete),
                 .partial = above(t->partial, counted->partial),
@@ -212,7 +244,14 @@ bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi)
 
 uint64_t dfm_unreported(const struct dfm *d)
 {
-        return d->resume.unreported;
+        const struct dfm_resume *r = &d->resume;
+
+        return r->none_is_lost ? r->forgotten : r->unreported;
+}
+
+bool dfm_has_guessed(const struct dfm *d)
+{
+        return d->ledger.guessed;
 }
 
 uint64_t dfm_processes_version(const struct dfm *d)
@@ -220,19 +259,24 @@ uint64_t dfm_processes_version(const struct dfm *d)
         return d->state == RUN_STARTING && !d->resume.active ? 0 : d->ledger.version;
 }
 
-static void take_events(const struct dfm *d, struct dfm_processes *ret)
+/* Until the run is settled, only the former DFM's are known. */
+static void take_former(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_processes *f = d->ledger.former;
 
-        /* Before it is settled, the former DFM's are known. */
-        if (d->resume.active) {
-                ret->oldest = f ? f->oldest : 0;
-                ret->next = f ? f->next : 0;
-                ret->n_words = f ? f->n_words : 0;
-                if (f)
-                        memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
-                return;
-        }
+        ret->counted = f ? f->counted : (struct dfm_ends){};
+        ret->oldest = f ? f->oldest : 0;
+        ret->next = f ? f->next : 0;
+        ret->n_words = f ? f->n_words : 0;
+        if (f)
+                memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
+}
+
+static void take_events(const struct dfm *d, struct dfm_processes *ret)
+{
+        const struct dfm_counts *c = &d->counts;
+
+        ret->counted = (struct dfm_ends){c->complete, c->partial, c->lost, c->rejected, c->not_taken};
         ret->oldest = d->table.oldest;
         ret->next = d->table.next_event;
         ret->n_words = 0;
@@ -248,7 +292,9 @@ void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
         ret->cookie = d->cookie;
         memcpy(ret->dfms, l->dfms, sizeof ret->dfms);
         ret->has_all = l->has_all;
+        ret->guessed = l->guessed;
         ret->replaced = l->replaced;
+        ret->again = l->again;
         ret->n_sfi = d->config.n_sfi;
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
@@ -260,5 +306,8 @@ void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
                 p->replaced = n->replaced;
                 p->unknown |= n->awaited && p->incarnation == 0;
         }
-        take_events(d, ret);
+        if (d->resume.active)
+                take_former(d, ret);
+        else
+                take_events(d, ret);
 }

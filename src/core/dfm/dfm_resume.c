@@ -45,6 +45,8 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
         /* Nodes of the discarded run join again at the next KeepAlive. */
         forget_nodes(d);
         dfm_ledger_load(d);
+        d->resume.from = MAX(d->resume.oldest, join->join.oldest - MIN(join->join.oldest, EVB_EVENTS_KEPT));
+        d->resume.from = d->resume.from / 64 * 64;
         d->keep_alive_due_ns = now_ns;
 }
 
@@ -52,7 +54,7 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
 static void note_newest(struct dfm_resume *r, uint64_t newest)
 {
         if (newest > r->newest)
-                r->newest = MAX(r->newest, MIN(newest, r->oldest + EVB_EVENT_WINDOW));
+                r->newest = MAX(r->newest, MIN(newest, r->from + EVB_EVENT_WINDOW));
 }
 
 /* Whether the node's work in the run is unknown here, because it followed another DFM until now. */
@@ -80,7 +82,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         /* The node may also join late, after the run has resumed. */
         d->resume.late |= !d->resume.active;
         n->was_in_run = n->awaited = true;
-        n->inventory_next = (d->resume.active ? oldest : MAX(oldest, d->table.oldest)) / 64 * 64;
+        n->inventory_next = d->resume.from;
         n->inquiry_due_ns = 0;
 }
 
@@ -144,54 +146,110 @@ static void note_known(struct dfm *d, uint64_t event)
         d->resume.known[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
-/* One SFI ended the event that another one still has open. */
-static void note_ended(struct dfm *d, uint64_t event)
+static bool is_inside(const struct dfm_resume *r, uint64_t event)
+{
+        return event >= r->from && event < r->newest && event - r->from < EVB_EVENT_WINDOW;
+}
+
+/* The first end counts. Another SFI may still have the event open, or have built it as well. */
+static void note_ended(struct dfm *d, uint64_t event, bool partial)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
+        struct dfm_resume *r = &d->resume;
 
+        if (dfm_ledger_has_ended(d, event))
+                return;
+        r->builds[partial]++;
         if (slot != IDMAP_NONE) {
                 d->sfis[d->table.slots[slot].sfi].held--;
                 dfm_table_close(&d->table, slot);
-        }
+        } else if (is_known(d, event))
+                return;
+        *(partial ? &r->partial : &r->complete) += 1;
         note_known(d, event);
 }
 
-static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
+static void note_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
 {
-        const struct dfm_resume *r = &d->resume;
-
-        /* It takes a credit even if the former DFM had ended it. */
-        d->sfis[sfi].used += open;
-        /* Bounds the window: a node that reports wrong events can only make events lost. */
-        if (event < r->oldest || event >= r->newest || event - r->oldest >= EVB_EVENT_WINDOW)
-                return;
-        if (!open)
-                note_ended(d, event);
-        if (is_known(d, event) || d->table.used == d->table.capacity)
+        if (event < d->resume.oldest || is_known(d, event) || d->table.used == d->table.capacity)
                 return;
         note_known(d, event);
         dfm_table_assign(&d->table, dfm_table_insert(&d->table, event, now_ns), sfi, 0, now_ns);
         d->sfis[sfi].held++;
 }
 
-/* The run goes on already. Events that the late SFI built must not be built again, and those that it has
- * open remain its own if no other SFI has them. */
-static void note_late_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool open)
+static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool ended, bool partial)
+{
+        /* It takes a credit even if the former DFM had ended it. */
+        d->sfis[sfi].used += !ended;
+        /* Bounds the window: a node that reports wrong events can only make events lost. */
+        if (!is_inside(&d->resume, event))
+                return;
+        if (ended)
+                note_ended(d, event, partial);
+        else
+                note_open(d, now_ns, sfi, event);
+}
+
+/* Some unreported events were built nevertheless. The report of their SFI tells how many fragments they
+ * lack. */
+static void find(struct dfm *d, uint64_t complete, uint64_t partial, bool forgotten)
+{
+        uint64_t found = complete + partial, fragments = found * d->config.n_ros;
+        struct dfm_resume *r = &d->resume;
+        struct dfm_counts *c = &d->counts;
+
+        r->unreported -= found;
+        r->forgotten -= forgotten ? found : 0;
+        if (r->none_is_lost && !forgotten) {
+                c->rejected -= found;
+                c->fragments_expected += fragments;
+        } else {
+                c->lost -= found;
+                c->fragments_lost -= fragments;
+        }
+        c->complete += complete;
+        c->partial += partial;
+        c->fragments_received += fragments;
+}
+
+/* Apart from guesses, which know no numbers. */
+static bool is_unreported(const struct dfm *d, uint64_t event)
+{
+        const struct dfm_resume *r = &d->resume;
+
+        return is_inside(r, event) && !is_known(d, event) &&
+               (event >= r->oldest ? r->forgotten > 0 : r->unreported > r->forgotten);
+}
+
+/* The run goes on already. Events that the late SFI built must not be built again. */
+static void note_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool partial)
+{
+        uint32_t slot = idmap_get(&d->table.by_event, event);
+        struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
+
+        if (slot != IDMAP_NONE)
+                dfm_end_event(d, now_ns, slot, partial ? EVENT_PARTIAL : EVENT_COMPLETE, 0, 0);
+        else if (is_unreported(d, event))
+                find(d, !partial, partial, event >= d->resume.oldest);
+        else
+                return;
+        note_known(d, event);
+        n->late_complete += !partial;
+        n->late_partial += partial;
+}
+
+/* Events that the late SFI has open remain its own if no other SFI has them. */
+static void note_late_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
 
-        d->sfis[sfi].used += open;
-        if (slot == IDMAP_NONE)
+        d->sfis[sfi].used++;
+        if (slot == IDMAP_NONE || d->table.slots[slot].sfi != NO_SFI)
                 return;
-        if (!open) {
-                dfm_end_event(d, now_ns, slot, EVENT_COMPLETE, 0, 0);
-                dfm_note_end(d, sfi, &(struct finished_entry){.end = EVENT_COMPLETE}, 0);
-                dfm_node(d, ROLE_SFI, sfi)->late_ended++;
-        } else if (d->table.slots[slot].sfi == NO_SFI) {
-                dfm_table_assign(&d->table, slot, sfi, 0, now_ns);
-                d->table.slots[slot].attempts = 1;
-                d->sfis[sfi].held++;
-        }
+        dfm_table_assign(&d->table, slot, sfi, 0, now_ns);
+        d->table.slots[slot].attempts = 1;
+        d->sfis[sfi].held++;
 }
 
 /* Without the report of an SFI, any event may be one that it had built. */
@@ -201,48 +259,51 @@ static bool none_is_lost(const struct dfm *d)
                 if (dfm_ledger_has_gap(d, i))
                         return false;
         }
-        return d->config.level2.on;
+        return d->config.level2.on && d->resume.is_exact;
 }
 
 /* The last report shows that the unreported events, which counted as lost so far, were rejected. */
 static void note_rejected(struct dfm *d)
 {
-        uint64_t fragments = d->resume.unreported * d->config.n_ros;
+        uint64_t rejected = d->resume.unreported - d->resume.forgotten,
+                 fragments = rejected * d->config.n_ros;
         struct dfm_counts *c = &d->counts;
 
         if (d->resume.none_is_lost || !none_is_lost(d))
                 return;
         d->resume.none_is_lost = true;
-        c->lost -= d->resume.unreported;
-        c->rejected += d->resume.unreported;
+        c->lost -= rejected;
+        c->rejected += rejected;
         c->fragments_expected -= fragments;
         c->fragments_lost -= fragments;
 }
 
-/* Further events that the late SFI ended had counted as lost so far, or another SFI built them as well. */
-static void note_late_totals(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
+/* Fragments that the newly known events of a late SFI lack, and its builds of events that have ended. */
+static void note_late_totals(struct dfm *d, const struct node_totals *t, uint64_t complete, uint64_t partial)
 {
+        struct node_totals *again = &d->ledger.again;
         struct dfm_counts *c = &d->counts;
-        uint64_t ended = t->complete + t->partial, beyond = ended - MIN(ended, n->late_ended);
-        uint64_t n_ros = d->config.n_ros;
-        uint64_t found = MIN(beyond, d->resume.unreported), partial = MIN(t->partial, n->late_ended + found);
-        uint64_t missing = MIN(t->missing, partial * n_ros), absent = MIN(t->absent, found * n_ros - missing);
+        uint64_t n_ros = d->config.n_ros, missing = MIN(t->missing, partial * n_ros),
+                 absent = MIN(t->absent, (complete + partial) * n_ros - missing);
 
-        d->resume.unreported -= found;
-        if (d->resume.none_is_lost) {
-                c->rejected -= found;
-                c->fragments_expected += found * n_ros;
-                c->fragments_lost += missing;
-        } else {
-                c->lost -= found;
-                c->fragments_lost -= found * n_ros - missing;
-        }
-        c->complete += found - partial;
-        c->partial += partial;
-        c->fragments_received += found * n_ros - missing - absent;
+        c->fragments_received -= missing + absent;
+        c->fragments_lost += missing;
         c->fragments_absent += absent;
         c->payload_bytes += t->payload_bytes;
-        c->ended_again += beyond - found;
+        again->complete += t->complete - MIN(t->complete, complete);
+        again->partial += t->partial - MIN(t->partial, partial);
+        c->ended_again = again->complete + again->partial;
+}
+
+/* Builds of events that it did not name are of unreported ones, as far as there is a guess. */
+static void note_late_report(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
+{
+        uint64_t left = d->resume.is_exact ? 0 : d->resume.unreported - d->resume.forgotten;
+        uint64_t partial = MIN(t->partial - MIN(t->partial, n->late_partial), left);
+        uint64_t complete = MIN(t->complete - MIN(t->complete, n->late_complete), left - partial);
+
+        find(d, complete, partial, false);
+        note_late_totals(d, t, n->late_complete + complete, n->late_partial + partial);
         note_rejected(d);
 }
 
@@ -251,31 +312,31 @@ static void note_report(struct dfm *d, uint16_t sfi, const struct node_totals *t
         const struct node_totals more = dfm_ledger_report(d, sfi, t);
 
         if (!d->resume.active)
-                note_late_totals(d, dfm_node(d, ROLE_SFI, sfi), &more);
+                note_late_report(d, dfm_node(d, ROLE_SFI, sfi), &more);
 }
 
 static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from,
                        const struct inventory_entry *e)
 {
         for (uint64_t bit = 0; bit < 64; bit++) {
-                uint64_t mask = UINT64_C(1) << bit;
+                bool ended = e->ended >> bit & 1, open = e->open >> bit & 1;
 
-                if (!((e->ended | e->open) & mask))
+                if (!ended && !open)
                         continue;
                 if (d->resume.active)
-                        note_event(d, now_ns, sfi, from + bit, !(e->ended & mask));
+                        note_event(d, now_ns, sfi, from + bit, ended, open);
+                else if (ended)
+                        note_late_ended(d, now_ns, sfi, from + bit, open);
                 else
-                        note_late_event(d, now_ns, sfi, from + bit, !(e->ended & mask));
+                        note_late_open(d, now_ns, sfi, from + bit);
         }
 }
 
 /* Whether the inventory is complete, or as complete as possible. */
 static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct message *m)
 {
-        uint64_t oldest = d->resume.active ? d->resume.oldest : d->table.oldest;
-
         return m->n == 0 || n->inventory_next >= m->inventory.end ||
-               n->inventory_next >= oldest + EVB_EVENT_WINDOW;
+               n->inventory_next >= d->resume.from + EVB_EVENT_WINDOW;
 }
 
 bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
@@ -291,7 +352,8 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return true;
         dfm_hear(d, now_ns, n);
         /* Includes events that the SFI learned of after its Join. */
-        note_newest(&d->resume, m->inventory.end);
+        if (d->resume.active)
+                note_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
                 note_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
         n->inventory_next += 64 * m->n;
@@ -312,33 +374,101 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* Accounts for all triggers so far. Events whose end no SFI reports are lost, as they may have ended on one
- * that left; with level 2 they were rejected, if all SFIs have reported. */
-static void count_former(struct dfm *d)
+/* Without the former DFM's record, some builds are of events that the SFIs do not remember. Each of them
+ * counts as another event, as long as there are any. */
+static void guess(struct dfm *d, const struct node_totals *sum)
 {
-        const struct node_totals sum = dfm_ledger_settle(d), *t = &sum;
-        struct dfm_counts *c = &d->counts;
-        uint64_t ended = d->resume.newest - d->table.used, n_ros = d->config.n_ros;
+        const struct node_totals former = dfm_ledger_former(d);
+        struct dfm_resume *r = &d->resume;
+        uint64_t known[2] = {former.complete + r->builds[0], former.partial + r->builds[1]};
+        uint64_t partial = MIN(sum->partial - MIN(sum->partial, known[1]), r->unreported);
+        uint64_t complete = MIN(sum->complete - MIN(sum->complete, known[0]), r->unreported - partial);
 
-        c->triggers = c->assigned = d->resume.newest;
-        c->complete = MIN(t->complete, ended);
-        c->partial = MIN(t->partial, ended - c->complete);
-        c->ended_again += t->complete + t->partial - c->complete - c->partial;
-        d->resume.unreported = ended - c->complete - c->partial;
-        d->resume.none_is_lost = none_is_lost(d);
-        *(d->resume.none_is_lost ? &c->rejected : &c->lost) = d->resume.unreported;
-        c->payload_bytes = t->payload_bytes;
-        c->fragments_expected = (ended - c->rejected) * n_ros;
-        c->fragments_lost = MIN(t->missing, c->partial * n_ros) + c->lost * n_ros;
-        c->fragments_absent = MIN(t->absent, c->fragments_expected - c->fragments_lost);
+        r->complete += complete;
+        r->partial += partial;
+        r->unreported -= complete + partial;
+        d->ledger.guessed |= complete + partial > 0 || (d->config.level2.on && r->unreported > 0);
+}
+
+static void count_fragments(struct dfm *d, const struct node_totals *t)
+{
+        const struct node_totals *again = &d->ledger.again;
+        struct dfm_counts *c = &d->counts;
+        uint64_t n_ros = d->config.n_ros;
+
+        c->payload_bytes = t->payload_bytes - MIN(t->payload_bytes, again->payload_bytes);
+        c->fragments_expected = (c->complete + c->partial + c->lost) * n_ros;
+        c->fragments_lost = MIN(t->missing - MIN(t->missing, again->missing), c->partial * n_ros);
+        c->fragments_absent = MIN(t->absent - MIN(t->absent, again->absent),
+                                  (c->complete + c->partial) * n_ros - c->fragments_lost);
+        c->fragments_lost += c->lost * n_ros;
         c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
 }
 
-/* An event that no SFI knows. With level 2 and triggers from outside, it was rejected or is lost: nobody can
- * decide about it, as its trigger is not known. */
-static bool is_over(const struct dfm *d)
+/* Accounts for all triggers so far: those that the former DFM's record says ended, those that the SFIs built
+ * since, and the open ones. All others are lost, as they may have ended on an SFI that left; with level 2
+ * they were rejected, if all SFIs have reported. */
+static void count_former(struct dfm *d)
 {
-        return d->config.level2.on && dfm_triggers_are_outside(d);
+        static const struct dfm_ends none;
+        const struct dfm_ends *f = d->ledger.former ? &d->ledger.former->counted : &none;
+        const struct node_totals sum = dfm_ledger_settle(d);
+        struct node_totals *again = &d->ledger.again;
+        struct dfm_resume *r = &d->resume;
+        struct dfm_counts *c = &d->counts;
+        uint64_t counted = f->complete + f->partial + f->lost + f->rejected + f->not_taken + r->complete +
+                           r->partial + d->table.used;
+
+        r->unreported = r->newest - MIN(r->newest, counted);
+        r->forgotten = MIN(r->forgotten, r->unreported);
+        if (!r->is_exact)
+                guess(d, &sum);
+        r->none_is_lost = none_is_lost(d);
+        c->not_taken = f->not_taken;
+        c->triggers = c->assigned = r->newest - c->not_taken;
+        c->complete = f->complete + r->complete;
+        c->partial = f->partial + r->partial;
+        c->lost = f->lost + (r->none_is_lost ? r->forgotten : r->unreported);
+        c->rejected = f->rejected + (r->none_is_lost ? r->unreported - r->forgotten : 0);
+        again->complete = sum.complete - MIN(sum.complete, c->complete);
+        again->partial = sum.partial - MIN(sum.partial, c->partial);
+        c->ended_again = again->complete + again->partial;
+        count_fragments(d, &sum);
+}
+
+/* An event that no SFI knows, although it may be open. With level 2 and triggers from outside, nobody can
+ * decide about it, as its trigger is not known. */
+static bool is_forgotten(const struct dfm *d)
+{
+        return (d->config.level2.on && dfm_triggers_are_outside(d)) || d->table.used == d->table.capacity;
+}
+
+static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
+{
+        struct dfm_table *t = &d->table;
+        uint32_t slot;
+
+        if (is_known(d, event))
+                return;
+        if (is_forgotten(d)) {
+                d->resume.forgotten++;
+                return;
+        }
+        slot = dfm_table_insert(t, event, now_ns);
+        note_known(d, event);
+        t->slots[slot].attempts = 1;
+        /* The former DFM's decisions are not known. */
+        if (d->config.level2.on)
+                dfm_table_await(t, slot);
+}
+
+/* Each event that ended since the record, and that an SFI built, is one that the SFI remembers. */
+static bool is_exact(const struct dfm *d)
+{
+        const struct dfm_processes *f = d->ledger.former;
+
+        return f && d->ledger.has_all && d->resume.from <= f->oldest &&
+               d->resume.oldest - f->oldest <= EVB_EVENTS_KEPT;
 }
 
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
@@ -346,21 +476,14 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         struct dfm_resume *r = &d->resume;
         struct dfm_table *t = &d->table;
 
+        r->oldest = MIN(r->oldest, r->newest);
+        r->is_exact = is_exact(d);
         t->next_event = r->newest;
-        for (uint64_t event = r->oldest; event < r->newest && event - r->oldest < EVB_EVENT_WINDOW; event++) {
-                uint32_t slot;
-
-                if (is_known(d, event) || is_over(d) || t->used == t->capacity)
-                        continue;
-                slot = dfm_table_insert(t, event, now_ns);
-                t->slots[slot].attempts = 1;
-                /* The former DFM's decisions are not known. */
-                if (d->config.level2.on)
-                        dfm_table_await(t, slot);
-        }
+        for (uint64_t event = r->oldest; event < r->newest && event - r->from < EVB_EVENT_WINDOW; event++)
+                reopen(d, now_ns, event);
         event_set_clear(&d->ledger.ended, r->oldest);
         for (uint64_t event = r->oldest; event < r->newest; event++) {
-                if (is_known(d, event) && idmap_get(&t->by_event, event) == IDMAP_NONE)
+                if (idmap_get(&t->by_event, event) == IDMAP_NONE)
                         event_set_add(&d->ledger.ended, event);
         }
         t->oldest = r->oldest;

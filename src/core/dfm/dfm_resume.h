@@ -5,27 +5,34 @@
 #include "evb/core/dfm.h"
 #include "evb/protocol/event_set.h"
 
-/* A run of a former DFM that is being resumed: one bit for each event of [oldest, newest) that an SFI has
- * reported. */
+/* A run of a former DFM that is being resumed. The events of [from, oldest) have ended, and those of [oldest,
+ * newest) ended or are open. */
 struct dfm_resume {
         bool active;
-        uint64_t oldest, newest;
-        uint64_t *known;     /* EVB_EVENT_WINDOW bits */
-        bool late;           /* the inventory of an SFI that came later is incomplete */
-        bool none_is_lost;   /* level 2 rejected what no SFI reported */
-        uint64_t unreported; /* earlier events whose end no SFI reported: rejected if none is lost */
+        uint64_t from, oldest, newest;
+        uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
+                          */
+        bool late;       /* the inventory of an SFI that came later is incomplete */
+        bool is_exact;   /* the former DFM's record and the reports leave nothing to guess */
+        bool none_is_lost;          /* level 2 rejected the unreported events, apart from forgotten ones */
+        uint64_t complete, partial; /* events with a reported end that the record does not have */
+        uint64_t builds[2];         /* of these events, complete and partial ones: some were built twice */
+        uint64_t unreported;        /* events whose end is neither in the record nor reported */
+        uint64_t forgotten; /* of these, events that may have been open: nobody knows their triggers */
 };
 
 /* The ends of all SFI processes of the run, as the next DFM will need them. */
 struct dfm_ledger {
         struct dfm_processes *former; /* of the former DFM; NULL: nothing is known */
         struct dfm_process *sfis;
-        struct node_totals replaced;
-        struct event_set ended; /* events that ended as complete or partial, from the oldest open one on */
+        struct node_totals replaced, again;
+        struct event_set ended; /* events that have ended, from the oldest open one on */
         uint64_t dfms[DFM_LINEAGE];
         uint64_t version;
         bool has_all;  /* no process is missing */
         bool had_gaps; /* some were when the run resumed */
+        bool guessed;
+        uint64_t noted_ends, noted_oldest; /* when it changed last for their sake */
 };
 
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
@@ -38,3 +45,29 @@ bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, str
 bool dfm_resume_is_settled(const struct dfm *d);
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_resume_deadline_ns(const struct dfm *d);
+
+/* dfm_processes.c: the ends of SFI processes. */
+int dfm_ledger_init(struct dfm *d); /* -ENOMEM */
+void dfm_ledger_fini(struct dfm *d);
+/* A process of the SFI takes part, for the first time or again; it does not any longer. */
+void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation);
+void dfm_process_goes(struct dfm *d, uint16_t sfi);
+/* Whether this is the SFI's last process, of which this DFM heard from a former one. */
+bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
+/* An SFI reports the end of an event; `again`: that event has ended before. */
+void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again);
+/* Before a message leaves by which nodes forget events: changes the version if the next DFM could not find
+ * out how these events ended. */
+void dfm_ledger_note(struct dfm *d);
+/* For the resumption of a run: begins with what the former DFM knew. */
+void dfm_ledger_load(struct dfm *d);
+/* The node followed this DFM. */
+void dfm_ledger_check(struct dfm *d, uint64_t dfm);
+bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
+/* All that the former DFM knew of the processes. */
+struct node_totals dfm_ledger_former(const struct dfm *d);
+/* The process has reported all: returns what did not count yet. The run resumes: returns all reports. */
+struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t);
+struct node_totals dfm_ledger_settle(struct dfm *d);
+/* Whether a process of the SFI may have built events that no process reported. */
+bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi);

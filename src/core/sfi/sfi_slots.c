@@ -42,6 +42,8 @@ int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct 
         if (r >= 0)
                 r = event_set_init(&t->built_events);
         if (r >= 0)
+                r = event_set_init(&t->partial_events);
+        if (r >= 0)
                 r = arena_new(&t->arena, config->buffer_bytes, ALLOCATION_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (r < 0)
                 return r;
@@ -76,6 +78,7 @@ void sfi_slots_fini(struct sfi_slots *t)
         idmap_fini(&t->by_event);
         event_set_fini(&t->ended);
         event_set_fini(&t->built_events);
+        event_set_fini(&t->partial_events);
         arena_free(t->arena);
         free(t->items);
         free(t->fragments);
@@ -310,6 +313,8 @@ void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool 
         event_set_add(&t->ended, e->event);
         if (e->end != EVENT_LOST)
                 event_set_add(&t->built_events, e->event);
+        if (e->end == EVENT_PARTIAL)
+                event_set_add(&t->partial_events, e->event);
         if (present > 0)
                 sfi_slots_learn_size(t, slot, e->end == EVENT_COMPLETE && absent == 0);
         e->missing = missing;
@@ -386,20 +391,12 @@ size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n)
 
 void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed)
 {
-        if (failed)
+        if (failed) {
                 event_set_remove(&t->built_events, t->items[slot].event);
+                event_set_remove(&t->partial_events, t->items[slot].event);
+        }
         t->n_building--;
         free_slot(t, slot);
-}
-
-bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event)
-{
-        return event < t->oldest || event_set_has(&t->ended, event);
-}
-
-bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event)
-{
-        return event < t->oldest || event_set_has(&t->built_events, event);
 }
 
 /* Nobody answers requests for ended events, so each would wait for its time-out, and keep its credit. */
@@ -414,12 +411,15 @@ static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 
 void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
+        uint64_t kept = oldest - MIN(oldest, EVB_EVENTS_KEPT);
+
         if (oldest <= t->oldest)
                 return;
         drop_ended(t, now_ns, oldest);
         t->oldest = oldest;
         event_set_advance(&t->ended, oldest);
-        event_set_advance(&t->built_events, oldest);
+        event_set_advance(&t->built_events, kept);
+        event_set_advance(&t->partial_events, kept);
 }
 
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)

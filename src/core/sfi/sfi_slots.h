@@ -74,8 +74,9 @@ struct sfi_slots {
         uint64_t event_bytes; /* recent size of a large event in the buffer; 0: unknown */
 
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
-        /* Events that ended here, so that late data do not reopen them, and those that were built. */
-        struct event_set ended, built_events;
+        /* Events that ended here, so that late data do not reopen them; those that were built, from
+         * EVB_EVENTS_KEPT below `oldest` on; and of these, the partial ones. */
+        struct event_set ended, built_events, partial_events;
         uint64_t writing_look_ns; /* next look at slots that are being written */
         uint64_t slow_since_ns;   /* start of slow output; NEVER_NS: it is not slow */
 
@@ -202,8 +203,17 @@ size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n);
 void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed); /* frees the slot */
 
 /* Events. */
-bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event);
-bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event); /* or may no longer be built */
+static inline bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event)
+{
+        return event < t->oldest || event_set_has(&t->ended, event);
+}
+
+/* It was built, or may no longer be built. */
+static inline bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event)
+{
+        return event < t->oldest || event_set_has(&t->built_events, event);
+}
+
 /* All events before `oldest` have ended, on whichever SFI: drops those that this one still collects. */
 void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest);
 /* The event went to another SFI: discards its fragments. */

@@ -207,11 +207,10 @@ void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals)
         const struct sfi_slots *t = u->slots;
         struct sfi_inventory *v = &u->inventory;
 
-        v->from = t->oldest / 64 * 64;
         v->end = t->newest;
         v->totals = *totals;
         event_set_copy(&v->ended, &t->built_events);
-        event_set_clear(&v->open, t->oldest);
+        event_set_copy(&v->open, &t->partial_events);
         for (uint32_t slot = 0; slot < u->config->slots; slot++) {
                 const struct sfi_slot *e = &t->items[slot];
 

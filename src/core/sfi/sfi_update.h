@@ -11,8 +11,8 @@
 
 /* What this SFI had done when it began to follow its DFM. */
 struct sfi_inventory {
-        uint64_t from, end; /* no event outside; `from` is a multiple of 64 */
-        struct event_set ended, open;
+        uint64_t end;                 /* no event from there on */
+        struct event_set ended, open; /* both: built as partial */
         struct node_totals totals;
         bool noted, late; /* it is noted whether the run had begun before this SFI joined */
         bool inquiry_due;

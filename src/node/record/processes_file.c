@@ -12,13 +12,14 @@
 #include "evb/base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 1u
-#define HEAD_BYTES (5 * 4 + (1 + DFM_LINEAGE + 2 + 5) * 8)
+#define VERSION 2u
+#define HEAD_BYTES (5 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 5) * 8)
 #define PROCESS_BYTES (6 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
          sizeof(uint32_t))
 
+enum { HAS_ALL = 1, GUESSED = 2 };
 enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8 };
 
 static void put_totals(struct writer *w, const struct node_totals *t)
@@ -40,6 +41,27 @@ static struct node_totals get_totals(struct reader *r)
         t.absent = reader_u64(r);
         t.payload_bytes = reader_u64(r);
         return t;
+}
+
+static void put_ends(struct writer *w, const struct dfm_ends *e)
+{
+        writer_u64(w, e->complete);
+        writer_u64(w, e->partial);
+        writer_u64(w, e->lost);
+        writer_u64(w, e->rejected);
+        writer_u64(w, e->not_taken);
+}
+
+static struct dfm_ends get_ends(struct reader *r)
+{
+        struct dfm_ends e;
+
+        e.complete = reader_u64(r);
+        e.partial = reader_u64(r);
+        e.lost = reader_u64(r);
+        e.rejected = reader_u64(r);
+        e.not_taken = reader_u64(r);
+        return e;
 }
 
 static void put_process(struct writer *w, const struct dfm_process *p)
@@ -69,7 +91,7 @@ static size_t encode(const struct dfm_processes *p, uint8_t *bytes)
 
         writer_u32(&w, MAGIC);
         writer_u32(&w, VERSION);
-        writer_u32(&w, p->has_all);
+        writer_u32(&w, (p->has_all ? HAS_ALL : 0) | (p->guessed ? GUESSED : 0));
         writer_u32(&w, p->n_sfi);
         writer_u32(&w, p->n_words);
         writer_u64(&w, p->cookie);
@@ -78,6 +100,8 @@ static size_t encode(const struct dfm_processes *p, uint8_t *bytes)
         writer_u64(&w, p->oldest);
         writer_u64(&w, p->next);
         put_totals(&w, &p->replaced);
+        put_totals(&w, &p->again);
+        put_ends(&w, &p->counted);
         for (uint32_t i = 0; i < p->n_sfi; i++)
                 put_process(&w, &p->sfis[i]);
         for (uint32_t k = 0; k < p->n_words; k++)
@@ -90,10 +114,13 @@ static size_t encode(const struct dfm_processes *p, uint8_t *bytes)
 static bool decode(const uint8_t *bytes, size_t n, struct dfm_processes *p)
 {
         struct reader r = reader_init(bytes, n);
+        uint32_t flags;
 
         if (n < HEAD_BYTES + sizeof(uint32_t) || reader_u32(&r) != MAGIC || reader_u32(&r) != VERSION)
                 return false;
-        p->has_all = reader_u32(&r) != 0;
+        flags = reader_u32(&r);
+        p->has_all = flags & HAS_ALL;
+        p->guessed = flags & GUESSED;
         p->n_sfi = reader_u32(&r);
         p->n_words = reader_u32(&r);
         p->cookie = reader_u64(&r);
@@ -102,6 +129,8 @@ static bool decode(const uint8_t *bytes, size_t n, struct dfm_processes *p)
         p->oldest = reader_u64(&r);
         p->next = reader_u64(&r);
         p->replaced = get_totals(&r);
+        p->again = get_totals(&r);
+        p->counted = get_ends(&r);
         if (p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS)
                 return false;
         for (uint32_t i = 0; i < p->n_sfi; i++)

@@ -147,11 +147,13 @@ static void an_unanswered_inquiry_is_repeated(void **state)
 
         (void)state;
         dfm_driver_init(&t, &c);
-        ross_come(&t, 100);
-        comes(&t, ROLE_SFI, 0, 70, 100);
+        /* It asks about events that the SFI has not forgotten. */
+        comes(&t, ROLE_ROS, 0, EVB_EVENTS_KEPT + 70, EVB_EVENTS_KEPT + 100);
+        comes(&t, ROLE_ROS, 1, 0, 100);
+        comes(&t, ROLE_SFI, 0, 0, 100);
         comes(&t, ROLE_SFI, 1, 0, 0);
-        assert_dfm_says(&t, "sfi0: Inquiry from 64 | sfi1: Inquiry from 0");
-        inventories(&t, 1, 0, 0, (struct node_totals){}, 0, NULL);
+        assert_dfm_says(&t, "sfi0: Inquiry from 64 | sfi1: Inquiry from 64");
+        inventories(&t, 1, 64, 0, (struct node_totals){}, 0, NULL);
         dfm_pass_ns(&t, 20 * NS_PER_MS);
         assert_dfm_says(&t, "sfi0: Inquiry from 64");
         /* An answer to an earlier Inquiry counts once. The next part is requested at once. */
@@ -200,7 +202,8 @@ static void an_impossible_newest_event_is_bounded(void **state)
         dfm_says_with(&t, false);
         for (int i = 0; i < 1000 && dfm_state(t.dfm) == RUN_STARTING; i++, from += 64 * MESSAGE_ENTRIES_MAX) {
                 inventories(&t, 0, from, UINT64_MAX, (struct node_totals){}, MESSAGE_ENTRIES_MAX, none);
-                dfm_says_with(&t, false);
+                while (dfm_step(t.dfm, t.now_ns, &(struct message_to){}, &t.message))
+                        ;
         }
         assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
         assert_int_equal(from, EVB_EVENT_WINDOW);
@@ -236,7 +239,7 @@ static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
         ross_come(t, 8);
         comes(t, ROLE_SFI, 0, 4, 8);
         dfm_says_with(t, false);
-        inventory(t, 0, 8, 1, 0, 0xf0);
+        inventory(t, 0, 8, 1, 1, 0xf0);
         for (int i = 0; i < 12 && dfm_state(t->dfm) != RUN_RUNNING; i++) {
                 for (uint16_t k = 0; k < 2; k++)
                         ros_says_alive(t, k, RUN_RUNNING, 0);
@@ -295,6 +298,16 @@ static void lost_events_are_recovered_from_the_late_sfi(void **state)
         fini(&t);
 }
 
+/* Of the record of the former DFM: it took no trigger before it stored it. */
+static const struct dfm_processes *record(void)
+{
+        static struct dfm_processes p;
+
+        p = (struct dfm_processes){.cookie = TRACE_COOKIE, .dfms = {FORMER}, .has_all = true, .n_sfi = 2};
+        p.sfis[0].incarnation = p.sfis[1].incarnation = 1;
+        return &p;
+}
+
 /* With level 2, open events are decided again, except those of an SFI that joins late. */
 static void open_events_of_a_late_sfi_are_not_decided_again(void **state)
 {
@@ -321,15 +334,15 @@ static void open_events_of_a_late_sfi_are_not_decided_again(void **state)
         fini(&t);
 }
 
-/* The absent SFI may have built any of them. */
-static void unreported_events_are_lost_until_all_sfis_report(void **state)
+/* The absent SFI may have built any of them. Without a record, they may also be lost. */
+static void unreported_events_are_lost(bool has_record)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
+        c.former_processes = has_record ? record() : NULL;
         begin_with_ended(&t, &c);
         assert_int_equal(dfm_counts(t.dfm)->rejected, 0);
         assert_int_equal(dfm_counts(t.dfm)->lost, 3);
@@ -337,14 +350,22 @@ static void unreported_events_are_lost_until_all_sfis_report(void **state)
         comes(&t, ROLE_SFI, 1, 4, 8);
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
         inventories(&t, 1, 0, 8, (struct node_totals){.complete = 1, .partial = 1, .missing = 1}, 1,
-                    &(struct inventory_entry){});
-        assert_int_equal(dfm_counts(t.dfm)->rejected, 1);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+                    &(struct inventory_entry){.ended = 0x6, .open = 0x4});
+        assert_int_equal(dfm_counts(t.dfm)->rejected, has_record);
+        assert_int_equal(dfm_counts(t.dfm)->lost, !has_record);
         assert_int_equal(dfm_counts(t.dfm)->complete, 2);
         assert_int_equal(dfm_counts(t.dfm)->partial, 1);
-        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 1);
+        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, has_record ? 1 : 3);
         assert_int_equal(dfm_counts(t.dfm)->fragments_received, 5);
+        assert_int_equal(dfm_has_guessed(t.dfm), !has_record);
         fini(&t);
+}
+
+static void unreported_events_are_lost_until_all_sfis_report(void **state)
+{
+        (void)state;
+        unreported_events_are_lost(true);
+        unreported_events_are_lost(false);
 }
 
 /* It fell silent in the middle of its inventory, and the run resumed without it. */

@@ -26,7 +26,10 @@ static void fill(struct dfm_processes *p)
         p->dfms[0] = 7;
         p->dfms[DFM_LINEAGE - 1] = 9;
         p->has_all = true;
+        p->guessed = true;
         p->replaced = (struct node_totals){1, 2, 3, 4, 5};
+        p->again = (struct node_totals){11, 12, 13, 14, 15};
+        p->counted = (struct dfm_ends){21, 22, 23, 24, 25};
         p->n_sfi = 2;
         p->sfis[0] = (struct dfm_process){
                 .incarnation = 11, .gone = true, .replaced = true, .ends = {6, 7, 8, 9, 10}};

@@ -146,7 +146,7 @@ void __wrap_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
 {
         __real_dfm_processes_take(d, ret);
         if (lie == LIE_FORGOTTEN)
-                ret->replaced = (struct node_totals){};
+                ret->counted.complete -= ret->replaced.complete;
 }
 
 int __wrap_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error)
