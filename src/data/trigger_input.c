@@ -142,7 +142,8 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
                 stats_add(&t->stats->trigger_datagrams_late, 1);
         else
                 offer(t, now_ns, p);
-        stats_set(&t->stats->trigger_datagrams_lost, sequence_lost(&t->sequence));
+        dfm_note_datagrams_lost(t->core,
+                                sequence_lost(&t->sequence) + stats_get(&t->stats->trigger_datagrams_late));
 }
 
 static void log_unusable(struct trigger_input *t, const struct datagram *d)
@@ -205,6 +206,7 @@ void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
 {
         const struct dfm_counts *all = dfm_counts(core);
         const struct dfm_offered *c = &all->offered;
+        uint64_t late = stats_get(&stats->trigger_datagrams_late);
 
         stats_set(&stats->triggers_offered, c->triggers);
         stats_set(&stats->triggers_refused, c->refused);
@@ -212,6 +214,8 @@ void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
         stats_set(&stats->triggers_implausible, c->implausible);
         stats_set(&stats->triggers_not_taken, c->not_taken + all->not_taken);
         stats_set(&stats->trigger_numbers_missing, c->missing);
+        stats_set(&stats->triggers_missed, c->missed);
+        stats_set(&stats->trigger_datagrams_lost, c->datagrams_lost - MIN(c->datagrams_lost, late));
         stats_set(&stats->trigger_resets, c->resets);
         stats_set(&stats->numbers_announced, all->announced.numbers);
         stats_set(&stats->numbers_confirmed, all->announced.confirmed);
@@ -226,7 +230,7 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
 {
         const struct dfm_offered *c = &dfm_counts(core)->offered;
         bool counts_frames = scenario_has_front_ends(scenario) && scenario_number_bits(scenario) == 0;
-        uint64_t lost = stats_get(&stats->trigger_datagrams_lost) + stats_get(&stats->trigger_datagrams_late);
+        uint64_t lost = c->datagrams_lost;
 
         if (c->refused > 0)
                 reasons_add(to,
@@ -239,6 +243,15 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             "%" PRIu64 " datagrams with triggers are lost; %" PRIu64
                             " of them found the socket full",
                             lost, stats_get(&stats->trigger_datagrams_dropped));
+        if (c->missed > 0)
+                reasons_add(to,
+                            "%" PRIu64 " triggers are missed: they waited in a DFM that ended, or came while "
+                            "none ran",
+                            c->missed);
+        if (c->unclear > 0)
+                reasons_add(to,
+                            "another DFM resumed this run, and how many triggers were missed until then is "
+                            "not known");
         if (c->in_pauses > 0 && counts_frames)
                 reasons_add(to,
                             "%" PRIu64 " triggers came in a pause and were not taken; because ROSs count "

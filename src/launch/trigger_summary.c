@@ -20,6 +20,7 @@ static const struct {
         COUNTER(triggers_repeated),
         COUNTER(triggers_implausible),
         COUNTER(trigger_numbers_missing),
+        COUNTER(triggers_missed),
         COUNTER(trigger_resets),
         COUNTER(numbers_announced),
         COUNTER(numbers_confirmed),

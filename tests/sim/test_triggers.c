@@ -9,7 +9,7 @@
 struct board {
         struct random random;
         uint64_t number, offered, resets;
-        bool reset_due;
+        bool reset_due, restarted;
 };
 
 /* Sends some triggers if the DFM is ready. */
@@ -49,12 +49,13 @@ static bool play(struct board *b, struct sim *s, uint64_t until_ns, bool dfm_liv
         return false;
 }
 
-static void check_offered(struct sim *s)
+static void check_offered(struct sim *s, const struct board *b)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
         const struct dfm_offered *o = &d->offered;
 
         check(o->refused == 0 && o->repeated == 0 && o->implausible == 0);
+        check(b->restarted || (o->missed == 0 && o->unclear == 0));
         check(dfm_waiting(sim_dfm(s)) == 0);
 }
 
@@ -78,7 +79,7 @@ static void whole_run(bool push, double loss, uint64_t seeds)
                 s = sim_now = sim_new(&c);
                 check(play(&b, s, FOREVER_NS, true));
                 check_accounts(s, &c);
-                check_offered(s);
+                check_offered(s, &b);
                 d = dfm_counts(sim_dfm(s));
                 check(d->triggers == c.events && d->lost == 0);
                 check(d->offered.triggers == d->triggers + d->offered.not_taken);
@@ -118,7 +119,7 @@ static struct sim_config restart_config(uint64_t seed)
 /* Triggers go on while the DFM is away. Free with sim_free(). */
 static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
 {
-        struct board b = {0};
+        struct board b = {.restarted = true};
         struct sim *s;
 
         seed_now = seed;
@@ -130,7 +131,7 @@ static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
         sim_restart_dfm(s);
         check(play(&b, s, FOREVER_NS, true));
         check_accounts(s, c);
-        check_offered(s);
+        check_offered(s, &b);
         check(dfm_counts(sim_dfm(s))->triggers == c->events);
         return s;
 }
@@ -171,6 +172,107 @@ static void the_dfm_restarts_with_level_2(void **state)
                 for (uint64_t e = 0; e < c.events; e++)
                         check(sim_event(s, e)->complete <= sim_accepts(s, e));
                 check_empty(s, &c);
+                sim_free(s);
+        }
+}
+
+/* A trigger box that does not obey busy: numbers follow each other, apart from gaps of its own. */
+struct box {
+        uint64_t number, sent, skipped, away;
+};
+
+static void box_sends(struct box *b, struct sim *s, uint64_t until_ns, bool dfm_lives)
+{
+        while (sim_now_ns(s) < until_ns && !dfm_is_done(sim_dfm(s))) {
+                for (int k = 0; k < 4; k++, b->number++) {
+                        struct trigger_entry e = {.number = b->number};
+
+                        if (dfm_lives && b->number % 1000 == 999) {
+                                b->skipped++;
+                                continue;
+                        }
+                        b->sent++;
+                        b->away += !dfm_lives;
+                        if (dfm_lives)
+                                (void)dfm_offer(sim_dfm(s), sim_now_ns(s), &e);
+                }
+                if (dfm_lives)
+                        sim_inject(s, ROLE_DFM, 0, "wake", 4);
+                (void)sim_run(s, sim_now_ns(s) + NS_PER_MS / 4);
+        }
+}
+
+static struct sim *begin_box(struct sim_config *c, uint64_t seed)
+{
+        *c = sim_standard();
+        seed_now = seed;
+        c->outside = true;
+        c->push = seed % 2;
+        c->events = 3000;
+        c->write_ns = 200 * NS_PER_MS / 1000;
+        c->faults.seed = seed;
+        return sim_now = sim_new(c);
+}
+
+static void restart_dfm(struct box *b, struct sim *s, uint64_t away_ns)
+{
+        sim_kill(s, ROLE_DFM, 0);
+        box_sends(b, s, sim_now_ns(s) + away_ns, false);
+        sim_restart_dfm(s);
+}
+
+/* A trigger is an event, or was refused by either DFM, or came when none could take it. */
+static void triggers_count_that_no_dfm_could_take(void **state)
+{
+        uint64_t first, last = seeds_to_run(40, &first), refused = 0;
+
+        (void)state;
+        for (uint64_t seed = first; seed <= last; seed++) {
+                struct sim_config c;
+                struct sim *s = begin_box(&c, seed);
+                const struct dfm_counts *d;
+                struct box b = {.number = 7};
+
+                box_sends(&b, s, (20 + seed * 4 % 160) * NS_PER_MS, true);
+                for (uint64_t k = 0; k <= seed % 3; k++) {
+                        restart_dfm(&b, s, (1 + seed % 7) * NS_PER_MS);
+                        box_sends(&b, s, sim_now_ns(s) + 30 * NS_PER_MS, true);
+                }
+                box_sends(&b, s, FOREVER_NS, true);
+                d = dfm_counts(sim_dfm(s));
+                check_accounts(s, &c);
+                check(d->triggers == c.events && d->offered.unclear == 0);
+                check(d->offered.triggers == d->triggers + d->offered.refused + d->offered.not_taken);
+                check(d->offered.missed >= b.away);
+                check(b.sent + b.skipped == d->offered.triggers + d->offered.missing + d->offered.missed);
+                refused += d->offered.refused;
+                sim_free(s);
+        }
+        assert_true(refused > 0);
+}
+
+/* A reset while no DFM runs, or no further trigger: nobody knows how many were missed. */
+static void missed_triggers_are_unclear_after_a_reset(void **state)
+{
+        (void)state;
+        for (uint64_t seed = 1; seed <= 8; seed++) {
+                struct sim_config c;
+                struct sim *s = begin_box(&c, seed);
+                struct trigger_entry reset = {.number = 3, .flags = TRIGGER_RESET};
+                struct box b = {.number = 1000000};
+
+                box_sends(&b, s, 50 * NS_PER_MS, true);
+                restart_dfm(&b, s, 2 * NS_PER_MS);
+                (void)sim_run(s, sim_now_ns(s) + 100 * NS_PER_MS);
+                check(dfm_state(sim_dfm(s)) == RUN_RUNNING && dfm_counts(sim_dfm(s))->offered.unclear == 0);
+                if (seed % 3 == 0)
+                        reset.flags = 0;
+                if (seed % 3 < 2)
+                        (void)dfm_offer(sim_dfm(s), sim_now_ns(s), &reset);
+                dfm_stop(sim_dfm(s), sim_now_ns(s));
+                check(sim_run(s, FOREVER_NS));
+                check(dfm_counts(sim_dfm(s))->offered.unclear == 1);
+                check(dfm_counts(sim_dfm(s))->offered.repeated == 0);
                 sim_free(s);
         }
 }
@@ -246,6 +348,8 @@ int main(void)
                 cmocka_unit_test(pull),
                 cmocka_unit_test(the_dfm_restarts),
                 cmocka_unit_test(the_dfm_restarts_with_level_2),
+                cmocka_unit_test(triggers_count_that_no_dfm_could_take),
+                cmocka_unit_test(missed_triggers_are_unclear_after_a_reset),
                 cmocka_unit_test(frames_of_a_reset_do_not_mix),
         };
 

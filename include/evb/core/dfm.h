@@ -143,20 +143,6 @@ struct dfm_node_view {
         bool unfinished; /* an SFI, once the run is done: it had events, and did not say that it left */
 };
 
-/* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one
- * of `refused` to `not_taken`. */
-struct dfm_offered {
-        uint64_t triggers;
-        uint64_t refused;     /* the queue was full */
-        uint64_t repeated;    /* its number came before, or went back without a reset */
-        uint64_t implausible; /* its number jumped ahead, and no later one agreed */
-        uint64_t not_taken;   /* before the run began, after its last trigger, or in a pause */
-        uint64_t in_pauses;   /* of these, triggers from outside that came in a pause */
-        uint64_t missing;     /* numbers that were skipped */
-        uint64_t resets;      /* of the counters, as the triggers report them */
-        uint64_t spills_begun, spills_ended, in_spills;
-};
-
 /* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */
 struct dfm_announced {
         uint64_t numbers;
@@ -215,6 +201,8 @@ enum dfm_offer {
 
 /* Offers a trigger from outside: it waits in the queue until its event is assigned. */
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
+/* Number of datagrams with triggers that were lost since the caller began. */
+void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost);
 /* Whether the DFM takes triggers; as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
 /* Triggers are held back because the counters were reset. */

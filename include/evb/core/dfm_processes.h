@@ -26,6 +26,34 @@ struct dfm_ends {
         uint64_t not_taken; /* see struct dfm_counts */
 };
 
+/* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one
+ * of `refused` to `not_taken`. */
+struct dfm_offered {
+        uint64_t triggers;
+        uint64_t refused;     /* the queue was full */
+        uint64_t repeated;    /* its number came before, or went back without a reset */
+        uint64_t implausible; /* its number jumped ahead, and no later one agreed */
+        uint64_t not_taken;   /* before the run began, after its last trigger, or in a pause */
+        uint64_t in_pauses;   /* of these, triggers from outside that came in a pause */
+        uint64_t missing;     /* numbers that were skipped */
+        /* Not in `triggers`: triggers that waited in a DFM that ended, or came while none ran. */
+        uint64_t missed;
+        uint64_t unclear;        /* restarts of the DFM whose missed triggers cannot be counted */
+        uint64_t datagrams_lost; /* as dfm_note_datagrams_lost() says */
+        uint64_t resets;         /* of the counters, as the triggers report them */
+        uint64_t spills_begun, spills_ended, in_spills;
+};
+
+/* The triggers from outside, as of the record. Each number from `next` on belongs to a trigger that the DFM
+ * had not received. */
+struct dfm_came {
+        struct dfm_offered offered;
+        uint64_t next;
+        uint32_t waiting; /* in the queue */
+        bool numbered;    /* a trigger came since the last reset; else `next` says nothing */
+        bool in_spill;
+};
+
 #define DFM_LINEAGE 8
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
 
@@ -39,6 +67,7 @@ struct dfm_processes {
         struct node_totals replaced; /* of all processes that others replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
         struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
+        struct dfm_came came;
         uint32_t n_sfi;
         struct dfm_process sfis[EVB_SFI_MAX];
         /* All events below `oldest` have ended, and none from `next` on was taken. */

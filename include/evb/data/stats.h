@@ -27,6 +27,7 @@
         X(triggers_not_taken,                                                                                \
           "triggers before the run began, after its last one, in a pause, or unanswered at a stop")          \
         X(trigger_numbers_missing, "numbers that the triggers offered skipped")                              \
+        X(triggers_missed, "triggers that waited in a DFM that ended, or came while none ran")               \
         X(trigger_resets, "counter resets that triggers reported, or that all boards showed")                \
         X(numbers_announced, "numbers of frames that ROSs announced (trigger.source = frames)")              \
         X(numbers_confirmed, "numbers announced that another ROS, or the same one, had announced before")    \

@@ -176,8 +176,10 @@ struct dfm_triggers {
         struct dfm_numbers numbers;
         uint64_t last; /* number of the last queued one; BUSY_NONE: none */
         bool in_spill;
-        bool blocked;        /* the oldest one waits for a message */
-        uint64_t next_slice; /* of the clock */
+        bool resumed;            /* the next number shows how many triggers were missed */
+        uint64_t datagrams_lost; /* before this DFM */
+        bool blocked;            /* the oldest one waits for a message */
+        uint64_t next_slice;     /* of the clock */
 
         /* Resets of the counters. */
         bool fresh;             /* the run has had neither a trigger nor a reset */
@@ -284,6 +286,8 @@ void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
 /* dfm_triggers.c: the queue of triggers from outside. */
 int dfm_triggers_init(struct dfm *d);
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
+/* The run is that of a former DFM: goes on from what its record says. */
+void dfm_triggers_resume(struct dfm *d);
 /* Adds the slices of time that have passed. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
 /* Whether a trigger can become an event now, apart from credits. */

@@ -35,7 +35,7 @@ static void add_end(struct node_totals *t, const struct finished_entry *f, uint3
         t->payload_bytes += f->end == EVENT_COMPLETE ? f->payload_bytes : 0;
 }
 
-static void changed(struct dfm *d)
+void dfm_ledger_changed(struct dfm *d)
 {
         if (d->state < RUN_ENDED)
                 d->ledger.version++;
@@ -88,13 +88,13 @@ void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation)
         else if (!p->gone)
                 return;
         p->gone = false;
-        changed(d);
+        dfm_ledger_changed(d);
 }
 
 void dfm_process_goes(struct dfm *d, uint16_t sfi)
 {
         d->ledger.sfis[sfi].gone = true;
-        changed(d);
+        dfm_ledger_changed(d);
 }
 
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation)
@@ -122,7 +122,19 @@ void dfm_ledger_note(struct dfm *d)
                 return;
         l->noted_ends = ends;
         l->noted_oldest = d->table.oldest;
-        changed(d);
+        dfm_ledger_changed(d);
+}
+
+void dfm_ledger_note_offered(struct dfm *d)
+{
+        const struct dfm_offered *c = &d->counts.offered;
+        uint64_t sum = c->refused + c->repeated + c->implausible + c->not_taken + c->missing + c->missed +
+                       c->unclear + c->datagrams_lost + c->spills_begun + c->spills_ended;
+
+        if (sum == d->ledger.noted_offered)
+                return;
+        d->ledger.noted_offered = sum;
+        dfm_ledger_changed(d);
 }
 
 static void load_process(struct dfm *d, uint32_t i, const struct dfm_process *p)
@@ -140,7 +152,7 @@ void dfm_ledger_load(struct dfm *d)
         struct dfm_ledger *l = &d->ledger;
         const struct dfm_processes *f = l->former;
 
-        changed(d);
+        dfm_ledger_changed(d);
         memset(l->sfis, 0, d->config.n_sfi * sizeof *l->sfis);
         l->has_all = f && f->cookie == d->cookie && f->has_all;
         if (!f || f->cookie != d->cookie) {
@@ -165,7 +177,7 @@ void dfm_ledger_check(struct dfm *d, uint64_t dfm)
                         return;
         }
         if (d->ledger.has_all)
-                changed(d);
+                dfm_ledger_changed(d);
         d->ledger.has_all = false;
 }
 
@@ -205,7 +217,7 @@ struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct n
         *counted = *t;
         n->awaited = false;
         d->ledger.sfis[sfi].unknown |= n->late && d->ledger.had_gaps;
-        changed(d);
+        dfm_ledger_changed(d);
         return more;
 }
 
@@ -233,7 +245,7 @@ struct node_totals dfm_ledger_settle(struct dfm *d)
         }
         d->ledger.had_gaps = !d->ledger.has_all;
         d->ledger.has_all = true;
-        changed(d);
+        dfm_ledger_changed(d);
         return sum;
 }
 
@@ -265,6 +277,7 @@ static void take_former(const struct dfm *d, struct dfm_processes *ret)
         const struct dfm_processes *f = d->ledger.former;
 
         ret->counted = f ? f->counted : (struct dfm_ends){};
+        ret->came = f ? f->came : (struct dfm_came){};
         ret->oldest = f ? f->oldest : 0;
         ret->next = f ? f->next : 0;
         ret->n_words = f ? f->n_words : 0;
@@ -277,6 +290,13 @@ static void take_events(const struct dfm *d, struct dfm_processes *ret)
         const struct dfm_counts *c = &d->counts;
 
         ret->counted = (struct dfm_ends){c->complete, c->partial, c->lost, c->rejected, c->not_taken};
+        ret->came = (struct dfm_came){
+                .offered = c->offered,
+                .next = d->triggers.numbers.next,
+                .waiting = dfm_triggers_waiting(&d->triggers),
+                .numbered = d->triggers.numbers.started,
+                .in_spill = d->triggers.in_spill,
+        };
         ret->oldest = d->table.oldest;
         ret->next = d->table.next_event;
         ret->n_words = 0;

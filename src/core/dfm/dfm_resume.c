@@ -490,6 +490,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
                 t->oldest++;
         count_former(d);
+        dfm_triggers_resume(d);
         r->active = false;
         /* An SFI that fell silent before its report was complete may come back. */
         r->late = true;

@@ -32,7 +32,7 @@ struct dfm_ledger {
         bool has_all;  /* no process is missing */
         bool had_gaps; /* some were when the run resumed */
         bool guessed;
-        uint64_t noted_ends, noted_oldest; /* when it changed last for their sake */
+        uint64_t noted_ends, noted_oldest, noted_offered; /* when it changed last for their sake */
 };
 
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
@@ -59,6 +59,10 @@ void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, b
 /* Before a message leaves by which nodes forget events: changes the version if the next DFM could not find
  * out how these events ended. */
 void dfm_ledger_note(struct dfm *d);
+/* The same for triggers from outside that became no event. */
+void dfm_ledger_note_offered(struct dfm *d);
+/* The next DFM needs to know what has just changed. */
+void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: begins with what the former DFM knew. */
 void dfm_ledger_load(struct dfm *d);
 /* The node followed this DFM. */

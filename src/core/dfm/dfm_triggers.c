@@ -22,6 +22,52 @@ int dfm_triggers_init(struct dfm *d)
         return q->ring ? 0 : -ENOMEM;
 }
 
+/* Slices of a resumed run that became no event and count nowhere else. */
+static void count_missed_slices(struct dfm *d)
+{
+        struct dfm_offered *c = &d->counts.offered;
+        uint64_t counted = d->table.next_event + c->refused + c->not_taken + c->missed;
+
+        c->missed += d->triggers.next_slice - MIN(d->triggers.next_slice, counted);
+}
+
+/* If each trigger since the record had become an event, the next number would be this one. */
+static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        dfm_numbers_begin(&q->numbers, f->came.next + (d->table.next_event - f->next) - f->came.waiting);
+        q->resumed = true;
+}
+
+/* The reports of the SFIs tell how many triggers became events since the record. How many were offered since
+ * is not known before the next one comes, and not even then after a reset. */
+void dfm_triggers_resume(struct dfm *d)
+{
+        const struct dfm_processes *f = d->ledger.former;
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_offered *c = &d->counts.offered;
+        bool reset = c->resets > 0;
+
+        if (!dfm_triggers_are_outside(d))
+                return;
+        *c = f ? f->came.offered : (struct dfm_offered){};
+        c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
+        q->in_spill = f && f->came.in_spill;
+        q->datagrams_lost = c->datagrams_lost;
+        if (d->config.trigger_source != DFM_TRIGGER_OFFERED)
+                return;
+        if (d->resume.is_exact && f->came.numbered && !reset)
+                resume_numbers(d, f);
+        else
+                c->unclear++;
+}
+
+void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost)
+{
+        d->counts.offered.datagrams_lost = d->triggers.datagrams_lost + lost;
+}
+
 /* The beginning of a run is reset 1: the counters go on, whatever the first trigger says, unless a marker
  * came. A resumed run goes on after the resets that its ROSs know of, and nobody knows which frames of its
  * former DFM still come. */
@@ -32,15 +78,18 @@ void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 q->resets = MAX(q->resets, dfm_node(d, ROLE_ROS, i)->resets);
         q->fresh = q->resets == 0 || (q->resets == 1 && d->table.next_event == 0);
-        if (!q->fresh)
+        if (!q->fresh) {
                 q->unread_ns = now_ns;
-        else if (dfm_triggers_are_outside(d)) {
+                q->reset_due = q->marked;
+        } else if (dfm_triggers_are_outside(d)) {
                 q->resets = 1;
                 q->reset_due = q->marked;
                 q->fresh = !q->marked;
         }
         if (d->config.slice_ns > 0)
                 q->next_slice = (now_ns - d->started_ns) / d->config.slice_ns;
+        if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
+                count_missed_slices(d);
 }
 
 uint32_t dfm_waiting(const struct dfm *d)
@@ -80,9 +129,45 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
         return OFFER_QUEUED;
 }
 
-enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
+/* The first number that this DFM takes of a resumed run. Numbers that were missing may have come since the
+ * record; one that is further back is of after a reset. */
+static void count_missed(struct dfm *d, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
+        struct dfm_offered *c = &d->counts.offered;
+        uint64_t ahead = number - q->numbers.next, back = q->numbers.next - number;
+
+        q->resumed = false;
+        if (ahead < UINT64_C(1) << 63)
+                c->missed += ahead;
+        else if (back <= c->missing)
+                c->missing -= back;
+        else
+                c->unclear++;
+        dfm_numbers_begin(&q->numbers, number);
+}
+
+static enum dfm_offer note_number(struct dfm *d, uint64_t number)
+{
+        struct dfm_triggers *q = &d->triggers;
+
+        /* No event of a later trigger may be known without that. */
+        if (q->resumed || !q->numbers.started)
+                dfm_ledger_changed(d);
+        if (q->resumed)
+                count_missed(d, number);
+        return dfm_numbers_note(&q->numbers, number, &d->counts.offered.missing);
+}
+
+/* Which triggers were missed will not be known. */
+static void give_up_missed(struct dfm *d)
+{
+        d->counts.offered.unclear += d->triggers.resumed;
+        d->triggers.resumed = false;
+}
+
+enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
+{
         struct dfm_offered *c = &d->counts.offered;
         enum dfm_offer verdict;
 
@@ -91,7 +176,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
                 c->not_taken++;
                 return OFFER_NOT_TAKEN;
         }
-        verdict = dfm_numbers_note(&q->numbers, t->number, &c->missing);
+        verdict = note_number(d, t->number);
         c->repeated += verdict == OFFER_REPEATED;
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
         if (verdict != OFFER_QUEUED)
@@ -110,15 +195,17 @@ static void note_reset(struct dfm *d, const struct trigger_entry *t)
         struct dfm_triggers *q = &d->triggers;
 
         d->counts.offered.resets++;
+        give_up_missed(d);
+        dfm_ledger_changed(d);
         q->numbers.started = false;
-        q->marked |= d->state == RUN_STARTING && (t->flags & TRIGGER_MARKER) != 0;
+        q->due_number = t->number;
+        q->marked |= d->state == RUN_STARTING && (t->flags & TRIGGER_MARKER || d->resume.active);
         if (q->fresh && !(t->flags & TRIGGER_MARKER))
                 return;
         /* A ROS that knows of a reset without triggers may have frames of after it: this is another one. */
         if (dfm_triggers_waiting(q) == 0)
                 q->resetting = false;
         q->reset_due = true;
-        q->due_number = t->number;
         q->fresh = false;
 }
 
@@ -271,6 +358,8 @@ void dfm_triggers_drop(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
 
+        if (d->config.events == 0 || d->counts.triggers < d->config.events)
+                give_up_missed(d);
         d->counts.offered.not_taken += dfm_triggers_waiting(q);
         q->tail = q->head;
         q->n_resets = 0;

@@ -1,6 +1,7 @@
 /* Codes the SFI processes of a run as bytes, and replaces their file. docs/operate.md names it. */
 #include "processes_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,13 +14,15 @@
 
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 2u
-#define HEAD_BYTES (5 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 5) * 8)
+#define OFFERED_NUMBERS (sizeof(struct dfm_offered) / sizeof(uint64_t))
+#define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 5 + OFFERED_NUMBERS + 1) * 8)
 #define PROCESS_BYTES (6 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
          sizeof(uint32_t))
 
 enum { HAS_ALL = 1, GUESSED = 2 };
+enum { NUMBERED = 1, IN_SPILL = 2 };
 enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8 };
 
 static void put_totals(struct writer *w, const struct node_totals *t)
@@ -64,6 +67,36 @@ static struct dfm_ends get_ends(struct reader *r)
         return e;
 }
 
+static void put_came(struct writer *w, const struct dfm_came *c)
+{
+        uint64_t numbers[OFFERED_NUMBERS];
+
+        static_assert(sizeof numbers == sizeof c->offered, "it has only numbers");
+        memcpy(numbers, &c->offered, sizeof numbers);
+        for (size_t i = 0; i < OFFERED_NUMBERS; i++)
+                writer_u64(w, numbers[i]);
+        writer_u64(w, c->next);
+        writer_u32(w, c->waiting);
+        writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0));
+}
+
+static struct dfm_came get_came(struct reader *r)
+{
+        uint64_t numbers[OFFERED_NUMBERS];
+        struct dfm_came c;
+        uint32_t flags;
+
+        for (size_t i = 0; i < OFFERED_NUMBERS; i++)
+                numbers[i] = reader_u64(r);
+        memcpy(&c.offered, numbers, sizeof numbers);
+        c.next = reader_u64(r);
+        c.waiting = reader_u32(r);
+        flags = reader_u32(r);
+        c.numbered = flags & NUMBERED;
+        c.in_spill = flags & IN_SPILL;
+        return c;
+}
+
 static void put_process(struct writer *w, const struct dfm_process *p)
 {
         writer_u64(w, p->incarnation);
@@ -102,6 +135,7 @@ static size_t encode(const struct dfm_processes *p, uint8_t *bytes)
         put_totals(&w, &p->replaced);
         put_totals(&w, &p->again);
         put_ends(&w, &p->counted);
+        put_came(&w, &p->came);
         for (uint32_t i = 0; i < p->n_sfi; i++)
                 put_process(&w, &p->sfis[i]);
         for (uint32_t k = 0; k < p->n_words; k++)
@@ -131,6 +165,7 @@ static bool decode(const uint8_t *bytes, size_t n, struct dfm_processes *p)
         p->replaced = get_totals(&r);
         p->again = get_totals(&r);
         p->counted = get_ends(&r);
+        p->came = get_came(&r);
         if (p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS)
                 return false;
         for (uint32_t i = 0; i < p->n_sfi; i++)

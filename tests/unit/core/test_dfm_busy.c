@@ -192,6 +192,24 @@ static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
         dfm_free(t.dfm);
 }
 
+/* Ten slices have passed, and four of them became events. */
+static void slices_without_a_dfm_are_missed(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        c.trigger_source = DFM_TRIGGER_CLOCK;
+        c.slice_ns = 10 * NS_PER_MS;
+        c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = 105 * NS_PER_MS};
+        outside_resumes(&t, &c);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
+        assert_int_equal(offered(&t)->missed, 6);
+        assert_int_equal(offered(&t)->unclear, 0);
+        dfm_free(t.dfm);
+}
+
 /* Nobody can decide about what the former DFM did not assign. The event that an SFI has is cleared without
  * its L1 ID, which nobody knows. */
 static void a_resumed_run_loses_events_that_no_sfi_knows(void **state)
@@ -237,6 +255,7 @@ int main(void)
                 cmocka_unit_test(the_clock_makes_an_event_of_each_slice),
                 cmocka_unit_test(a_resumed_run_loses_events_whose_trigger_nobody_knows),
                 cmocka_unit_test(a_resumed_run_loses_events_that_no_sfi_knows),
+                cmocka_unit_test(slices_without_a_dfm_are_missed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

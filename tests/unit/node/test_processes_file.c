@@ -30,6 +30,10 @@ static void fill(struct dfm_processes *p)
         p->replaced = (struct node_totals){1, 2, 3, 4, 5};
         p->again = (struct node_totals){11, 12, 13, 14, 15};
         p->counted = (struct dfm_ends){21, 22, 23, 24, 25};
+        p->came.offered = (struct dfm_offered){.triggers = 31, .refused = 32, .in_spills = 33};
+        p->came.next = UINT64_MAX;
+        p->came.waiting = 34;
+        p->came.in_spill = true;
         p->n_sfi = 2;
         p->sfis[0] = (struct dfm_process){
                 .incarnation = 11, .gone = true, .replaced = true, .ends = {6, 7, 8, 9, 10}};
