@@ -116,7 +116,7 @@ static void events_that_two_sfis_built_count_once(void **state)
                         struct sim *s =
                                 begin(&c, seed, k % 2, k / 2 ? write_late_and_accept_some : write_late);
 
-                        check(!sim_run(s, 222 * NS_PER_MS + seed % 10 * 2 * NS_PER_MS));
+                        check(!sim_run(s, 231 * NS_PER_MS + seed % 10 * NS_PER_MS));
                         restart_dfm(s, 2 * NS_PER_MS);
                         check(sim_run(s, FOREVER_NS));
                         check_ends(s, &c);
