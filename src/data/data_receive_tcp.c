@@ -53,7 +53,7 @@ struct tcp_receiver {
         size_t n_peers;
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
-        bool stranger_logged;
+        uint64_t stranger_ns;   /* when one last came; 0: never */
         struct message message; /* scratch: decoded and handed to the core at once */
         uint8_t discarded[65536];
 };
@@ -145,17 +145,17 @@ static void tcp_close(struct data_receiver *r)
         free(t);
 }
 
-/* Counts a connection that does not belong to a ROS; only the first one is logged. */
+/* Counts a connection that does not belong to a ROS. */
 static void note_stranger(struct data_receiver *r, const struct net_address *from, const char *why)
 {
         struct tcp_receiver *t = r->state;
         char text[NET_ADDRESS_TEXT_MAX];
 
         stats_add(&r->context.stats->packets_foreign, 1);
-        if (!t->stranger_logged)
-                log_warning("closed the data connection from %s: %s; further ones are only counted",
+        if (log_is_new_fault(&t->stranger_ns, clock_now_ns()))
+                log_warning("closed the data connection from %s: %s; further ones are only counted until "
+                            "none comes for 10 s",
                             net_address_format(from, text), why);
-        t->stranger_logged = true;
 }
 
 /* Never fails: at most one connection per ROS is introduced, so a spare one exists. */

@@ -38,7 +38,7 @@ struct udp_path {
         uint64_t tokens_ns, paced_until_ns;
         uint64_t held_until_ns; /* what is queued waits for more; 0: it does not */
         bool was_held;          /* until then: it waits no longer */
-        bool failure_logged;
+        uint64_t failed_ns;     /* when the kernel last refused a datagram; 0: never */
 };
 
 struct udp_sender {
@@ -228,10 +228,9 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
                   bytes - (after->send_failed_bytes - before->send_failed_bytes));
         stats_add(&s->context.stats->packets_full, failed > 0 ? 0 : count_full(d, taken));
         stats_add(&s->context.stats->packets_send_failed, failed);
-        if (failed > 0 && !p->failure_logged)
+        if (failed > 0 && log_is_new_fault(&p->failed_ns, clock_now_ns()))
                 log_warning_errno(after->send_error,
                                   "the kernel refuses datagrams to SFI %u, so they are lost: %m", sfi + 1);
-        p->failure_logged |= failed > 0;
         if (after->segmentation_refused && !before->segmentation_refused)
                 log_warning("the kernel refuses segmentation offload for SFI %u, so each datagram is sent "
                             "separately; check that network.mtu is not larger than the device's MTU",

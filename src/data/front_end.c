@@ -37,7 +37,8 @@ struct front_end {
         struct node_stats *stats;
         struct loop *loop;
         struct loop_io io;
-        bool ready, full_logged;
+        bool ready;
+        uint64_t full_ns; /* when a datagram last found no room; 0: never */
         uint64_t again_ns, heard_ns;
         struct number_field number;
         struct ros_sample last;
@@ -78,10 +79,10 @@ static uint32_t read_length(const uint8_t *bytes)
 }
 
 /* Notes lost frames that got no number; the first of them would have been the next frame. */
-static void note_gap(struct front_end *f, uint64_t n, const char *what, const char *detail)
+static void note_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
-        front_end_note_gap(&f->gaps, n, f->frames, what, detail, f->number.bits > 0);
+        front_end_note_gap(&f->gaps, f->now_ns, n, f->frames, kind, detail, f->number.bits > 0);
 }
 
 static int open_udp(struct front_end *f, const char *at)
@@ -214,7 +215,7 @@ static void take_malformed(struct front_end *f, const struct datagram *d)
         front_end_explain_length(d->size_bytes < LENGTH_BYTES ? 0 : read_length(d->bytes), d->size_bytes, why,
                                  sizeof why);
         stats_add(&f->stats->packets_malformed, 1);
-        note_gap(f, 1, "malformed datagram", why);
+        note_gap(f, 1, GAP_MALFORMED, why);
 }
 
 static void take_datagram(struct front_end *f, const struct datagram *d)
@@ -237,11 +238,11 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
                 end_frame(f, true);
                 return;
         }
-        if (!f->full_logged)
+        if (log_is_new_fault(&f->full_ns, f->now_ns))
                 log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
-                            "ros.buffer-events and is lost; further such frames are only counted",
+                            "ros.buffer-events and is lost; further ones are only counted until none comes "
+                            "for 10 s",
                             f->frames);
-        f->full_logged = true;
         end_frame(f, false);
 }
 
@@ -249,7 +250,7 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
 static void note_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
-                note_gap(f, dropped - f->dropped, "datagrams dropped by the full socket buffer", "");
+                note_gap(f, dropped - f->dropped, GAP_DROPPED, "");
         f->dropped = dropped;
         stats_set(&f->stats->packets_socket_dropped, dropped);
 }
@@ -282,7 +283,7 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
                 f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &begun);
                 if (front_end_log_loss(why, f->in_frame, begun > 0, f->frames))
-                        note_gap(f, 1, "broken connection", "");
+                        note_gap(f, 1, GAP_BROKEN, "");
         }
         if (f->in_frame)
                 end_frame(f, false);

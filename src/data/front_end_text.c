@@ -119,15 +119,24 @@ const char *front_end_explain_loss(int why)
         return strerror(abs(why));
 }
 
-void front_end_note_gap(struct front_end_gaps *g, uint64_t n, uint64_t frame, const char *what,
-                        const char *detail, bool numbered)
+static const char *const gap_names[GAPS] = {
+        [GAP_MALFORMED] = "malformed datagram",
+        [GAP_DROPPED] = "datagrams dropped by the full socket buffer",
+        [GAP_BROKEN] = "broken connection",
+};
+
+void front_end_note_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
+                        enum front_end_gap kind, const char *detail, bool numbered)
 {
         g->n += n;
-        if (g->first)
+        if (!g->first) {
+                g->first = gap_names[kind];
+                g->first_frame = frame;
+        }
+        if (!log_is_new_fault(&g->last_ns[kind], now_ns))
                 return;
-        g->first = what;
-        g->first_frame = frame;
-        log_error("front-end: %s at frame %" PRIu64 "%s%s%s", what, frame, detail[0] ? ": " : "", detail,
+        log_error("front-end: %s at frame %" PRIu64 "%s%s%s", gap_names[kind], frame, detail[0] ? ": " : "",
+                  detail,
                   numbered ? "; the events of lost frames are built without them"
                            : "; later frames may belong to other triggers, because only their count matches "
                              "them");

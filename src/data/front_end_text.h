@@ -23,16 +23,19 @@ int front_end_log_length(const uint8_t *bytes, size_t n);
 /* Why there is no connection: a negative errno; 0: nothing is known. */
 const char *front_end_explain_loss(int why);
 
+enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAPS };
+
 /* Frames that were lost before the ROS read them. */
 struct front_end_gaps {
         uint64_t n, first_frame;
-        const char *first; /* what it was; NULL: none */
+        const char *first;      /* what it was; NULL: none */
+        uint64_t last_ns[GAPS]; /* when there was one last; 0: never */
 };
 
-/* `n` frames were lost, of which the first would have been frame `frame`. Logs the first gap. `detail` may be
- * "". `numbered`: frames carry numbers or times. */
-void front_end_note_gap(struct front_end_gaps *g, uint64_t n, uint64_t frame, const char *what,
-                        const char *detail, bool numbered);
+/* `n` frames were lost, of which the first would have been frame `frame`. Logs each new fault of
+ * its kind. `detail` may be "". `numbered`: frames carry numbers or times. */
+void front_end_note_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
+                        enum front_end_gap kind, const char *detail, bool numbered);
 void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to);
 
 /* The connection ended after this number of frames. True: a frame is lost. */

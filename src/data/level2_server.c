@@ -28,8 +28,8 @@ struct level2_server {
         struct client clients[DOOR_CLIENTS_MAX];
         struct dfm *core;
         uint64_t incarnation, cookie;
-        bool timed_out_logged;
-        uint32_t n_readouts; /* 0: clients request no fragments */
+        uint64_t timed_out, timed_out_ns; /* events so far, and when there was one last; 0: never */
+        uint32_t n_readouts;              /* 0: clients request no fragments */
         struct readout_entry readouts[EVB_ROS_MAX];
 };
 
@@ -203,11 +203,14 @@ static uint32_t count_joined(const struct level2_server *s)
 }
 
 /* A farm that is absent or too slow is no error, but somebody should look at it. */
-static void log_timed_out(struct level2_server *s)
+static void log_timed_out(struct level2_server *s, uint64_t now_ns)
 {
-        if (s->timed_out_logged || dfm_level2_counts(s->core)->timed_out == 0)
+        uint64_t timed_out = dfm_level2_counts(s->core)->timed_out;
+        bool is_more = timed_out != s->timed_out;
+
+        s->timed_out = timed_out;
+        if (!is_more || !log_is_new_fault(&s->timed_out_ns, now_ns))
                 return;
-        s->timed_out_logged = true;
         log_warning("level 2 leaves events undecided (%u clients are connected); they are %s",
                     count_joined(s),
                     s->door.context.scenario->level2.undecided == UNDECIDED_ACCEPT ? "accepted" : "rejected");
@@ -320,7 +323,7 @@ void level2_server_send(struct level2_server *s, uint64_t now_ns)
                 return;
         follow_readouts(s);
         door_send(&s->door, now_ns);
-        log_timed_out(s);
+        log_timed_out(s, now_ns);
 }
 
 uint64_t level2_server_deadline_ns(const struct level2_server *s)

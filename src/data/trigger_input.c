@@ -31,8 +31,8 @@ struct trigger_input {
         struct sequence sequence;
         uint32_t reset_sequence; /* of the datagram that brought the last reset */
         bool was_reset;
-        uint64_t began_ns; /* when datagram 0 came last; 0: never */
-        bool run_logged, repeat_logged, unusable_logged;
+        uint64_t began_ns;                               /* when datagram 0 came last; 0: never */
+        uint64_t other_run_ns, repeated_ns, unusable_ns; /* when such ones came last; 0: never */
 };
 
 static void is_ready(void *ctx, uint32_t events)
@@ -78,14 +78,13 @@ struct trigger_input *trigger_input_free(struct trigger_input *t)
         return NULL;
 }
 
-static void log_repeated(struct trigger_input *t, const struct trigger_entry *e)
+static void log_repeated(struct trigger_input *t, uint64_t now_ns, const struct trigger_entry *e)
 {
-        if (!t->repeat_logged)
+        if (log_is_new_fault(&t->repeated_ns, now_ns))
                 log_error("trigger %" PRIu64
                           " came before, or the numbers went back without a counter reset (flag 4); it "
                           "counts as repeated and makes no event, as frames could belong to either trigger",
                           e->number);
-        t->repeat_logged = true;
 }
 
 static void offer(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
@@ -98,7 +97,7 @@ static void offer(struct trigger_input *t, uint64_t now_ns, const struct trigger
                         t->was_reset = true;
                 }
                 if (dfm_offer(t->core, now_ns, &e) == OFFER_REPEATED)
-                        log_repeated(t, &e);
+                        log_repeated(t, now_ns, &e);
         }
 }
 
@@ -109,14 +108,13 @@ static bool has_restarted(const struct trigger_input *t, uint64_t now_ns, const 
                t->sequence.started && (t->began_ns == 0 || now_ns - t->began_ns >= RESTART_AFTER_NS);
 }
 
-static bool is_of_run(struct trigger_input *t, const struct trigger_packet *p)
+static bool is_of_run(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         if (p->run == 0 || p->run == dfm_run(t->core))
                 return true;
         stats_add(&t->stats->trigger_datagrams_other_run, 1);
-        if (!t->run_logged)
+        if (log_is_new_fault(&t->other_run_ns, now_ns))
                 log_warning("triggers of run %u are ignored, as this is run %u", p->run, dfm_run(t->core));
-        t->run_logged = true;
         return false;
 }
 
@@ -124,7 +122,7 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
 {
         enum sequence_verdict verdict;
 
-        if (!is_of_run(t, p))
+        if (!is_of_run(t, now_ns, p))
                 return;
         if (has_restarted(t, now_ns, p))
                 sequence_begin(&t->sequence, 0);
@@ -146,16 +144,15 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
                                 sequence_lost(&t->sequence) + stats_get(&t->stats->trigger_datagrams_late));
 }
 
-static void log_unusable(struct trigger_input *t, const struct datagram *d)
+static void log_unusable(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
 {
         char from[NET_ADDRESS_TEXT_MAX], why[160];
 
-        if (t->unusable_logged)
+        if (!log_is_new_fault(&t->unusable_ns, now_ns))
                 return;
-        t->unusable_logged = true;
         trigger_packet_explain(d->bytes, d->size_bytes, why, sizeof why);
         log_warning("ignored a datagram from %s that is not a trigger datagram: %s; further ones are only "
-                    "counted",
+                    "counted until none comes for 10 s",
                     net_address_format(d->from, from), why);
 }
 
@@ -169,11 +166,11 @@ static unsigned take_datagram(struct trigger_input *t, uint64_t now_ns, const st
                 take(t, now_ns, &p);
                 return p.n;
         case TRIGGER_PACKET_FOREIGN:
-                log_unusable(t, d);
+                log_unusable(t, now_ns, d);
                 stats_add(&t->stats->packets_foreign, 1);
                 break;
         case TRIGGER_PACKET_MALFORMED:
-                log_unusable(t, d);
+                log_unusable(t, now_ns, d);
                 stats_add(&t->stats->packets_malformed, 1);
                 break;
         }

@@ -12,6 +12,7 @@
 #include "evb/base/util.h"
 #include "evb/data/data_send.h"
 #include "data_sample.h"
+#include "log_lines.h"
 
 #define MTU 1500
 #define FRAGMENT_BYTES 300u
@@ -293,6 +294,29 @@ static void a_refused_datagram_is_not_counted_as_sent(void **state)
         bench_close(&b);
 }
 
+/* The first refusal has a line, and another one that follows a pause. */
+static void each_fault_is_logged(void **state)
+{
+        static const struct {
+                unsigned after_s, lines;
+        } refusals[] = {{0, 1}, {5, 1}, {9, 1}, {10, 2}, {1, 2}};
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, 0);
+        log_lines = 0;
+        send_errno = EHOSTDOWN;
+        for (unsigned i = 0; i < ARRAY_SIZE(refusals); i++) {
+                clock_ns += refusals[i].after_s * NS_PER_S;
+                assign(&b, 0, i, 1);
+                while (turn(&b))
+                        ;
+                assert_int_equal(stats_get(&b.sample.stats->packets_send_failed), i + 1);
+                assert_int_equal(log_lines, refusals[i].lines);
+        }
+        bench_close(&b);
+}
+
 /* Nobody listens: the ICMP error must not wake the loop again and again. */
 static void an_icmp_error_does_not_keep_the_loop_awake(void **state)
 {
@@ -327,6 +351,7 @@ int main(void)
                 cmocka_unit_test(a_datagram_waits_behind_a_backlog),
                 cmocka_unit_test(a_blocked_sfi_has_no_deadline),
                 cmocka_unit_test(a_refused_datagram_is_not_counted_as_sent),
+                cmocka_unit_test(each_fault_is_logged),
                 cmocka_unit_test(an_icmp_error_does_not_keep_the_loop_awake),
         };
 

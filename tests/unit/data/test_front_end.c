@@ -2,6 +2,7 @@
  * and errors do not stall the ROS. */
 #include "busy_sockets.h"
 #include "front_end_bench.h"
+#include "log_lines.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -223,6 +224,31 @@ static void a_paused_stream_does_not_wake_the_loop(void **state)
         bench_close(&b);
 }
 
+/* A frame that finds no room and a malformed datagram have a line each, and another one after a pause. */
+static void each_fault_is_logged(void **state)
+{
+        static const struct {
+                unsigned at_s, lines;
+        } times[] = {{1, 2}, {6, 2}, {15, 2}, {25, 4}, {26, 4}};
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, false);
+        for (uint64_t i = 0; i < ENTRIES; i++) {
+                send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
+                turns_until(&b, i + 1);
+        }
+        log_lines = 0;
+        for (uint64_t i = 0; i < ARRAY_SIZE(times); i++) {
+                b.now_ns = times[i].at_s * NS_PER_S;
+                send_datagram(&b, FRAME_BYTES, 50);
+                send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
+                turns_until(&b, ENTRIES + i + 1);
+                assert_int_equal(log_lines, times[i].lines);
+        }
+        bench_close(&b);
+}
+
 static void a_flood_of_datagrams_does_not_prolong_a_turn(void **state)
 {
         struct bench b;
@@ -272,6 +298,7 @@ int main(void)
                 cmocka_unit_test(a_connection_is_polled_if_configured),
                 cmocka_unit_test(a_failed_connection_is_retried),
                 cmocka_unit_test(a_paused_stream_does_not_wake_the_loop),
+                cmocka_unit_test(each_fault_is_logged),
                 cmocka_unit_test(a_flood_of_datagrams_does_not_prolong_a_turn),
                 cmocka_unit_test(a_flooding_stream_does_not_prolong_a_turn),
         };

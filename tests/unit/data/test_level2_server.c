@@ -10,6 +10,7 @@
 #include "evb/data/level2_server.h"
 #include "evb/net/endpoint.h"
 #include "data_sample.h"
+#include "log_lines.h"
 
 #define PORT 46913
 #define EVENTS 32768u
@@ -50,8 +51,15 @@ static void steps(struct bench *b)
                 ;
 }
 
-/* The DFM has taken all triggers. Event 0 is accepted and waits for a credit. */
-static void bench_open(struct bench *b)
+static void nodes_say_alive(struct bench *b)
+{
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(&b->dfm, i, RUN_RUNNING, 0);
+                sfi_says_alive(&b->dfm, i, RUN_RUNNING, 0);
+        }
+}
+
+static void bench_open(struct bench *b, uint32_t window)
 {
         struct dfm_config c = dfm_standard();
 
@@ -59,12 +67,17 @@ static void bench_open(struct bench *b)
         sample_open(&b->sample, "dfm", "udp");
         b->sample.scenario->level2.port = PORT;
         c.events = c.events_max = EVENTS;
-        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = NS_PER_S, .window = EVENTS};
+        c.keep_alive_ns = 10 * NS_PER_S; /* no pause looks as if the DFM had been away */
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = NS_PER_S, .window = window};
         dfm_driver_init(&b->dfm, &c);
-        for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(&b->dfm, i, RUN_RUNNING, 0);
-                sfi_says_alive(&b->dfm, i, RUN_RUNNING, 0);
-        }
+        nodes_say_alive(b);
+        b->client = -1;
+        assert_int_equal(level2_server_new(&b->server, &b->sample.context, b->dfm.dfm, TRACE_DFM), 0);
+}
+
+/* The DFM has taken all triggers. Event 0 is accepted and waits for a credit. */
+static void take_all(struct bench *b)
+{
         for (unsigned i = 0; dfm_undecided(b->dfm.dfm) < EVENTS && i < EVENTS; i++)
                 steps(b);
         for (uint64_t event = 0; event < DECIDED; event++)
@@ -74,12 +87,12 @@ static void bench_open(struct bench *b)
                                                  .verdict = event == 0 ? DECISION_ACCEPT : DECISION_REJECT}));
         steps(b);
         assert_int_equal(dfm_undecided(b->dfm.dfm), EVENTS - DECIDED);
-        assert_int_equal(level2_server_new(&b->server, &b->sample.context, b->dfm.dfm, TRACE_DFM), 0);
 }
 
 static void bench_close(struct bench *b)
 {
-        close(b->client);
+        if (b->client >= 0)
+                close(b->client);
         level2_server_free(b->server);
         dfm_driver_fini(&b->dfm);
         sample_close(&b->sample);
@@ -150,7 +163,8 @@ static void a_late_and_slow_client_learns_of_all_events(void **state)
         unsigned idle = 0;
 
         (void)state;
-        bench_open(&b);
+        bench_open(&b, EVENTS);
+        take_all(&b);
         comes(&b);
         while (b.next < EVENTS && idle < 1000) {
                 turns(&b);
@@ -160,10 +174,37 @@ static void a_late_and_slow_client_learns_of_all_events(void **state)
         bench_close(&b);
 }
 
+/* Events time out each time. That has a line, and another one after a pause. */
+static void each_fault_is_logged(void **state)
+{
+        static const struct {
+                unsigned after_s, lines;
+        } times[] = {{1, 1}, {5, 1}, {9, 1}, {10, 2}, {1, 2}};
+        static struct bench b;
+
+        (void)state;
+        bench_open(&b, 8);
+        steps(&b);
+        log_lines = 0;
+        for (unsigned i = 0; i < ARRAY_SIZE(times); i++) {
+                uint64_t before = dfm_level2_counts(b.dfm.dfm)->timed_out;
+
+                dfm_pass_ns(&b.dfm, times[i].after_s * NS_PER_S);
+                nodes_say_alive(&b);
+                steps(&b);
+                assert_true(dfm_level2_counts(b.dfm.dfm)->timed_out > before);
+                level2_server_send(b.server, b.dfm.now_ns);
+                level2_server_send(b.server, b.dfm.now_ns);
+                assert_int_equal(log_lines, times[i].lines);
+        }
+        bench_close(&b);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_late_and_slow_client_learns_of_all_events),
+                cmocka_unit_test(each_fault_is_logged),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* Datagrams of a trigger box that the test plays, and the busy signal that it receives: what is counted,
  * and that no datagram stalls the DFM. */
-#include "../test.h"
+#include "../core/dfm_driver.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include "evb/data/trigger_input.h"
 #include "evb/net/endpoint.h"
 #include "data_sample.h"
+#include "log_lines.h"
 
 #define PORT 46912
 #define RUN 7
@@ -261,6 +262,40 @@ static void a_flood_does_not_prolong_a_turn(void **state)
         bench_close(&b);
 }
 
+/* Repeated triggers, those of another run, and datagrams that are none have a line each, and another one when
+ * they come again after a pause. */
+static void each_fault_is_logged(void **state)
+{
+        static const struct {
+                unsigned at_s, lines;
+        } times[] = {{10, 3}, {15, 3}, {24, 3}, {34, 6}, {35, 6}};
+        uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
+        struct dfm_config config = dfm_standard();
+        static struct dfm_driver running;
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        config.trigger_source = DFM_TRIGGER_OFFERED;
+        config.trigger_queue = 16;
+        dfm_driver_start(&running, &config);
+        trigger_input_free(b.input);
+        assert_int_equal(trigger_input_new(&b.input, &b.sample.context, running.dfm), 0);
+        log_lines = 0;
+        for (uint32_t i = 0; i < ARRAY_SIZE(times); i++) {
+                b.now_ns = times[i].at_s * NS_PER_S;
+                send_bytes(&b, bytes, make_packet(bytes, 0, TRACE_RUN + 1, 1, 0, 0));
+                send_bytes(&b, bytes, 1);
+                for (uint32_t k = 0; k < 2; k++)
+                        send_bytes(&b, bytes, make_packet(bytes, 2 * i + k, TRACE_RUN, 1, 0, 0));
+                turn(&b);
+                assert_int_equal(log_lines, times[i].lines);
+        }
+        assert_true(dfm_counts(running.dfm)->offered.repeated >= ARRAY_SIZE(times));
+        dfm_driver_fini(&running);
+        bench_close(&b);
+}
+
 /* The newest datagram that the board received; -1: none. */
 static int hear_busy(struct bench *b, uint8_t bytes[static BUSY_PACKET_BYTES])
 {
@@ -339,6 +374,7 @@ int main(void)
                 cmocka_unit_test(a_restarted_board_is_followed_at_once),
                 cmocka_unit_test(bad_datagrams_are_counted),
                 cmocka_unit_test(a_flood_does_not_prolong_a_turn),
+                cmocka_unit_test(each_fault_is_logged),
                 cmocka_unit_test(busy_is_sent_at_changes_and_every_100_ms),
                 cmocka_unit_test(a_missing_receiver_does_no_harm),
         };
