@@ -134,7 +134,8 @@ static void accept_one(struct door *d, int fd, const struct net_address *from, u
                 door_drop(c);
 }
 
-static void accept_some(struct door *d, uint64_t now_ns)
+/* Negative errno: no client can connect any longer. */
+static int accept_some(struct door *d, uint64_t now_ns)
 {
         struct net_address from;
 
@@ -142,9 +143,13 @@ static void accept_some(struct door *d, uint64_t now_ns)
                 int fd = tcp_accept(d->listener, 0, &from);
 
                 d->ready = fd >= 0;
+                if (fd == -EINVAL)
+                        return log_error_errno(ECONNABORTED, "%s: another program closed the port",
+                                               d->ops->what);
                 if (fd >= 0)
                         accept_one(d, fd, &from, now_ns);
         }
+        return 0;
 }
 
 void door_add(struct door *d, struct door_client *client, uint32_t index)
@@ -219,13 +224,15 @@ static int read_some(struct door_client *c, uint64_t now_ns)
         return c->known || c->last || now_ns - c->since_ns < GREETING_NS ? 0 : -ETIMEDOUT;
 }
 
-void door_receive(struct door *d, uint64_t now_ns)
+int door_receive(struct door *d, uint64_t now_ns)
 {
-        accept_some(d, now_ns);
+        int r = accept_some(d, now_ns);
+
         for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
                 if (d->clients[i]->io.fd >= 0 && read_some(d->clients[i], now_ns) < 0)
                         door_drop(d->clients[i]);
         }
+        return r;
 }
 
 static int flush(struct door_client *c)

@@ -309,12 +309,12 @@ struct level2_server *level2_server_free(struct level2_server *s)
         return NULL;
 }
 
-void level2_server_receive(struct level2_server *s, uint64_t now_ns)
+int level2_server_receive(struct level2_server *s, uint64_t now_ns)
 {
         if (!s)
-                return;
+                return 0;
         follow_run(s);
-        door_receive(&s->door, now_ns);
+        return door_receive(&s->door, now_ns);
 }
 
 void level2_server_send(struct level2_server *s, uint64_t now_ns)

@@ -266,14 +266,17 @@ static void share_rate(struct region_server *s)
         }
 }
 
-void region_server_turn(struct region_server *s, uint64_t now_ns)
+int region_server_turn(struct region_server *s, uint64_t now_ns)
 {
+        int r;
+
         if (!s)
-                return;
+                return 0;
         follow_run(s);
-        door_receive(&s->door, now_ns);
+        r = door_receive(&s->door, now_ns);
         share_rate(s);
         door_send(&s->door, now_ns);
+        return r;
 }
 
 static bool has_answer(const struct region_server *s, const struct client *c)

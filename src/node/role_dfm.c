@@ -364,11 +364,14 @@ static void watch_clock(struct dfm_role *d)
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
+        int r;
 
         note_absence(n, d, now_ns);
         watch_clock(d);
         trigger_input_turn(d->input, now_ns);
-        level2_server_receive(d->level2, now_ns);
+        r = level2_server_receive(d->level2, now_ns);
+        if (r < 0)
+                return r;
         node_send_due(n, d, step, now_ns);
         level2_server_send(d->level2, now_ns);
         roster_log(n, d->core);

@@ -385,9 +385,10 @@ static int take_turn(struct node *n, uint64_t now_ns)
         settle_count(r, now_ns);
         forget_gone(n, r);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
+        if (k >= 0)
+                k = region_server_turn(r->regions, now_ns);
         if (k < 0)
                 return k;
-        region_server_turn(r->regions, now_ns);
         say_farewell(n, r, now_ns);
         shaping_turn(r->shaping, r->core);
         note_drops(n, r);

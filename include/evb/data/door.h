@@ -58,8 +58,8 @@ void door_add(struct door *d, struct door_client *client, uint32_t index);
 /* Listens at this port of the node's address. Errors are logged; door_close() is needed in any case. */
 int door_open(struct door *d, const struct door_ops *ops, const struct data_context *context, uint16_t port);
 void door_close(struct door *d);
-/* Accepts connections and takes their messages. */
-void door_receive(struct door *d, uint64_t now_ns);
+/* Accepts connections and takes their messages. Negative errno, logged: the port is closed. */
+int door_receive(struct door *d, uint64_t now_ns);
 void door_send(struct door *d, uint64_t now_ns);
 /* 0: there is more to do now. */
 uint64_t door_deadline_ns(const struct door *d);

@@ -18,8 +18,9 @@ int level2_server_new(struct level2_server **ret, const struct data_context *con
                       uint64_t incarnation);
 struct level2_server *level2_server_free(struct level2_server *s);
 
-/* Before the core's step: passes decisions to it. All functions accept NULL: no level 2. */
-void level2_server_receive(struct level2_server *s, uint64_t now_ns);
+/* Before the core's step: passes decisions to it. Negative errno, logged: no client can connect any longer.
+ * All functions accept NULL: no level 2. */
+int level2_server_receive(struct level2_server *s, uint64_t now_ns);
 /* After it: lists new events to the clients, and the ROSs as they come and go. */
 void level2_server_send(struct level2_server *s, uint64_t now_ns);
 uint64_t level2_server_deadline_ns(const struct level2_server *s);

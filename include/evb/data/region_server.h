@@ -15,8 +15,9 @@ int region_server_new(struct region_server **ret, const struct data_context *con
                       const struct source *source, const uint8_t *buffer);
 struct region_server *region_server_free(struct region_server *s);
 
-/* All functions accept NULL: no regions of interest. */
-void region_server_turn(struct region_server *s, uint64_t now_ns);
+/* Negative errno, logged: no client can connect any longer. All functions accept NULL: no regions of
+ * interest. */
+int region_server_turn(struct region_server *s, uint64_t now_ns);
 uint64_t region_server_deadline_ns(const struct region_server *s);
 /* Publishes the counters. */
 void region_server_account(struct region_server *s);

@@ -1,6 +1,7 @@
 /* The context of a node in a small scenario, for tests of its data path; only its loop is open. */
 #pragma once
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
@@ -134,4 +135,17 @@ static inline const struct message *sample_announce(uint64_t event, uint16_t sfi
 
         m->assign.announces = true;
         return m;
+}
+
+/* The socket of this process that listens. */
+static inline int sample_find_listener(void)
+{
+        for (int fd = 3; fd < 100; fd++) {
+                int on = 0;
+                socklen_t size = sizeof on;
+
+                if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &size) == 0 && on)
+                        return fd;
+        }
+        return -1;
 }

@@ -361,18 +361,6 @@ static void a_flood_of_requests_does_not_prolong_a_turn(void **state)
         ros_bench_close(&b);
 }
 
-static int find_listener(void)
-{
-        for (int fd = 3; fd < 100; fd++) {
-                int on = 0;
-                socklen_t size = sizeof on;
-
-                if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &size) == 0 && on)
-                        return fd;
-        }
-        return -1;
-}
-
 /* An SFI that no ROS can reach must not look as if it were ready. */
 static void a_closed_port_is_an_error(void **state)
 {
@@ -382,7 +370,7 @@ static void a_closed_port_is_an_error(void **state)
         (void)state;
         bench_open(&b);
         turns(&b);
-        assert_return_code(shutdown(find_listener(), SHUT_RDWR), 0);
+        assert_return_code(shutdown(sample_find_listener(), SHUT_RDWR), 0);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         assert_int_equal(b.receiver.ops->turn(&b.receiver, b.now_ns, &more), -ECONNABORTED);
         bench_close(&b);

@@ -2,6 +2,7 @@
  * nothing else to do. */
 #include "../core/dfm_driver.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -200,11 +201,26 @@ static void each_fault_is_logged(void **state)
         bench_close(&b);
 }
 
+/* A DFM that no client can reach must not look as if it were ready. */
+static void a_closed_port_is_an_error(void **state)
+{
+        static struct bench b;
+
+        (void)state;
+        bench_open(&b, 8);
+        assert_int_equal(level2_server_receive(b.server, b.dfm.now_ns), 0);
+        assert_return_code(shutdown(sample_find_listener(), SHUT_RDWR), 0);
+        assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
+        assert_int_equal(level2_server_receive(b.server, b.dfm.now_ns), -ECONNABORTED);
+        bench_close(&b);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_late_and_slow_client_learns_of_all_events),
                 cmocka_unit_test(each_fault_is_logged),
+                cmocka_unit_test(a_closed_port_is_an_error),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
