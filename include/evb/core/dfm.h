@@ -30,7 +30,7 @@
 struct dfm_former {
         bool known;
         uint64_t cookie; /* 0: it has ended */
-        uint64_t age_ns; /* since the start of that run */
+        uint64_t age_ns; /* since the start of that run, at dfm_new() */
 };
 
 /* Where triggers come from. */

@@ -75,6 +75,7 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         d->config = *config;
         d->cookie = config->cookie;
         d->state = RUN_STARTING;
+        d->started_ns = now_ns - config->former.age_ns;
         d->policy_last = POLICY_NONE;
         d->busy_since_ns = NEVER_NS;
         d->busy = (struct busy_packet){true, BUSY_STOPPED, BUSY_NONE};

@@ -334,11 +334,11 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
 
-static void note_overdue(struct dfm *d)
+static void note_overdue(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
-        d->overdue = c->duration_ns > 0 && c->former.age_ns >= c->duration_ns;
+        d->overdue = c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns;
         if (d->overdue)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_OVERDUE, .run = c->run});
 }
@@ -349,14 +349,14 @@ static void begin(struct dfm *d, uint64_t now_ns)
 
         d->state = RUN_RUNNING;
         d->hold.held = false;
-        d->started_ns = now_ns;
         d->begun = true;
         if (d->resume.active) {
                 /* Its files are open. */
                 d->hold.metadata = (struct metadata_set){};
                 dfm_settle_resume(d, now_ns);
-                d->started_ns = now_ns - c->former.age_ns;
-                note_overdue(d);
+                note_overdue(d, now_ns);
+        } else {
+                d->started_ns = now_ns;
         }
         d->keep_alive_due_ns = now_ns;
         if (!d->overdue && !d->stopped)
