@@ -173,8 +173,8 @@ def restart_after_sfi(evb, at_once=False):
             b.kill("dfm")
         b.start("dfm")
         b.wait_log("dfm", "resumed run 1 of an earlier DFM")
-        for name in ("dfm", "sfi1b"):
-            b.processes[name].wait(timeout=LIMIT_S)
+        for process in b.processes.values():
+            process.wait(timeout=LIMIT_S)
         dfm = json.loads((b.folder / "dfm.json").read_text())
         (left,) = b.folder.glob("*.writing")
         subprocess.run([b.evb, "dump", str(left), "--repair", "--output", str(left.with_suffix(".data"))], check=True, timeout=60, capture_output=True)
