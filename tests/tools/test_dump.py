@@ -128,6 +128,16 @@ def check_memory(path):
     os.unlink(large.name)
 
 
+def check_terminal(path):
+    """Texts of a file do not command the terminal."""
+    whole = path.read_bytes()
+    for text in (b"SFI-1", b"Project="):
+        path.write_bytes(whole.replace(text, b"\x1b[2J" + text[4:], 1))
+        code, out, _ = dump(path)
+        assert code == 0 and "\x1b" not in out and "?[2J" in out, out
+    path.write_bytes(whole)
+
+
 def check_mistakes(directory):
     for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
         code, out, err = dump(*words)
@@ -138,6 +148,8 @@ with tempfile.TemporaryDirectory() as name:
     for each in ("eformat3", "eformat5"):
         file = pattern(pathlib.Path(name) / each, each)
         check_valid(file, each)
+        if each == "eformat5":
+            check_terminal(file)
         check_damaged(file)
         check_memory(pattern(pathlib.Path(name) / f"{each}-large", each))
     check_mistakes(name)

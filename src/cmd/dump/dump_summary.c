@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "evb/base/quantity.h"
+#include "evb/base/strbuf.h"
 #include "evb/base/util.h"
 
 struct tally {
@@ -76,16 +77,23 @@ static void summary_json(const struct dump *d, const struct tally *t, const stru
         json_object_set_new(d->json, "last_l1_id", t->events ? json_integer(t->last_l1) : json_null());
 }
 
+/* A file may contain anything; a terminal must not obey it. */
+static const char *printable(const char *from, char to[static EVENT_FILE_TEXT_MAX])
+{
+        snprintf(to, EVENT_FILE_TEXT_MAX, "%s", from);
+        return text_make_printable(to);
+}
+
 static void summary_text(const struct dump *d, const struct tally *t, const struct event_file_end *end,
                          size_t size_bytes)
 {
         const struct event_file_front *front = event_file_front(d->file);
-        char date[32], bytes[QUANTITY_TEXT_MAX];
+        char date[32], bytes[QUANTITY_TEXT_MAX], text[EVENT_FILE_TEXT_MAX], core[EVENT_FILE_TEXT_MAX];
 
         printf("%s: EventStorage version %u, %s\n", d->path, front->version,
                quantity_format_bytes(size_bytes, bytes));
-        printf("  run %u, file %u, by %s, core name %s\n", front->run, front->file_number, front->application,
-               front->core_name);
+        printf("  run %u, file %u, by %s, core name %s\n", front->run, front->file_number,
+               printable(front->application, text), printable(front->core_name, core));
         printf("  begun %s\n", date_text(date, sizeof date, front->date, front->time));
         if (end)
                 printf("  ended %s%s\n", date_text(date, sizeof date, end->date, end->time),
@@ -93,7 +101,7 @@ static void summary_text(const struct dump *d, const struct tally *t, const stru
         if (front->has_seed)
                 printf("  pattern seed %" PRIu64 "\n", front->seed);
         for (size_t i = 0; i < front->n_metadata; i++)
-                printf("  %s\n", front->metadata[i]);
+                printf("  %s\n", printable(front->metadata[i], text));
         printf("  %" PRIu64 " events of %s, %" PRIu64 " partial\n", t->events,
                quantity_format_bytes(t->bytes, bytes), t->partial);
         if (t->events > 0)
