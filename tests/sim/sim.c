@@ -37,7 +37,8 @@ struct sim *sim_new(const struct sim_config *config)
         s->config = *config;
         s->n_nodes = 1 + config->n_ros + config->n_sfi;
         s->nodes = calloc(s->n_nodes, sizeof *s->nodes);
-        s->events = calloc(MAX(MAX(config->events, config->boards.free), UINT64_C(1)), sizeof *s->events);
+        /* Behind the events: those of numbers that a board made up. */
+        s->events = calloc(2 * MAX(MAX(config->events, config->boards.free), UINT64_C(1)), sizeof *s->events);
         s->processes = calloc(1, sizeof *s->processes);
         assert(s->nodes && s->events && s->processes &&
                chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
@@ -81,32 +82,47 @@ struct sim *sim_free(struct sim *s)
         return NULL;
 }
 
+/* Passes one item to its node, and gives the node its turn. */
+static void pass(struct sim *s, struct sim_item item)
+{
+        struct sim_node *n = &s->nodes[item.node];
+
+        s->now_ns = MAX(s->now_ns, item.due_ns);
+        s->queued_bytes = item.queued_bytes;
+        if (item.kind == ITEM_PORT) {
+                sim_pass_port(s, item);
+                return;
+        }
+        if (item.kind == ITEM_PACKET && n->live)
+                sim_take(s, n, item.bytes, item.n);
+        if (item.kind == ITEM_FRAME)
+                sim_boards_deliver(s, n, item.trigger);
+        free(item.bytes);
+        if (item.kind == ITEM_TIMER) {
+                if (n->wake_ns != item.due_ns)
+                        return;
+                n->wake_ns = NEVER_NS;
+        }
+        sim_turn(s, n);
+}
+
 bool sim_run(struct sim *s, uint64_t until_ns)
 {
         struct sim_item item;
 
-        while (!dfm_is_done(s->nodes[0].dfm) && s->now_ns < until_ns && sim_pop(s, &item)) {
-                struct sim_node *n = &s->nodes[item.node];
-
-                s->now_ns = MAX(s->now_ns, item.due_ns);
-                s->queued_bytes = item.queued_bytes;
-                if (item.kind == ITEM_PORT) {
-                        sim_pass_port(s, item);
-                        continue;
-                }
-                if (item.kind == ITEM_PACKET && n->live)
-                        sim_take(s, n, item.bytes, item.n);
-                if (item.kind == ITEM_FRAME)
-                        sim_boards_deliver(s, n, item.trigger);
-                free(item.bytes);
-                if (item.kind == ITEM_TIMER) {
-                        if (n->wake_ns != item.due_ns)
-                                continue;
-                        n->wake_ns = NEVER_NS;
-                }
-                sim_turn(s, n);
-        }
+        while (!dfm_is_done(s->nodes[0].dfm) && s->now_ns < until_ns && sim_pop(s, &item))
+                pass(s, item);
         return dfm_is_done(s->nodes[0].dfm);
+}
+
+void sim_settle(struct sim *s, uint64_t ns)
+{
+        uint64_t until_ns = s->now_ns + ns;
+        struct sim_item item;
+
+        s->nodes[0].live = false;
+        while (s->now_ns < until_ns && sim_pop(s, &item))
+                pass(s, item);
 }
 
 static struct sim_node *find(struct sim *s, enum node_role role, uint32_t index)
@@ -152,6 +168,7 @@ void sim_remember(struct sim *s, const struct dfm *d)
                 return;
         s->processes_version = version;
         dfm_processes_take(d, s->processes);
+        s->begun_ns = s->begun_ns ?: s->now_ns;
 }
 
 void sim_restart_dfm(struct sim *s)
@@ -177,6 +194,16 @@ void sim_revive(struct sim *s, enum node_role role, uint32_t index)
 void sim_fail_writes(struct sim *s, uint32_t index)
 {
         find(s, ROLE_SFI, index)->failing = true;
+}
+
+void sim_cut(struct sim *s, enum node_role role, uint32_t index, bool cut)
+{
+        find(s, role, index)->cut = cut;
+}
+
+bool sim_lives(struct sim *s, enum node_role role, uint32_t index)
+{
+        return find(s, role, index)->live;
 }
 
 void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n)
@@ -214,6 +241,11 @@ uint64_t sim_wrong_bytes(const struct sim *s)
         return s->wrong_bytes;
 }
 
+uint64_t sim_wrong_decisions(const struct sim *s)
+{
+        return s->wrong_decisions;
+}
+
 uint32_t sim_most_open(const struct sim *s)
 {
         return s->most_open;
@@ -242,6 +274,18 @@ uint64_t sim_steps(const struct sim *s)
 const struct sim_regions *sim_regions(const struct sim *s)
 {
         return &s->regions;
+}
+
+uint64_t sim_written(const struct sim *s, uint32_t sfi)
+{
+        return s->nodes[1 + s->config.n_ros + sfi].written;
+}
+
+uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros)
+{
+        const struct sim_node *n = &s->nodes[1 + ros];
+
+        return n->slicer ? n->slices : n->frames;
 }
 
 uint64_t sim_frames(const struct sim *s, uint32_t ros)

@@ -14,10 +14,16 @@
 /* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
  * are those that the DFM takes, or with `free` this number of own ones, of which the frames make events. */
 struct sim_boards {
-        unsigned bits;                  /* of the counter; 0: no boards */
-        int64_t from;                   /* counter of trigger 0 */
-        double missed, late;            /* fractions of triggers without a frame, and with a late one */
-        uint64_t late_ns;               /* time by which it is late */
+        unsigned bits;        /* of the counter; 0: no boards */
+        bool boxed;           /* the test says when there is a trigger, by its number */
+        int64_t from;         /* counter of trigger 0 */
+        double missed, late;  /* fractions of triggers without a frame, and with a late one */
+        uint64_t late_ns;     /* time by which it is late */
+        bool one_is_good;     /* the last board misses and delays nothing */
+        double repeated;      /* fraction of triggers whose frame comes again */
+        uint64_t repeated_ns; /* time by which the second one is later */
+        /* Frames of the first board that are due in this interval come together at its end. */
+        uint64_t held_from_ns, held_until_ns;
         uint64_t dead_from, dead_until; /* the first board misses these triggers */
         bool forgets;                   /* and then counts from 0, up to a reset */
         /* All counters begin again at this trigger; 0: never. With triggers from outside, the test tells the
@@ -66,6 +72,7 @@ struct sim_config {
         enum policy_id policy;
         size_t mtu_bytes;
         struct dfm_former former; /* the former run, as the DFM knows it */
+        bool records;             /* a DFM stores what the next one must know, as node/role_dfm.c does */
         bool arriving; /* fragments come from a front-end, at arrive_percent / 100 of the trigger rate */
         uint32_t arrive_percent;
         uint64_t arrive_rate_millihertz; /* instead of that share; 0: the share counts */
@@ -115,6 +122,8 @@ struct sim *sim_free(struct sim *s);
 
 /* Runs until the DFM is done or until `until_ns`. True: done. */
 bool sim_run(struct sim *s, uint64_t until_ns);
+/* The DFM is done and gone. Passes what is on its way to the nodes. */
+void sim_settle(struct sim *s, uint64_t ns);
 uint64_t sim_now_ns(const struct sim *s);
 
 /* Stops a node at once and for good, or restarts it with empty state (SFI). */
@@ -129,6 +138,11 @@ void sim_restart_dfm(struct sim *s);
 /* Resumes stopped nodes, as if only their network had failed. */
 void sim_revive(struct sim *s, enum node_role role, uint32_t index);
 void sim_fail_writes(struct sim *s, uint32_t index);
+/* The node goes on, but no message reaches or leaves it. Frames of its board do. */
+void sim_cut(struct sim *s, enum node_role role, uint32_t index, bool cut);
+/* All boards read out the trigger with this number (sim_boards.boxed). */
+void sim_boards_trigger_now(struct sim *s, uint64_t number);
+bool sim_lives(struct sim *s, enum node_role role, uint32_t index);
 /* Delivers bytes as a stranger's datagram to a node. */
 void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n);
 
@@ -137,13 +151,17 @@ struct ros *sim_ros(struct sim *s, uint32_t index);
 struct sfi *sim_sfi(struct sim *s, uint32_t index);
 const struct sim_event *sim_event(const struct sim *s, uint64_t event);
 uint64_t
-sim_wrong_bytes(const struct sim *s);         /* fragments written with bytes that do not match the pattern */
+sim_wrong_bytes(const struct sim *s); /* fragments written with bytes that do not match the pattern */
+/* Events written although the farm rejects them: wrong unless their decision timed out. */
+uint64_t sim_wrong_decisions(const struct sim *s);
 uint32_t sim_most_open(const struct sim *s);  /* maximum number of open events in any SFI */
 uint64_t sim_port_drops(const struct sim *s); /* frames that did not fit into a port's buffer */
 uint64_t sim_port_frames(const struct sim *s);
 /* From the first request of all SFIs to the last complete event of this one. */
 uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
-uint64_t sim_steps(const struct sim *s);                /* wake-ups of all nodes */
+uint64_t sim_steps(const struct sim *s);                 /* wake-ups of all nodes */
+uint64_t sim_written(const struct sim *s, uint32_t sfi); /* events that this process of the SFI wrote */
+uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros); /* frames or slices, for the core */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */
 const struct sim_regions *sim_regions(const struct sim *s);
 /* What the farm decides about an event, at any time. */

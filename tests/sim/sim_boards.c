@@ -58,6 +58,13 @@ static bool is_just_before(uint64_t trigger, uint64_t end)
         return trigger < end && trigger + PAUSE_TRIGGERS >= end;
 }
 
+static uint64_t arrives_ns(const struct sim_boards *b, uint32_t ros, uint64_t at_ns)
+{
+        bool held = ros == 0 && at_ns >= b->held_from_ns && at_ns < b->held_until_ns;
+
+        return held ? b->held_until_ns : at_ns;
+}
+
 static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
 {
         const struct sim_boards *b = &s->config.boards;
@@ -67,10 +74,16 @@ static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_
         bool late = happens(s, b->late) && !is_just_before(trigger, b->reset_at) &&
                     !(b->forgets && is_just_before(trigger, b->dead_from));
 
+        if (b->one_is_good && ros + 1 == s->config.n_ros)
+                missed = late = false;
         if (missed || has_forgotten(b, ros, trigger))
                 s->events[trigger].absent |= (uint16_t)(1u << ros);
-        if (!missed)
-                sim_send_frame(s, 1 + ros, trigger, at_ns + READOUT_NS + (late ? b->late_ns : 0));
+        if (missed)
+                return;
+        at_ns = arrives_ns(b, ros, at_ns + READOUT_NS + (late ? b->late_ns : 0));
+        sim_send_frame(s, 1 + ros, trigger, at_ns);
+        if (b->repeated > 0 && happens(s, b->repeated))
+                sim_send_frame(s, 1 + ros, trigger, at_ns + b->repeated_ns);
 }
 
 void sim_boards_read_out(struct sim *s)
@@ -78,13 +91,19 @@ void sim_boards_read_out(struct sim *s)
         const struct sim_boards *b = &s->config.boards;
         uint64_t triggers = dfm_counts(s->nodes[0].dfm)->triggers;
 
-        for (; b->bits > 0 && b->free == 0 && s->triggered < triggers; s->triggered++) {
+        for (; b->bits > 0 && b->free == 0 && !b->boxed && s->triggered < triggers; s->triggered++) {
                 for (uint32_t i = 0; i < s->config.n_ros; i++) {
                         if (s->triggered == b->reset_at && b->reset_at > 0 && !s->config.outside)
                                 ros_resynchronise(s->nodes[1 + i].ros, b->reset_at, 0);
                         read_out(s, i, s->triggered, s->now_ns);
                 }
         }
+}
+
+void sim_boards_trigger_now(struct sim *s, uint64_t number)
+{
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
+                read_out(s, i, number, s->now_ns);
 }
 
 void sim_boards_run_free(struct sim *s)
@@ -117,13 +136,24 @@ static bool is_built_of(const struct sim *s, const struct sim_node *sfi, const s
         return true;
 }
 
+bool sim_boards_is_lie(const struct sim *s, uint64_t number)
+{
+        const struct sim_boards *b = &s->config.boards;
+
+        return b->free > 0 && b->lies_at > 0 && number - b->first >= LIE;
+}
+
 uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
 {
         const struct sim_boards *b = &s->config.boards;
         uint64_t number = built->info.global_id, after = b->reset_at + number;
 
+        if (b->boxed || s->config.slices.slice_ns > 0)
+                return number;
         if (b->free == 0)
                 return built->event;
+        if (sim_boards_is_lie(s, number))
+                number -= LIE;
         if (b->reset_at > 0 && after < b->free && is_built_of(s, sfi, built, after))
                 return after;
         return MIN(number - b->first, b->free - 1);

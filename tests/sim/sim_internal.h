@@ -4,11 +4,12 @@
 #include "sim.h"
 
 #define SIM_SEED 5
+#define KEEP_ALIVE_NS (20 * NS_PER_MS)
 
 struct sim_node {
         enum node_role role;
         uint32_t index;
-        bool live;
+        bool live, cut;
         uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI leaves the queue */
         uint64_t link_free_ns; /* when the last frame leaves the node's link, and its port of the switch */
         uint64_t port_free_ns;
@@ -33,6 +34,8 @@ struct sim_node {
         uint32_t *writing;
         uint64_t *written_ns;
         uint32_t n_writing;
+        uint64_t written;    /* events, by this process */
+        uint64_t drained_ns; /* 0: it still has something to do */
 };
 
 /* Events that the farm knows and has not decided. */
@@ -71,16 +74,17 @@ struct sim {
         struct sim_event *events;
         struct sim_farm farm;
         struct sim_regions regions;
-        uint64_t wrong_bytes;
+        uint64_t wrong_bytes, wrong_decisions;
         uint32_t most_open;
         uint32_t sender;       /* the node whose turn it is */
         uint32_t queued_bytes; /* of the packet being received */
         uint64_t port_drops, port_frames;
         uint64_t first_request_ns;
-        uint64_t triggered;              /* triggers that the boards have seen */
+        uint64_t triggered; /* triggers that the boards have seen */
+        uint64_t incarnation;
         struct dfm_processes *processes; /* that the DFM stored */
         uint64_t processes_version;      /* of the present DFM */
-        uint64_t incarnation;
+        uint64_t begun_ns;               /* when one first did */
 };
 
 /* sim.c: what the DFM's process stores, before the next message leaves. */
@@ -100,8 +104,8 @@ bool sim_farm_turn(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns);
 void sim_regions_request(struct sim *s, struct sim_waiting *w);
 void sim_regions_turn(struct sim *s, struct sim_node *n);
 /* sim_nodes.c */
-void sim_make_nodes(struct sim *s);
 void sim_make_dfm(struct sim *s, struct sim_node *n);
+void sim_make_nodes(struct sim *s);
 void sim_make_sfi(struct sim *s, struct sim_node *n);
 void sim_make_ros(struct sim *s, struct sim_node *n);
 uint32_t sim_size_of(const struct sim_config *c, uint32_t ros, uint64_t event);
@@ -111,6 +115,8 @@ void sim_turn(struct sim *s, struct sim_node *n);
 void sim_boards_read_out(struct sim *s);
 /* The frames of all own triggers. */
 void sim_boards_run_free(struct sim *s);
+/* An event of its own, which no other board knows. */
+bool sim_boards_is_lie(const struct sim *s, uint64_t number);
 /* The trigger of the event, by its number and the payload that was built. */
 uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);
 void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger);

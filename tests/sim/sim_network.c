@@ -129,6 +129,8 @@ void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_
         uint64_t latency_ns = s->config.latency_ns;
         uint32_t overtaken = 0;
 
+        if (s->nodes[node].cut || s->nodes[s->sender].cut)
+                return;
         switch (fault_decide(&s->fault, &overtaken)) {
         case FAULT_LOSE:
                 return;

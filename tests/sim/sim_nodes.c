@@ -11,8 +11,8 @@
 #define RUN 77
 #define COOKIE UINT64_C(0x51A)
 #define FULL_PAUSE_NS NS_PER_MS
-#define KEEP_ALIVE_NS (20 * NS_PER_MS)
 #define NODE_TIMEOUT_NS (10 * KEEP_ALIVE_NS)
+#define ACKNOWLEDGE_NS (2 * NS_PER_S)
 #define ROS_BUFFER_MAX_BYTES (64u << 20)
 
 /* Frames that arrive by themselves make the triggers. */
@@ -91,6 +91,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
 
         *d = (struct describe_ctx){&s->config, n->index};
         n->writing = (void *)d; /* freed with the node */
+        n->slices = 0;
         n->buffer = malloc(c.buffer_bytes);
         n->arrive_ns = s->config.arriving ? n->index * s->config.arrive_skew_ns : NEVER_NS;
         assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
@@ -122,7 +123,16 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
         n->writing = n->writing ?: calloc(c.slots, sizeof *n->writing);
         n->written_ns = n->written_ns ?: calloc(c.slots, sizeof *n->written_ns);
         n->n_writing = 0;
+        n->written = n->drained_ns = 0;
         assert(sfi_new(&n->sfi, &c, s->now_ns) == 0);
+}
+
+/* What the last DFM stored: its run continues. */
+static void recall(struct sim *s, struct dfm_config *c)
+{
+        if (s->processes->cookie != 0)
+                c->former = (struct dfm_former){
+                        .known = true, .cookie = s->processes->cookie, .age_ns = s->now_ns - s->begun_ns};
 }
 
 void sim_make_dfm(struct sim *s, struct sim_node *n)
@@ -175,6 +185,8 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                                              .optional = s->config.slices.optional >> i & 1};
         sim_farm_begin(s);
         s->processes_version = 0;
+        if (s->config.records)
+                recall(s, &c);
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
 }
 
@@ -390,6 +402,14 @@ static void turn_ros(struct sim *s, struct sim_node *n)
                 send_message(s, to, &s->message);
 }
 
+static bool is_right(const struct sim *s, const struct sim_node *n, uint32_t ros, uint64_t trigger,
+                     const struct sfi_fragment *f)
+{
+        return f->bytes == sim_size_of(&s->config, ros, trigger) &&
+               (f->bytes == 0 || pattern_check(pattern_key(SIM_SEED, ros, trigger), n->buffer + f->at, 0,
+                                               f->bytes) == f->bytes);
+}
+
 /* Checks the written event independently of the SFI. */
 static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
 {
@@ -400,13 +420,15 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
         sfi_built_event(n->sfi, slot, &built);
         if (built.end == EVENT_LOST)
                 return;
-        if (s->config.slices.slice_ns > 0) {
+        if (s->config.slices.slice_ns > 0)
                 sim_slices_look(s, n, &built);
+        if (s->config.slices.slice_ns > 0 && s->config.events == 0)
                 return;
-        }
         trigger = sim_boards_trigger(s, n, &built);
         assert(trigger < s->config.events);
-        event = &s->events[trigger];
+        event = &s->events[trigger + (sim_boards_is_lie(s, built.info.global_id) ? s->config.events : 0)];
+        n->written++;
+        s->wrong_decisions += s->config.level2.on && !sim_accepts(s, built.event);
         n->last_complete_ns = built.end == EVENT_COMPLETE ? s->now_ns : n->last_complete_ns;
         if (built.end == EVENT_COMPLETE)
                 event->complete++;
@@ -420,9 +442,7 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                         event->present |= (uint16_t)(there << i);
                 if (built.end == EVENT_COMPLETE)
                         assert(there);
-                if (there && (f->bytes != sim_size_of(&s->config, i, trigger) ||
-                              (f->bytes > 0 && pattern_check(pattern_key(SIM_SEED, i, trigger),
-                                                             n->buffer + f->at, 0, f->bytes) != f->bytes)))
+                if (there && s->config.slices.slice_ns == 0 && !is_right(s, n, i, trigger, f))
                         s->wrong_bytes++;
         }
 }
@@ -454,13 +474,26 @@ static void write_events(struct sim *s, struct sim_node *n)
         memmove(n->written_ns, n->written_ns + done, n->n_writing * sizeof *n->written_ns);
 }
 
+/* As node/role_sfi.c does it: once it has nothing left to do, it waits for the DFM's acknowledgement. */
+static bool may_end(const struct sim *s, struct sim_node *n)
+{
+        bool waits;
+
+        if (!sfi_is_drained(n->sfi))
+                return false;
+        n->drained_ns = n->drained_ns ?: s->now_ns;
+        waits = sfi_run_state(n->sfi) == RUN_ENDED && sfi_member(n->sfi)->refusal == WELCOME_OK &&
+                sfi_unacknowledged(n->sfi) > 0;
+        return !waits || s->now_ns - n->drained_ns >= ACKNOWLEDGE_NS;
+}
+
 static void turn_sfi(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
 
         s->most_open = MAX(s->most_open, sfi_open_events(n->sfi));
         write_events(s, n);
-        if (sfi_is_drained(n->sfi))
+        if (may_end(s, n))
                 sfi_set_ended(n->sfi, s->now_ns);
         while (sfi_step(n->sfi, s->now_ns, &to, &s->message))
                 send_message(s, to, &s->message);

@@ -108,8 +108,9 @@ static bool take_hit(struct sim *s, uint32_t ros, uint64_t slice, const struct p
         if (p->time_ns / c->slice_ns != slice)
                 return p->time_ns / c->slice_ns + 1 == slice &&
                        p->time_ns + c->overlap_ns >= slice * c->slice_ns;
-        n->hits_built++;
-        return n->built[p->hit]++ == 0;
+        n->hits_built += n->built[p->hit] == 0;
+        /* A DFM or an SFI that is replaced may have the event built again. */
+        return n->built[p->hit]++ == 0 || s->config.records;
 }
 
 void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
