@@ -1,0 +1,303 @@
+/* What must hold after each history, whatever was done to it (docs/reliability.md). The outputs of the SFIs,
+ * the decisions of the farm and the triggers of the box are those of the simulated system, and not what the
+ * cores say of them. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "history.h"
+
+void history_violate(struct history *h, const char *format, ...)
+{
+        va_list args;
+
+        if (h->violation[0])
+                return;
+        h->kind = format;
+        va_start(args, format);
+        vsnprintf(h->violation, sizeof h->violation, format, args);
+        va_end(args);
+}
+
+/* Number of events by what the SFIs wrote. */
+struct outputs {
+        uint64_t complete; /* at least once with all fragments */
+        uint64_t partial;  /* only without some */
+        uint64_t twice;
+};
+
+static struct outputs read_outputs(const struct history *h)
+{
+        struct outputs o = {};
+
+        for (uint64_t e = 0; e < 2 * h->config.events; e++) {
+                const struct sim_event *event = sim_event(h->sim, e);
+                unsigned times = event->complete + event->partial;
+
+                o.complete += event->complete > 0;
+                o.partial += event->complete == 0 && event->partial > 0;
+                o.twice += times > 1;
+        }
+        return o;
+}
+
+/* From the first written event to behind the last one. */
+struct range {
+        uint64_t from, until;
+};
+
+static struct range range_of_events(const struct history *h)
+{
+        struct range r = {h->config.events, 0};
+
+        for (uint64_t e = 0; e < h->config.events; e++) {
+                if (sim_event(h->sim, e)->complete + sim_event(h->sim, e)->partial == 0)
+                        continue;
+                r.from = MIN(r.from, e);
+                r.until = e + 1;
+        }
+        return r;
+}
+
+static uint64_t rejected_by_farm(const struct history *h, uint64_t triggers)
+{
+        uint64_t n = 0;
+
+        for (uint64_t e = 0; h->config.level2.on && e < triggers; e++)
+                n += !sim_accepts(h->sim, e);
+        return n;
+}
+
+static void check_sums(struct history *h, const struct dfm_counts *d)
+{
+        uint64_t ends = d->complete + d->partial + d->lost + d->rejected,
+                 expected = (d->triggers - d->rejected) * h->config.n_ros,
+                 fragments = d->fragments_received + d->fragments_lost + d->fragments_absent;
+
+        if (d->triggers != ends)
+                history_violate(h, "%" PRIu64 " triggers, but %" PRIu64 " ends", d->triggers, ends);
+        if (d->fragments_expected != expected || expected != fragments)
+                history_violate(h,
+                                "%" PRIu64 " fragments expected, %" PRIu64 " by the triggers, %" PRIu64
+                                " accounted for",
+                                d->fragments_expected, expected, fragments);
+}
+
+/* Every event that counts as built is in a file, and one that is there twice is a reason for status 1. */
+static void check_outputs(struct history *h, const struct dfm_counts *d, const struct outputs *o)
+{
+        if (d->complete > o->complete)
+                history_violate(h, "%" PRIu64 " events count as complete, but the files hold %" PRIu64,
+                                d->complete, o->complete);
+        if (d->complete + d->partial > o->complete + o->partial)
+                history_violate(h, "%" PRIu64 " events count as built, but the files hold %" PRIu64,
+                                d->complete + d->partial, o->complete + o->partial);
+        if (sim_wrong_decisions(h->sim) > 0)
+                history_violate(h, "%" PRIu64 " events are in files that level 2 rejected",
+                                sim_wrong_decisions(h->sim));
+        if (sim_wrong_bytes(h->sim) > 0)
+                history_violate(h, "%" PRIu64 " fragments have bytes of others", sim_wrong_bytes(h->sim));
+}
+
+/* No decision times out here, so only what the farm rejects is rejected. */
+static void check_decisions(struct history *h, const struct dfm_counts *d)
+{
+        uint64_t rejected = rejected_by_farm(h, d->triggers);
+
+        if (d->rejected > rejected)
+                history_violate(h, "%" PRIu64 " events count as rejected, but level 2 rejects %" PRIu64,
+                                d->rejected, rejected);
+}
+
+static bool has_front_ends(const struct history *h)
+{
+        return h->config.boards.bits > 0 || h->config.slices.slice_ns > 0;
+}
+
+static uint64_t classified(const struct ros_counts *c)
+{
+        return c->used + c->late + c->duplicate + c->impossible + c->dropped + c->left_over;
+}
+
+void history_note_frames(struct history *h, uint32_t ros)
+{
+        h->frames += sim_fragments_arrived(h->sim, ros);
+        h->classified += classified(ros_counts(sim_ros(h->sim, ros)));
+}
+
+static void check_frames(struct history *h)
+{
+        for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
+                history_note_frames(h, i);
+        if (h->frames != h->classified)
+                history_violate(h, "%" PRIu64 " frames were read, and %" PRIu64 " are accounted for",
+                                h->frames, h->classified);
+}
+
+/* Frames with times of one board that are in no file, although slices before and after theirs are. */
+static uint64_t missing_frames(const struct history *h, uint32_t ros)
+{
+        const struct sim_slices *c = &h->config.slices;
+        const struct range run = range_of_events(h);
+        struct sim_hit hit;
+        uint64_t n = 0;
+
+        for (uint64_t k = 0; c->hit(c->ctx, ros, k, &hit); k++) {
+                uint64_t slice = hit.time_ns / c->slice_ns;
+
+                n += slice >= run.from && slice < run.until && !sim_hit_is_built(h->sim, ros, k);
+        }
+        return n;
+}
+
+/* A frame counts as used if it is in an event, and no other one does. Those of slices before the first event,
+ * and after the last one, are left over. What a ROS had read when it died is lost with it. */
+static void check_slices_of(struct history *h, const struct dfm_counts *d, uint32_t ros)
+{
+        static struct node_stats s;
+        const struct sim_hits hits = sim_hits(h->sim, ros);
+        uint64_t used, others;
+
+        slicer_account(sim_slicer(h->sim, ros), sim_ros(h->sim, ros), &s);
+        used = stats_get(&s.slice_frames_used);
+        others = stats_get(&s.slice_frames_late) + stats_get(&s.slice_frames_dropped) +
+                 stats_get(&s.slice_frames_left_over);
+        if (stats_get(&s.slice_frames) != hits.read || used + others != hits.read)
+                history_violate(h,
+                                "ros%u read %" PRIu64 " frames, and accounts for %" PRIu64
+                                " used and %" PRIu64 " others",
+                                ros + 1, hits.read, used, others);
+        if (h->dead_ross >> ros & 1)
+                return;
+        if (d->lost == 0 && d->rejected == 0 && d->partial == 0 && used != hits.built)
+                history_violate(h, "ros%u counts %" PRIu64 " frames as used, but the files hold %" PRIu64,
+                                ros + 1, used, hits.built);
+        if (h->status == 0 && d->rejected == 0 && missing_frames(h, ros) > 0)
+                history_violate(h,
+                                "status 0, but %" PRIu64 " of %" PRIu64
+                                " frames of ros%u are in no event of their slice",
+                                missing_frames(h, ros), hits.read, ros + 1);
+}
+
+/* The box sends each number once, so each trigger is taken, or counts in another class. */
+static void check_triggers(struct history *h, const struct dfm_counts *d)
+{
+        const struct dfm_offered *o = &d->offered;
+        uint64_t others = o->refused + o->repeated + o->implausible + o->not_taken + o->missing + o->missed;
+
+        /* How many a restart missed is not always known: then the report says so. */
+        if (h->box.on && (o->unclear == 0 || h->status == 0) && h->box.sent != d->triggers + others)
+                history_violate(h,
+                                "the trigger box sent %" PRIu64 " triggers; %" PRIu64
+                                " were taken, and %" PRIu64 " count as others",
+                                h->box.sent, d->triggers, others);
+}
+
+/* Nothing of an ended event remains: neither with the DFM, nor in the nodes that learned of the end of the
+ * run. */
+static void check_released(struct history *h)
+{
+        const struct dfm *d = sim_dfm(h->sim);
+
+        for (uint32_t i = 0; i < h->config.n_sfi; i++) {
+                const struct sfi *s = sim_sfi(h->sim, i);
+                uint32_t held = dfm_view(d, ROLE_SFI, (uint16_t)i).held;
+
+                if (held > 0)
+                        history_violate(h, "sfi%u holds %u events, and the run is over", i + 1, held);
+                if (sfi_open_events(s) == 0 && sfi_buffer_used_bytes(s) > 0)
+                        history_violate(h, "sfi%u keeps %" PRIu64 " bytes", i + 1, sfi_buffer_used_bytes(s));
+        }
+        for (uint32_t i = 0; !has_front_ends(h) && i < h->config.n_ros; i++) {
+                const struct ros *r = sim_ros(h->sim, i);
+
+                if (ros_run_state(r) == RUN_ENDED && ros_held(r) > 0)
+                        history_violate(h, "ros%u keeps %u fragments", i + 1, ros_held(r));
+        }
+}
+
+/* Nothing was done to the system, and all boards are good. */
+static bool is_calm(const struct history *h)
+{
+        const struct sim_config *c = &h->config;
+        const struct sim_boards *b = &c->boards;
+        const struct history_frames *f = &h->times;
+
+        return h->n_actions == 0 && c->faults.loss == 0 && c->faults.reorder == 0 &&
+               c->faults.duplicate == 0 && c->stall_until_ns == 0 && (!h->box.on || h->box.obeys) &&
+               b->missed + b->late + b->repeated + f->late == 0 &&
+               b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns == 0;
+}
+
+/* With status 0, a board's frame is in no event only if its trigger is none of the run, or rejected. */
+static void check_discarded(struct history *h, uint32_t ros)
+{
+        const struct ros_counts *c = ros_counts(sim_ros(h->sim, ros));
+        const struct range run = range_of_events(h);
+        uint64_t others = run.from + (h->config.events - run.until);
+
+        if ((c->late > others && !h->config.level2.on) || c->duplicate > c->early_duplicate ||
+            c->impossible > c->early_impossible || c->dropped > 0)
+                history_violate(h,
+                                "status 0, but of the frames of ros%u %" PRIu64 " are late, %" PRIu64
+                                " duplicate, %" PRIu64 " impossible, %" PRIu64 " dropped",
+                                ros + 1, c->late, c->duplicate, c->impossible, c->dropped);
+}
+
+/* With status 0, each number that a board sent within the run is an event. */
+static void check_numbers(struct history *h)
+{
+        const struct range run = range_of_events(h);
+        unsigned all = (1u << h->config.n_ros) - 1;
+
+        for (uint64_t k = run.from; k < run.until; k++) {
+                const struct sim_event *e = sim_event(h->sim, k);
+
+                if ((e->absent & all) != all && e->complete == 0)
+                        history_violate(h, "status 0, but the number %" PRIu64 " is no event", k);
+        }
+}
+
+static void check_status(struct history *h, const struct dfm_counts *d, const struct outputs *o)
+{
+        uint64_t built = d->triggers - d->rejected;
+
+        if (h->status != 0) {
+                if (is_calm(h))
+                        history_violate(h, "status 1, although nothing happened: %s", h->reasons.text[0]);
+                return;
+        }
+        if (d->complete != built || o->complete != built || o->partial > 0 || o->twice > 0)
+                history_violate(h,
+                                "status 0, but of %" PRIu64 " events %" PRIu64 " count as complete, %" PRIu64
+                                " are complete in files, %" PRIu64 " partial, %" PRIu64 " there twice",
+                                built, d->complete, o->complete, o->partial, o->twice);
+        if (h->box.on && h->box.sent != d->triggers)
+                history_violate(h, "status 0, but of %" PRIu64 " triggers of the box %" PRIu64 " were taken",
+                                h->box.sent, d->triggers);
+        for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
+                check_discarded(h, i);
+        /* What a ROS had read when it died is lost with it. */
+        if (h->config.boards.free > 0 && h->dead_ross == 0 && !h->config.level2.on)
+                check_numbers(h);
+}
+
+void history_check(struct history *h)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(h->sim));
+        const struct outputs o = read_outputs(h);
+
+        check_sums(h, d);
+        /* No process was left that knew the run, so the DFM began another one, with files of its own. */
+        if (dfm_cookie(sim_dfm(h->sim)) != h->cookie)
+                return;
+        check_outputs(h, d, &o);
+        check_decisions(h, d);
+        check_frames(h);
+        check_released(h);
+        check_triggers(h, d);
+        check_status(h, d, &o);
+        for (uint32_t i = 0; h->config.slices.slice_ns > 0 && i < h->config.n_ros; i++)
+                check_slices_of(h, d, i);
+}

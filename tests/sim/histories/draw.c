@@ -1,0 +1,306 @@
+/* Draws a history from its seed. All numbers are drawn, and then those of the features that are on are used:
+ * so a history keeps its course if another feature is switched off. */
+#include <stdio.h>
+
+#include "evb/base/util.h"
+#include "history.h"
+
+static bool has(const struct history *h, enum history_feature f)
+{
+        return h->features >> f & 1;
+}
+
+static bool one_in(struct random *r, uint64_t n)
+{
+        return random_below(r, n) == 0;
+}
+
+static uint64_t between(struct random *r, uint64_t least, uint64_t most)
+{
+        return least + random_below(r, most - least + 1);
+}
+
+/* Mostly short, sometimes beyond the time-out of a node, and rarely beyond that of an event. */
+static uint64_t draw_absence_ns(struct random *r)
+{
+        uint64_t short_ns = between(r, 0, 40 * NS_PER_MS), middle_ns = between(r, 50, 600) * NS_PER_MS,
+                 long_ns = between(r, 1000, 4000) * NS_PER_MS, kind = random_below(r, 10);
+
+        return kind < 6 ? short_ns : kind < 9 ? middle_ns : long_ns;
+}
+
+static void draw_system(struct random *r, struct sim_config *c)
+{
+        static const uint64_t rates_hz[] = {200, 500, 1000, 2000, 5000, 10000};
+        static const uint64_t timeouts_ns[] = {300 * NS_PER_MS, 600 * NS_PER_MS, 2 * NS_PER_S};
+
+        c->n_ros = (uint32_t)between(r, 1, 4);
+        c->n_sfi = (uint32_t)between(r, 1, 3);
+        c->push = one_in(r, 2);
+        c->events = between(r, 20, 120);
+        /* The run may be shorter than the time-out of a node, or longer. */
+        c->rate_millihertz = rates_hz[random_below(r, ARRAY_SIZE(rates_hz))] * 1000;
+        c->fragment_bytes = (uint32_t)between(r, 20, 800);
+        c->timeout_ns = timeouts_ns[random_below(r, ARRAY_SIZE(timeouts_ns))];
+        c->write_ns = one_in(r, 3) ? NS_PER_MS : 20 * NS_PER_US;
+        c->sfi_credits = one_in(r, 3) ? (uint32_t)between(r, 2, 12) : 0;
+        c->sfi_buffer_bytes = 8u << 20;
+        c->ros_buffer_bytes = 8u << 20;
+        c->ros_entries = 1024;
+        c->records = true;
+}
+
+static void draw_network(struct random *r, struct history *h)
+{
+        struct fault_config f = {.loss = (double)random_below(r, 8) / 100,
+                                 .reorder = (double)random_below(r, 20) / 100,
+                                 .duplicate = (double)random_below(r, 10) / 100,
+                                 .seed = h->seed};
+        bool bad = one_in(r, 2);
+
+        h->config.faults = bad && has(h, HISTORY_network) ? f : (struct fault_config){.seed = h->seed};
+}
+
+static void draw_level2(struct random *r, struct history *h)
+{
+        struct sim_config *c = &h->config;
+        bool on = one_in(r, 3);
+
+        c->accept_percent = (uint32_t)between(r, 10, 90);
+        c->farm_ns = between(r, 1, 10) * NS_PER_MS;
+        if (on && has(h, HISTORY_level2))
+                c->level2 =
+                        (struct dfm_level2_config){.on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
+}
+
+/* A restart that the board itself does not know of, so early that events which lack its frames are open. */
+static void draw_faults(struct random *r, struct sim_boards *b, uint64_t events)
+{
+        uint64_t dead_from = between(r, 2, events), dead = between(r, 1, 40), held_ns = between(r, 5, 40);
+
+        b->missed = one_in(r, 3) ? 0.03 : 0;
+        b->late = one_in(r, 3) ? 0.05 : 0;
+        b->late_ns = between(r, 1, 60) * NS_PER_MS;
+        b->repeated = one_in(r, 3) ? 0.05 : 0;
+        b->repeated_ns = between(r, 0, 20) * NS_PER_MS;
+        b->held_from_ns = one_in(r, 3) ? held_ns * NS_PER_MS : 0;
+        b->held_until_ns = b->held_from_ns > 0 ? b->held_from_ns + between(r, 5, 400) * NS_PER_MS : 0;
+        if (one_in(r, 3)) {
+                b->dead_from = dead_from;
+                b->dead_until = dead_from + dead;
+        }
+        b->lies_at = one_in(r, 4) ? between(r, 5, events) : 0;
+}
+
+static void draw_boards(struct random *r, struct history *h)
+{
+        static const unsigned widths[] = {16, 24, 32, 64};
+        struct sim_config *c = &h->config;
+        struct sim_boards b = {.bits = widths[random_below(r, ARRAY_SIZE(widths))]}, faults = {};
+        bool on = one_in(r, 2);
+
+        draw_faults(r, &faults, c->events);
+        if (has(h, HISTORY_faulty)) {
+                faults.bits = b.bits;
+                b = faults;
+        }
+        b.window_ns = between(r, 2, 50) * NS_PER_MS;
+        if (on && has(h, HISTORY_boards))
+                c->boards = b;
+}
+
+static uint64_t time_of(const struct history_frames *f, uint32_t ros, uint64_t frame)
+{
+        bool after = ros == 0 && frame >= f->silent_from;
+
+        return f->first_ns + frame * f->period_ns + (after ? f->silent_ns : 0) + ros * 1000;
+}
+
+static bool describe_hit(void *ctx, uint32_t ros, uint64_t frame, struct sim_hit *ret)
+{
+        const struct history *h = ctx;
+        const struct history_frames *f = &h->times;
+        uint64_t chance = random_mix(h->seed ^ random_mix(frame * 64 + ros)) % 1000;
+
+        ret->time_ns = ret->sent_ns = time_of(f, ros, frame);
+        ret->sent_ns += (double)chance < f->late * 1000 ? f->late_ns : 0;
+        if (ros == 0 && ret->sent_ns >= f->held_from_ns)
+                ret->sent_ns = MAX(ret->sent_ns, f->held_until_ns);
+        return frame < f->n;
+}
+
+static void draw_slices(struct random *r, struct history *h, bool on)
+{
+        struct sim_config *c = &h->config;
+        struct history_frames f = {.period_ns = between(r, 200, 3000) * NS_PER_US, .n = between(r, 30, 150)};
+        uint64_t slice_ns = f.period_ns * between(r, 1, 6), window_ns = between(r, 1, 60) * NS_PER_MS;
+
+        f.first_ns = between(r, 1, 40) * NS_PER_MS;
+        f.late = one_in(r, 3) ? 0.05 : 0;
+        f.late_ns = between(r, 1, 100) * NS_PER_MS;
+        f.held_from_ns = f.first_ns + random_below(r, f.n * f.period_ns);
+        f.held_until_ns = one_in(r, 3) ? f.held_from_ns + draw_absence_ns(r) : 0;
+        f.silent_from = random_below(r, f.n);
+        f.silent_ns = one_in(r, 3) ? draw_absence_ns(r) : 0;
+        if (!has(h, HISTORY_faulty)) {
+                f.late = 0;
+                f.held_until_ns = f.silent_ns = 0;
+        }
+        if (!on || !has(h, HISTORY_slices))
+                return;
+        h->times = f;
+        c->slices = (struct sim_slices){.slice_ns = slice_ns, .hit = describe_hit, .ctx = h};
+        c->boards = (struct sim_boards){.window_ns = window_ns};
+        c->events = (time_of(&f, 0, f.n) + NS_PER_MS) / slice_ns + 2;
+}
+
+/* Where triggers come from: the schedule in half of the histories. */
+static void draw_triggers(struct random *r, struct history *h)
+{
+        struct sim_config *c = &h->config;
+        uint64_t kind = random_below(r, 5);
+        bool obeys = !one_in(r, 4);
+        uint64_t first_ns = between(r, 1, 20) * NS_PER_MS;
+
+        draw_slices(r, h, kind == 2);
+
+        if (kind == 0 && has(h, HISTORY_box)) {
+                h->box = (struct history_box){.on = true, .obeys = obeys};
+                c->outside = true;
+                c->boards.boxed = c->boards.bits > 0;
+        } else if (kind == 1 && c->boards.bits > 0 && has(h, HISTORY_frames)) {
+                c->boards.free = c->events;
+                c->boards.first_ns = first_ns;
+                c->boards.one_is_good = true;
+                /* Only other boards can contradict it. */
+                c->boards.lies_at = c->n_ros > 1 ? c->boards.lies_at : 0;
+        }
+}
+
+uint64_t history_run_ns(const struct history *h)
+{
+        const struct sim_config *c = &h->config;
+
+        return c->slices.slice_ns > 0
+                       ? MAX(time_of(&h->times, 0, h->times.n) + h->times.late_ns, h->times.held_until_ns)
+                       : c->boards.first_ns + c->events * (UINT64_C(1000000000000) / c->rate_millihertz);
+}
+
+static struct history_action draw_action(struct random *r, const struct history *h)
+{
+        const struct sim_config *c = &h->config;
+        static const enum history_act acts[] = {ACT_DFM,      ACT_DFM,     ACT_DFM,
+                                                ACT_CUT_SFI,  ACT_CUT_SFI, ACT_REPLACE_SFI,
+                                                ACT_KILL_SFI, ACT_CUT_ROS, ACT_REPLACE_ROS};
+        struct history_action a = {.act = acts[random_below(r, ARRAY_SIZE(acts))]};
+        uint64_t ros = random_below(r, c->n_ros), sfi = random_below(r, c->n_sfi);
+        uint64_t run_ns = history_run_ns(h);
+
+        a.index = (uint32_t)(a.act == ACT_DFM ? 0 : a.act >= ACT_CUT_ROS ? ros : sfi);
+        a.at_ns = between(r, NS_PER_MS, run_ns + 30 * NS_PER_MS);
+        a.for_ns = draw_absence_ns(r);
+        return a;
+}
+
+static bool is_permitted(const struct history *h, const struct history_action *a)
+{
+        static const enum history_feature features[] = {
+                [ACT_DFM] = HISTORY_dfm,      [ACT_CUT_SFI] = HISTORY_cut, [ACT_REPLACE_SFI] = HISTORY_sfi,
+                [ACT_KILL_SFI] = HISTORY_sfi, [ACT_CUT_ROS] = HISTORY_ros, [ACT_REPLACE_ROS] = HISTORY_ros,
+        };
+
+        if (a->act == ACT_DFM && !has(h, HISTORY_resumed) &&
+            (h->config.boards.free > 0 || h->config.slices.slice_ns > 0))
+                return false;
+        /* One SFI stays, or the run would wait for another one. */
+        return has(h, features[a->act]) && !(a->act == ACT_KILL_SFI && a->index == 0);
+}
+
+static void draw_actions(struct random *r, struct history *h)
+{
+        uint64_t n = random_below(r, HISTORY_ACTIONS_MAX - 1);
+        bool stalls = one_in(r, 5);
+        uint64_t from_ns = between(r, 1, 30) * NS_PER_MS,
+                 until_ns = from_ns + between(r, 10, 3000) * NS_PER_MS;
+
+        for (uint64_t i = 0; i < n; i++) {
+                struct history_action a = draw_action(r, h);
+
+                if (is_permitted(h, &a))
+                        h->actions[h->n_actions++] = a;
+        }
+        if (stalls && has(h, HISTORY_disk)) {
+                h->config.stall_from_ns = from_ns;
+                h->config.stall_until_ns = until_ns;
+        }
+}
+
+void history_draw(struct history *h, uint64_t seed, unsigned features)
+{
+        struct random r;
+
+        *h = (struct history){.seed = seed, .features = features, .config = sim_standard()};
+        random_init(&r, seed);
+        random_init(&h->random, ~seed);
+        draw_system(&r, &h->config);
+        draw_network(&r, h);
+        draw_level2(&r, h);
+        draw_boards(&r, h);
+        draw_triggers(&r, h);
+        draw_actions(&r, h);
+}
+
+static void describe_boards(const struct sim_boards *b)
+{
+        if (b->bits == 0)
+                return;
+        fprintf(stderr, "  boards: %u bits, missed %.2f, late %.2f by %.0f ms, repeated %.2f after %.0f ms",
+                b->bits, b->missed, b->late, (double)b->late_ns / 1e6, b->repeated,
+                (double)b->repeated_ns / 1e6);
+        fprintf(stderr, ", held %.0f to %.0f ms, dead %llu to %llu, lies at %llu%s\n",
+                (double)b->held_from_ns / 1e6, (double)b->held_until_ns / 1e6,
+                (unsigned long long)b->dead_from, (unsigned long long)b->dead_until,
+                (unsigned long long)b->lies_at, b->free > 0 ? ", frames make triggers" : "");
+}
+
+static void describe_slices(const struct history *h)
+{
+        const struct history_frames *f = &h->times;
+
+        if (h->config.slices.slice_ns == 0)
+                return;
+        fprintf(stderr, "  slices of %.2f ms, window %.0f ms; %llu frames each %.2f ms from %.0f ms",
+                (double)h->config.slices.slice_ns / 1e6, (double)h->config.boards.window_ns / 1e6,
+                (unsigned long long)f->n, (double)f->period_ns / 1e6, (double)f->first_ns / 1e6);
+        fprintf(stderr,
+                "; late %.2f by %.0f ms, held %.1f to %.1f ms, silent before frame %llu for %.1f ms\n",
+                f->late, (double)f->late_ns / 1e6, (double)f->held_from_ns / 1e6,
+                (double)f->held_until_ns / 1e6, (unsigned long long)f->silent_from,
+                (double)f->silent_ns / 1e6);
+}
+
+void history_describe(const struct history *h)
+{
+        static const char *const acts[] = {
+                [ACT_DFM] = "replace dfm",   [ACT_CUT_SFI] = "cut sfi", [ACT_REPLACE_SFI] = "replace sfi",
+                [ACT_KILL_SFI] = "kill sfi", [ACT_CUT_ROS] = "cut ros", [ACT_REPLACE_ROS] = "replace ros",
+        };
+        const struct sim_config *c = &h->config;
+
+        fprintf(stderr,
+                "  %u ROSs, %u SFIs, %s, %llu events at %llu Hz, timeout %.0f ms, credits %u, write %.2f "
+                "ms\n",
+                c->n_ros, c->n_sfi, c->push ? "push" : "pull", (unsigned long long)c->events,
+                (unsigned long long)c->rate_millihertz / 1000, (double)c->timeout_ns / 1e6, c->sfi_credits,
+                (double)c->write_ns / 1e6);
+        fprintf(stderr, "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s; stall %.0f to %.0f ms\n",
+                c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2.on ? "; level 2" : "",
+                h->box.on ? "; trigger box" : "", h->box.on && !h->box.obeys ? " that ignores busy" : "",
+                (double)c->stall_from_ns / 1e6, (double)c->stall_until_ns / 1e6);
+        describe_boards(&c->boards);
+        describe_slices(h);
+        for (size_t i = 0; i < h->n_actions; i++)
+                fprintf(stderr, "  %s%u at %.3f ms for %.3f ms\n", acts[h->actions[i].act],
+                        h->actions[i].index, (double)h->actions[i].at_ns / 1e6,
+                        (double)h->actions[i].for_ns / 1e6);
+}

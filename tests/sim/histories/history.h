@@ -1,0 +1,93 @@
+/* A random history of the simulated system: what the seed draws, what is done to the nodes, and what must
+ * hold at its end. */
+#pragma once
+
+#include "../sim.h"
+#include "../sim_slices.h"
+#include "evb/data/reasons.h"
+
+/* X(name, meaning): what a history may contain. A seed draws the same numbers whatever is switched off. */
+#define HISTORY_FEATURES(X)                                                                                  \
+        X(network, "the network loses, repeats and delays packets")                                          \
+        X(level2, "a level-2 farm decides")                                                                  \
+        X(box, "a trigger box makes the triggers")                                                           \
+        X(boards, "boards send frames with numbers")                                                         \
+        X(frames, "the numbers of the frames make the triggers")                                             \
+        X(faulty, "boards miss, delay and repeat frames, pause, restart and lie")                            \
+        X(slices, "frames carry times, and slices of time are the events")                                   \
+        X(dfm, "the DFM is replaced")                                                                        \
+        X(resumed, "also while frames make the triggers, or slices of time")                                 \
+        X(cut, "SFIs are cut off and return")                                                                \
+        X(sfi, "SFIs are replaced, or die")                                                                  \
+        X(ros, "ROSs are cut off or replaced")                                                               \
+        X(disk, "the SFIs' disks stall")
+
+enum history_feature {
+#define X(name, meaning) HISTORY_##name,
+        HISTORY_FEATURES(X)
+#undef X
+                HISTORY_FEATURES_COUNT
+};
+
+#define HISTORY_ALL ((1u << HISTORY_FEATURES_COUNT) - 1)
+
+enum history_act { ACT_DFM, ACT_CUT_SFI, ACT_REPLACE_SFI, ACT_KILL_SFI, ACT_CUT_ROS, ACT_REPLACE_ROS };
+
+/* Happens to one node, which returns `for_ns` later. */
+struct history_action {
+        enum history_act act;
+        uint32_t index;
+        uint64_t at_ns, for_ns;
+};
+
+#define HISTORY_ACTIONS_MAX 6
+
+/* The trigger box sends all of its triggers, whether a DFM takes them or not. */
+struct history_box {
+        bool on, obeys; /* obeys busy, while a DFM runs */
+        uint64_t sent, due;
+};
+
+/* Frames with times: each board sends this number, one after each period. */
+struct history_frames {
+        uint64_t n, first_ns, period_ns;
+        double late;
+        uint64_t late_ns;
+        /* The first board holds back what is due in this interval, and sends nothing for a while before a
+         * frame. */
+        uint64_t held_from_ns, held_until_ns, silent_from, silent_ns;
+};
+
+struct history {
+        uint64_t seed;
+        unsigned features;
+        struct sim_config config;
+        struct history_action actions[HISTORY_ACTIONS_MAX];
+        size_t n_actions;
+        struct history_box box;
+        struct history_frames times;
+        struct random random; /* of the box */
+        struct sim *sim;
+        uint64_t cookie;             /* of the run */
+        uint64_t frames, classified; /* of ROS processes that ended */
+        bool has_deaths;             /* a process ended before the run did */
+        uint32_t dead_ross;          /* bit i: a process of ROS i ended */
+        int status;                  /* as the product judges it */
+        struct reasons reasons;
+        char violation[400]; /* "": all holds */
+        const char *kind;    /* its format */
+};
+
+/* draw.c */
+void history_draw(struct history *h, uint64_t seed, unsigned features);
+/* Until the last trigger. */
+uint64_t history_run_ns(const struct history *h);
+void history_describe(const struct history *h);
+/* play.c: runs it to its end. */
+void history_play(struct history *h);
+/* judge.c: the exit status, by the product's own rules. */
+void history_judge(struct history *h);
+/* checks.c: what must hold. Only the first violation is kept. */
+void history_check(struct history *h);
+void history_note_frames(struct history *h, uint32_t ros);
+void history_violate(struct history *h, const char *format, ...) __attribute__((format(printf, 2, 3)));

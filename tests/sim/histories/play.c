@@ -1,0 +1,182 @@
+/* Plays a history: does to the nodes what was drawn, sends the triggers of the box, and lets the run drain.
+ */
+#include "evb/base/util.h"
+#include "history.h"
+
+#define STEP_NS (250 * NS_PER_US)
+/* All time-outs pass several times. */
+#define END_NS (120 * NS_PER_S)
+#define SETTLE_NS (5 * NS_PER_MS)
+/* Own triggers of boards: from the last one to the stop. */
+#define REST_NS (4 * NS_PER_S)
+
+static bool dfm_lives(const struct history *h)
+{
+        return sim_lives(h->sim, ROLE_DFM, 0);
+}
+
+static void send_trigger(struct history *h)
+{
+        struct trigger_entry e = {.number = h->box.sent++, .type = 3};
+
+        if (h->config.boards.boxed)
+                sim_boards_trigger_now(h->sim, e.number);
+        if (dfm_lives(h))
+                (void)dfm_offer(sim_dfm(h->sim), sim_now_ns(h->sim), &e);
+}
+
+/* The box sees no busy signal while no DFM runs, and goes on for a while. */
+static void box_sends(struct history *h)
+{
+        uint64_t n;
+
+        /* No board is read out before the run begins. */
+        if (!h->box.on || (h->box.sent == 0 && dfm_state(sim_dfm(h->sim)) != RUN_RUNNING))
+                return;
+        /* In thousandths of a trigger. */
+        h->box.due += random_below(&h->random, 2 * h->config.rate_millihertz * STEP_NS / NS_PER_S + 1);
+        n = h->box.due / 1000;
+        h->box.due %= 1000;
+        for (; n > 0 && h->box.sent < h->config.events; n--) {
+                if (h->box.obeys && dfm_lives(h) && dfm_busy(sim_dfm(h->sim)).busy)
+                        break;
+                send_trigger(h);
+        }
+        if (dfm_lives(h))
+                sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+}
+
+/* True: the run is over. */
+static bool pass_until(struct history *h, uint64_t until_ns)
+{
+        while (sim_now_ns(h->sim) < until_ns) {
+                bool sends = h->box.on && h->box.sent < h->config.events;
+                uint64_t next_ns = sends ? MIN(until_ns, sim_now_ns(h->sim) + STEP_NS) : until_ns;
+
+                if (sends)
+                        box_sends(h);
+                if (sim_run(h->sim, next_ns) && dfm_lives(h))
+                        return true;
+                if (sim_now_ns(h->sim) < next_ns)
+                        return false;
+        }
+        return false;
+}
+
+static void begin_action(struct history *h, const struct history_action *a)
+{
+        enum node_role role = a->act == ACT_DFM ? ROLE_DFM : a->act >= ACT_CUT_ROS ? ROLE_ROS : ROLE_SFI;
+
+        if (a->act == ACT_CUT_SFI || a->act == ACT_CUT_ROS) {
+                sim_cut(h->sim, role, a->index, true);
+                return;
+        }
+        /* A DFM that ended its run is not in anyone's way: no other one takes it over. */
+        if (a->act == ACT_DFM && dfm_state(sim_dfm(h->sim)) == RUN_ENDED)
+                return;
+        if (a->act == ACT_REPLACE_ROS && sim_lives(h->sim, role, a->index))
+                history_note_frames(h, a->index);
+        h->dead_ross |= a->act == ACT_REPLACE_ROS ? 1u << a->index : 0;
+        sim_kill(h->sim, role, a->index);
+        h->has_deaths = true;
+}
+
+static void end_action(struct history *h, const struct history_action *a)
+{
+        switch (a->act) {
+        case ACT_DFM:
+                if (!dfm_lives(h))
+                        sim_restart_dfm(h->sim);
+                break;
+        case ACT_CUT_SFI:
+                sim_cut(h->sim, ROLE_SFI, a->index, false);
+                break;
+        case ACT_REPLACE_SFI:
+                sim_restart_sfi(h->sim, a->index);
+                break;
+        case ACT_KILL_SFI:
+                break;
+        case ACT_CUT_ROS:
+                sim_cut(h->sim, ROLE_ROS, a->index, false);
+                break;
+        case ACT_REPLACE_ROS:
+                sim_restart_ros(h->sim, a->index);
+                break;
+        }
+}
+
+/* The next begin or end of an action; its time, or NEVER_NS. */
+static uint64_t next_step(const struct history *h, uint64_t after, size_t *ret)
+{
+        uint64_t best = NEVER_NS;
+
+        for (size_t k = 0; k < 2 * h->n_actions; k++) {
+                const struct history_action *a = &h->actions[k / 2];
+                /* Times are made different, so that none is passed over. */
+                uint64_t at_ns = (a->at_ns + (k % 2 ? a->for_ns + 1 : 0)) * 16 + k;
+
+                if (at_ns > after && at_ns < best) {
+                        best = at_ns;
+                        *ret = k;
+                }
+        }
+        return best;
+}
+
+/* False: the run ended before all were done. */
+static bool play_actions(struct history *h)
+{
+        uint64_t at = 0;
+        size_t k = 0;
+
+        while ((at = next_step(h, at, &k)) != NEVER_NS) {
+                if (pass_until(h, at / 16))
+                        return false;
+                (k % 2 ? end_action : begin_action)(h, &h->actions[k / 2]);
+        }
+        return true;
+}
+
+static void stop(struct history *h)
+{
+        for (int i = 0; i < 100 && dfm_state(sim_dfm(h->sim)) == RUN_STARTING; i++) {
+                if (pass_until(h, sim_now_ns(h->sim) + 100 * NS_PER_MS))
+                        return;
+        }
+        dfm_stop(sim_dfm(h->sim), sim_now_ns(h->sim));
+        sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+}
+
+static bool play_to_the_end(struct history *h)
+{
+        const struct sim_config *c = &h->config;
+
+        if (!play_actions(h))
+                return true;
+        while (h->box.on && h->box.sent < c->events && sim_now_ns(h->sim) < END_NS) {
+                if (pass_until(h, sim_now_ns(h->sim) + 10 * NS_PER_MS))
+                        return true;
+        }
+        if (h->box.on || c->boards.free > 0 || c->slices.slice_ns > 0) {
+                if (pass_until(h, MAX(sim_now_ns(h->sim), history_run_ns(h)) + REST_NS))
+                        return true;
+                stop(h);
+        }
+        return sim_run(h->sim, sim_now_ns(h->sim) + END_NS);
+}
+
+void history_play(struct history *h)
+{
+        const struct dfm_counts *d;
+
+        h->sim = sim_new(&h->config);
+        h->cookie = dfm_cookie(sim_dfm(h->sim));
+        if (play_to_the_end(h)) {
+                sim_settle(h->sim, SETTLE_NS);
+                return;
+        }
+        d = dfm_counts(sim_dfm(h->sim));
+        history_violate(h, "the run does not end: state %u, %llu triggers, %u events open",
+                        (unsigned)dfm_state(sim_dfm(h->sim)), (unsigned long long)d->triggers,
+                        dfm_open_events(sim_dfm(h->sim)));
+}
