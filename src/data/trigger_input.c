@@ -249,6 +249,11 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                 reasons_add(to,
                             "another DFM resumed this run, and how many triggers were missed until then is "
                             "not known");
+        if (counts_frames && c->refused + lost + c->missed + c->unclear > 0)
+                reasons_add(to,
+                            "the run is unreliable: ROSs count frames (ros.event-number = count), and the "
+                            "frames of triggers that became no event are in later events; let the frames "
+                            "carry the numbers of their triggers");
         if (c->in_pauses > 0 && counts_frames)
                 reasons_add(to,
                             "%" PRIu64 " triggers came in a pause and were not taken; because ROSs count "

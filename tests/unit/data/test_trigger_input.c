@@ -296,6 +296,31 @@ static void each_fault_is_logged(void **state)
         bench_close(&b);
 }
 
+/* Where frames are only counted, each trigger that became no event shifts all later frames. */
+static void lost_triggers_shift_counted_frames(void **state)
+{
+        struct reasons r = {};
+        struct bench b;
+
+        (void)state;
+        bench_open(&b);
+        send_packet(&b, 50, 1, 0, 0);
+        send_packet(&b, 52, 1, 2, 0);
+        trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 1);
+        for (size_t i = 0; i < b.sample.scenario->n_nodes; i++)
+                b.sample.scenario->nodes[i].source_kind = SOURCE_UDP;
+        r.n = 0;
+        trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 2);
+        assert_non_null(strstr(r.text[1], "the run is unreliable: ROSs count frames"));
+        b.sample.scenario->ros.number.bits = 32;
+        r.n = 0;
+        trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 1);
+        bench_close(&b);
+}
+
 /* The newest datagram that the board received; -1: none. */
 static int hear_busy(struct bench *b, uint8_t bytes[static BUSY_PACKET_BYTES])
 {
@@ -375,6 +400,7 @@ int main(void)
                 cmocka_unit_test(bad_datagrams_are_counted),
                 cmocka_unit_test(a_flood_does_not_prolong_a_turn),
                 cmocka_unit_test(each_fault_is_logged),
+                cmocka_unit_test(lost_triggers_shift_counted_frames),
                 cmocka_unit_test(busy_is_sent_at_changes_and_every_100_ms),
                 cmocka_unit_test(a_missing_receiver_does_no_harm),
         };
