@@ -141,4 +141,4 @@ bool conf_address_is_multicast(const struct conf_address *a);
 bool conf_address_is_unset(const struct conf_address *a); /* 0.0.0.0, :: */
 bool conf_address_is_broadcast(const struct conf_address *a);
 bool conf_is_loopback(int family, const uint8_t *address);
-bool conf_is_port(const char *text);                      /* 1 to 65535 */
+bool conf_is_port(const char *text); /* 1 to 65535 */

@@ -245,9 +245,14 @@ static void test_contradictory_keys(void **state)
 static void test_trigger(void **state)
 {
         static const char *const wrong[] = {"udp:0", "udp:", "udp:65536", "udp:1:2", "frame", "tcp:5", ""};
-        static const char *const wrong_to[] = {"5000",  "host:5000",    "::1:5000",
-                                               "[::1]", "0.0.0.0:5000", "10.0.0.1:0",
-                                               "255.255.255.255:5000", "[::ffff:255.255.255.255]:5000"};
+        static const char *const wrong_to[] = {"5000",
+                                               "host:5000",
+                                               "::1:5000",
+                                               "[::1]",
+                                               "0.0.0.0:5000",
+                                               "10.0.0.1:0",
+                                               "255.255.255.255:5000",
+                                               "[::ffff:255.255.255.255]:5000"};
         char setting[64];
 
         assert_int_equal(sample_set("trigger.source=internal"), 0);
