@@ -349,8 +349,9 @@ static void watch_clock(struct dfm_role *d)
 {
         uint64_t now_ns = clock_now_ns(), boot_ns = clock_boot_ns(), utc_ns = clock_utc_ns();
 
-        /* The readings of a process that was stopped in between do not belong together. */
-        if (clock_now_ns() - now_ns > STEP_LOG_NS / 4)
+        /* The readings do not belong together if the process was stopped, or the machine suspended, in
+         * between. */
+        if (clock_now_ns() - now_ns > STEP_LOG_NS / 4 || clock_boot_ns() - boot_ns > STEP_LOG_NS / 4)
                 return;
         if (dfm_has_begun(d->core)) {
                 log_clock(d, utc_ns - boot_ns, boot_ns - now_ns);
