@@ -267,7 +267,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
 
 static uint64_t first_timeout_ns(const struct dfm *d, const struct dfm_list *list)
 {
-        return list->first == SLOT_NONE
+        return list->first == SLOT_NONE || d->resume.active
                        ? NEVER_NS
                        : d->table.slots[list->first].assigned_ns + d->config.event_timeout_ns;
 }

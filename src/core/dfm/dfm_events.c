@@ -6,7 +6,7 @@
 /* Maximum number of events assigned in one call, so that messages leave in between. */
 #define ASSIGN_BATCH 512
 
-static void leave_sfi(struct dfm *d, uint32_t slot)
+void dfm_leave_sfi(struct dfm *d, uint32_t slot)
 {
         uint16_t sfi = d->table.slots[slot].sfi;
 
@@ -37,7 +37,7 @@ static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
                 .l1_id = by_l1_id ? l1_id_of(d, &d->table.slots[slot]) : 0,
         };
         event_set_add(&d->ledger.ended, d->table.slots[slot].event);
-        leave_sfi(d, slot);
+        dfm_leave_sfi(d, slot);
         dfm_table_close(&d->table, slot);
         event_set_advance(&d->ledger.ended, d->table.oldest);
 }
@@ -194,6 +194,8 @@ static bool take_trigger(struct dfm *d, uint64_t now_ns)
 
 void dfm_assign_due(struct dfm *d, uint64_t now_ns)
 {
+        if (d->resume.active)
+                return;
         view_policy(d);
         d->awaits_frames = false;
         bool open = assign_orphans(d, now_ns) && assign_accepted(d, now_ns);
@@ -208,14 +210,15 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
                 dfm_release(d, now_ns);
 }
 
-/* The SFI does not finish the event: passes it to another one, or ends it as lost. */
+/* The SFI does not finish the event: passes it to another one, or ends it as lost. While a run is being
+ * resumed, no event ends: another SFI may report it. */
 static void take_back(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
-        if (d->table.slots[slot].attempts > d->config.reassign_max || d->failed) {
+        if (!d->resume.active && (d->table.slots[slot].attempts > d->config.reassign_max || d->failed)) {
                 dfm_end_event(d, now_ns, slot, EVENT_LOST, 0, 0);
                 return;
         }
-        leave_sfi(d, slot);
+        dfm_leave_sfi(d, slot);
         dfm_table_orphan(&d->table, slot, now_ns);
 }
 
@@ -228,6 +231,8 @@ void dfm_expire(struct dfm *d, uint64_t now_ns)
 {
         bool hopeless = dfm_is_hopeless(d);
 
+        if (d->resume.active)
+                return;
         while (is_overdue(d, now_ns, d->table.assigned.first))
                 take_back(d, now_ns, d->table.assigned.first);
         while (d->table.orphans.first != SLOT_NONE &&

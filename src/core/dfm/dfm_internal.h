@@ -276,6 +276,7 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 /* dfm_events.c: assignment and end of events. */
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
+void dfm_leave_sfi(struct dfm *d, uint32_t slot); /* the SFI does not hold the event any longer */
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* its trigger does not count */
 /* Ends an event that level 2 does not want. */
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot);

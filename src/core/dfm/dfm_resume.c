@@ -161,7 +161,7 @@ static void note_ended(struct dfm *d, uint64_t event, bool partial)
                 return;
         r->builds[partial]++;
         if (slot != IDMAP_NONE) {
-                d->sfis[d->table.slots[slot].sfi].held--;
+                dfm_leave_sfi(d, slot);
                 dfm_table_close(&d->table, slot);
         } else if (is_known(d, event))
                 return;
@@ -479,6 +479,8 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         r->oldest = MIN(r->oldest, r->newest);
         r->is_exact = is_exact(d);
         t->next_event = r->newest;
+        /* The run may have waited for nodes for longer than for an event. */
+        dfm_table_postpone(t, now_ns, now_ns);
         for (uint64_t event = r->oldest; event < r->newest && event - r->from < EVB_EVENT_WINDOW; event++)
                 reopen(d, now_ns, event);
         event_set_clear(&d->ledger.ended, r->oldest);

@@ -401,6 +401,74 @@ static void the_inquiry_continues_after_a_silence(void **state)
         fini(&t);
 }
 
+/* The given SFIs and ROSs are present until the run resumes, or for some seconds. */
+static void wait_with(struct dfm_driver *t, uint16_t n_ros, uint16_t first_sfi, unsigned seconds)
+{
+        for (unsigned k = 0; k < seconds && dfm_state(t->dfm) != RUN_RUNNING; k++) {
+                dfm_pass_ns(t, NS_PER_S);
+                for (uint16_t i = 0; i < n_ros; i++)
+                        ros_says_alive(t, i, RUN_RUNNING, 0);
+                for (uint16_t i = first_sfi; i < 2; i++)
+                        sfi_says_alive(t, i, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
+        }
+}
+
+/* The run waits for a ROS for longer than an event may take. */
+static void events_wait_until_the_run_resumes(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 2 * NS_PER_S;
+        c.reassign_max = 0;
+        dfm_driver_init(&t, &c);
+        comes(&t, ROLE_ROS, 0, 0, 3);
+        comes(&t, ROLE_SFI, 0, 0, 3);
+        comes(&t, ROLE_SFI, 1, 0, 3);
+        dfm_says_with(&t, false);
+        inventory(&t, 0, 3, 1, 0x1, 0x6);
+        inventory(&t, 1, 3, 0, 0, 0);
+        wait_with(&t, 1, 0, 20);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t.dfm), 2);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 2, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 3);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_int_equal(dfm_counts(t.dfm)->ended_again, 0);
+        fini(&t);
+}
+
+/* An SFI that has events falls silent before the other one reports that it built one of them. */
+static void an_event_of_a_silent_sfi_ends_elsewhere(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.event_timeout_ns = 100 * NS_PER_S;
+        c.keep_alive_ns = NS_PER_S;
+        c.reassign_max = 0;
+        dfm_driver_init(&t, &c);
+        ross_come(&t, 3);
+        comes(&t, ROLE_SFI, 0, 0, 3);
+        comes(&t, ROLE_SFI, 1, 0, 3);
+        dfm_says_with(&t, false);
+        inventory(&t, 0, 3, 1, 0x1, 0x6);
+        wait_with(&t, 2, 1, 12);
+        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
+        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
+        inventory(&t, 1, 3, 1, 0x2, 0);
+        wait_with(&t, 2, 1, 20);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
+        assert_int_equal(dfm_open_events(t.dfm), 1);
+        fini(&t);
+}
+
 /* What the scenario says of the sources holds in a resumed run too. */
 static void a_resumed_run_waits_for_a_silent_source(void **state)
 {
@@ -492,6 +560,8 @@ int main(void)
                 cmocka_unit_test(open_events_of_a_late_sfi_are_not_decided_again),
                 cmocka_unit_test(unreported_events_are_lost_until_all_sfis_report),
                 cmocka_unit_test(the_inquiry_continues_after_a_silence),
+                cmocka_unit_test(events_wait_until_the_run_resumes),
+                cmocka_unit_test(an_event_of_a_silent_sfi_ends_elsewhere),
                 cmocka_unit_test(a_resumed_run_waits_for_a_silent_source),
                 cmocka_unit_test(a_resumed_run_may_be_older_than_the_clock),
                 cmocka_unit_test(a_resumed_run_past_its_duration_is_reported),
