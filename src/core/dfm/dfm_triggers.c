@@ -37,7 +37,7 @@ static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
         struct dfm_triggers *q = &d->triggers;
 
         dfm_numbers_begin(&q->numbers, f->came.next + (d->table.next_event - f->next) - f->came.waiting);
-        q->resumed = true;
+        q->resumed = d->config.trigger_source == DFM_TRIGGER_OFFERED;
 }
 
 /* The reports of the SFIs tell how many triggers became events since the record. How many were offered since
@@ -55,12 +55,13 @@ void dfm_triggers_resume(struct dfm *d)
         c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
         q->in_spill = f && f->came.in_spill;
         q->datagrams_lost = c->datagrams_lost;
-        if (d->config.trigger_source != DFM_TRIGGER_OFFERED)
+        if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 return;
+        d->counts.announced.numbers = d->config.trigger_source == DFM_TRIGGER_FRAMES ? c->triggers : 0;
         if (d->resume.is_exact && f->came.numbered && !reset)
                 resume_numbers(d, f);
         else
-                c->unclear++;
+                c->unclear += d->config.trigger_source == DFM_TRIGGER_OFFERED;
 }
 
 void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost)
@@ -150,9 +151,11 @@ static void count_missed(struct dfm *d, uint64_t number)
 static enum dfm_offer note_number(struct dfm *d, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
+        bool late = d->config.trigger_source == DFM_TRIGGER_FRAMES && number < q->numbers.next;
 
-        /* No event of a later trigger may be known without that. */
-        if (q->resumed || !q->numbers.started)
+        /* No event of a later trigger may be known without that, and no late number may count as the next
+         * one. */
+        if (q->resumed || !q->numbers.started || late)
                 dfm_ledger_changed(d);
         if (q->resumed)
                 count_missed(d, number);

@@ -54,6 +54,9 @@ void dfm_lead_begin(struct dfm *d)
         if (!is_on(d))
                 return;
         begin_streams(d);
+        /* A resumed run, and the record tells which numbers were taken at least. */
+        f->begun = f->has_floor = d->triggers.numbers.started;
+        f->floor = d->triggers.numbers.next;
         f->open = true;
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 f->some_required |= d->ross[i].leads && !d->ross[i].optional;
@@ -252,7 +255,9 @@ static void open_streams(struct dfm *d, uint64_t now_ns)
         if (f->has_floor) {
                 dfm_numbers_begin(&d->triggers.numbers, f->floor);
                 f->begun = true;
-        }
+                dfm_ledger_changed(d);
+        } else if (d->table.next_event > 0)
+                d->counts.offered.unclear++;
         go_on(d, now_ns);
 }
 
@@ -275,8 +280,10 @@ static void offer_first(struct dfm *d)
         const struct trigger_entry t = {.number = e.number, .time_ns = e.since_ns + d->config.utc_offset_ns};
         struct dfm_numbers *taken = &d->triggers.numbers;
 
-        if (taken->started && e.number >= taken->next && e.number - taken->next >= GAP_MAX)
+        if (taken->started && e.number >= taken->next && e.number - taken->next >= GAP_MAX) {
                 dfm_numbers_begin(taken, e.number);
+                dfm_ledger_changed(d);
+        }
         dfm_offer_since(d, e.since_ns, &t);
         remove_first(&d->lead);
 }
@@ -412,6 +419,7 @@ static void close_epoch(struct dfm *d, uint64_t now_ns)
         begin_streams(d);
         q->numbers.started = false;
         d->counts.offered.resets++;
+        dfm_ledger_changed(d);
         dfm_announce_reset(d, now_ns, 0);
 }
 

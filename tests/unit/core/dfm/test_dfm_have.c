@@ -189,6 +189,64 @@ static void a_resumed_run_continues(void **state)
         finish(&t);
 }
 
+/* Four triggers became events, two of them since the record. Both ROSs were replaced: they know none. */
+static void with_ross_that_know_none(bool has_record, const char *taken)
+{
+        static struct dfm_processes record;
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        record = (struct dfm_processes){
+                .cookie = TRACE_COOKIE,
+                .dfms = {0xF0},
+                .has_all = true,
+                .n_sfi = 2,
+                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
+                .came = {.next = 13, .waiting = 1, .numbered = true},
+                .next = 2,
+        };
+        c.former_processes = has_record ? &record : NULL;
+        memset(have_next, 0, sizeof have_next);
+        outside_resumes(&t, &c);
+        assert_takes(&t, "");
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        sfi_grants(&t, 0, 1000);
+        for (uint16_t i = 0; i < 2; i++)
+                have(&t, i, NULL, 0);
+        assert_takes(&t, "");
+        for (uint16_t i = 0; i < 2; i++)
+                have_range(&t, i, 13, 2);
+        assert_takes(&t, taken);
+        assert_int_equal(offered(&t)->unclear, !has_record);
+        finish(&t);
+}
+
+static void no_number_becomes_an_event_twice(void **state)
+{
+        (void)state;
+        with_ross_that_know_none(true, "14");
+        with_ross_that_know_none(false, "13 14");
+}
+
+/* Another DFM counts on from the record, and a late number would let it skip one. */
+static void a_late_number_is_recorded(void **state)
+{
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+        uint64_t version;
+
+        (void)state;
+        start_after(&t, &c, 7);
+        have_one(&t, 0, 9);
+        have_one(&t, 1, 9);
+        assert_takes(&t, "9");
+        version = dfm_processes_version(t.dfm);
+        have_one(&t, 0, 8);
+        assert_takes(&t, "8");
+        assert_true(dfm_processes_version(t.dfm) > version);
+        finish(&t);
+}
+
 static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
 {
         memset(&t->message.alive, 0, sizeof t->message.alive);
@@ -247,6 +305,8 @@ int main(void)
                 cmocka_unit_test(streams_lose_nothing_and_repeat_nothing),
                 cmocka_unit_test(whatever_ross_announce_is_counted),
                 cmocka_unit_test(a_resumed_run_continues),
+                cmocka_unit_test(no_number_becomes_an_event_twice),
+                cmocka_unit_test(a_late_number_is_recorded),
                 cmocka_unit_test(a_silent_leader_is_awaited),
         };
 
