@@ -277,9 +277,14 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
         *(n->seen.behind ? &n->former.frame : &n->now.frame) = number;
 }
 
+uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number)
+{
+        return (number + n->from) & ((UINT64_C(1) << n->bits) - 1);
+}
+
 uint64_t ros_numbers_expected(const struct ros_numbers *n)
 {
-        return (n->now.l1_id + n->from) & ((UINT64_C(1) << n->bits) - 1);
+        return ros_numbers_counter(n, n->now.l1_id);
 }
 
 bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest)

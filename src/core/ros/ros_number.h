@@ -102,6 +102,8 @@ void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
+/* The counter of a frame with this number. */
+uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number);
 /* The counter that the newest trigger has in a frame. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);
 

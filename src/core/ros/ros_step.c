@@ -54,15 +54,22 @@ static void believe_suspects(struct ros *r)
         }
 }
 
+static void reject_suspect(struct ros *r, uint32_t i, enum ros_frame as)
+{
+        const struct ros_entry *e = &r->entries[i];
+
+        ros_forget_suspect(r, i);
+        ros_count_frame(r, as, e->fragment.frames);
+        if (as == FRAME_IMPOSSIBLE)
+                r->samples.impossible = (struct ros_sample){true, ros_numbers_counter(&r->numbers, e->number),
+                                                            e->fragment.bytes};
+        ros_unhold_frame(r, i);
+}
+
 static void reject_suspects(struct ros *r)
 {
-        while (r->n_suspects > 0) {
-                uint32_t i = r->suspects[0];
-
-                ros_forget_suspect(r, i);
-                ros_count_frame(r, FRAME_IMPOSSIBLE, r->entries[i].fragment.frames);
-                ros_unhold_frame(r, i);
-        }
+        while (r->n_suspects > 0)
+                reject_suspect(r, r->suspects[0], FRAME_IMPOSSIBLE);
 }
 
 /* A board that restarted begins with numbers that it had, and sends at most one frame for each trigger since
@@ -75,13 +82,12 @@ static bool is_only_late(const struct ros *r)
 
 bool ros_trust_suspect(struct ros *r, uint32_t i)
 {
-        ros_forget_suspect(r, i);
         if (is_only_late(r)) {
+                ros_forget_suspect(r, i);
                 ros_finish(r, i);
                 return true;
         }
-        ros_count_frame(r, ros_is_broken(r) ? FRAME_IMPOSSIBLE : FRAME_LATE, r->entries[i].fragment.frames);
-        ros_unhold_frame(r, i);
+        reject_suspect(r, i, ros_is_broken(r) ? FRAME_IMPOSSIBLE : FRAME_LATE);
         return false;
 }
 

@@ -58,6 +58,30 @@ static void a_restarted_board_does_not_fill_open_events(void **state)
         }
 }
 
+/* Frames 10 to 15 waited for a newer one. A message about them has what was read of one. */
+static void rejected_frames_leave_a_sample(void **state)
+{
+        struct ros_config c = numbered(16);
+        const struct ros_sample *s;
+        struct ros_driver t;
+
+        (void)state;
+        c.number_from = 7;
+        ros_driver_init(&t, &c);
+        for (uint32_t i = 0; i < 600; i++) {
+                trigger(&t, i, i);
+                if (i < 10)
+                        frame_comes(&t, i + 7);
+        }
+        frames_come(&t, 7, ROS_STRAYS_MAX);
+        assert_int_equal(ros_counts(t.ros)->impossible, ROS_STRAYS_MAX - 10);
+        s = &ros_samples(t.ros)->impossible;
+        assert_true(s->has_counter);
+        assert_in_range(s->counter, 17, 22);
+        assert_int_equal(s->bytes, 1000);
+        end(&t, 10 + ROS_STRAYS_MAX);
+}
+
 /* A connection that was held up delivers all frames without a gap, and one that was broken the newest ones.
  */
 /* Frames come long after their triggers, so the numbers of the new count are not much further behind. */
@@ -322,6 +346,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(frames_of_a_restarted_board_match_nothing),
                 cmocka_unit_test(a_restarted_board_does_not_fill_open_events),
+                cmocka_unit_test(rejected_frames_leave_a_sample),
                 cmocka_unit_test(a_restarted_board_that_lags_fills_no_open_event),
                 cmocka_unit_test(delayed_frames_are_not_those_of_a_restarted_board),
                 cmocka_unit_test(a_row_of_strays_means_a_restart),
