@@ -305,14 +305,15 @@ static void watch_offset(const struct node *n, struct ros_node *r)
 {
         long long offset = ros_offset(r->core, false);
 
-        if (r->offset_logged || offset == 0)
+        if (r->offset_logged || r->slicer || offset == 0)
                 return;
         r->offset_logged = true;
         log_warning(
                 "front-end: no frame came for the first trigger of the run, and the first frame is that of a "
                 "later one. "
-                "If the board counts from another number than the trigger, its frames are in events of other "
-                "triggers: then set ros.number-from = %lld, or the counter of the board",
+                "Either frames were lost, or the board counts from another number than the trigger: then its "
+                "frames are in events of other triggers, and ros.number-from should be %lld. Check a "
+                "correlation with another board",
                 (long long)n->scenario->ros.number_from_value + offset);
 }
 

@@ -134,8 +134,9 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u
-#define KEEP_ALIVE_STALLED 2u /* the DFM ends the run, because it made no progress */
-#define KEEP_ALIVE_RESUMES 4u /* the DFM collects what a run of a former DFM did */
+#define KEEP_ALIVE_STALLED 2u  /* the DFM ends the run, because it made no progress */
+#define KEEP_ALIVE_RESUMES 4u  /* the DFM collects what a run of a former DFM did */
+#define KEEP_ALIVE_FOLLOWED 8u /* perhaps triggers came after the last one that was taken */
 
 /* Why a node makes no progress, as it reports itself. Later versions may report further reasons. */
 enum node_reason {

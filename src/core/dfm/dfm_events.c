@@ -46,6 +46,7 @@ void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         d->counts.triggers--;
         d->counts.not_taken++;
+        d->triggers.followed = true;
         close_event(d, now_ns, slot);
 }
 

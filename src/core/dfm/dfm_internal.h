@@ -175,6 +175,7 @@ struct dfm_triggers {
         uint32_t size, head, tail; /* entries [tail, head), at index % size */
         struct dfm_numbers numbers;
         uint64_t last; /* number of the last queued one; BUSY_NONE: none */
+        bool followed; /* one that was not queued, or not taken, may have come after it */
         bool in_spill;
         bool resumed;            /* the next number shows how many triggers were missed */
         uint64_t datagrams_lost; /* before this DFM */
@@ -301,6 +302,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
 void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number);
 /* Drops what waits: the run takes no further triggers. */
 void dfm_triggers_drop(struct dfm *d);
+bool dfm_triggers_are_followed(const struct dfm *d);
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
 /* Whether the events have more than their number and time: event information. */
 bool dfm_has_info(const struct dfm *d);

@@ -52,6 +52,7 @@ void dfm_triggers_resume(struct dfm *d)
         if (!dfm_triggers_are_outside(d))
                 return;
         *c = f ? f->came.offered : (struct dfm_offered){};
+        q->followed = true;
         c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
         q->in_spill = f && f->came.in_spill;
         q->datagrams_lost = c->datagrams_lost;
@@ -222,6 +223,8 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
                 note_spill(d, t->flags, false);
         else
                 verdict = dfm_offer_since(d, now_ns, t);
+        if (verdict != OFFER_MARKER)
+                d->triggers.followed = verdict != OFFER_QUEUED;
         /* Behind a reset, it has no frames of before. */
         if (verdict > OFFER_MARKER && !dfm_reset_is_pending(&d->triggers))
                 d->triggers.unread_ns = now_ns;
@@ -364,9 +367,16 @@ void dfm_triggers_drop(struct dfm *d)
         if (d->config.events == 0 || d->counts.triggers < d->config.events)
                 give_up_missed(d);
         d->counts.offered.not_taken += dfm_triggers_waiting(q);
+        q->followed |= dfm_triggers_waiting(q) > 0;
         q->tail = q->head;
         q->n_resets = 0;
         q->reset_due = false;
+}
+
+/* Time goes on after the last slice. */
+bool dfm_triggers_are_followed(const struct dfm *d)
+{
+        return d->triggers.followed || d->config.trigger_source == DFM_TRIGGER_CLOCK;
 }
 
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d)

@@ -215,6 +215,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         r->have.active = m->keep_alive.state == RUN_RUNNING;
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
+        r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
          * leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)

@@ -100,6 +100,7 @@ struct ros {
         uint32_t resets;                     /* of the boards' counters; the run's beginning counts too */
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
         struct budget budget;                /* of what this ROS sends to the port of the DFM */
+        bool is_last;                        /* the run has ended, and no trigger came after the newest one */
         bool unreliable, quiet;
         struct node_obstacle obstacle;
 

@@ -116,9 +116,7 @@ int64_t ros_numbers_offset(const struct ros_numbers *n)
 
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset)
 {
-        int64_t last = (int64_t)(n->now.frame - (n->top - 1));
-
-        return offset != 0 && (last == offset || (offset > 0 && last > offset));
+        return offset != 0 && (int64_t)(n->now.frame - (n->top - 1)) == offset;
 }
 
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)

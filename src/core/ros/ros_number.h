@@ -62,8 +62,7 @@ void ros_numbers_accept(struct ros_numbers *n);
 /* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it); 0: not at
  * all, by more than a miscounted few, or not known. */
 int64_t ros_numbers_offset(const struct ros_numbers *n);
-/* Whether the last frame and the last trigger show this offset too. Frames of triggers that were not taken
- * may follow. */
+/* Whether the last frame and the last trigger show this offset too. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 

@@ -265,10 +265,8 @@ int64_t ros_offset(const struct ros *r, bool at_end)
                 offset = ros_numbers_offset(n);
         if (!at_end)
                 return r->oldest > n->first_event ? MAX(offset, 0) : 0;
-        /* A frame of the last trigger may still come. */
-        if (r->run_state < (offset > 0 ? RUN_DRAINING : RUN_ENDED))
-                return 0;
-        return ros_numbers_end_offset(n, offset) ? offset : 0;
+        /* The frames of triggers that were not taken would hide how the last ones end. */
+        return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
 }
 
 uint64_t ros_expected_counter(const struct ros *r)

@@ -374,6 +374,20 @@ static void a_paused_run_can_be_stopped(void **state)
         dfm_driver_fini(&t);
 }
 
+/* As the next KeepAlive says. */
+static bool are_followed(struct dfm_driver *t)
+{
+        struct message_to to;
+        bool found = false;
+
+        dfm_pass_ns(t, NS_PER_S);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_KEEP_ALIVE)
+                        found = t->message.keep_alive.flags & KEEP_ALIVE_FOLLOWED;
+        }
+        return found;
+}
+
 static void triggers_from_outside_are_not_taken_in_a_pause(void **state)
 {
         struct dfm_config c = outside_standard(8);
@@ -400,6 +414,28 @@ static void triggers_from_outside_are_not_taken_in_a_pause(void **state)
         assert_int_equal(offered(&t)->missing, 0);
         assert_int_equal(offered(&t)->not_taken, 2);
         assert_int_equal(offered(&t)->in_pauses, 2);
+        outside_ends(&t);
+}
+
+/* A ROS with frames after the last trigger knows whether they may be of later ones. */
+static void triggers_after_the_last_one_are_reported(void **state)
+{
+        struct dfm_config c = outside_standard(8);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 2);
+        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
+        assert_false(are_followed(&t));
+        dfm_pause(t.dfm, t.now_ns, true);
+        assert_int_equal(outside_offers(&t, 102, 0), OFFER_NOT_TAKEN);
+        assert_true(are_followed(&t));
+        dfm_pause(t.dfm, t.now_ns, false);
+        assert_int_equal(outside_offers(&t, 103, 0), OFFER_QUEUED);
+        assert_false(are_followed(&t));
+        dfm_stop(t.dfm, t.now_ns);
+        assert_int_equal(outside_offers(&t, 104, 0), OFFER_NOT_TAKEN);
+        assert_true(are_followed(&t));
         outside_ends(&t);
 }
 
@@ -442,6 +478,7 @@ int main(void)
                 cmocka_unit_test(only_open_events_are_work_in_a_pause),
                 cmocka_unit_test(a_paused_run_can_be_stopped),
                 cmocka_unit_test(triggers_from_outside_are_not_taken_in_a_pause),
+                cmocka_unit_test(triggers_after_the_last_one_are_reported),
                 cmocka_unit_test(slices_of_a_pause_are_not_taken),
         };
 
