@@ -23,7 +23,8 @@ struct dfm_process {
 /* How the events of a run ended, as its DFM counted them. */
 struct dfm_ends {
         uint64_t complete, partial, lost, rejected;
-        uint64_t not_taken; /* see struct dfm_counts */
+        uint64_t not_taken;  /* see struct dfm_counts */
+        uint64_t unreported; /* counted as lost so far; an SFI that has not reported may have built them */
 };
 
 /* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one

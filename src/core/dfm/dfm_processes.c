@@ -285,11 +285,23 @@ static void take_former(const struct dfm *d, struct dfm_processes *ret)
                 memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
 }
 
+/* Events that the next DFM may still find, when the SFI that has not reported does. */
+static uint64_t count_unreported(const struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_sfi && !d->resume.none_is_lost; i++) {
+                if (dfm_ledger_has_gap(d, i))
+                        return MIN(d->resume.unreported, d->counts.lost);
+        }
+        return 0;
+}
+
 static void take_events(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_counts *c = &d->counts;
+        uint64_t unreported = count_unreported(d);
 
-        ret->counted = (struct dfm_ends){c->complete, c->partial, c->lost, c->rejected, c->not_taken};
+        ret->counted = (struct dfm_ends){c->complete, c->partial,   c->lost - unreported,
+                                         c->rejected, c->not_taken, unreported};
         ret->came = (struct dfm_came){
                 .offered = c->offered,
                 .next = d->triggers.numbers.next,

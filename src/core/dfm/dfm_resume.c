@@ -374,8 +374,9 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* Without the former DFM's record, some builds are of events that the SFIs do not remember. Each of them
- * counts as another event, as long as there are any. */
+/* Without the former DFM's record, or with its unreported events, some builds are of events that the SFIs do
+ * not remember, or that have no number here. Each of them counts as another event, as long as there are any.
+ */
 static void guess(struct dfm *d, const struct node_totals *sum)
 {
         const struct node_totals former = dfm_ledger_former(d);
@@ -467,7 +468,7 @@ static bool is_exact(const struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.former;
 
-        return f && d->ledger.has_all && d->resume.from <= f->oldest &&
+        return f && d->ledger.has_all && f->counted.unreported == 0 && d->resume.from <= f->oldest &&
                d->resume.oldest - f->oldest <= EVB_EVENTS_KEPT;
 }
 

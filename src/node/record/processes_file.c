@@ -15,7 +15,7 @@
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 2u
 #define OFFERED_NUMBERS (sizeof(struct dfm_offered) / sizeof(uint64_t))
-#define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 5 + OFFERED_NUMBERS + 1) * 8)
+#define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + OFFERED_NUMBERS + 1) * 8)
 #define PROCESS_BYTES (6 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
@@ -53,6 +53,7 @@ static void put_ends(struct writer *w, const struct dfm_ends *e)
         writer_u64(w, e->lost);
         writer_u64(w, e->rejected);
         writer_u64(w, e->not_taken);
+        writer_u64(w, e->unreported);
 }
 
 static struct dfm_ends get_ends(struct reader *r)
@@ -64,6 +65,7 @@ static struct dfm_ends get_ends(struct reader *r)
         e.lost = reader_u64(r);
         e.rejected = reader_u64(r);
         e.not_taken = reader_u64(r);
+        e.unreported = reader_u64(r);
         return e;
 }
 
