@@ -371,6 +371,50 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
+static bool is_replaced_ros(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).replaced;
+}
+
+static bool is_unfinished_ros(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).unfinished;
+}
+
+static bool is_short_ros(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).short_of_frames;
+}
+
+static void add_ross(const struct dfm *d, const struct scenario *s, node_matches matches, const char *what,
+                     struct reasons *to)
+{
+        char text[REASON_TEXT_MAX];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        if (add_nodes(&b, d, s, matches, what))
+                reasons_add(to, "%s", text);
+}
+
+/* A ROS alone counts the frames of its front-end that are in no event. */
+static void unknown_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        add_ross(d, s, is_replaced_ros,
+                 "restarted in the run: frames that the earlier process had, or did not read, may be in no "
+                 "account",
+                 to);
+        if (dfm_had_replaced_ros(d))
+                reasons_add(to, "a ROS restarted in the run, before this DFM resumed it: frames that the "
+                                "earlier process "
+                                "had, or did not read, may be in no account");
+        add_ross(d, s, is_unfinished_ros,
+                 "did not report the end of the run: frames of the front-end may be in no account", to);
+        add_ross(d, s, is_short_ros,
+                 "reported frames of the front-end that are lost, or in no event: the ROS's own report says "
+                 "why",
+                 to);
+}
+
 /* Another DFM took over the run, and no process is left that knows. */
 static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
@@ -451,6 +495,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
         vanished_sfis(d, s, to);
         unknown_ends(d, s, to);
+        unknown_frames(d, s, to);
         unfinished_sfis(d, s, to);
         if (dfm_has_guessed(d))
                 reasons_add(to,

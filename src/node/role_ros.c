@@ -225,11 +225,81 @@ static void settle_count(struct ros_node *r, uint64_t now_ns)
                 r->settle_ns = MIN(r->settle_ns, now_ns);
 }
 
+static void add_offset(const struct node *n, const struct ros_node *r, struct reasons *to)
+{
+        long long offset = ros_offset(r->core, true);
+        unsigned long long size = (unsigned long long)llabs(offset);
+
+        if (offset != 0)
+                reasons_add(
+                        to,
+                        "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are in "
+                        "events of other triggers, and ros.number-from should be %lld",
+                        size, offset > 0 ? "high" : "low",
+                        offset > 0 ? "the first triggers have no frame, and frames follow the last trigger"
+                                   : "frames came before the first trigger, and the last ones have none",
+                        (long long)n->scenario->ros.number_from_value + offset);
+}
+
+static void add_frame_reasons(const struct node *n, struct reasons *to)
+{
+        const struct ros_node *r = n->state;
+        const struct ros_counts *c = ros_counts(r->core);
+        char times[32];
+
+        snprintf(times, sizeof times, "%llu times", (unsigned long long)c->restarts);
+        if (r->front_end)
+                front_end_reasons(r->front_end, to);
+        if (c->dropped > 0)
+                reasons_add(
+                        to,
+                        "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
+                        "were dropped: %llu",
+                        (unsigned long long)c->dropped);
+        if (stats_get(&n->stats->slice_frames_late) > 0)
+                reasons_add(to,
+                            "frames with times were lost, as they came after their slice was closed, or its "
+                            "event did not wait for them: %llu",
+                            (unsigned long long)stats_get(&n->stats->slice_frames_late));
+        if (stats_get(&n->stats->slice_frames_dropped) > 0)
+                reasons_add(to,
+                            "frames with times were dropped, as they were incomplete, had no possible time, "
+                            "did not fit, or belong to a slice that was used before: %llu",
+                            (unsigned long long)stats_get(&n->stats->slice_frames_dropped));
+        if (c->restarts > 0)
+                reasons_add(
+                        to,
+                        "its front-end fell out of step with the triggers %s: %s is wrong; %llu frames have "
+                        "the number of an earlier one, and %llu one of no trigger",
+                        c->restarts == 1 ? "once" : times,
+                        scenario_has_slices(n->scenario)
+                                ? "the clock of its board may have jumped, or ros.event-time"
+                                : "its board may have restarted, or ros.event-number",
+                        (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
+        else if (!r->slicer)
+                front_end_discard_reasons(c, ros_samples(r->core), to);
+        add_offset(n, r, to);
+}
+
+/* The DFM counts no frames. It learns from the last messages that the account fell short. */
+static void note_short(const struct node *n, struct ros_node *r)
+{
+        struct reasons reasons = {};
+
+        if (!r->front_end)
+                return;
+        if (r->slicer)
+                slicer_account(r->slicer, r->core, n->stats);
+        add_frame_reasons(n, &reasons);
+        ros_set_short(r->core, reasons.n > 0);
+}
+
 /* An idle ROS stays in the run, because the next event may be on its way. */
 static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
                 return;
+        note_short(n, r);
         ros_set_ended(r->core, now_ns);
         r->farewells++;
         r->farewell_ns = now_ns + FAREWELL_NS;
@@ -315,22 +385,6 @@ static void watch_offset(const struct node *n, struct ros_node *r)
                 "frames are in events of other triggers, and ros.number-from should be %lld. Check a "
                 "correlation with another board",
                 (long long)n->scenario->ros.number_from_value + offset);
-}
-
-static void add_offset(const struct node *n, const struct ros_node *r, struct reasons *to)
-{
-        long long offset = ros_offset(r->core, true);
-        unsigned long long size = (unsigned long long)llabs(offset);
-
-        if (offset != 0)
-                reasons_add(
-                        to,
-                        "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are in "
-                        "events of other triggers, and ros.number-from should be %lld",
-                        size, offset > 0 ? "high" : "low",
-                        offset > 0 ? "the first triggers have no frame, and frames follow the last trigger"
-                                   : "frames came before the first trigger, and the last ones have none",
-                        (long long)n->scenario->ros.number_from_value + offset);
 }
 
 /* Receives frames, and passes to the core what the DFM must know about the front-end. */
@@ -463,41 +517,8 @@ static const struct member *own_member(const struct node *n)
 static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
-        const struct ros_counts *c = ros_counts(r->core);
-        char times[32];
 
-        snprintf(times, sizeof times, "%llu times", (unsigned long long)c->restarts);
-        if (r->front_end)
-                front_end_reasons(r->front_end, to);
-        if (c->dropped > 0)
-                reasons_add(
-                        to,
-                        "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
-                        "were dropped: %llu",
-                        (unsigned long long)c->dropped);
-        if (stats_get(&n->stats->slice_frames_late) > 0)
-                reasons_add(to,
-                            "frames with times were lost, as they came after their slice was closed, or its "
-                            "event did not wait for them: %llu",
-                            (unsigned long long)stats_get(&n->stats->slice_frames_late));
-        if (stats_get(&n->stats->slice_frames_dropped) > 0)
-                reasons_add(to,
-                            "frames with times were dropped, as they were incomplete, had no possible time, "
-                            "did not fit, or belong to a slice that was used before: %llu",
-                            (unsigned long long)stats_get(&n->stats->slice_frames_dropped));
-        if (c->restarts > 0)
-                reasons_add(
-                        to,
-                        "its front-end fell out of step with the triggers %s: %s is wrong; %llu frames have "
-                        "the number of an earlier one, and %llu one of no trigger",
-                        c->restarts == 1 ? "once" : times,
-                        scenario_has_slices(n->scenario)
-                                ? "the clock of its board may have jumped, or ros.event-time"
-                                : "its board may have restarted, or ros.event-number",
-                        (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
-        else if (!r->slicer)
-                front_end_discard_reasons(c, ros_samples(r->core), to);
-        add_offset(n, r, to);
+        add_frame_reasons(n, to);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
         path_probe_reasons(r->probe, to);

@@ -159,7 +159,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .number_bits = s->config.slices.slice_ns > 0 ? 32 : MIN(b->bits, 32u),
                 .window_ns = b->window_ns,
                 .announced_max = 1024,
-                .ros_rules = frames_lead(&s->config) ? rules : NULL,
+                .ros_rules = has_front_ends(&s->config) ? rules : NULL,
                 .trigger_queue = 512,
                 .busy_above_permille = 800,
                 .busy_below_permille = 500,
@@ -179,9 +179,10 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .level2 = s->config.level2,
         };
 
-        for (uint32_t i = 0; frames_lead(&s->config) && i < s->config.n_ros; i++)
+        for (uint32_t i = 0; i < s->config.n_ros; i++)
                 rules[i] = (struct ros_rule){.frames = true,
-                                             .leads = b->leader == 0 || b->leader == i + 1,
+                                             .leads = frames_lead(&s->config) &&
+                                                      (b->leader == 0 || b->leader == i + 1),
                                              .optional = s->config.slices.optional >> i & 1};
         sim_farm_begin(s);
         s->processes_version = 0;

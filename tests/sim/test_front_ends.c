@@ -80,6 +80,8 @@ static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), di
                                 disturb(s, &c);
                         check(sim_run(s, FOREVER_NS));
                         check_boards(s, &c);
+                        /* Only the process that was replaced knew what it had read. */
+                        check(dfm_view(sim_dfm(s), ROLE_ROS, 1).replaced == (disturb != NULL));
                         sim_free(s);
                 }
         }

@@ -138,9 +138,12 @@ struct dfm_node_view {
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
         bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
-        bool replaced; /* an SFI: another process took its place, and the former one may hold such events */
+        bool replaced; /* an SFI: another process took its place, and the former one may hold such events; a
+                          required ROS with a front-end: another process took its place in the run */
         bool unknown; /* an SFI: one of its processes may have built events of which this DFM does not know */
-        bool unfinished; /* an SFI, once the run is done: it had events, and did not say that it left */
+        bool unfinished; /* once the run is done, an SFI that had events, or a required ROS with a front-end:
+                            it did not say that it left */
+        bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or in no account */
 };
 
 /* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */

@@ -65,6 +65,7 @@ struct dfm_processes {
         uint64_t dfms[DFM_LINEAGE];
         bool has_all;                /* no process of the run is missing */
         bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
+        bool ros_replaced;           /* see dfm_had_replaced_ros() */
         struct node_totals replaced; /* of all processes that others replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
         struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
@@ -88,3 +89,5 @@ uint64_t dfm_unreported(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
  * ended. */
 bool dfm_has_guessed(const struct dfm *d);
+/* Whether a ROS with a front-end was replaced in the run under a former DFM, see struct dfm_node_view. */
+bool dfm_had_replaced_ros(const struct dfm *d);

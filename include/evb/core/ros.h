@@ -202,6 +202,8 @@ const struct member *ros_member(const struct ros *r);
 /* Sets what Alive reports: frames may belong to other triggers (permanent); the front-end is silent; why
  * the ROS makes no progress. */
 void ros_set_unreliable(struct ros *r);
+/* Frames of the front-end were lost, or are in no event: a reason for status 1. */
+void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
 /* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. The
  * time without any is left out. If the DFM has left the front-end out, this goes on until a frame comes. As

@@ -131,6 +131,7 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 #define ALIVE_QUIET 8u        /* the front-end is silent: `frames` is final */
 #define ALIVE_COUNTS 16u      /* this ROS matches frames to events by counting them */
 #define ALIVE_OUT_OF_STEP 32u /* the numbers of its front-end do not follow the triggers */
+#define ALIVE_SHORT 64u       /* its frames were lost, or are in no event */
 
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u

@@ -101,8 +101,9 @@ struct dfm_ros {
 struct dfm_node {
         bool live, heard, left, missed; /* left: it said so; missed: fell silent together with all others */
         bool vanished;                  /* an SFI: silent since it had unreported events */
-        bool replaced;      /* an SFI: another process took its place while it had unreported events */
-        uint64_t welcomed;  /* the incarnation that may speak; 0: none */
+        bool replaced;     /* an SFI: another process took its place while it had unreported events; a ROS: in
+                            * the run, and what the front-end sent before may be in no account */
+        uint64_t welcomed; /* the incarnation that may speak; 0: none */
         uint64_t candidate; /* another incarnation that requested the place; 0: none */
         uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
         bool answer_due;
@@ -405,6 +406,12 @@ bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to,
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
 /* When the next message to a single SFI or announcement is due, and its budget permits it; NEVER_NS: none. */
 uint64_t dfm_streams_deadline_ns(const struct dfm *d);
+
+/* Its frames must be in the account. */
+static inline bool dfm_requires_frames(const struct dfm *d, uint32_t ros)
+{
+        return d->ross[ros].frames && !d->ross[ros].optional;
+}
 
 /* A ROS that does not know of the last reset: it must not hear of a trigger. */
 static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)

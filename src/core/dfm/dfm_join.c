@@ -70,6 +70,22 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
         return judge_place(d, now_ns, n, m->join.incarnation);
 }
 
+/* Whether the account loses what an earlier process of the ROS had counted. A process that has not been in a
+ * resumed run may have replaced another one while no DFM ran. */
+static bool replaces_ros(const struct dfm *d, const struct dfm_node *n, uint16_t ros, const struct message *m)
+{
+        bool in_run = d->begun || d->resume.active;
+
+        return in_run && dfm_requires_frames(d, ros) &&
+               (n->welcomed != 0 || (d->resume.resumed && m->header.cookie == 0));
+}
+
+static void note_replaced_ros(struct dfm *d, struct dfm_node *n)
+{
+        n->replaced = true;
+        dfm_ledger_changed(d);
+}
+
 static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
                     const struct message *m)
 {
@@ -77,6 +93,8 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                 sequence_restart(&n->alives);
                 n->replaced |= (n->vanished && !dfm_process_returns(d, index, m->join.incarnation)) ||
                                (n->live && role == ROLE_SFI && dfm_sfi_owes_ends(d, index));
+                if (role == ROLE_ROS && replaces_ros(d, n, index, m))
+                        note_replaced_ros(d, n);
                 n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
                 n->late_complete = n->late_partial = 0;

@@ -225,10 +225,14 @@ uint32_t dfm_live(const struct dfm *d, enum node_role role)
         return role == ROLE_DFM ? 1 : d->n_live[role];
 }
 
-/* The SFI may have written events, and nobody knows whether its files are closed. */
-static bool is_unfinished(const struct dfm *d, const struct dfm_node *n, uint16_t index)
+/* An SFI may have written events, and no message says whether its files are closed. What a ROS has read since
+ * it fell silent is in no account. */
+static bool is_unfinished(const struct dfm *d, const struct dfm_node *n, enum node_role role, uint16_t index)
 {
-        return d->done && !n->left && (d->sfis[index].next > 0 || n->was_in_run);
+        if (!d->done || n->left)
+                return false;
+        return role == ROLE_SFI ? d->sfis[index].next > 0 || n->was_in_run
+                                : d->begun && n->heard && dfm_requires_frames(d, index);
 }
 
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
@@ -251,11 +255,13 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .frames = n->frames,
                 .free_credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
+                .short_of_frames =
+                        role == ROLE_ROS && n->flags & ALIVE_SHORT && dfm_requires_frames(d, index),
                 .failed = n->flags & ALIVE_FAILED,
                 .vanished = n->vanished,
                 .replaced = n->replaced,
                 .unknown = role == ROLE_SFI && dfm_ledger_has_gap(d, index),
-                .unfinished = role == ROLE_SFI && is_unfinished(d, n, index),
+                .unfinished = is_unfinished(d, n, role, index),
         };
 }
 
@@ -386,11 +392,21 @@ static void drain(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
 }
 
+/* A ROS whose frames must be in the account reports its end. */
+static bool awaits_end(const struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (dfm_node(d, ROLE_ROS, i)->live && dfm_requires_frames(d, i))
+                        return true;
+        }
+        return d->n_live[ROLE_SFI] > 0;
+}
+
 static bool may_leave_nodes(const struct dfm *d, uint64_t now_ns)
 {
         uint64_t since_ns = now_ns - d->ended_ns;
 
-        if (dfm_live(d, ROLE_SFI) > 0 && since_ns < MAX(d->config.leave_timeout_ns, ENDED_LINGER_NS))
+        if (awaits_end(d) && since_ns < MAX(d->config.leave_timeout_ns, ENDED_LINGER_NS))
                 return false;
         return dfm_live(d, ROLE_ROS) == 0 || since_ns >= ENDED_LINGER_NS;
 }

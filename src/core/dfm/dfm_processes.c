@@ -164,6 +164,7 @@ void dfm_ledger_load(struct dfm *d)
         l->replaced = f->replaced;
         l->again = f->again;
         l->guessed = f->guessed;
+        l->ros_replaced = f->ros_replaced;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 load_process(d, i, &f->sfis[i]);
         d->resume.oldest = f->oldest;
@@ -266,6 +267,20 @@ bool dfm_has_guessed(const struct dfm *d)
         return d->ledger.guessed;
 }
 
+bool dfm_had_replaced_ros(const struct dfm *d)
+{
+        return d->ledger.ros_replaced;
+}
+
+static bool has_replaced_ros(const struct dfm *d)
+{
+        bool any = d->ledger.ros_replaced;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                any |= dfm_node(d, ROLE_ROS, i)->replaced;
+        return any;
+}
+
 uint64_t dfm_processes_version(const struct dfm *d)
 {
         return d->state == RUN_STARTING && !d->resume.active ? 0 : d->ledger.version;
@@ -325,6 +340,7 @@ void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
         memcpy(ret->dfms, l->dfms, sizeof ret->dfms);
         ret->has_all = l->has_all;
         ret->guessed = l->guessed;
+        ret->ros_replaced = has_replaced_ros(d);
         ret->replaced = l->replaced;
         ret->again = l->again;
         ret->n_sfi = d->config.n_sfi;

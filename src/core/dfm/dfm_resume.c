@@ -41,7 +41,7 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
 {
         d->cookie = join->header.cookie;
         d->config.run = join->join.run;
-        d->resume.active = true;
+        d->resume.active = d->resume.resumed = true;
         /* Nodes of the discarded run join again at the next KeepAlive. */
         forget_nodes(d);
         dfm_ledger_load(d);

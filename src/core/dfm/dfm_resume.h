@@ -8,7 +8,7 @@
 /* A run of a former DFM that is being resumed. The events of [from, oldest) have ended, and those of [oldest,
  * newest) ended or are open. */
 struct dfm_resume {
-        bool active;
+        bool active, resumed; /* now; at any time */
         uint64_t from, oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
                           */
@@ -32,6 +32,7 @@ struct dfm_ledger {
         bool has_all;  /* no process is missing */
         bool had_gaps; /* some were when the run resumed */
         bool guessed;
+        bool ros_replaced;                                /* under a former DFM */
         uint64_t noted_ends, noted_oldest, noted_offered; /* when it changed last for their sake */
 };
 

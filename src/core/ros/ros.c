@@ -281,7 +281,7 @@ static uint16_t alive_flags(const struct ros *r)
         return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) |
                           (r->unreliable || ros_offset(r, true) != 0 ? ALIVE_UNRELIABLE : 0) |
                           (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0) |
-                          (r->out_of_step ? ALIVE_OUT_OF_STEP : 0));
+                          (r->out_of_step ? ALIVE_OUT_OF_STEP : 0) | (r->is_short ? ALIVE_SHORT : 0));
 }
 
 static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
@@ -462,6 +462,11 @@ const struct member *ros_member(const struct ros *r)
 void ros_set_unreliable(struct ros *r)
 {
         r->unreliable = true;
+}
+
+void ros_set_short(struct ros *r, bool is_short)
+{
+        r->is_short = is_short;
 }
 
 void ros_set_quiet(struct ros *r, bool quiet)

@@ -101,7 +101,7 @@ struct ros {
         uint32_t alive_sequence;             /* of Alive, XON and XOFF */
         struct budget budget;                /* of what this ROS sends to the port of the DFM */
         bool is_last;                        /* the run has ended, and no trigger came after the newest one */
-        bool unreliable, quiet;
+        bool unreliable, quiet, is_short;
         struct node_obstacle obstacle;
 
         struct ros_entry *entries;

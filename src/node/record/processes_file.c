@@ -21,7 +21,7 @@
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
          sizeof(uint32_t))
 
-enum { HAS_ALL = 1, GUESSED = 2 };
+enum { HAS_ALL = 1, GUESSED = 2, ROS_REPLACED = 4 };
 enum { NUMBERED = 1, IN_SPILL = 2 };
 enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8 };
 
@@ -126,7 +126,8 @@ static size_t encode(const struct dfm_processes *p, uint8_t *bytes)
 
         writer_u32(&w, MAGIC);
         writer_u32(&w, VERSION);
-        writer_u32(&w, (p->has_all ? HAS_ALL : 0) | (p->guessed ? GUESSED : 0));
+        writer_u32(&w, (p->has_all ? HAS_ALL : 0) | (p->guessed ? GUESSED : 0) |
+                               (p->ros_replaced ? ROS_REPLACED : 0));
         writer_u32(&w, p->n_sfi);
         writer_u32(&w, p->n_words);
         writer_u64(&w, p->cookie);
@@ -157,6 +158,7 @@ static bool decode(const uint8_t *bytes, size_t n, struct dfm_processes *p)
         flags = reader_u32(&r);
         p->has_all = flags & HAS_ALL;
         p->guessed = flags & GUESSED;
+        p->ros_replaced = flags & ROS_REPLACED;
         p->n_sfi = reader_u32(&r);
         p->n_words = reader_u32(&r);
         p->cookie = reader_u64(&r);

@@ -488,6 +488,35 @@ static void a_resumed_run_waits_for_a_silent_source(void **state)
         dfm_driver_fini(&t);
 }
 
+/* A ROS process that was not in the run may have replaced one that was. The next DFM learns of it. */
+static void a_ros_that_restarted_without_a_dfm_is_known(void **state)
+{
+        static const struct ros_rule rules[] = {{.frames = true}, {.frames = true}};
+        static struct dfm_processes stored;
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.ros_rules = rules;
+        c.former_processes = record();
+        dfm_driver_init(&t, &c);
+        comes(&t, ROLE_ROS, 0, 0, 4);
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).replaced);
+        assert_true(dfm_view(t.dfm, ROLE_ROS, 1).replaced);
+        assert_false(dfm_had_replaced_ros(t.dfm));
+        dfm_processes_take(t.dfm, &stored);
+        assert_true(stored.ros_replaced);
+        dfm_driver_fini(&t);
+        c.former_processes = &stored;
+        dfm_driver_init(&t, &c);
+        comes(&t, ROLE_ROS, 0, 0, 4);
+        comes(&t, ROLE_ROS, 1, 0, 4);
+        assert_false(dfm_view(t.dfm, ROLE_ROS, 1).replaced);
+        assert_true(dfm_had_replaced_ros(t.dfm));
+        dfm_driver_fini(&t);
+}
+
 /* The run is of this age when the DFM starts, and the nodes come some time later. */
 static void resume_after(struct dfm_driver *t, uint64_t age_ns, uint64_t wait_ns)
 {
@@ -563,6 +592,7 @@ int main(void)
                 cmocka_unit_test(events_wait_until_the_run_resumes),
                 cmocka_unit_test(an_event_of_a_silent_sfi_ends_elsewhere),
                 cmocka_unit_test(a_resumed_run_waits_for_a_silent_source),
+                cmocka_unit_test(a_ros_that_restarted_without_a_dfm_is_known),
                 cmocka_unit_test(a_resumed_run_may_be_older_than_the_clock),
                 cmocka_unit_test(a_resumed_run_past_its_duration_is_reported),
         };

@@ -374,6 +374,87 @@ static void an_sfi_whose_event_timed_out_is_a_reason(void **state)
         dfm_driver_fini(&t);
 }
 
+static const struct ros_rule boards[] = {{.frames = true}, {.frames = true}};
+static const struct ros_rule first_is_optional[] = {{.frames = true, .optional = true}, {.frames = true}};
+static const struct ros_rule patterns[] = {{}, {}};
+
+/* ROS 0 dies, returns as another process or not, and the run ends. */
+static void count_ros_reasons(const struct ros_rule *rules, bool dies, bool returns, uint16_t flags,
+                              struct reasons *r)
+{
+        struct dfm_config config = dfm_standard();
+        struct dfm_driver t;
+        struct idle idle = {};
+
+        *r = (struct reasons){};
+        config.ros_rules = rules;
+        config.events = 1;
+        config.node_timeout_ns = NS_PER_S;
+        config.leave_timeout_ns = 10 * NS_PER_S;
+        name_nodes(&config);
+        dfm_driver_start(&t, &config);
+        if (returns) {
+                dfm_pass_ns(&t, NS_PER_S);
+                driver_join(&t, ROLE_ROS, 0, 2);
+                t.message.alive.incarnation = 2;
+                driver_say(&t, ROLE_ROS, 0, MESSAGE_ALIVE, 0);
+        }
+        sfi0_takes(&t, 1);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
+        ros_says_alive(&t, 1, RUN_ENDED, 0);
+        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        sfi_says_alive(&t, 1, RUN_ENDED, 0);
+        t.message.alive.incarnation = returns ? 2 : 1;
+        t.message.alive.flags = flags;
+        if (!dies)
+                driver_say(&t, ROLE_ROS, 0, MESSAGE_ALIVE, t.ros_alive_next[0]++ + 1);
+        for (int i = 0; i < 30 && !dfm_is_done(t.dfm); i++) {
+                dfm_pass_ns(&t, NS_PER_S / 10);
+                dfm_says_with(&t, true);
+        }
+        assert_true(dfm_is_done(t.dfm));
+        dfm_reasons(t.dfm, &scenario, &idle, r);
+        dfm_driver_fini(&t);
+}
+
+/* Only a process knows which frames it read and used. */
+static void a_ros_that_restarts_or_does_not_report_is_a_reason(void **state)
+{
+        struct reasons r;
+
+        (void)state;
+        count_ros_reasons(boards, false, false, 0, &r);
+        assert_int_equal(r.n, 0);
+        count_ros_reasons(boards, false, true, 0, &r);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(r.text[0],
+                            "ros1 restarted in the run: frames that the earlier process had, or did not "
+                            "read, may be in no account");
+        count_ros_reasons(boards, true, false, 0, &r);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(
+                r.text[0],
+                "ros1 did not report the end of the run: frames of the front-end may be in no account");
+        for (int k = 0; k < 2; k++) {
+                count_ros_reasons(k ? patterns : first_is_optional, k, !k, ALIVE_SHORT, &r);
+                assert_int_equal(r.n, 0);
+        }
+}
+
+static void frames_in_no_event_are_a_reason(void **state)
+{
+        struct reasons r;
+
+        (void)state;
+        count_ros_reasons(boards, false, false, ALIVE_SHORT, &r);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(r.text[0],
+                            "ros1 reported frames of the front-end that are lost, or in no event: the "
+                            "ROS's own report says why");
+}
+
 /* Further reasons are only counted, and no reason is listed twice. */
 static void reasons_are_bounded(void **state)
 {
@@ -404,6 +485,8 @@ int main(void)
                 cmocka_unit_test(an_sfi_that_restarted_with_events_is_a_reason),
                 cmocka_unit_test(an_sfi_that_finished_its_events_may_fall_silent),
                 cmocka_unit_test(an_sfi_whose_event_timed_out_is_a_reason),
+                cmocka_unit_test(a_ros_that_restarts_or_does_not_report_is_a_reason),
+                cmocka_unit_test(frames_in_no_event_are_a_reason),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
