@@ -171,6 +171,12 @@ void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samp
                         "frames of its front-end that have no number, or that of no trigger, and are in no "
                         "event: %" PRIu64,
                         c->impossible - c->early_impossible);
+        if (c->no_event > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end that came after newer ones had made their events, and are "
+                        "in no event: %" PRIu64,
+                        c->no_event);
 }
 
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)

@@ -107,6 +107,9 @@ struct ros_counts {
         uint64_t absent;    /* ended events without a frame */
         /* Duplicate and impossible ones before the front-end began again, when there was no trigger yet. */
         uint64_t early_duplicate, early_impossible;
+        /* Of the late ones: frames make the triggers, but theirs came when events of newer ones had ended, or
+         * at the end of the run, and became no event. */
+        uint64_t no_event;
         struct ros_slice_counts slices;
 };
 

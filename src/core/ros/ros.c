@@ -216,6 +216,8 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
         r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
+        if (r->run_state == RUN_ENDED)
+                ros_end_frames(r);
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
          * leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
@@ -243,8 +245,10 @@ static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message
                 follow_new_dfm(r, now_ns);
                 break;
         case MEMBER_REFUSED:
-                if (r->member.refusal == WELCOME_OVER)
+                if (r->member.refusal == WELCOME_OVER) {
                         r->run_state = RUN_ENDED;
+                        ros_end_frames(r);
+                }
                 break;
         case MEMBER_NOTHING:
                 break;

@@ -141,9 +141,19 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
         return true;
 }
 
+/* Events of newer numbers have ended, and nothing is known of one with this number. */
+static bool has_no_event(const struct ros *r, uint64_t number)
+{
+        return r->config.leads && ros_numbers_is_within(&r->numbers, number) &&
+               idmap_get(&r->by_number, number) == IDMAP_NONE && !event_set_has(&r->numbers.ended, number);
+}
+
 static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
 {
-        ros_count_frame(r, as, r->arriving_frames);
+        if (as == FRAME_LATE && has_no_event(r, number))
+                ros_count_no_event(r, r->arriving_frames);
+        else
+                ros_count_frame(r, as, r->arriving_frames);
         if (as == FRAME_DUPLICATE)
                 r->samples.duplicate = r->arriving_sample;
         else if (as == FRAME_IMPOSSIBLE)
@@ -174,6 +184,8 @@ void ros_commit(struct ros *r)
                 ros_take_numbered(r, i);
         else
                 ros_finish(r, i);
+        if (r->run_state == RUN_ENDED)
+                ros_end_suspects(r);
         r->last_number = r->arriving_number;
         ros_check_room(r);
 }

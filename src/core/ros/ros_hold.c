@@ -235,6 +235,21 @@ void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice)
                              : &c->slices.dropped) += in_slice;
 }
 
+void ros_count_no_event(struct ros *r, uint32_t in_slice)
+{
+        ros_count_frame(r, FRAME_LATE, in_slice);
+        r->counts.no_event++;
+}
+
+/* The end of a frame whose trigger did not come. What the DFM learned of is its to account for. */
+static void account_untriggered(struct ros *r, const struct ros_entry *e)
+{
+        if (r->config.leads && !e->announced && ros_numbers_is_within(&r->numbers, e->number))
+                ros_count_no_event(r, e->fragment.frames);
+        else
+                r->left_behind++;
+}
+
 /* The end of a frame, or of an event that waited for one. */
 static void account(struct ros *r, uint32_t i)
 {
@@ -259,7 +274,7 @@ static void account(struct ros *r, uint32_t i)
                 remove_early(r, i);
         r->n_frames--;
         if (!e->triggered)
-                r->left_behind++;
+                account_untriggered(r, e);
         else /* late: its SFI did not wait for it */
                 ros_count_frame(r, e->queued > 0 && !e->sent ? FRAME_LATE : FRAME_GOOD, e->fragment.frames);
 }

@@ -200,6 +200,9 @@ void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
 /* The frame, or the slice of this number of frames, ends in this class. */
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
+/* Frames make the triggers, and this one is within the run, but its number came too late to become an event.
+ */
+void ros_count_no_event(struct ros *r, uint32_t in_slice);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_check_room(struct ros *r);
@@ -228,6 +231,9 @@ void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as);
 void ros_take_numbered(struct ros *r, uint32_t i);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
+/* The run is over: what waits for a newer frame, or to be announced, becomes no event. */
+void ros_end_suspects(struct ros *r);
+void ros_end_frames(struct ros *r);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);
 

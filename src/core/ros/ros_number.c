@@ -26,6 +26,7 @@ int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
                 .from = (uint64_t)from,
                 .start = ROS_NUMBER_BASE,
                 .first_trigger = UINT64_MAX,
+                .bottom = UINT64_MAX,
         };
         r = event_set_init(&n->ended);
         return r < 0 ? r : event_set_init(&n->used);
@@ -102,6 +103,7 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
                 n->top = MAX(n->top, number + 1);
         if (event == n->first_event)
                 n->first_trigger = number;
+        n->bottom = MIN(n->bottom, number);
         return number;
 }
 
@@ -278,6 +280,11 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number)
 {
         return (number + n->from) & ((UINT64_C(1) << n->bits) - 1);
+}
+
+bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number)
+{
+        return number >= n->bottom && number < n->top;
 }
 
 uint64_t ros_numbers_expected(const struct ros_numbers *n)

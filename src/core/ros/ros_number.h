@@ -42,6 +42,7 @@ struct ros_numbers {
         struct ros_progress accepted, seen;
         uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
         uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
+        uint64_t bottom; /* lowest number of a trigger of the run; UINT64_MAX: none is known */
         uint64_t lag;    /* of believed frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
@@ -103,6 +104,8 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
 /* The counter of a frame with this number. */
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number);
+/* Whether it is none of before the first trigger, nor of after the last one. */
+bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
 /* The counter that the newest trigger has in a frame. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);
 

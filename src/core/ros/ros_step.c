@@ -91,6 +91,30 @@ bool ros_trust_suspect(struct ros *r, uint32_t i)
         return false;
 }
 
+void ros_end_suspects(struct ros *r)
+{
+        for (uint32_t k = r->n_suspects; r->config.leads && k-- > 0;) {
+                uint32_t i = r->suspects[k];
+                const struct ros_entry *e = &r->entries[i];
+
+                if (e->event != ROS_NO_EVENT || !ros_numbers_is_within(&r->numbers, e->number))
+                        continue;
+                ros_forget_suspect(r, i);
+                ros_count_no_event(r, e->fragment.frames);
+                ros_unhold_frame(r, i);
+        }
+}
+
+void ros_end_frames(struct ros *r)
+{
+        ros_end_suspects(r);
+        for (uint32_t i = r->early.first, next; r->config.leads && i != NO_ITEM; i = next) {
+                next = r->entries[i].next;
+                if (!r->entries[i].announced && ros_numbers_is_within(&r->numbers, r->entries[i].number))
+                        ros_drop(r, i);
+        }
+}
+
 static void drop_early(struct ros *r)
 {
         while (r->early.first != NO_ITEM)

@@ -79,7 +79,8 @@ static void judge_ros(struct history *h, uint32_t ros, struct node_stats *s, str
         stats_set(&s->front_end_frames, sim_fragments_arrived(h->sim, ros));
         if (sim_slicer(h->sim, ros))
                 judge_slices(h, ros, s, to);
-        front_end_discard_reasons(c, ros_samples(sim_ros(h->sim, ros)), to);
+        else
+                front_end_discard_reasons(c, ros_samples(sim_ros(h->sim, ros)), to);
         if (c->dropped > 0)
                 reasons_add(to, "ros%u dropped %llu frames", ros + 1, (unsigned long long)c->dropped);
         if (c->restarts > 0)

@@ -289,6 +289,88 @@ static void a_ros_that_does_not_lead_only_reports_its_triggers(void **state)
         end(&t, 4);
 }
 
+/* Events of the numbers 10, 12 and 13. */
+static void start_without_11(struct ros_driver *t, const struct ros_config *c)
+{
+        static const uint32_t numbers[] = {10, 12, 13};
+
+        start(t, c);
+        for (uint32_t event = 0; event < ARRAY_SIZE(numbers); event++) {
+                frame_comes(t, numbers[event]);
+                trigger(t, event, numbers[event]);
+        }
+        assert_ros_sends(t, 0, "e0[0,1000) | e1[0,1000) | e2[0,1000)");
+}
+
+/* Late in the run, and in no event. */
+static void assert_no_event(const struct ros_driver *t, uint64_t late, uint64_t no_event, uint64_t left_over)
+{
+        const struct ros_counts *c = ros_counts(t->ros);
+
+        assert_int_equal(c->late, late);
+        assert_int_equal(c->no_event, no_event);
+        assert_int_equal(c->left_over, left_over);
+}
+
+/* The events up to number 14 have ended. A frame of before the run is late too, and nothing is missing. */
+static void a_late_frame_of_the_run_becomes_no_event(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        for (int leads = 1; leads >= 0; leads--) {
+                c.leads = leads;
+                start_without_11(&t, &c);
+                ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
+                trigger(&t, 3, 14);
+                frame_comes(&t, 15);
+                trigger(&t, 4, 15);
+                ros_gets_keep_alive(&t, RUN_RUNNING, 4, 7);
+                frame_comes(&t, 9);
+                assert_no_event(&t, 1, 0, 1);
+                frame_comes(&t, 11);
+                assert_no_event(&t, 2, leads, 1);
+                frame_comes(&t, 14); /* its event went without it */
+                assert_no_event(&t, 3, leads, 1);
+                end(&t, 7);
+        }
+}
+
+/* It waits for a newer one, and none comes. */
+static void the_last_frame_may_be_late(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start_without_11(&t, &c);
+        frame_comes(&t, 11);
+        ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
+        assert_no_event(&t, 1, 1, 0);
+        /* After the end, frames of numbers after the last trigger are left over. */
+        frame_comes(&t, 14);
+        frame_comes(&t, 11);
+        assert_no_event(&t, 2, 2, 1);
+        end(&t, 6);
+}
+
+static void what_the_end_overtakes_becomes_no_event(void **state)
+{
+        struct ros_config c = announcing();
+        struct ros_driver t;
+
+        (void)state;
+        start_without_11(&t, &c);
+        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
+        frame_comes(&t, 11);
+        frames_come(&t, 14, 2);
+        assert_no_event(&t, 0, 0, 6);
+        ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
+        assert_no_event(&t, 1, 1, 2);
+        end(&t, 6);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -302,6 +384,9 @@ int main(void)
                 cmocka_unit_test(a_reset_may_cross_the_return_to_step),
                 cmocka_unit_test(a_ros_in_step_expects_number_0),
                 cmocka_unit_test(a_ros_that_does_not_lead_only_reports_its_triggers),
+                cmocka_unit_test(a_late_frame_of_the_run_becomes_no_event),
+                cmocka_unit_test(the_last_frame_may_be_late),
+                cmocka_unit_test(what_the_end_overtakes_becomes_no_event),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
