@@ -59,7 +59,7 @@ void dfm_triggers_resume(struct dfm *d)
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 return;
         d->counts.announced.numbers = d->config.trigger_source == DFM_TRIGGER_FRAMES ? c->triggers : 0;
-        if (d->resume.is_exact && f->came.numbered && !reset)
+        if (f && d->resume.is_exact && f->came.numbered && !reset)
                 resume_numbers(d, f);
         else
                 c->unclear += d->config.trigger_source == DFM_TRIGGER_OFFERED;
