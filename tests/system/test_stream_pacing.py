@@ -24,10 +24,10 @@ def stream(evb, qdisc, *options):
     if b"__asan_init" in binary or b"__tsan_init" in binary:
         raise Skip("the shadow memory of sanitizers has no room in user-mode Linux")
     modules = ["veth", "cls_u32", "sch_prio", "sch_fq", "sch_etf"]
-    at, words = "10.9.0.2:26900", f"--input pattern:{1456 * PACKETS} --packet-size 1472 {' '.join(options)}"
+    at, words = "10.9.0.2:26900", f"--input pattern:{1456 * PACKETS} --packet-size 1472 --ring 1MiB {' '.join(options)}"
     made, _, sent, shown = Machine(PRELOAD, CACHE, modules).run(modules, [
         " && ".join([*LINK, *qdisc]),
-        f"LD_PRELOAD={EPOLL} ip netns exec b {evb} stream recv {at} --output pattern --json=/run/received >/run/log 2>&1 </dev/null &",
+        f"LD_PRELOAD={EPOLL} ip netns exec b {evb} stream recv {at} --ring 1MiB --output pattern --json=/run/received >/run/log 2>&1 </dev/null &",
         f"LD_PRELOAD={EPOLL} {evb} stream send {at} {words} --json", "tc -s qdisc show dev v0"])
     assert made.exit == 0, made.err
     assert sent.exit in (0, 1) and sent.out, (sent, shown)
