@@ -46,6 +46,7 @@ static void long_reports_are_whole(void **state)
         struct child c = {.node = &node, .ended = child_ended};
         int fd = mkstemp(program), n;
         uint64_t end_ns = clock_now_ns() + TIMEOUT_NS;
+        struct loop *loop;
 
         (void)state;
         n = snprintf(script, sizeof script, "#!/bin/sh\nprintf %%0%dd 0 2>/dev/null\n", REPORT_BYTES);
@@ -53,7 +54,8 @@ static void long_reports_are_whole(void **state)
         assert_int_equal(write(fd, script, (size_t)n), n);
         assert_return_code(fchmod(fd, S_IRWXU), 0);
         close(fd);
-        assert_int_equal(loop_new(&c.loop), 0);
+        assert_int_equal(loop_new(&loop), 0);
+        c.loop = loop;
         assert_int_equal(child_start(&c, &command), 0);
         wait_for_full_pipe(&c);
         while (!ended) {
@@ -63,7 +65,7 @@ static void long_reports_are_whole(void **state)
         assert_int_equal(c.status, 0);
         assert_int_equal(c.report_bytes, REPORT_BYTES);
         child_fini(&c);
-        loop_free(c.loop);
+        loop_free(loop);
         unlink(program);
 }
 
