@@ -15,7 +15,7 @@
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 2u
 #define OFFERED_NUMBERS (sizeof(struct dfm_offered) / sizeof(uint64_t))
-#define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + OFFERED_NUMBERS + 1) * 8)
+#define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + 1) * 8 + sizeof(struct dfm_offered))
 #define PROCESS_BYTES (6 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
@@ -84,7 +84,7 @@ static void put_came(struct writer *w, const struct dfm_came *c)
 
 static struct dfm_came get_came(struct reader *r)
 {
-        uint64_t numbers[OFFERED_NUMBERS];
+        uint64_t numbers[OFFERED_NUMBERS] = {0};
         struct dfm_came c;
         uint32_t flags;
 
