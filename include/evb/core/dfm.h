@@ -138,7 +138,7 @@ struct dfm_node_view {
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
         bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
-        bool replaced; /* an SFI: another process took its place, and the former one may hold such events; a
+        bool replaced; /* an SFI: another process took its place, and the earlier one may hold such events; a
                           required ROS with a front-end: another process took its place in the run */
         bool unknown; /* an SFI: one of its processes may have built events of which this DFM does not know */
         bool unfinished; /* once the run is done, an SFI that had events, or a required ROS with a front-end:
@@ -276,5 +276,5 @@ bool dfm_is_overdue(const struct dfm *d);
 bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */
 bool dfm_has_begun(const struct dfm *d);
-/* Whether there is a run: it has started, or a former DFM began it and this one waits for its nodes. */
+/* Whether there is a run: it has started, or an earlier DFM began it and this one waits for its nodes. */
 bool dfm_is_in_run(const struct dfm *d);

@@ -89,5 +89,5 @@ uint64_t dfm_unreported(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
  * ended. */
 bool dfm_has_guessed(const struct dfm *d);
-/* Whether a ROS with a front-end was replaced in the run under a former DFM, see struct dfm_node_view. */
+/* Whether a ROS with a front-end was replaced in the run under an earlier DFM, see struct dfm_node_view. */
 bool dfm_had_replaced_ros(const struct dfm *d);
