@@ -94,18 +94,19 @@ static void announce_end(struct sender *s)
 static void threads_ended(void *ctx, uint32_t events)
 {
         struct sender *s = ctx;
+        const bool stopped = atomic_load(&s->threads.stop);
 
         (void)events;
         loop_remove(s->loop, &s->done_io);
         s->done_io.fd = -1;
-        if (s->threads.cut_bytes > 0 && !atomic_load(&s->threads.stop))
+        send_threads_abort(&s->threads);
+        send_threads_join(&s->threads);
+        if (s->threads.cut_bytes > 0 && !stopped)
                 reason_give(&s->reason, true,
                             "%s: the recording ends within a frame: the last %llu bytes are not sent, as a "
                             "frame has %u",
                             s->config->input, (unsigned long long)s->threads.cut_bytes,
                             s->offer.rule.payload_bytes);
-        send_threads_abort(&s->threads);
-        send_threads_join(&s->threads);
         if (s->threads.input_error < 0)
                 reason_give(&s->reason, true, "%s: cannot read: %s", s->config->input,
                             strerror(-s->threads.input_error));

@@ -35,7 +35,8 @@ static bool ask_ethtool(int fd, const char *name, void *command)
 static uint64_t read_speed(int fd, const char *name)
 {
         struct ethtool_cmd c = {.cmd = ETHTOOL_GSET};
-        uint32_t mbps = ask_ethtool(fd, name, &c) ? ethtool_cmd_speed(&c) : 0;
+        /* ethtool_cmd_speed() would shift an unknown speed out of an int. */
+        uint32_t mbps = ask_ethtool(fd, name, &c) ? (uint32_t)c.speed_hi << 16 | c.speed : 0;
 
         return mbps == (uint32_t)SPEED_UNKNOWN ? 0 : mbps * UINT64_C(1000000);
 }

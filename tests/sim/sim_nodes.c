@@ -138,7 +138,7 @@ static void recall(struct sim *s, struct dfm_config *c)
 void sim_make_dfm(struct sim *s, struct sim_node *n)
 {
         const struct sim_boards *b = &s->config.boards;
-        struct ros_rule rules[16];
+        static struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_config c = {
                 .run = RUN,
                 .cookie = COOKIE + s->incarnation,
@@ -179,7 +179,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .level2 = s->config.level2,
         };
 
-        for (uint32_t i = 0; i < s->config.n_ros; i++)
+        for (uint32_t i = 0; c.ros_rules && i < s->config.n_ros; i++)
                 rules[i] = (struct ros_rule){.frames = true,
                                              .leads = frames_lead(&s->config) &&
                                                       (b->leader == 0 || b->leader == i + 1),
