@@ -3,12 +3,11 @@
 
 #include "evb/base/strbuf.h"
 
-static void text_is_added(void **state)
+TEST(text_is_added)
 {
         char text[16];
         struct strbuf b = strbuf_init(text, sizeof text);
 
-        (void)state;
         assert_string_equal(text, "");
         strbuf_add(&b, "%d", 12);
         strbuf_add(&b, "%s", "");
@@ -20,9 +19,8 @@ static void text_is_added(void **state)
 }
 
 /* Tests every length around the end of the array; the byte behind it must not change. */
-static void full_is_cut(void **state)
+TEST(full_is_cut)
 {
-        (void)state;
         for (int n = 0; n < 12; n++) {
                 char text[9];
 
@@ -39,12 +37,11 @@ static void full_is_cut(void **state)
         }
 }
 
-static void truncated_fragments_stay_truncated(void **state)
+TEST(truncated_fragments_stay_truncated)
 {
         char text[4], smallest[1];
         struct strbuf b = strbuf_init(text, sizeof text), none = strbuf_init(smallest, sizeof smallest);
 
-        (void)state;
         strbuf_add(&b, "abcd");
         strbuf_add(&b, "%s", "");
         strbuf_add(&b, "e");
@@ -57,25 +54,12 @@ static void truncated_fragments_stay_truncated(void **state)
         assert_true(none.cut && none.length == 0);
 }
 
-static void control_characters_are_replaced(void **state)
+TEST(control_characters_are_replaced)
 {
         char text[] = "\033[2Ja\n\r\t\x7f"
                       "\302\233b\303\244\302\240\302";
 
-        (void)state;
         assert_ptr_equal(text_make_printable(text), text);
         assert_string_equal(text, "?[2Ja??????b\303\244\302\240\302");
         assert_null(text_make_printable(NULL));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(text_is_added),
-                cmocka_unit_test(full_is_cut),
-                cmocka_unit_test(truncated_fragments_stay_truncated),
-                cmocka_unit_test(control_characters_are_replaced),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,6 @@ static int set_up(void **state)
         struct http_config config = {.answer = answer};
         struct error e = {};
 
-        (void)state;
         memset(&t, 0, sizeof t);
         assert_int_equal(net_address_parse(&t.address, "127.0.0.1", 0), 0);
         t.listener = tcp_listen(&t.address, 0);
@@ -78,7 +77,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         http_server_free(t.server);
         close(t.listener);
         return 0;
@@ -130,12 +128,11 @@ static void assert_reply(const char *request, const char *status, const char *co
                 fail_msg("%s: got %s, expected %s and %s", request, text, status, contains);
 }
 
-static void answers_get_and_head(void **state)
+TEST_WITH(answers_get_and_head, set_up, tear_down)
 {
         char text[4096];
         int fd;
 
-        (void)state;
         assert_reply("GET / HTTP/1.1\r\nHost: a\r\nAccept: b/c\r\n\r\n", "HTTP/1.1 200", "\r\n\r\nhello\n");
         assert_string_equal(t.accept, "b/c");
         assert_reply("GET / HTTP/1.0\r\n\r\n", "HTTP/1.", "\r\n\r\nhello\n");
@@ -150,9 +147,8 @@ static void answers_get_and_head(void **state)
         assert_null(strstr(text, "hello"));
 }
 
-static void refuses_other_methods(void **state)
+TEST_WITH(refuses_other_methods, set_up, tear_down)
 {
-        (void)state;
         assert_reply("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405",
                      "Allow: GET, HEAD\r\n");
         assert_reply("DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405", "only GET and HEAD");
@@ -170,14 +166,13 @@ static void serve_post(void)
 }
 
 /* With whom it talks, and what it was sent. */
-static void answers_post_if_asked_to(void **state)
+TEST_WITH(answers_post_if_asked_to, set_up, tear_down)
 {
         struct net_address own;
         char text[4096];
         socklen_t size = sizeof own.v6;
         int fd;
 
-        (void)state;
         serve_post();
         fd = open_client();
         assert_int_equal(getsockname(fd, &own.any, &size), 0);
@@ -225,9 +220,8 @@ static void post_of(size_t bytes, const char *status)
         assert_int_equal(text[0] == '\0', status[0] == '\0');
 }
 
-static void bodies_are_bounded(void **state)
+TEST_WITH(bodies_are_bounded, set_up, tear_down)
 {
-        (void)state;
         serve_post();
         post_of(BODY_MAX_BYTES, "HTTP/1.1 200");
         assert_int_equal(t.answered, 1);
@@ -239,14 +233,13 @@ static void bodies_are_bounded(void **state)
 }
 
 /* However a request is wrong, the server drops it and serves the next. */
-static void bears_nonsense(void **state)
+TEST_WITH(bears_nonsense, set_up, tear_down)
 {
         static char header[200000] = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
         static const char *const wrong[] = {"\r\n\r\n", "GET\r\n\r\n", "\x16\x03\x01\x02",
                                             "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\n\r\n"};
         char text[4096];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
                 int fd = open_client();
 
@@ -267,11 +260,10 @@ static void bears_nonsense(void **state)
 }
 
 /* Far more than the server keeps open. */
-static void idle_clients_keep_nobody_out(void **state)
+TEST_WITH(idle_clients_keep_nobody_out, set_up, tear_down)
 {
         int idle[300];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(idle); i++) {
                 idle[i] = open_client();
                 if (i % 2 == 0)
@@ -282,12 +274,11 @@ static void idle_clients_keep_nobody_out(void **state)
                 close(idle[i]);
 }
 
-static void a_slow_reader_delays_nobody_and_gets_all(void **state)
+TEST_WITH(a_slow_reader_delays_nobody_and_gets_all, set_up, tear_down)
 {
         char text[4096];
         int slow = open_client();
 
-        (void)state;
         send_text(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int i = 0; i < 20; i++)
                 assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
@@ -295,11 +286,10 @@ static void a_slow_reader_delays_nobody_and_gets_all(void **state)
         close(slow);
 }
 
-static void clients_that_vanish_leave_nothing(void **state)
+TEST_WITH(clients_that_vanish_leave_nothing, set_up, tear_down)
 {
         struct linger reset = {.l_onoff = 1};
 
-        (void)state;
         for (int i = 0; i < 200; i++) {
                 int fd = open_client();
 
@@ -317,11 +307,10 @@ static void *ask_often(void *ctx)
         return ctx;
 }
 
-static void many_clients_at_once(void **state)
+TEST_WITH(many_clients_at_once, set_up, tear_down)
 {
         pthread_t clients[8];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
                 assert_int_equal(pthread_create(&clients[i], NULL, ask_often, NULL), 0);
         for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
@@ -329,14 +318,13 @@ static void many_clients_at_once(void **state)
         assert_int_equal(t.answered, 50 * ARRAY_SIZE(clients));
 }
 
-static void one_client_asks_many_servers(void **state)
+TEST_WITH(one_client_asks_many_servers, set_up, tear_down)
 {
         struct http_get gets[30] = {};
         char place[NET_ADDRESS_TEXT_MAX], nobody[NET_ADDRESS_TEXT_MAX], silent_place[NET_ADDRESS_TEXT_MAX];
         struct net_address silent;
         int fd, closed;
 
-        (void)state;
         net_address_format(&t.address, place);
         /* One port that nobody has, and one that accepts and never answers. */
         assert_int_equal(net_address_parse(&silent, "127.0.0.1", 0), 0);
@@ -379,11 +367,10 @@ static void one_client_asks_many_servers(void **state)
 }
 
 /* The server's thread must not take a signal that the event loop waits for. */
-static void signals_do_not_reach_its_thread(void **state)
+TEST_WITH(signals_do_not_reach_its_thread, set_up, tear_down)
 {
         sigset_t one, before, pending;
 
-        (void)state;
         sigemptyset(&one);
         sigaddset(&one, SIGUSR1);
         assert_int_equal(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
@@ -395,14 +382,13 @@ static void signals_do_not_reach_its_thread(void **state)
         assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
 
-static void it_ends_while_clients_are_connected(void **state)
+TEST_WITH(it_ends_while_clients_are_connected, set_up, tear_down)
 {
         char text[4096];
         int idle = open_client(), slow = open_client();
         struct error e = {};
         struct http_config config = {.answer = answer, .listener = t.listener};
 
-        (void)state;
         send_text(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
         t.server = http_server_free(t.server);
@@ -412,26 +398,4 @@ static void it_ends_while_clients_are_connected(void **state)
         close(slow);
         assert_int_equal(http_server_new(&t.server, &config, &e), 0);
         assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(answers_get_and_head),
-                TEST(refuses_other_methods),
-                TEST(answers_post_if_asked_to),
-                TEST(bodies_are_bounded),
-                TEST(bears_nonsense),
-                TEST(idle_clients_keep_nobody_out),
-                TEST(a_slow_reader_delays_nobody_and_gets_all),
-                TEST(clients_that_vanish_leave_nothing),
-                TEST(many_clients_at_once),
-                TEST(one_client_asks_many_servers),
-                TEST(signals_do_not_reach_its_thread),
-                TEST(it_ends_while_clients_are_connected),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

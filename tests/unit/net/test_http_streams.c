@@ -52,7 +52,6 @@ static void start(uint64_t stream_ns)
 
 static int set_up(void **state)
 {
-        (void)state;
         memset(&t, 0, sizeof t);
         assert_int_equal(net_address_parse(&t.address, "127.0.0.1", 0), 0);
         t.listener = tcp_listen(&t.address, 0);
@@ -63,7 +62,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         t.server = http_server_free(t.server);
         close(t.listener);
         return 0;
@@ -130,11 +128,10 @@ static void wait_watching(size_t n)
         }
 }
 
-static void all_streams_get_each_line(void **state)
+TEST_WITH(all_streams_get_each_line, set_up, tear_down)
 {
         int a, b;
 
-        (void)state;
         start(600 * NS_PER_S);
         a = open_stream();
         b = open_stream();
@@ -151,13 +148,12 @@ static void all_streams_get_each_line(void **state)
 }
 
 /* The headers that tell a browser what it may do with a page. */
-static void replies_have_headers_for_browsers(void **state)
+TEST_WITH(replies_have_headers_for_browsers, set_up, tear_down)
 {
         static const char *const headers[] = {"\r\nCache-Control: max-age=7\r\n",
                                               "\r\nContent-Security-Policy: default-src 'self'\r\n",
                                               "\r\nX-Content-Type-Options: nosniff\r\n"};
 
-        (void)state;
         start(600 * NS_PER_S);
         for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
                 int fd = ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -167,11 +163,10 @@ static void replies_have_headers_for_browsers(void **state)
         }
 }
 
-static void one_too_many_is_sent_away(void **state)
+TEST_WITH(one_too_many_is_sent_away, set_up, tear_down)
 {
         int streams[STREAMS], other;
 
-        (void)state;
         start(600 * NS_PER_S);
         for (size_t i = 0; i < STREAMS; i++) {
                 streams[i] = open_stream();
@@ -196,13 +191,12 @@ static void one_too_many_is_sent_away(void **state)
         wait_watching(0);
 }
 
-static void head_opens_no_stream(void **state)
+TEST_WITH(head_opens_no_stream, set_up, tear_down)
 {
         char text[4096] = "";
         ssize_t n;
         int fd, stream;
 
-        (void)state;
         start(600 * NS_PER_S);
         fd = ask("HEAD /events HTTP/1.1\r\nHost: a\r\n\r\n");
         n = recv(fd, text, sizeof text - 1, MSG_WAITALL);
@@ -214,11 +208,10 @@ static void head_opens_no_stream(void **state)
         close(stream);
 }
 
-static void a_stream_ends_after_its_time(void **state)
+TEST_WITH(a_stream_ends_after_its_time, set_up, tear_down)
 {
         int fd;
 
-        (void)state;
         start(NS_PER_S / 5);
         fd = open_stream();
         /* Of the last chunk. */
@@ -228,13 +221,12 @@ static void a_stream_ends_after_its_time(void **state)
         wait_watching(0);
 }
 
-static void a_slow_reader_skips_lines_and_delays_nobody(void **state)
+TEST_WITH(a_slow_reader_skips_lines_and_delays_nobody, set_up, tear_down)
 {
         static char line[LONG_BYTES];
         int slow, quick, n = 1000;
         size_t got;
 
-        (void)state;
         start(600 * NS_PER_S);
         /* Without chunks, which could divide what the test looks for. */
         slow = ask("GET /events HTTP/1.0\r\n\r\n");
@@ -258,11 +250,10 @@ static void a_slow_reader_skips_lines_and_delays_nobody(void **state)
         close(quick);
 }
 
-static void idle_clients_do_not_displace_streams(void **state)
+TEST_WITH(idle_clients_do_not_displace_streams, set_up, tear_down)
 {
         int streams[STREAMS], idle[100];
 
-        (void)state;
         start(600 * NS_PER_S);
         for (size_t i = 0; i < STREAMS; i++) {
                 streams[i] = open_stream();
@@ -294,12 +285,11 @@ static void *publish_often(void *ctx)
 }
 
 /* Clients come and go while a thread publishes. */
-static void clients_that_vanish_leave_nothing(void **state)
+TEST_WITH(clients_that_vanish_leave_nothing, set_up, tear_down)
 {
         struct linger reset = {.l_onoff = 1};
         pthread_t publisher;
 
-        (void)state;
         start(NS_PER_S / 100);
         assert_int_equal(pthread_create(&publisher, NULL, publish_often, NULL), 0);
         for (int i = 0; i < 300; i++) {
@@ -315,12 +305,11 @@ static void clients_that_vanish_leave_nothing(void **state)
         wait_watching(0);
 }
 
-static void the_server_ends_with_open_streams(void **state)
+TEST_WITH(the_server_ends_with_open_streams, set_up, tear_down)
 {
         int waiting, sending;
         static char line[LONG_BYTES];
 
-        (void)state;
         start(600 * NS_PER_S);
         waiting = ask("GET /events HTTP/1.0\r\n\r\n");
         sending = ask("GET /events HTTP/1.0\r\n\r\n");
@@ -336,23 +325,4 @@ static void the_server_ends_with_open_streams(void **state)
         assert_int_equal(read_until(sending, "never"), 0);
         close(waiting);
         close(sending);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(all_streams_get_each_line),
-                TEST(replies_have_headers_for_browsers),
-                TEST(one_too_many_is_sent_away),
-                TEST(head_opens_no_stream),
-                TEST(a_stream_ends_after_its_time),
-                TEST(a_slow_reader_skips_lines_and_delays_nobody),
-                TEST(idle_clients_do_not_displace_streams),
-                TEST(clients_that_vanish_leave_nothing),
-                TEST(the_server_ends_with_open_streams),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

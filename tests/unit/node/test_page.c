@@ -17,7 +17,6 @@ static struct {
 
 static int tear_down(void **state)
 {
-        (void)state;
         for (size_t i = 0; i < t.statuses.n; i++)
                 json_decref(t.statuses.nodes[i].status);
         free(t.statuses.nodes);
@@ -88,12 +87,11 @@ static double real(const json_t *o, const char *name)
         " \"shaping\": [{\"node\": \"sfi1\", \"address\": \"elsewhere\", \"rate_bps\": 100, \"drops\": 2,"   \
         " \"backlog_bytes\": 30}, {\"node\": \"sfi2\", \"rate_bps\": 7}]}"
 
-static void shaping_is_summed_by_destination(void **state)
+TEST_WITH(shaping_is_summed_by_destination, NULL, tear_down)
 {
         const json_t *row;
         json_t *o, *nodes;
 
-        (void)state;
         make(3, 2, SHAPED, "{\"state\": \"running\", \"shaping\": \"no array\"}");
         o = message(NULL);
         assert_true(real(o, "elapsed") == 1.5 && real(o, "time") == 7);
@@ -118,11 +116,10 @@ static void shaping_is_summed_by_destination(void **state)
         json_decref(o);
 }
 
-static void pairs_of_very_many_nodes_are_left_out(void **state)
+TEST_WITH(pairs_of_very_many_nodes_are_left_out, NULL, tear_down)
 {
         json_t *o, *node;
 
-        (void)state;
         make(33, 32, SHAPED, SHAPED);
         o = message(NULL);
         node = json_array_get(json_object_get(o, "nodes"), 1);
@@ -137,14 +134,13 @@ static void pairs_of_very_many_nodes_are_left_out(void **state)
 }
 
 /* A ROS may name any destinations, as many as it likes. */
-static void shaping_is_that_of_the_scenario(void **state)
+TEST_WITH(shaping_is_that_of_the_scenario, NULL, tear_down)
 {
         static char text[200000];
         struct strbuf b = strbuf_init(text, sizeof text);
         const json_t *rows;
         json_t *o;
 
-        (void)state;
         strbuf_add(&b, "{\"state\": \"running\", \"shaping\": [{\"node\": \"sfi1\", \"rate_bps\": 1}, {}");
         for (unsigned i = 0; i < 5000; i++)
                 strbuf_add(&b, ", {\"node\": \"x%u\", \"rate_bps\": 1}", i);
@@ -159,13 +155,12 @@ static void shaping_is_that_of_the_scenario(void **state)
 }
 
 /* Each state is short enough, and all together are not. */
-static void messages_have_a_bound(void **state)
+TEST_WITH(messages_have_a_bound, NULL, tear_down)
 {
         static char text[250000];
         json_t *o, *node;
         size_t bytes, shown = 0;
 
-        (void)state;
         memset(text, 'x', sizeof text - 1);
         memcpy(text, "{\"state\": \"running\", \"reason\": \"", 32);
         memcpy(text + sizeof text - 3, "\"}", 3);
@@ -184,14 +179,13 @@ static void messages_have_a_bound(void **state)
         json_decref(o);
 }
 
-static void the_history_is_of_ten_minutes(void **state)
+TEST_WITH(the_history_is_of_ten_minutes, NULL, tear_down)
 {
         static struct node_stats stats;
         struct history h;
         json_t *o, *rows;
         char *text;
 
-        (void)state;
         history_init(&h);
         for (unsigned i = 0; i <= HISTORY_MAX + 50; i++) {
                 atomic_store(&stats.events_complete, 100u * i);
@@ -218,7 +212,7 @@ static void the_history_is_of_ten_minutes(void **state)
 }
 
 /* With the next run of the process, the counters begin again. */
-static void the_next_run_has_rates_of_its_own(void **state)
+TEST_WITH(the_next_run_has_rates_of_its_own, NULL, tear_down)
 {
         static struct node_stats stats;
         struct history h;
@@ -226,7 +220,6 @@ static void the_next_run_has_rates_of_its_own(void **state)
         json_t *o;
         char *text;
 
-        (void)state;
         history_init(&h);
         atomic_store(&stats.events_complete, 1000);
         atomic_store(&stats.payload_bytes, 5000);
@@ -242,17 +235,4 @@ static void the_next_run_has_rates_of_its_own(void **state)
         json_decref(o);
         free(text);
         history_fini(&h);
-}
-
-#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(shaping_is_summed_by_destination), TEST(pairs_of_very_many_nodes_are_left_out),
-                TEST(shaping_is_that_of_the_scenario),  TEST(messages_have_a_bound),
-                TEST(the_history_is_of_ten_minutes),    TEST(the_next_run_has_rates_of_its_own),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

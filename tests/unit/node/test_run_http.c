@@ -21,7 +21,6 @@ static struct {
 
 static int set_up(void **state)
 {
-        (void)state;
         memset(&t, 0, sizeof t);
         run_state_copy_init(&t.copy);
         t.from.any.sa_family = AF_INET;
@@ -31,7 +30,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         run_mailbox_free(t.mailbox);
         run_state_copy_fini(&t.copy);
         return 0;
@@ -68,11 +66,10 @@ static void publish(const char *json, const char *error)
         run_state_copy_end(&t.copy, json ? strdup(json) : NULL, error);
 }
 
-static void readers_get_the_copy_while_the_event_loop_stands(void **state)
+TEST_WITH(readers_get_the_copy_while_the_event_loop_stands, set_up, tear_down)
 {
         char *text;
 
-        (void)state;
         free(ask(503));
         publish("{\"state\":\"running\"}", "");
         for (int i = 0; i < 1000; i++) {
@@ -87,11 +84,10 @@ static void readers_get_the_copy_while_the_event_loop_stands(void **state)
         free(text);
 }
 
-static void without_memory_the_former_copy_remains(void **state)
+TEST_WITH(without_memory_the_former_copy_remains, set_up, tear_down)
 {
         char error[RUN_ERROR_TEXT_MAX], *text;
 
-        (void)state;
         publish("{\"state\":\"error\"}", "the disk is full");
         publish(NULL, "it stalled");
         text = ask(200);
@@ -102,25 +98,11 @@ static void without_memory_the_former_copy_remains(void **state)
 }
 
 /* The event loop does not wait for a reader. */
-static void the_event_loop_never_waits(void **state)
+TEST_WITH(the_event_loop_never_waits, set_up, tear_down)
 {
-        (void)state;
         assert_true(run_state_copy_begin(&t.copy));
         assert_false(run_state_copy_begin(&t.copy));
         run_state_copy_end(&t.copy, NULL, "");
         assert_true(run_state_copy_begin(&t.copy));
         run_state_copy_end(&t.copy, NULL, "");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(readers_get_the_copy_while_the_event_loop_stands),
-                TEST(without_memory_the_former_copy_remains),
-                TEST(the_event_loop_never_waits),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,6 @@ static int set_up(void **state)
         static const char *const names[NODES] = {"dfm", "ros1", "sfi1", "sfi2"};
         static const enum node_role roles[NODES] = {ROLE_DFM, ROLE_ROS, ROLE_SFI, ROLE_SFI};
 
-        (void)state;
         memset(&t, 0, sizeof t);
         t.statuses = (struct statuses){&t.scenario, NODES, t.nodes};
         t.scenario.n_nodes = NODES;
@@ -32,7 +31,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         for (size_t i = 0; i < NODES; i++)
                 json_decref(t.nodes[i].status);
         return 0;
@@ -57,9 +55,8 @@ static void assert_run(const char *state, bool ok, const char *reason)
         assert_int_equal(!r.whose, !reason[0]);
 }
 
-static void a_healthy_run_has_the_state_of_its_dfm(void **state)
+TEST_WITH(a_healthy_run_has_the_state_of_its_dfm, set_up, tear_down)
 {
-        (void)state;
         assert_run("running", true, "");
         json_object_set_new(t.nodes[0].status, "reason", json_string("no trigger for 9.0 s"));
         assert_run("running", true, "no trigger for 9.0 s");
@@ -68,9 +65,8 @@ static void a_healthy_run_has_the_state_of_its_dfm(void **state)
         assert_run("paused", true, "paused?[2J");
 }
 
-static void the_dfm_knows_the_first_cause(void **state)
+TEST_WITH(the_dfm_knows_the_first_cause, set_up, tear_down)
 {
-        (void)state;
         bad(2, CONDITION_SILENT, "no answer from x");
         assert_run("running", false, "sfi1: no answer from x");
         bad(1, CONDITION_STALLED, "stalled for 7 s");
@@ -81,9 +77,8 @@ static void the_dfm_knows_the_first_cause(void **state)
         assert_run("error", false, "the last run ended in an error: the disk is full; 2 more problems");
 }
 
-static void a_dfm_without_an_answer_has_no_state(void **state)
+TEST_WITH(a_dfm_without_an_answer_has_no_state, set_up, tear_down)
 {
-        (void)state;
         json_decref(take_ptr(t.nodes[0].status));
         bad(0, CONDITION_SILENT, "no answer from y");
         assert_run("no answer", false, "no answer from y");
@@ -92,9 +87,8 @@ static void a_dfm_without_an_answer_has_no_state(void **state)
         assert_run("?", true, "");
 }
 
-static void a_losing_run_says_where(void **state)
+TEST_WITH(a_losing_run_says_where, set_up, tear_down)
 {
-        (void)state;
         json_object_set_new(t.nodes[1].status, "losses",
                             json_pack("{s:i, s:n}", "source_qdisc_packets", 4, "network_packets"));
         for (size_t i = 2; i < NODES; i++) {
@@ -122,27 +116,13 @@ static void a_losing_run_says_where(void **state)
                    "queue 4, network 10; 1 more problem");
 }
 
-static void the_object_has_null_for_what_is_not_known(void **state)
+TEST_WITH(the_object_has_null_for_what_is_not_known, set_up, tear_down)
 {
         struct run_summary r = {.ok = true, .state = "ready"};
         json_t *o = run_summary_to_json(&r);
 
-        (void)state;
         assert_true(json_is_true(json_object_get(o, "ok")) && json_is_null(json_object_get(o, "run")));
         assert_true(json_is_null(json_object_get(o, "reason")));
         assert_string_equal(json_string_value(json_object_get(o, "state")), "ready");
         json_decref(o);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_healthy_run_has_the_state_of_its_dfm),    TEST(the_dfm_knows_the_first_cause),
-                TEST(a_dfm_without_an_answer_has_no_state),      TEST(a_losing_run_says_where),
-                TEST(the_object_has_null_for_what_is_not_known),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

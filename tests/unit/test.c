@@ -1,0 +1,46 @@
+/* The registered tests of a program, and the main function of programs that have no other. */
+#include "test.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+
+static struct test *tests;
+static size_t n_tests;
+
+void test_register(struct test *t)
+{
+        struct test **at = &tests;
+
+        /* Compilers may reorder constructors. */
+        while (*at && (*at)->line < t->line)
+                at = &(*at)->next;
+        t->next = *at;
+        *at = t;
+        n_tests++;
+}
+
+int test_run(int argc, char **argv, CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+        struct CMUnitTest *chosen = calloc(n_tests + 1, sizeof *chosen);
+        size_t n = 0;
+        int failed;
+
+        if (!chosen)
+                return 2;
+        for (const struct test *t = tests; t; t = t->next)
+                if (argc < 2 || fnmatch(argv[1], t->unit.name, 0) == 0)
+                        chosen[n++] = t->unit;
+        failed = n > 0 ? _cmocka_run_group_tests("tests", chosen, n, setup, teardown) : 2;
+        free(chosen);
+        if (n > 0)
+                return failed;
+        fprintf(stderr, "no test matches \"%s\"; there are:\n", argc < 2 ? "*" : argv[1]);
+        for (const struct test *t = tests; t; t = t->next)
+                fprintf(stderr, "%s\n", t->unit.name);
+        return 2;
+}
+
+__attribute__((weak)) int main(int argc, char **argv)
+{
+        return test_run(argc, argv, NULL, NULL);
+}
