@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# House rules, clang-format, clang-tidy, cppcheck and gcc's analyzer over the sources; any finding is an error.
+# House rules, clang-format, clang-tidy, cppcheck and gcc's analyzer: lint.sh [BUILD-DIRECTORY [SOURCE...]]
+# Analyzes these source files, or all of them. Any finding is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
 [[ -f $folder/compile_commands.json ]] || { echo "lint.sh: build first (scripts/build.sh)" >&2; exit 2; }
-mapfile -t sources < <(git ls-files 'src/*.c')
+sources=("${@:2}")
+((${#sources[@]})) || mapfile -t sources < <(git ls-files 'src/*.c')
 failed=0
 
 echo "house rules" >&2
@@ -21,7 +23,7 @@ echo "cppcheck" >&2
 # functions. clang-tidy reports style.
 cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 -j2 \
   --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=memleak --suppress=nullPointerRedundantCheck \
-  -D_GNU_SOURCE '-DEVB_VERSION="0"' -Iinclude src || failed=1
+  -D_GNU_SOURCE '-DEVB_VERSION="0"' -Iinclude "${sources[@]}" || failed=1
 
 echo "gcc -fanalyzer" >&2
 flags=$(pkg-config --cflags libnl-route-3.0 libmnl jansson)

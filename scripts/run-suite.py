@@ -1,83 +1,77 @@
 #!/usr/bin/env python3
-"""Runs the tests of a suite beside each other, and those that failed again, alone.
+"""Runs tests of a build, and notes each of them.
 
-    run-suite.py RESULT BUILD-DIRECTORY [MESON-TEST-ARGUMENT...]
+    run-suite.py NOTES BUILD-DIRECTORY [MESON-TEST-ARGUMENT...]
+    run-suite.py --summary NOTES
 
-Tests run beside each other only to save time, so what they do alone decides: a test that failed beside others passes
-if it passes alone three times in a row. It is named all the same; look for the reason. With more than ten failures
-none is repeated. The file RESULT gets the numbers of passed, failed, skipped and repeated tests, then a line with the
-names of failed tests, and a line with those that passed only alone. The exit status is 1 if a test failed.
+Appends a line for each test to the file NOTES: result, seconds and name, separated by tabs. A case of a test that names its cases
+is a test of its own. The exit status is 1 if a test failed, or if none ran. --summary prints the numbers of tests, the ten
+slowest ones and the failed ones, and exits with 1 if any failed.
 """
+import collections
 import json
-import os
+import pathlib
+import re
 import subprocess
 import sys
 
 import need
 
-TIMES_ALONE = 3
-REPEATED_TESTS_MAX = 10
+SLOWEST = 10
+RESULTS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
+CASE = re.compile(r"^(not ok|ok) \d+ - (\S+)(?: \((\S+) s\))?( # SKIP)?", re.M)
 
 
 def printed(line):
     return line.strip() and not line.startswith(("ninja", "["))
 
 
-def meson_test(build, logbase, arguments):
-    """Runs `meson test`, and returns each test's entry of its log."""
-    log = os.path.join(build, "meson-logs", f"{logbase}.json")
-    if os.path.exists(log):
-        os.unlink(log)
-    command = ["meson", "test", "-C", build, "--logbase", logbase, "--print-errorlogs", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as meson:
+def cases_of(test):
+    """Yields (result, seconds, name) of a test, or of its cases."""
+    name = test["name"].split(" / ")[-1]
+    result = RESULTS.get(test["result"], "failed")
+    found = CASE.findall(test.get("stdout", ""))
+    for status, case, seconds, skip in found:
+        yield "failed" if status == "not ok" else "skipped" if skip else "passed", float(seconds or 0), f"{name}/{case}"
+    # A test can also fail between its cases, or before the first one.
+    if not found or (result == "failed" and all(status == "ok" for status, *_ in found)):
+        yield result, test["duration"], name
+
+
+def run(notes, build, *arguments):
+    log = pathlib.Path(build, "meson-logs", "testlog.json")
+    log.unlink(missing_ok=True)
+    command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *arguments]
+    before = need.stolen()
+    with need.awake(), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as meson:
         for line in meson.stdout:
             if printed(line):
                 print(line, end="", flush=True)
-    if not os.path.exists(log):
-        return []
-    with open(log, encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def is_failed(test):
-    return test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")
-
-
-def name_of(test):
-    return test["name"].split(" / ")[-1]
-
-
-def passes_alone(build, name, arguments):
-    for turn in range(1, TIMES_ALONE + 1):
-        print(f"{name}: alone, {turn} of {TIMES_ALONE}", flush=True)
-        again = meson_test(build, "alone", ["--num-processes", "1", *arguments, name])
-        if len(again) != 1 or is_failed(again[0]):
-            return False
-    return True
-
-
-@need.awake()
-def main(result, build, *arguments):
-    before = need.stolen()
-    # Most system tests wait rather than compute.
-    tests = meson_test(build, "testlog", ["--num-processes", str(2 * os.cpu_count()), *arguments])
     print(f"{need.stolen_percent(before):.1f} % of the processor time was stolen")
+    tests = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    rows = [row for test in tests for row in cases_of(test)] or [("failed", 0, f"{build}: no test ran")]
+    with open(notes, "a", encoding="utf-8") as out:
+        for result, seconds, name in rows:
+            print(result, f"{seconds:.1f}", name, sep="\t", file=out)
+    return 1 if any(result == "failed" for result, *_ in rows) else 0
 
-    failed = sorted(name_of(t) for t in tests if is_failed(t))
-    repeated = [name for name in failed if passes_alone(build, name, arguments)] if len(failed) <= REPEATED_TESTS_MAX else []
-    failed = [name for name in failed if name not in repeated]
-    skipped = sum(t["result"] == "SKIP" for t in tests)
-    # A suite that did not run has failed.
-    n_failed = len(failed) if tests else 1
-    with open(result, "w", encoding="utf-8") as out:
-        print(len(tests) - len(failed) - skipped, n_failed, skipped, len(repeated), file=out)
-        print(*failed, file=out)
-        print(*repeated, file=out)
-    return 1 if n_failed else 0
+
+def summary(notes):
+    rows = [line.split("\t") for line in pathlib.Path(notes).read_text(encoding="utf-8").splitlines()]
+    numbers = collections.Counter(result for result, *_ in rows)
+    print("slowest tests:")
+    for _, seconds, name in sorted(rows, key=lambda row: -float(row[1]))[:SLOWEST]:
+        print(f"  {seconds:>6} s  {name}")
+    print(f"{numbers['passed']} passed, {numbers['failed']} failed, {numbers['skipped']} skipped")
+    if numbers["failed"]:
+        print("failed:", *(name for result, _, name in rows if result == "failed"))
+    return 1 if numbers["failed"] else 0
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--summary":
+        sys.exit(summary(sys.argv[2]))
     if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
         print(__doc__)
         sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(run(*sys.argv[1:]))

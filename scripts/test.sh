@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds, and runs every test. The log names the reason for each skipped test.
-#   scripts/test.sh [--quick]   --quick: without sanitizers, static analysis, fuzzing and line coverage
+# Installs missing packages, builds, and runs the tests. The log names the reason for each skipped test.
+#   scripts/test.sh          the gate
+#   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
+# Heavy are static analysis, the thread sanitizer, fuzzing beyond the corpora, line coverage, the build on Debian 13, kernels in
+# user-mode Linux, Ansible, Slurm and the browser. The gate runs these for files that changed in the last day before the newest
+# commit, or since EVB_BASE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-quick=0
+full=0
 case ${1:-} in
   "") ;;
-  --quick) quick=1 ;;
-  -h | --help) sed -n '2,3s/^# *//p' "$0"; exit 0 ;;
+  --full) full=1 ;;
+  -h | --help) sed -n '2,7s/^# *//p' "$0"; exit 0 ;;
   *) echo "test.sh: unknown argument $1; see scripts/test.sh --help" >&2; exit 2 ;;
 esac
 
-scripts/deps.sh build test
-((quick)) || scripts/deps.sh lint
-# The test of the DFM's page in a browser is skipped without one.
-scripts/deps.sh browser || true
+if base=${EVB_BASE:-$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 86400))" HEAD)} && [[ $base ]]; then
+  changes=$(git diff --name-only --diff-filter=d "$base")
+else
+  changes=$(git ls-files)
+fi
+# Whether a heavy test runs: files that match the expression have changed.
+runs() { # EXPRESSION
+  ((full)) || grep -qE "$1" <<<"$changes"
+}
+
+scripts/deps.sh build test lint
+if runs '/page|^tests/system/(browser|test_page)'; then scripts/deps.sh browser || true; fi
 
 # Independent readers of our files. Tests that need one are skipped if it cannot be installed.
 reader() { # MODULE VARIABLE
@@ -46,46 +58,42 @@ unpack prometheus promtool
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 TSAN_OPTIONS=halt_on_error=1
 
-passed=0 failed=0 skipped=0 repeated=0 failed_names= repeated_names=
-suite() { # DIRECTORY NAME MESON-TEST-ARGUMENTS...
-  local directory=$1 name=$2 result counts
-  shift 2
-  echo "== $name"
-  result=$(mktemp)
-  scripts/run-suite.py "$result" "$directory" "$@" || true
-  # Empty if the script itself failed.
-  read -r -a counts <"$result" || counts=(0 1 0 0)
-  passed=$((passed + counts[0])) failed=$((failed + counts[1]))
-  skipped=$((skipped + counts[2])) repeated=$((repeated + counts[3]))
-  failed_names+=$(sed -n '2s/[^ ][^ ]*/ &/gp' "$result")
-  repeated_names+=$(sed -n '3s/[^ ][^ ]*/ &/gp' "$result")
-  rm -f "$result"
-}
-check() { # NAME COMMAND...
-  local name=$1
-  shift
-  echo "== $name"
-  local status=0
-  "$@" || status=$?
-  case $status in
-    0) passed=$((passed + 1)) ;;
-    77) skipped=$((skipped + 1)) ;;
-    *) failed=$((failed + 1)) failed_names+=" $name" ;;
-  esac
-}
-
-# Tests mostly wait. Meanwhile, the other builds and the analysis take the time that the tests leave.
+work=$(mktemp -d)
+notes=$work/notes times=$work/times
+touch "$notes" "$times"
 declare -A ahead_pids=()
-ahead_logs=$(mktemp -d)
 finish() {
   for pid in "${ahead_pids[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
-  rm -rf "$ahead_logs"
+  rm -rf "$work"
 }
 trap finish EXIT
+
+note() { # RESULT SECONDS NAME
+  printf '%s\t%s\t%s\n' "$@" >>"$notes"
+}
+part() { # NAME COMMAND...
+  local name=$1 status=0 begin=$SECONDS
+  shift
+  echo "== $name"
+  "$@" || status=$?
+  printf '  %4d s  %s\n' $((SECONDS - begin)) "$name" >>"$times"
+  return "$status"
+}
+# A part that is a test of its own.
+check() { # NAME COMMAND...
+  local name=$1 status=0 begin=$SECONDS result=failed
+  part "$@" || status=$?
+  case $status in
+    0) result=passed ;;
+    77) result=skipped ;;
+  esac
+  note $result $((SECONDS - begin)) "$name"
+}
+# Builds go on while tests run that measure no time.
 ahead() { # NAME COMMAND...
   local name=$1
   shift
-  setsid chrt --idle 0 "$@" >"$ahead_logs/$name" 2>&1 &
+  setsid nice "$@" >"$work/$name" 2>&1 &
   ahead_pids[$name]=$!
 }
 # Waits for a command that began ahead, prints what it printed, and returns its status.
@@ -93,37 +101,48 @@ arrive() { # NAME
   local status=0
   wait "${ahead_pids[$1]}" || status=$?
   unset "ahead_pids[$1]"
-  cat "$ahead_logs/$1"
+  cat "$work/$1"
   return "$status"
 }
+suite() { # NAME MESON-TEST-ARGUMENTS...
+  local name=$1
+  shift
+  part "$name" scripts/run-suite.py "$notes" "$@" || true
+}
 
-echo "== build"
-scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
-if ((quick)); then
-  # lint.sh checks them too.
-  check "house rules" scripts/check-house.py
-  suite build "all tests"
-else
-  ahead build-asan scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
+processors=$(nproc)
+part "build" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
+ahead build-asan scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
+
+suite "pure tests" build --num-processes $((processors + 1)) --no-suite system --no-suite heavy --no-suite timing
+part "build with address and undefined-behaviour sanitizers" arrive build-asan
+if runs '\.[ch]$|meson'; then
   ahead build-tsan scripts/build.sh build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false
-  ahead debian13 scripts/build-on.sh trixie
-  ahead analysis scripts/lint.sh
-  # These tests mostly wait, so more run at once than with sanitizers. The suite sim only computes, and runs with
-  # sanitizers.
-  suite build "tests" --num-processes $((3 * $(nproc))) --no-suite sim
-  arrive build-asan
-  # Both need processors, which the tests with sanitizers leave more of than builds beside each other would.
-  ahead fuzzing scripts/fuzz.sh --quick
-  ahead coverage scripts/coverage.py
-  suite build-asan "all tests, with address and undefined-behaviour sanitizers" --timeout-multiplier 3
-  arrive build-tsan
-  suite build-tsan "tests of programs with threads, with the thread sanitizer" --suite threads --timeout-multiplier 5
-  check "build on Debian 13" arrive debian13
-  check "static analysis" arrive analysis
-  check "fuzzing" arrive fuzzing
-  check "line coverage" arrive coverage
 fi
-echo "$passed passed ($repeated of them only alone), $failed failed, $skipped skipped, in $((SECONDS / 60)) min"
-if [[ -n $repeated_names ]]; then echo "failed beside other tests, and passed alone:$repeated_names"; fi
-if [[ -n $failed_names ]]; then echo "failed:$failed_names"; fi
-((failed == 0))
+suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 3 --suite system
+suite "pure tests, with these sanitizers" build-asan --num-processes $((processors + 1)) --timeout-multiplier 5 --no-suite system \
+  --no-suite heavy --no-suite timing
+if runs '\.[ch]$|meson'; then
+  part "build with the thread sanitizer" arrive build-tsan
+  suite "programs with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
+    --suite threads --no-suite heavy
+fi
+mapfile -t sources < <(((full)) && git ls-files 'src/*.c' || grep -E '^src/.*\.c$' <<<"$changes")
+check "static analysis" scripts/lint.sh build "${sources[@]:-src/main.c}"
+heavy=()
+for test in 'cbq:^src/tc' 'stream_pacing:^src/stream|^src/net' 'ansible:ansible' 'testbed:ansible' 'slurm:slurm' \
+  'page_browser:/page|^tests/system/(browser|test_page)'; do
+  if runs "${test#*:}"; then heavy+=("system/${test%%:*}"); fi
+done
+((${#heavy[@]} == 0)) || suite "heavy tests" build "${heavy[@]}"
+if ((full)); then
+  check "fuzzing" scripts/fuzz.sh --quick
+  check "line coverage" scripts/coverage.py
+  check "build on Debian 13" scripts/build-on.sh trixie
+fi
+# These measure time, and run alone.
+suite "timing" build --num-processes 1 --suite timing
+
+echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s"
+cat "$times"
+scripts/run-suite.py --summary "$notes"

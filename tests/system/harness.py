@@ -12,12 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "configs" / "scenarios"
 SHARED = pathlib.Path(os.environ.get("EVB_SHARED", ROOT.parent / "shared"))
 # Longer than any run may take, whatever dies in it.
 LIMIT_S = 120 * int(os.environ.get("MESON_TEST_TIMEOUT_FACTOR", "1"))
+CASE_LIMIT_S = 900
 
 # Timeouts that even a slow machine does not reach; some cases set shorter ones.
 SMALL = """
@@ -268,20 +270,96 @@ class Running:
         self.process.send_signal(number)
 
 
-def main(cases):
-    """Runs one case of test_x.py EVB CASE. Exits with 77 and prints the reason if it is skipped."""
-    evb, case = sys.argv[1:3]
+def made(name):
+    """A file that the build made for the tests of this folder."""
+    return pathlib.Path(sys.argv[1]).resolve().parents[1] / "tests" / "system" / name
+
+
+def run_case(cases, evb, name):
+    """Runs a case in this process, and exits: 0 passed, 77 skipped for the printed reason."""
     # Clean up also if a time limit ends the test.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         # Do not touch the machine's own run numbers.
         with folder() as state:
             os.environ["XDG_STATE_HOME"] = str(state)
-            cases[case](str(pathlib.Path(evb).resolve()))
+            cases[name](evb)
     except Skip as reason:
-        print(f"SKIPPED {case}: {reason}")
+        print(f"SKIPPED {name}: {reason}")
         sys.exit(77)
-    print(f"ok {case}")
+    print(f"ok {name}")
+    sys.exit(0)
+
+
+def fork_case(cases, evb, name, output):
+    """Starts a case in a process of its own, whose output goes to a file. A case may replace its process by sys.argv."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid > 0:
+        return pid
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    sys.argv = [sys.argv[0], evb, name]
+    status = 1
+    try:
+        run_case(cases, evb, name)
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # What the caller made is the caller's to remove.
+        os._exit(status if isinstance(status, int) else 1)
+
+
+def wait_case(pid):
+    """Returns the exit status of a case, None if it took too long. Then its handlers get time to clean up."""
+    for limit_s, last in ((CASE_LIMIT_S, signal.SIGTERM), (60, signal.SIGKILL)):
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status) if last == signal.SIGTERM else None
+            time.sleep(0.01)
+        os.kill(pid, last)
+    os.waitpid(pid, 0)
+    return None
+
+
+def main(cases):
+    """test_x.py EVB [CASE...] runs these cases, or all, one after the other, and prints a line of the Test Anything Protocol
+    for each. A single one runs in this process."""
+    evb, *names = sys.argv[1:]
+    evb = str(pathlib.Path(evb).resolve())
+    if len(names) == 1:
+        run_case(cases, evb, names[0])
+    names = names or list(cases)
+    print(f"1..{len(names)}")
+    failed = False
+    for number, name in enumerate(names, 1):
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            begin = time.monotonic()
+            pid = fork_case(cases, evb, name, output)
+            # A signal that ends this process, such as that of a time limit, ends the case first.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+            try:
+                status = wait_case(pid)
+            except BaseException:
+                os.kill(pid, signal.SIGTERM)
+                os.waitpid(pid, 0)
+                raise
+            taken = f"{time.monotonic() - begin:.1f} s"
+            output.seek(0)
+            text = output.read()
+        skipped = re.search(r"^SKIPPED [^:]+: (.*)", text, re.M) if status == 77 else None
+        if status not in (0, 77):
+            failed = True
+            print(f"--- {name}: {'too slow' if status is None else f'exit status {status}'}, {taken}\n{text}", file=sys.stderr, flush=True)
+        print(f"{'ok' if status in (0, 77) else 'not ok'} {number} - {name} ({taken})" + (f" # SKIP {skipped[1]}" if skipped else ""), flush=True)
+    sys.exit(failed)
 
 
 def times_logged(text, log):

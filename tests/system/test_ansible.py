@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks configs/ansible without machines; test_testbed.py sets up some.
 
-    test_ansible.py EVB CASE
+    test_ansible.py EVB [CASE...]
 """
 import json
 import os

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 """The layout of the publications, CBQ with TBF, in a kernel that supports CBQ: user-mode Linux 5.10.
 
-    test_cbq.py EVB CASE XSAVE-LIBRARY CBQ-BY-LIBNL CACHE-DIRECTORY
+    test_cbq.py EVB [CASE...]
 """
 import ipaddress
 import json
 import pathlib
 import re
-import sys
 
-from harness import Skip, main
+from harness import Skip, made, main
 from uml.machine import Machine
 
-PRELOAD, BY_LIBNL, CACHE = (pathlib.Path(word).resolve() for word in sys.argv[3:6])
+PRELOAD, BY_LIBNL, CACHE = made("xsave.so"), made("cbq_by_libnl"), made("uml-kernel")
 MODULES = ["sch_cbq", "sch_tbf", "cls_u32", "dummy", "veth"]
 LINK_BPS = 10 ** 9
 RATES = {"10.0.0.5": 50_000_000, "10.0.0.6": 12_500_000, "fd00::5": 20_000_000, "fd00:1:2::6": 333_333_336}

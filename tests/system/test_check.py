@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`evb check --node` and `--net` accept and reject what the start does, with the same messages.
 
-    test_check.py EVB CASE
+    test_check.py EVB [CASE...]
 """
 import contextlib
 import json

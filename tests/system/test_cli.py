@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Wrong command lines and files: error messages and exit statuses.
 
-    test_cli.py EVB CASE
+    test_cli.py EVB [CASE...]
 """
 import fcntl
 import json

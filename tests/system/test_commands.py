@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Standby nodes and their command server against invalid, unauthorized and badly timed messages.
 
-    test_commands.py EVB CASE
+    test_commands.py EVB [CASE...]
 """
 import contextlib
 import os

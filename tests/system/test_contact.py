@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An SFI loses contact with its DFM, which gives its events to others. Nobody may call such a run a success.
 
-    test_contact.py EVB CASE
+    test_contact.py EVB [CASE...]
 """
 import json
 import re

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several runs without a restart of the nodes, and what an operator commands: evb ctl, and plain HTTP.
 
-    test_control.py EVB CASE
+    test_control.py EVB [CASE...]
 """
 import concurrent.futures
 import contextlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/detectors.md, followed as a reader would: its scenarios hold, and its example leads from boards to a plot.
 
-    test_detectors.py EVB CASE
+    test_detectors.py EVB [CASE...]
 """
 import bisect
 import contextlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """evb qos and a shaping ROS on multi-queue, stacked, renamed, stopped, deleted and slower devices.
 
-    test_devices.py EVB CASE
+    test_devices.py EVB [CASE...]
 """
 import contextlib
 import fcntl

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """Changes by other programs to the shaping of running ROSs, and a kernel that answers late.
 
-    test_drift.py EVB CASE SLOW_NETLINK_LIBRARY
+    test_drift.py EVB [CASE...]
 """
 import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 
-from harness import Running, folder, main, need_root, scenario, settings
+from harness import Running, made, folder, main, need_root, scenario, settings
 from network import sh, wait_until
 
 KEYS = {"qos.backend": "htb+tbf", "qos.rate": "200Mbit", "trigger.events": 0, "trigger.rate": "500Hz"}
@@ -141,7 +140,7 @@ def gone(evb):
 def slow_netlink(where):
     """Preload a library that delays traffic control while the yielded file exists."""
     path = where / "slow"
-    environment = {"LD_PRELOAD": os.path.abspath(sys.argv[3]), "EVB_TEST_SLOW": str(path),
+    environment = {"LD_PRELOAD": str(made("slow_netlink.so")), "EVB_TEST_SLOW": str(path),
                    "ASAN_OPTIONS": "verify_asan_link_order=0"}
     os.environ.update(environment)
     try:

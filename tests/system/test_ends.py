@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How nodes and runs end: exit status, reasons on standard error, and signals.
 
-    test_ends.py EVB CASE
+    test_ends.py EVB [CASE...]
 """
 import contextlib
 import fcntl

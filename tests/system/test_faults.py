@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whatever dies, gets lost or arrives, a run ends with balanced accounts.
 
-    test_faults.py EVB CASE
+    test_faults.py EVB [CASE...]
 """
 import ctypes
 import os

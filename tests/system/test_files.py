@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Files that an SFI writes, and fragments from front-end electronics.
 
-    test_files.py EVB CASE
+    test_files.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Boards whose frames carry the number of their trigger: no event mixes triggers, and every frame is accounted for.
 
-    test_front_ends.py EVB CASE
+    test_front_ends.py EVB [CASE...]
 """
 import contextlib
 import heapq

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The stand-in for boards and trigger box, alone and with real ROSs, whose accounts must be equal to its report.
 
-    test_frontend.py EVB CASE
+    test_frontend.py EVB [CASE...]
 """
 import contextlib
 import fcntl

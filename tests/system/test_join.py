@@ -2,7 +2,7 @@
 """Nodes that start one by one, as services do: which nodes may join a run, and what happens when its DFM dies
 and starts again.
 
-    test_join.py EVB CASE
+    test_join.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -2,7 +2,7 @@
 """Runs with a key (network.key-file): strangers who record, change and repeat real messages, nodes with another key or none,
 restarts of each role, and what a command line or a key file must be like. test_strangers.py shows that the same forgeries end a run without a key.
 
-    test_keys.py EVB CASE
+    test_keys.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests evb lab: runs, results files, interruption, reports, and removal of leftovers.
 
-    test_lab.py EVB CASE
+    test_lab.py EVB [CASE...]
 """
 import contextlib
 import fcntl

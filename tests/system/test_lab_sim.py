@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests evb lab run --sim: the points of the catalogue in virtual time.
 
-    test_lab_sim.py EVB CASE
+    test_lab_sim.py EVB [CASE...]
 """
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Level 2: clients decide which events are built. None of them can stop a run.
 
-    test_level2.py EVB CASE
+    test_level2.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -2,7 +2,7 @@
 """What an operator finds in the log: a line for each important event of a run, at levels, and in the journal with
 fields.
 
-    test_logs.py EVB CASE
+    test_logs.py EVB [CASE...]
 """
 import contextlib
 import fcntl

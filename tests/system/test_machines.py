@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs on six machines, each with a systemd of its own, as docs/deploy.md describes them: by units alone.
 
-    test_machines.py EVB CASE
+    test_machines.py EVB [CASE...]
 """
 import json
 import os

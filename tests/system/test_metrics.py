@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The metrics of nodes, as Prometheus reads them, and as hostile clients try to.
 
-    test_metrics.py EVB CASE
+    test_metrics.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A switch port with a smaller MTU than network.mtu is found at the start of a run, and reported with the name of the node.
 
-    test_mtu.py EVB CASE
+    test_mtu.py EVB [CASE...]
 """
 import json
 import re

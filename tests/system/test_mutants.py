@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Defects planted in the cores: the simulated histories of the tests find each of them.
 
-    test_mutants.py EVB CASE
+    test_mutants.py EVB [CASE...]
 
 Each file of tests/mutants says what is wrong, and is a patch. The patch changes copies of source files; these are compiled with
 the options of the build, and linked with all other objects of it.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs over other networks: namespaces with a bridge, IPv6, no multicast, no super-packets, large datagrams.
 
-    test_net.py EVB CASE
+    test_net.py EVB [CASE...]
 """
 import json
 import os

@@ -2,7 +2,7 @@
 """docs/network.md, followed as a network engineer would: ports, firewall, multicast, sizes and captures, in namespaces with the
 addresses of the page.
 
-    test_network_page.py EVB CASE
+    test_network_page.py EVB [CASE...]
 """
 import contextlib
 import json

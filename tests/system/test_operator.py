@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Operator mistakes with nodes that run as services: each node logs what happened to the run, and why.
 
-    test_operator.py EVB CASE
+    test_operator.py EVB [CASE...]
 """
 import re
 import shutil

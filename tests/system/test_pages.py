@@ -2,7 +2,7 @@
 """Every command of the pages for users and operators is run: here, by another test, or, if this machine cannot run it, its
 parts are checked; page_table.py has the table. test_network_page.py runs docs/network.md.
 
-    test_pages.py EVB CASE
+    test_pages.py EVB [CASE...]
 """
 import os
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests evb bench paths: each row brings every byte to the receiver, with the system calls that it should make.
 
-    test_paths.py EVB CASE
+    test_paths.py EVB [CASE...]
 """
 import json
 import os

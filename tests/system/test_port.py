@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The emulated switch's ports decide by arithmetic, also while other work takes the processors.
 
-    test_port.py EVB CASE
+    test_port.py EVB [CASE...]
 
 Cases 'carries', 'exceeds' and 'floods' occupy every processor at real-time priority for 20 ms of each 200 ms.
 """

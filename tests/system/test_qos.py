@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shaping by `evb qos`, on real devices in namespaces, as a user has it.
 
-    test_qos.py EVB CASE
+    test_qos.py EVB [CASE...]
 """
 import contextlib
 import json

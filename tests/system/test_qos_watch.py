@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """evb qos on a device in a private namespace.
 
-    test_qos_watch.py EVB CASE
+    test_qos_watch.py EVB [CASE...]
 """
 import contextlib
 import json

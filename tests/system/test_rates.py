@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rates that follow a run: ROSs that come and go, and a port that loses packets although the plan allows none.
 
-    test_rates.py EVB CASE
+    test_rates.py EVB [CASE...]
 """
 import json
 import os

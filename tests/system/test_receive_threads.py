@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs whose SFI receives in several threads (sfi.receive-threads): events, files and accounts are as without.
 
-    test_receive_threads.py EVB CASE
+    test_receive_threads.py EVB [CASE...]
 """
 import contextlib
 import json

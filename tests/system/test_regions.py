@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Regions of interest: level-2 clients request fragments of undecided events. Building does not notice it.
 
-    test_regions.py EVB CASE
+    test_regions.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Nodes that read their scenario again (SIGHUP), and apply what may change while they run.
 
-    test_reload.py EVB CASE
+    test_reload.py EVB [CASE...]
 """
 import json
 import os

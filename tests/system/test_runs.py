@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs and what is kept of them: numbers in sequence, metadata, and the record beside the event files.
 
-    test_runs.py EVB CASE
+    test_runs.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole runs whose ROSs shape their own traffic.
 
-    test_shaping.py EVB CASE
+    test_shaping.py EVB [CASE...]
 """
 import json
 import os

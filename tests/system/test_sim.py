@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Scenarios in virtual time: evb sim.
 
-    test_sim.py EVB CASE
+    test_sim.py EVB [CASE...]
 """
 import json
 import os

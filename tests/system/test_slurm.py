@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs configs/slurm/evb.sbatch on a Slurm cluster of nine nodes, which are network namespaces of this machine.
 
-    test_slurm.py EVB CASE
+    test_slurm.py EVB [CASE...]
 """
 import contextlib
 import json

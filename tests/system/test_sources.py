@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sources of single ROSs: different ones in a run, and optional ones that die and return.
 
-    test_sources.py EVB CASE
+    test_sources.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A run never stalls silently: each node names what it waits for, and a run that stays stalled ends.
 
-    test_stall.py EVB CASE SLOW_DISK
+    test_stall.py EVB [CASE...]
 """
 import contextlib
 import json
@@ -16,10 +16,10 @@ import time
 import unittest.mock
 
 from control import control_bed
-from harness import LIMIT_S, Running, Skip, balance, folder, main, run, scenario, settings
+from harness import LIMIT_S, Running, Skip, balance, made, folder, main, run, scenario, settings
 from test_join import ROLES, bed
 
-SLOW_DISK = sys.argv[3]
+SLOW_DISK = str(made("slow_disk.so"))
 # No node counts as gone, and no event times out, while a case lasts.
 PATIENT = {"dfm.node-timeout": "100s", "dfm.start-timeout": "60s", "dfm.event-timeout": "300s", "sfi.timeout": "200s",
            "dfm.lost-after": 0, "trigger.events": 0}

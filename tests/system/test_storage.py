@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A complete event is in a file, whatever kills the SFI or delays its disk.
 
-    test_storage.py EVB CASE SLOW_DISK
+    test_storage.py EVB [CASE...]
 """
 import contextlib
 import json
@@ -14,10 +14,10 @@ import subprocess
 import sys
 import time
 
-from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, complete, drop_root, folder, main, run, scenario,
+from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, drop_root, folder, main, run, scenario,
                      settings)
 
-SLOW_DISK = sys.argv[3]
+SLOW_DISK = str(made("slow_disk.so"))
 # Short timeouts, so that the death of the SFI is noticed soon.
 QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
          "sfi.timeout": "400ms"}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Streams between two real ends: what is sent is received or accounted for, and nothing that happens makes one hang.
 
-    test_stream.py EVB CASE
+    test_stream.py EVB [CASE...]
 """
 import contextlib
 import fcntl

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests evb lab on streams, D1 to D9: the points have all figures, and the report draws them. Demands no rates.
 
-    test_stream_lab.py EVB CASE
+    test_stream_lab.py EVB [CASE...]
 """
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Streams over a link that changes, goes down, or does not carry what is asked for.
 
-    test_stream_network.py EVB CASE
+    test_stream_network.py EVB [CASE...]
 """
 import contextlib
 import signal

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 """Streams that the kernel paces, in a kernel that has the qdiscs for it: user-mode Linux 5.10.
 
-    test_stream_pacing.py EVB CASE XSAVE-LIBRARY EPOLL-LIBRARY CACHE-DIRECTORY
+    test_stream_pacing.py EVB [CASE...]
 """
 import json
 import pathlib
 import re
-import sys
 
-from harness import Skip, main
+from harness import Skip, made, main
 from streams import balance
 from uml.machine import Machine
 
-PRELOAD, EPOLL, CACHE = (pathlib.Path(word).resolve() for word in sys.argv[3:6])
+PRELOAD, EPOLL, CACHE = made("xsave.so"), made("epoll.so"), made("uml-kernel")
 LINK = ["ip netns add b", "ip link add v0 type veth peer name v1 netns b", "ip address add 10.9.0.1/24 dev v0",
         "ip -n b address add 10.9.0.2/24 dev v1", "ip link set v0 up", "ip -n b link set v1 up"]
 PACKETS = 200

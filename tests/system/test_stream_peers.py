@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Each end of a stream against a peer that lies, breaks off, or says nothing: the end counts it, says what is wrong, and ends.
 
-    test_stream_peers.py EVB CASE
+    test_stream_peers.py EVB [CASE...]
 """
 import contextlib
 import json

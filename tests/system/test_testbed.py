@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sets up testbeds by configs/ansible, on machines with a systemd of their own.
 
-    test_testbed.py EVB CASE
+    test_testbed.py EVB [CASE...]
 """
 import contextlib
 import json

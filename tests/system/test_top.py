@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """evb top: its screen in terminals of several sizes, and what it prints without one.
 
-    test_top.py EVB CASE
+    test_top.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs with a trigger box that the test plays: it sends triggers over UDP and receives the busy signal.
 
-    test_trigger.py EVB CASE
+    test_trigger.py EVB [CASE...]
 """
 import contextlib
 import json

@@ -2,7 +2,7 @@
 """What `meson install` brings for services: systemd accepts the units and finds them confined, they restart nodes after
 transient errors only, and the user and the directories are made.
 
-    test_units.py EVB CASE
+    test_units.py EVB [CASE...]
 """
 import os
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests evb bench wire: its figures agree with each other, and it leaves nothing behind.
 
-    test_wire.py EVB CASE
+    test_wire.py EVB [CASE...]
 """
 import json
 import signal
