@@ -129,35 +129,6 @@ static void long_lines_are_cut_and_ended(void **state)
         assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
 }
 
-/* ---- Levels ---- */
-
-static void the_environment_and_then_the_command_line_set_the_level(void **state)
-{
-        static const struct {
-                const char *wished;
-                enum log_level level;
-        } levels[] = {{"error", LOG_LEVEL_ERROR},
-                      {"warning", LOG_LEVEL_WARNING},
-                      {"info", LOG_LEVEL_INFO},
-                      {"debug", LOG_LEVEL_DEBUG},
-                      {"loud", LOG_LEVEL_INFO}};
-
-        (void)state;
-        assert_null(log_level_for_children());
-        for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-                setenv("EVB_LOG", levels[i].wished, 1);
-                log_open("dfm", LOG_LEVEL_INFO);
-                assert_int_equal(log_level(), levels[i].level);
-        }
-        log_set_level(LOG_LEVEL_WARNING);
-        log_open("dfm", LOG_LEVEL_INFO);
-        assert_int_equal(log_level(), LOG_LEVEL_WARNING);
-        assert_string_equal(log_level_for_children(), "warning");
-        log_set_level(LOG_LEVEL_DEBUG);
-        assert_string_equal(log_level_for_children(), "debug");
-        unsetenv("EVB_LOG");
-}
-
 /* ---- Repeated lines ---- */
 
 static uint64_t fake_ns;
@@ -392,6 +363,36 @@ static void threads_do_not_mix_their_lines(void **state)
         assert_int_equal(lines, THREADS * LINES);
 }
 
+/* ---- Levels ---- */
+
+/* The last test, because log_set_level() stays. */
+static void the_environment_and_then_the_command_line_set_the_level(void **state)
+{
+        static const struct {
+                const char *wished;
+                enum log_level level;
+        } levels[] = {{"error", LOG_LEVEL_ERROR},
+                      {"warning", LOG_LEVEL_WARNING},
+                      {"info", LOG_LEVEL_INFO},
+                      {"debug", LOG_LEVEL_DEBUG},
+                      {"loud", LOG_LEVEL_INFO}};
+
+        (void)state;
+        assert_null(log_level_for_children());
+        for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+                setenv("EVB_LOG", levels[i].wished, 1);
+                log_open("dfm", LOG_LEVEL_INFO);
+                assert_int_equal(log_level(), levels[i].level);
+        }
+        log_set_level(LOG_LEVEL_WARNING);
+        log_open("dfm", LOG_LEVEL_INFO);
+        assert_int_equal(log_level(), LOG_LEVEL_WARNING);
+        assert_string_equal(log_level_for_children(), "warning");
+        log_set_level(LOG_LEVEL_DEBUG);
+        assert_string_equal(log_level_for_children(), "debug");
+        unsetenv("EVB_LOG");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -408,7 +409,6 @@ int main(void)
                 cmocka_unit_test(terminals_show_levels_as_colours),
                 cmocka_unit_test(control_characters_are_replaced),
                 cmocka_unit_test(threads_do_not_mix_their_lines),
-                /* The last one: log_set_level() stays. */
                 cmocka_unit_test(the_environment_and_then_the_command_line_set_the_level),
         };
 

@@ -4,12 +4,12 @@
 #include "evb/base/util.h"
 #include "log/stop_text.h"
 
-static enum run_state state;
+static enum run_state current;
 
 static enum run_state state_now(const struct node *n)
 {
         (void)n;
-        return state;
+        return current;
 }
 
 static void check(enum node_role role, enum run_state s, bool is_sealing, uint64_t now_ns,
@@ -29,7 +29,7 @@ static void check(enum node_role role, enum run_state s, bool is_sealing, uint64
         };
         char text[STOP_TEXT_MAX];
 
-        state = s;
+        current = s;
         assert_string_equal(stop_text(&n, now_ns, text), expected);
 }
 
