@@ -18,7 +18,8 @@
 /* Limits of one turn, so that a flood does not starve the rest of the DFM. */
 #define BATCHES_MAX 16
 #define TRIGGERS_MAX 8192
-/* The network may repeat the first datagram of a sender for this long; later, the sender has restarted. */
+/* For this long, the network may repeat the first datagram of a sender, or deliver one that the first one
+ * overtook; later, the sender has restarted. */
 #define RESTART_AFTER_NS NS_PER_S
 
 struct trigger_input {
@@ -31,8 +32,12 @@ struct trigger_input {
         struct sequence sequence;
         uint32_t reset_sequence; /* of the datagram that brought the last reset */
         bool was_reset;
-        uint64_t began_ns;                               /* when datagram 0 came last; 0: never */
-        uint64_t other_run_ns, repeated_ns, unusable_ns; /* when such ones came last; 0: never */
+        uint64_t began_ns; /* when datagram 0 came last; 0: never */
+        uint64_t first_ns; /* when the first datagram of this sender came */
+        /* Of the newest datagrams, by sequence number: one that comes again has the same triggers. */
+        uint64_t digests[SEQUENCE_WINDOW];
+        /* When such ones came last; 0: never */
+        uint64_t other_run_ns, repeated_ns, late_ns, restarted_ns, unusable_ns;
 };
 
 static void is_ready(void *ctx, uint32_t events)
@@ -87,25 +92,68 @@ static void log_repeated(struct trigger_input *t, uint64_t now_ns, const struct 
                           e->number);
 }
 
-static void offer(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+static void offer(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p, bool is_overtaken)
 {
         for (unsigned k = 0; k < p->n; k++) {
                 struct trigger_entry e = trigger_packet_entry(p, k);
+                enum dfm_offer verdict;
 
                 if (e.flags & TRIGGER_RESET) {
                         t->reset_sequence = p->sequence;
                         t->was_reset = true;
                 }
-                if (dfm_offer(t->core, now_ns, &e) == OFFER_REPEATED)
+                verdict = is_overtaken ? dfm_offer_overtaken(t->core, now_ns, &e)
+                                       : dfm_offer(t->core, now_ns, &e);
+                if (verdict == OFFER_REPEATED)
                         log_repeated(t, now_ns, &e);
         }
 }
 
+static uint64_t add_digest(uint64_t d, uint64_t value)
+{
+        d = (d ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+        return d ^ d >> 32;
+}
+
+/* Of what makes its triggers. A board that sends a datagram twice may give them another time. */
+static uint64_t digest(const struct trigger_packet *p)
+{
+        uint64_t d = add_digest(1, p->sequence);
+
+        for (unsigned k = 0; k < p->n; k++) {
+                struct trigger_entry e = trigger_packet_entry(p, k);
+
+                d = add_digest(add_digest(d, e.number), (uint64_t)e.type << 32 | e.flags);
+        }
+        return d | 1;
+}
+
 /* A sender that restarted begins with datagram 0, and resets the counters. */
-static bool has_restarted(const struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+static bool begins_again(const struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p,
+                         bool is_known)
 {
         return p->sequence == 0 && p->n > 0 && trigger_packet_entry(p, 0).flags & TRIGGER_RESET &&
-               t->sequence.started && (t->began_ns == 0 || now_ns - t->began_ns >= RESTART_AFTER_NS);
+               t->sequence.started &&
+               (!is_known || t->began_ns == 0 || now_ns - t->began_ns >= RESTART_AFTER_NS);
+}
+
+static void begin(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
+{
+        sequence_begin(&t->sequence, sequence);
+        t->first_ns = now_ns;
+        t->was_reset = false;
+}
+
+/* Its sequence number came before, with other triggers: a sender that goes on with the triggers has
+ * restarted. */
+static enum sequence_verdict follow(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
+{
+        if (log_is_new_fault(&t->restarted_ns, now_ns))
+                log_warning("the trigger box counts its datagrams from %u again; its triggers are taken if "
+                            "their numbers go on",
+                            sequence);
+        begin(t, now_ns, sequence);
+        return sequence_note(&t->sequence, sequence);
 }
 
 static bool is_of_run(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
@@ -118,28 +166,69 @@ static bool is_of_run(struct trigger_input *t, uint64_t now_ns, const struct tri
         return false;
 }
 
-static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+static void drop_late(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
+        stats_add(&t->stats->trigger_datagrams_late, 1);
+        if (log_is_new_fault(&t->late_ns, now_ns))
+                log_error("datagram %u with %u triggers came after the counter reset that was sent behind "
+                          "it; its triggers make no events",
+                          p->sequence, p->n);
+}
+
+/* Its numbers are those of before the reset that overtook it. */
+static bool is_overtaken_by_reset(const struct trigger_input *t, enum sequence_verdict verdict,
+                                  uint32_t sequence)
+{
+        return verdict == SEQUENCE_LATE && t->was_reset && (int32_t)(sequence - t->reset_sequence) < 0;
+}
+
+/* Whether the first datagram overtook this one. */
+static bool take_preceding(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+{
+        if (now_ns - t->first_ns >= RESTART_AFTER_NS || !sequence_precede(&t->sequence, p->sequence))
+                return false;
+        if (t->was_reset)
+                drop_late(t, now_ns, p);
+        else
+                offer(t, now_ns, p, true);
+        return true;
+}
+
+static void take_following(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p,
+                           bool is_known)
+{
+        const struct sequence *q = &t->sequence;
         enum sequence_verdict verdict;
 
-        if (!is_of_run(t, now_ns, p))
-                return;
-        if (has_restarted(t, now_ns, p))
-                sequence_begin(&t->sequence, 0);
+        if (!q->started || begins_again(t, now_ns, p, is_known))
+                begin(t, now_ns, p->sequence);
         verdict = sequence_note(&t->sequence, p->sequence);
+        if (verdict == SEQUENCE_REPEAT && !is_known && p->sequence - q->first < q->next - q->first)
+                verdict = follow(t, now_ns, p->sequence);
         /* From here on, whatever comes late was sent after the reset. */
         if (verdict == SEQUENCE_NEW && p->sequence - t->reset_sequence >= SEQUENCE_WINDOW)
                 t->was_reset = false;
         if (p->sequence == 0 && verdict != SEQUENCE_REPEAT)
                 t->began_ns = now_ns;
-        stats_add(&t->stats->trigger_datagrams, 1);
-        if (verdict == SEQUENCE_REPEAT)
+        if (is_known && (verdict == SEQUENCE_REPEAT || verdict == SEQUENCE_SUSPECT))
                 stats_add(&t->stats->trigger_datagrams_repeated, 1);
-        /* Its numbers are those of before the reset that overtook it. */
-        else if (verdict == SEQUENCE_LATE && t->was_reset && (int32_t)(p->sequence - t->reset_sequence) < 0)
-                stats_add(&t->stats->trigger_datagrams_late, 1);
+        else if (is_overtaken_by_reset(t, verdict, p->sequence))
+                drop_late(t, now_ns, p);
         else
-                offer(t, now_ns, p);
+                offer(t, now_ns, p, verdict == SEQUENCE_LATE);
+}
+
+static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+{
+        uint64_t *known, d = digest(p);
+
+        if (!is_of_run(t, now_ns, p))
+                return;
+        known = &t->digests[p->sequence % SEQUENCE_WINDOW];
+        stats_add(&t->stats->trigger_datagrams, 1);
+        if (*known == d || !take_preceding(t, now_ns, p))
+                take_following(t, now_ns, p, *known == d);
+        *known = d;
         dfm_note_datagrams_lost(t->core,
                                 sequence_lost(&t->sequence) + stats_get(&t->stats->trigger_datagrams_late));
 }

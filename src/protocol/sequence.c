@@ -11,10 +11,23 @@ void sequence_begin(struct sequence *q, uint32_t next)
         if (q->started)
                 q->expected += q->claimed - q->next;
         q->started = true;
-        q->next = q->claimed = next;
+        q->first = q->next = q->claimed = next;
         q->agreeing = q->repeats = 0;
         /* Earlier messages are not expected and must not offset a loss. */
         memset(q->seen, 0xff, sizeof q->seen);
+}
+
+bool sequence_precede(struct sequence *q, uint32_t number)
+{
+        uint32_t before = q->first - number;
+
+        if (!q->started || before - 1 >= SEQUENCE_APART || q->next - number > SEQUENCE_WINDOW)
+                return false;
+        q->expected += before;
+        q->received++;
+        while (--q->first != number)
+                bits_set(q->seen, q->first % SEQUENCE_WINDOW, false);
+        return true;
 }
 
 void sequence_restart(struct sequence *q)

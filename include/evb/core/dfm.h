@@ -204,6 +204,8 @@ enum dfm_offer {
 
 /* Offers a trigger from outside: it waits in the queue until its event is assigned. */
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
+/* The same for a trigger that later ones overtook, on its way from one sender. */
+enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Number of datagrams with triggers that were lost since the caller began. */
 void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost);
 /* Whether the DFM takes triggers; as of the last step or offer. */

@@ -27,6 +27,7 @@ struct sequence {
         uint64_t expected, received; /* since the first number, each counted once */
         uint64_t suspects;           /* numbers that were suspect on arrival */
         uint64_t resyncs;            /* confirmed far jumps */
+        uint32_t first;              /* of the sender, as far as is known */
         uint32_t next;               /* newest number plus 1 */
         uint32_t claimed;            /* the sender's own next number if it is ahead of `next`, else `next` */
         uint32_t suspect;            /* newest of `agreeing` messages after a far jump */
@@ -40,6 +41,9 @@ struct sequence {
 enum sequence_verdict sequence_note(struct sequence *q, uint32_t number);
 /* The sender starts or restarts, and its next number is `next`. Counters stay. */
 void sequence_begin(struct sequence *q, uint32_t next);
+/* A message that the first one overtook: it and those in between count too. False: it was not so recent that
+ * this can be. */
+bool sequence_precede(struct sequence *q, uint32_t number);
 /* The sender restarted: its next number is its first. Counters stay. */
 void sequence_restart(struct sequence *q);
 /* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */

@@ -157,10 +157,12 @@ struct dfm_ended {
 #define NUMBERS_WINDOW 4096u
 
 struct dfm_numbers {
+        uint64_t first;   /* number */
         uint64_t next;    /* newest number plus 1 */
         uint64_t suspect; /* newest of `agreeing` numbers after a far jump */
         uint32_t agreeing;
         bool started;
+        bool open; /* the first one may have overtaken lower ones */
         uint64_t seen[NUMBERS_WINDOW / 64];
 };
 
@@ -178,6 +180,8 @@ struct dfm_triggers {
         uint64_t last; /* number of the last queued one; BUSY_NONE: none */
         bool followed; /* one that was not queued, or not taken, may have come after it */
         bool in_spill;
+        uint64_t opened_ns;      /* when the first one of the run came */
+        bool overtaken;          /* the first one may have overtaken the one that is offered */
         bool resumed;            /* the next number shows how many triggers were missed */
         uint64_t datagrams_lost; /* before this DFM */
         bool blocked;            /* the oldest one waits for a message */
@@ -313,6 +317,8 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 
 /* dfm_numbers.c: the numbers of triggers. */
 enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
+/* A number that the first one overtook: it, and those in between, may come. False: it is none. */
+bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
 /* The numbers below `next` were counted elsewhere: they are not missing. */
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 /* All numbers below `next` came. */

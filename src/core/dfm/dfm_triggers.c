@@ -9,6 +9,9 @@
 
 #include "dfm_internal.h"
 
+/* For this long, the first trigger of a run may have overtaken others. */
+#define OVERTAKEN_NS NS_PER_S
+
 int dfm_triggers_init(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -149,9 +152,12 @@ static void count_missed(struct dfm *d, uint64_t number)
         dfm_numbers_begin(&q->numbers, number);
 }
 
-static enum dfm_offer note_number(struct dfm *d, uint64_t number)
+static enum dfm_offer note_number(struct dfm *d, uint64_t came_ns, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
+        uint64_t *missing = &d->counts.offered.missing;
+        bool opens = !q->numbers.started && q->fresh && d->config.trigger_source == DFM_TRIGGER_OFFERED;
+        enum dfm_offer verdict;
         bool late = d->config.trigger_source == DFM_TRIGGER_FRAMES && number < q->numbers.next;
 
         /* No event of a later trigger may be known without that, and no late number may count as the next
@@ -160,7 +166,14 @@ static enum dfm_offer note_number(struct dfm *d, uint64_t number)
                 dfm_ledger_changed(d);
         if (q->resumed)
                 count_missed(d, number);
-        return dfm_numbers_note(&q->numbers, number, &d->counts.offered.missing);
+        if (q->overtaken && dfm_numbers_precede(&q->numbers, number, missing))
+                return OFFER_QUEUED;
+        verdict = dfm_numbers_note(&q->numbers, number, missing);
+        if (opens) {
+                q->numbers.open = true;
+                q->opened_ns = came_ns;
+        }
+        return verdict;
 }
 
 /* Which triggers were missed will not be known. */
@@ -180,7 +193,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
                 c->not_taken++;
                 return OFFER_NOT_TAKEN;
         }
-        verdict = note_number(d, t->number);
+        verdict = note_number(d, came_ns, t->number);
         c->repeated += verdict == OFFER_REPEATED;
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
         if (verdict != OFFER_QUEUED)
@@ -229,6 +242,21 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
         if (verdict > OFFER_MARKER && !dfm_reset_is_pending(&d->triggers))
                 d->triggers.unread_ns = now_ns;
         dfm_judge_busy(d, now_ns);
+        return verdict;
+}
+
+/* If it should have been the first one, its counters begin with the run: a reset is none. */
+enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
+{
+        struct dfm_triggers *q = &d->triggers;
+        struct trigger_entry e = *t;
+        enum dfm_offer verdict;
+
+        q->overtaken = q->numbers.open && now_ns - q->opened_ns < OVERTAKEN_NS;
+        if (q->overtaken && t->number < q->numbers.first && !(t->flags & TRIGGER_MARKER))
+                e.flags &= ~TRIGGER_RESET;
+        verdict = dfm_offer(d, now_ns, &e);
+        q->overtaken = false;
         return verdict;
 }
 

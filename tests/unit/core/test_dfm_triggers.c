@@ -112,6 +112,37 @@ static void no_number_is_taken_twice(void **state)
         outside_ends(&t);
 }
 
+static enum dfm_offer offers_overtaken(struct dfm_driver *t, uint64_t number, uint32_t flags)
+{
+        struct trigger_entry e = {.number = number, .flags = flags};
+
+        return dfm_offer_overtaken(t->dfm, t->now_ns, &e);
+}
+
+/* At the beginning of a run, and not after a reset, lower numbers may still come. */
+static void the_first_number_may_overtake_others(void **state)
+{
+        struct dfm_config c = outside_standard(64);
+        struct dfm_driver t;
+
+        (void)state;
+        outside_begins(&t, &c, 1);
+        assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
+        assert_int_equal(offers_overtaken(&t, 97, TRIGGER_RESET), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missing, 2);
+        assert_int_equal(offers_overtaken(&t, 97, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 98, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missing, 1);
+        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->resets, 0);
+        dfm_pass_ns(&t, NS_PER_S);
+        assert_int_equal(offers_overtaken(&t, 96, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 10, TRIGGER_RESET), OFFER_QUEUED);
+        assert_int_equal(offers_overtaken(&t, 9, 0), OFFER_REPEATED);
+        assert_int_equal(offered(&t)->resets, 1);
+        outside_ends(&t);
+}
+
 static void a_far_jump_needs_agreement(void **state)
 {
         const uint64_t far = UINT64_C(1) << 40;
@@ -322,6 +353,7 @@ int main(void)
                 cmocka_unit_test(a_trigger_describes_its_event),
                 cmocka_unit_test(a_full_queue_refuses_triggers),
                 cmocka_unit_test(no_number_is_taken_twice),
+                cmocka_unit_test(the_first_number_may_overtake_others),
                 cmocka_unit_test(a_far_jump_needs_agreement),
                 cmocka_unit_test(a_reset_waits_for_earlier_events_and_for_the_ross),
                 cmocka_unit_test(a_lost_trigger_does_not_lose_its_reset),

@@ -168,8 +168,16 @@ static void a_datagram_that_a_reset_overtook_is_dropped(void **state)
         send_packet(&b, 50, 1, 0, 0);
         send_packet(&b, 52, 1, 0, TRIGGER_RESET);
         assert_counts(&b, 2, 1, 0, 0);
+        log_lines = 0;
         send_packet(&b, 51, 1, 1, 0);
         assert_counts(&b, 2, 0, 0, 1);
+        assert_int_equal(log_lines, 1);
+        bench_close(&b);
+        /* Or the first one brought the reset. */
+        bench_open(&b);
+        send_packet(&b, 50, 1, 0, TRIGGER_RESET);
+        send_packet(&b, 49, 1, 1, 0);
+        assert_counts(&b, 1, 0, 0, 1);
         bench_close(&b);
 }
 
@@ -208,10 +216,132 @@ static void a_restarted_board_is_followed_at_once(void **state)
         assert_counts(&b, 4, 0, 1, 0);
         send_packet(&b, 1000000, 1, 2, 0); /* suspect, but the core judges its numbers */
         assert_counts(&b, 5, 0, 1, 0);
-        b.now_ns += NS_PER_S;
-        send_packet(&b, 0, 1, 0, 0); /* without a reset it is a repeat */
-        assert_counts(&b, 5, 0, 2, 0);
         bench_close(&b);
+}
+
+/* A bench whose run has begun: triggers are taken. */
+static void running_open(struct bench *b, struct dfm_driver *running)
+{
+        struct dfm_config config = dfm_standard();
+
+        bench_open(b);
+        config.trigger_source = DFM_TRIGGER_OFFERED;
+        config.trigger_queue = 400;
+        dfm_driver_start(running, &config);
+        trigger_input_free(b->input);
+        assert_int_equal(trigger_input_new(&b->input, &b->sample.context, running->dfm), 0);
+        log_lines = 0;
+}
+
+static void running_close(struct bench *b, struct dfm_driver *running)
+{
+        dfm_driver_fini(running);
+        bench_close(b);
+}
+
+static void send_running(struct bench *b, struct dfm_driver *running, uint32_t sequence, uint16_t n,
+                         uint64_t first, uint32_t flags)
+{
+        uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
+
+        send_bytes(b, bytes, make_packet(bytes, sequence, TRACE_RUN, n, first, flags));
+        assert_int_equal(loop_wait(b->sample.loop, 0), 0);
+        trigger_input_turn(b->input, b->now_ns);
+        trigger_input_publish(running->dfm, b->sample.stats);
+}
+
+/* All triggers that were offered wait: none was discarded, and nothing was logged. */
+static void assert_all_wait(struct bench *b, struct dfm_driver *running, uint32_t n)
+{
+        const struct node_stats *s = b->sample.stats;
+
+        assert_int_equal(dfm_waiting(running->dfm), n);
+        assert_int_equal(stats_get(&s->triggers_offered), n);
+        assert_int_equal(stats_get(&s->triggers_repeated), 0);
+        assert_int_equal(stats_get(&s->trigger_resets), 0);
+        assert_int_equal(log_lines, 0);
+}
+
+/* The network swaps the first datagrams of the trigger box. Only a datagram that comes again is a repeat. */
+static void the_first_datagram_may_overtake_others(void **state)
+{
+        static struct dfm_driver running;
+        struct bench b;
+
+        (void)state;
+        running_open(&b, &running);
+        send_running(&b, &running, 7, 1, 107, 0);
+        send_running(&b, &running, 5, 2, 104, TRIGGER_RESET);
+        assert_all_wait(&b, &running, 3);
+        assert_counts(&b, 3, 1, 0, 0);
+        assert_int_equal(stats_get(&b.sample.stats->trigger_numbers_missing), 1);
+        send_running(&b, &running, 5, 2, 104, TRIGGER_RESET);
+        assert_counts(&b, 3, 1, 1, 0);
+        send_running(&b, &running, 6, 1, 106, 0);
+        assert_all_wait(&b, &running, 4);
+        assert_counts(&b, 4, 0, 1, 0);
+        assert_int_equal(stats_get(&b.sample.stats->trigger_numbers_missing), 0);
+        running_close(&b, &running);
+        /* Behind a datagram without triggers. */
+        running_open(&b, &running);
+        send_running(&b, &running, 0, 0, 0, 0);
+        send_running(&b, &running, 2, 1, 8, 0);
+        send_running(&b, &running, 1, 1, 7, TRIGGER_RESET);
+        assert_all_wait(&b, &running, 2);
+        assert_counts(&b, 2, 0, 0, 0);
+        /* Later, the network cannot have held it for so long. */
+        b.now_ns += NS_PER_S;
+        send_running(&b, &running, UINT32_MAX, 1, 6, 0);
+        assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 1);
+        assert_int_equal(log_lines, 1);
+        running_close(&b, &running);
+}
+
+/* It counts its datagrams from 0 again, while its triggers go on. */
+static void a_sequence_that_begins_again_costs_no_trigger(void **state)
+{
+        static const uint32_t newest[] = {20, 300};
+        static struct dfm_driver running;
+        struct bench b;
+
+        (void)state;
+        for (unsigned i = 0; i < ARRAY_SIZE(newest); i++) {
+                uint32_t n = 0;
+
+                running_open(&b, &running);
+                for (; n < newest[i]; n++)
+                        send_running(&b, &running, n, 1, n, 0);
+                assert_all_wait(&b, &running, n);
+                for (uint32_t k = 0; k < 40; k++)
+                        if (k != 15)
+                                send_running(&b, &running, k, 1, n + k, 0);
+                assert_int_equal(dfm_waiting(running.dfm), n + 39);
+                assert_counts(&b, n + 39, 1, 0, 0);
+                assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 0);
+                assert_int_equal(log_lines, 1);
+                running_close(&b, &running);
+        }
+}
+
+/* Its numbers begin again too, without a reset: no trigger vanishes in silence. */
+static void a_repeated_number_is_never_only_a_repeated_datagram(void **state)
+{
+        static struct dfm_driver running;
+        struct reasons r = {};
+        struct bench b;
+
+        (void)state;
+        running_open(&b, &running);
+        for (uint32_t k = 0; k < 20; k++)
+                send_running(&b, &running, k, 1, k, 0);
+        for (uint32_t k = 0; k < 10; k++)
+                send_running(&b, &running, k, 2, k, 0);
+        assert_counts(&b, 40, 0, 0, 0);
+        assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 20);
+        assert_int_equal(log_lines, 2);
+        trigger_input_reasons(running.dfm, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 1);
+        running_close(&b, &running);
 }
 
 static void bad_datagrams_are_counted(void **state)
@@ -270,18 +400,11 @@ static void each_fault_is_logged(void **state)
                 unsigned at_s, lines;
         } times[] = {{10, 3}, {15, 3}, {24, 3}, {34, 6}, {35, 6}};
         uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
-        struct dfm_config config = dfm_standard();
         static struct dfm_driver running;
         struct bench b;
 
         (void)state;
-        bench_open(&b);
-        config.trigger_source = DFM_TRIGGER_OFFERED;
-        config.trigger_queue = 16;
-        dfm_driver_start(&running, &config);
-        trigger_input_free(b.input);
-        assert_int_equal(trigger_input_new(&b.input, &b.sample.context, running.dfm), 0);
-        log_lines = 0;
+        running_open(&b, &running);
         for (uint32_t i = 0; i < ARRAY_SIZE(times); i++) {
                 b.now_ns = times[i].at_s * NS_PER_S;
                 send_bytes(&b, bytes, make_packet(bytes, 0, TRACE_RUN + 1, 1, 0, 0));
@@ -292,8 +415,7 @@ static void each_fault_is_logged(void **state)
                 assert_int_equal(log_lines, times[i].lines);
         }
         assert_true(dfm_counts(running.dfm)->offered.repeated >= ARRAY_SIZE(times));
-        dfm_driver_fini(&running);
-        bench_close(&b);
+        running_close(&b, &running);
 }
 
 /* Where frames are only counted, each trigger that became no event shifts all later frames. */
@@ -397,6 +519,9 @@ int main(void)
                 cmocka_unit_test(a_datagram_that_a_reset_overtook_is_dropped),
                 cmocka_unit_test(a_reset_of_long_ago_overtook_nothing),
                 cmocka_unit_test(a_restarted_board_is_followed_at_once),
+                cmocka_unit_test(the_first_datagram_may_overtake_others),
+                cmocka_unit_test(a_sequence_that_begins_again_costs_no_trigger),
+                cmocka_unit_test(a_repeated_number_is_never_only_a_repeated_datagram),
                 cmocka_unit_test(bad_datagrams_are_counted),
                 cmocka_unit_test(a_flood_does_not_prolong_a_turn),
                 cmocka_unit_test(each_fault_is_logged),

@@ -132,6 +132,32 @@ static void a_known_restart_is_followed_at_once(void **state)
         assert_int_equal(q.suspects, 0);
 }
 
+/* The network may swap the first messages: none of them repeats another one, and what is between them is
+ * missing. */
+static void the_first_message_may_overtake_others(void **state)
+{
+        struct sequence q = {};
+
+        (void)state;
+        assert_false(sequence_precede(&q, 5));
+        note_all(&q, 2, 3);
+        assert_false(sequence_precede(&q, 2));
+        assert_true(sequence_precede(&q, UINT32_MAX));
+        assert_int_equal(sequence_lost(&q), 2);
+        assert_false(sequence_precede(&q, UINT32_MAX));
+        assert_int_equal(sequence_note(&q, UINT32_MAX), SEQUENCE_REPEAT);
+        assert_int_equal(sequence_note(&q, 1), SEQUENCE_LATE);
+        assert_int_equal(sequence_lost(&q), 1);
+        assert_false(sequence_precede(&q, UINT32_MAX - SEQUENCE_APART - 1));
+        assert_true(sequence_precede(&q, UINT32_MAX - SEQUENCE_APART));
+        assert_int_equal(sequence_lost(&q), SEQUENCE_APART);
+        /* Of numbers too far behind the newest one, nothing is known. */
+        sequence_begin(&q, 8);
+        note_all(&q, 8, SEQUENCE_WINDOW - 4);
+        assert_false(sequence_precede(&q, 3));
+        assert_true(sequence_precede(&q, 4));
+}
+
 static void a_claim_reveals_lost_messages(void **state)
 {
         struct sequence q = {};
@@ -197,6 +223,7 @@ int main(void)
                 cmocka_unit_test(a_restart_is_not_a_loss_and_hides_none),
                 cmocka_unit_test(a_restart_after_few_messages_is_detected),
                 cmocka_unit_test(a_known_restart_is_followed_at_once),
+                cmocka_unit_test(the_first_message_may_overtake_others),
                 cmocka_unit_test(a_claim_reveals_lost_messages),
                 cmocka_unit_test(counts_are_exact),
         };

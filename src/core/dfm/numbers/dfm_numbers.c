@@ -12,7 +12,7 @@
 
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
 {
-        *n = (struct dfm_numbers){.next = next, .started = true};
+        *n = (struct dfm_numbers){.first = next, .next = next, .started = true};
         /* Earlier numbers are of before the reset. */
         memset(n->seen, 0xff, sizeof n->seen);
 }
@@ -60,6 +60,16 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
         bits_set(n->seen, number % NUMBERS_WINDOW, true);
         *missing -= MIN(*missing, UINT64_C(1));
         return OFFER_QUEUED;
+}
+
+bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
+{
+        if (!n->open || number >= n->first || n->next - number > NUMBERS_WINDOW)
+                return false;
+        *missing += n->first - number - 1;
+        while (--n->first != number)
+                bits_set(n->seen, n->first % NUMBERS_WINDOW, false);
+        return true;
 }
 
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next)
