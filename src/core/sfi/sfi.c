@@ -213,9 +213,12 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         sfi_note_presence(s, now_ns, m->keep_alive.sfi_live);
 }
 
-/* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. */
+/* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. A stop
+ * that was not complete is forgotten. */
 static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
+        if (s->run_state == RUN_DRAINING)
+                s->run_state = RUN_RUNNING;
         sequence_restart(&s->keep_alives);
         sfi_inventory_take(&s->updates, &s->totals);
         sfi_updates_restart(&s->updates, now_ns);

@@ -205,6 +205,30 @@ static void an_overtaken_keep_alive_is_ignored(void **state)
         ros_free(t.ros);
 }
 
+/* The run goes on, so a frame without room is lost data again. */
+static void a_restarted_dfm_forgets_a_stop(void **state)
+{
+        struct ros_config c = ros_standard();
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 1);
+        assert_int_equal(ros_run_state(t.ros), RUN_DRAINING);
+        t.dfm = TRACE_DFM + 1;
+        t.keep_alive_next = 0;
+        ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
+        t.now_ns += NS_PER_S;
+        ros_says(&t);
+        ros_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
+        assert_int_equal(ros_run_state(t.ros), RUN_RUNNING);
+        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 1);
+        assert_int_equal(ros_run_state(t.ros), RUN_DRAINING);
+        ros_free(t.ros);
+}
+
 static void bytes_in_use_stay_until_unpinned(void **state)
 {
         struct ros_config c = ros_standard();
@@ -480,6 +504,7 @@ int main(void)
                 cmocka_unit_test(a_cleared_fragment_is_not_sent),
                 cmocka_unit_test(keep_alive_makes_up_for_lost_clears),
                 cmocka_unit_test(a_stray_clear_number_does_not_spoil_the_count),
+                cmocka_unit_test(a_restarted_dfm_forgets_a_stop),
                 cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
                 cmocka_unit_test(bytes_in_use_stay_until_unpinned),
                 cmocka_unit_test(a_full_buffer_sends_xoff_and_room_sends_xon),

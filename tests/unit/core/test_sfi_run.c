@@ -101,6 +101,27 @@ static void a_restarted_dfm_reports_no_node_as_gone(void **state)
         sfi_driver_fini(&t);
 }
 
+static void a_restarted_dfm_forgets_a_stop(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        sfi_gets_keep_alive(&t, RUN_DRAINING, 0, 3);
+        assert_int_equal(sfi_run_state(t.sfi), RUN_DRAINING);
+        t.dfm = TRACE_DFM + 1;
+        t.keep_alive_next = 0;
+        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 3);
+        t.now_ns += 100 * NS_PER_MS;
+        sfi_says(&t);
+        sfi_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        assert_int_equal(sfi_run_state(t.sfi), RUN_RUNNING);
+        sfi_driver_fini(&t);
+}
+
 static void an_overtaken_keep_alive_is_ignored(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -286,6 +307,7 @@ int main(void)
                 cmocka_unit_test(a_leaving_sfi_knows_whether_the_dfm_knows),
                 cmocka_unit_test(no_event_waits_for_a_departed_ros),
                 cmocka_unit_test(a_restarted_dfm_reports_no_node_as_gone),
+                cmocka_unit_test(a_restarted_dfm_forgets_a_stop),
                 cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
                 cmocka_unit_test(the_end_of_the_run_closes_all_events),
                 cmocka_unit_test(totals_are_complete_when_every_living_ros_reported),
