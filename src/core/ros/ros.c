@@ -225,8 +225,8 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         return true;
 }
 
-/* The DFM's streams restart. Fragments stay held, as their numbers identify them. A stop that was not complete
- * is forgotten. */
+/* The DFM's streams restart. Fragments stay held, as their numbers identify them. A stop that was not
+ * complete is forgotten. */
 static void follow_new_dfm(struct ros *r, uint64_t now_ns)
 {
         if (r->run_state == RUN_DRAINING)
