@@ -249,6 +249,14 @@ static void end_thread(struct builder *b)
 
 /* ---- Life ---- */
 
+void file_list_clear(struct file_list *l)
+{
+        for (size_t i = 0; i < l->n; i++)
+                free(l->paths[i]);
+        free(l->paths);
+        *l = (struct file_list){};
+}
+
 static int prepare_files(struct builder *b, uint32_t slots)
 {
         int r = event_output_new(&b->output, &b->context, b->files, b->buffer, slots, collect_stored, b);

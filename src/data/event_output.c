@@ -218,9 +218,19 @@ static void note_file(void *ctx, const char *path, uint64_t events, uint64_t siz
         struct file_list *l = o->files;
 
         (void)size_bytes;
-        if (l->n < FILE_LIST_MAX)
-                snprintf(l->paths[l->n], sizeof l->paths[0], "%s", path);
-        l->n++;
+        if (l->n == l->room) {
+                size_t room = MAX(2 * l->room, (size_t)64);
+                char **paths = realloc(l->paths, room * sizeof *paths);
+
+                if (paths) {
+                        l->paths = paths;
+                        l->room = room;
+                }
+        }
+        if (l->n < l->room && (l->paths[l->n] = strdup(path)))
+                l->n++;
+        else
+                log_error_errno(-ENOMEM, "%s: not in the report: %m", path);
         stats_add(&o->context.stats->events_stored, events);
 }
 

@@ -82,9 +82,6 @@ static int open_process(struct node *n)
         r = thread_pin(n->self->cpus, MIN(n->self->n_cpus, (size_t)1));
         if (r < 0)
                 log_warning_errno(r, "node.cpus: cannot use processor %u: %m", n->self->cpus[0]);
-        n->files = calloc(1, sizeof *n->files);
-        if (!n->files)
-                return log_error_errno(ENOMEM, "node: %m");
         r = loop_new(&n->loop);
         if (r >= 0)
                 r = loop_catch_signals(n->loop);
@@ -113,7 +110,7 @@ static int open_run(struct node *n)
         n->membership = (struct membership){};
         n->is_sealing = n->ended_by_stall = n->has_begun = n->is_stopped = false;
         n->reasons = (struct reasons){};
-        n->files->n = 0;
+        file_list_clear(&n->files);
         memcpy(n->metadata, s->metadata, sizeof n->metadata);
         n->n_metadata = s->n_metadata;
         return n->kind->open(n);
@@ -143,7 +140,7 @@ static void node_close(struct node *n)
         run_control_close(n->control_of_runs);
         control_close(&n->control);
         loop_free(n->loop);
-        free(n->files);
+        file_list_clear(&n->files);
         if (n->stats)
                 memory_unmap(n->stats, sizeof *n->stats);
 }

@@ -59,7 +59,7 @@ struct node {
         void *state;             /* of the role */
         void *core;              /* struct dfm, ros or sfi */
         struct message message;  /* scratch of node_send_due() */
-        struct file_list *files; /* of an SFI */
+        struct file_list files;  /* of an SFI */
         bool is_sealing;         /* of an SFI: it writes and seals its last files */
         struct stall stall;
         bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */

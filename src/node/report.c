@@ -57,8 +57,8 @@ static json_t *make_report(const struct node *n)
                 add_shaping(o, s);
         set(o, "peak_rss_bytes", memory_peak_bytes());
         json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
-        for (size_t i = 0; i < MIN(n->files->n, (size_t)FILE_LIST_MAX); i++)
-                json_array_append_new(files, json_string(n->files->paths[i]));
+        for (size_t i = 0; i < n->files.n; i++)
+                json_array_append_new(files, json_string(n->files.paths[i]));
         json_object_set_new(o, "files", files);
         json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         progress_report(n, o);
@@ -85,8 +85,8 @@ void report_write_run_file(const struct node *n, struct reasons *to)
         json_t *report;
         int r;
 
-        if (n->self->role != ROLE_SFI || n->files->n == 0 ||
-            !run_file_core(n->files->paths[0], core, sizeof core))
+        if (n->self->role != ROLE_SFI || n->files.n == 0 ||
+            !run_file_core(n->files.paths[0], core, sizeof core))
                 return;
         f.accounts = report = make_report(n);
         f.metadata = json_object_get(report, "metadata");

@@ -103,7 +103,7 @@ static int open_role(struct node *n)
         if (r < 0)
                 return log_error_errno(r, "sfi: %m");
         s->receiver.core = n->core = s->core;
-        r = builder_new(&s->builder, &context, n->files, s->core, s->buffer, config.slots);
+        r = builder_new(&s->builder, &context, &n->files, s->core, s->buffer, config.slots);
         return r < 0 ? r : watch_builder(n, s);
 }
 

@@ -9,13 +9,15 @@
 
 struct builder;
 
-#define FILE_LIST_MAX 1024
-
-/* The closed event files. The builder's thread fills the list, so read it after builder_reasons(). */
+/* The closed event files. The builder's thread fills the list, so read it after builder_reasons(). Empty if
+ * zeroed. */
 struct file_list {
-        size_t n; /* all; `paths` holds only the first FILE_LIST_MAX */
-        char paths[FILE_LIST_MAX][SCENARIO_TEXT_MAX + 128];
+        size_t n, room;
+        char **paths; /* owned */
 };
+
+/* Frees the paths; the list is empty then. */
+void file_list_clear(struct file_list *l);
 
 /* A slot that the core may reuse. */
 struct builder_done {

@@ -120,7 +120,7 @@ void run_log_end(const struct node *n)
                        " lost; %s of payload, %zu file%s",
                        n->run, stats_get(&s->events_complete), stats_get(&s->events_partial),
                        stats_get(&s->events_lost), quantity_format_bytes(stats_get(&s->payload_bytes), bytes),
-                       n->files->n, n->files->n == 1 ? "" : "s");
+                       n->files.n, n->files.n == 1 ? "" : "s");
                 break;
         case ROLE_LEVEL2:
                 break; /* no node */

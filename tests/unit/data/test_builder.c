@@ -116,6 +116,7 @@ static void bench_close(struct bench *b)
         builder_free(b->builder);
         files_with(b, "", true);
         rmdir(b->sample.scenario->sfi.directory);
+        file_list_clear(&b->files);
         sfi_free(b->core);
         free(b->buffer);
         sample_close(&b->sample);
@@ -296,6 +297,27 @@ static void a_full_file_is_followed_by_the_next_one(void **state)
         assert_int_equal(b.files.n, 2);
         assert_string_not_equal(b.files.paths[0], b.files.paths[1]);
         assert_int_equal(files_with(&b, ".writing", false), 0);
+        bench_close(&b);
+}
+
+static void each_file_is_listed(void **state)
+{
+        enum { FILES = 1100 };
+        struct bench b;
+
+        (void)state;
+        bench_open(&b, OUTPUT_FILE);
+        b.sample.scenario->sfi.file_events = 1;
+        start(&b);
+        for (uint64_t event = 0; event < FILES; event++) {
+                builder_take(b.builder, receive_event(&b, event));
+                builder_kick(b.builder);
+                collect_until(&b, event + 1);
+        }
+        assert_int_equal(seal(&b), 0);
+        assert_int_equal(b.files.n, FILES);
+        for (size_t i = 0; i < FILES; i++)
+                assert_int_equal(unlink(b.files.paths[i]), 0);
         bench_close(&b);
 }
 
@@ -517,6 +539,7 @@ int main(void)
                 cmocka_unit_test(events_end_in_a_file_that_verifies),
                 cmocka_unit_test(a_refused_fragment_of_another_trigger_shows_in_the_status),
                 cmocka_unit_test(a_full_file_is_followed_by_the_next_one),
+                cmocka_unit_test(each_file_is_listed),
                 cmocka_unit_test(an_unsealed_file_keeps_its_temporary_name),
                 cmocka_unit_test(sealing_writes_the_events_that_are_queued),
                 cmocka_unit_test(without_files_slots_come_back_at_once),
