@@ -352,11 +352,12 @@ static int judge_end(const struct ctl *c, const json_t *o, const struct before *
 {
         const json_t *last = json_object_get(o, "last_run");
         const char *why = json_string_value(json_array_get(json_object_get(last, "reasons"), 0));
+        const char *status = text_of(last, "status");
 
-        if (!has_ended(c, o, before) || strcmp(text_of(last, "status"), "error") != 0)
+        if (!has_ended(c, o, before) || strcmp(status, "ok") == 0)
                 return 0;
-        fprintf(stderr, "evb ctl: run %lld ended in an error%s%s\n", number_of(last, "run"), why ? ": " : "",
-                why ?: "");
+        fprintf(stderr, "evb ctl: run %lld %s%s%s\n", number_of(last, "run"),
+                strcmp(status, "error") == 0 ? "ended in an error" : status, why ? ": " : "", why ?: "");
         return 1;
 }
 

@@ -31,11 +31,11 @@ class ControlBed(Bed):
         self.socket = self.folder / "control.sock"
 
     def ctl(self, *words, expect=0, place=None):
-        """Returns the object that the command prints, and its standard error."""
+        """Returns the object that the command prints, and its standard error. `expect` None: it may succeed or fall short."""
         done = subprocess.run([self.evb, "ctl", *words, *(place or ("--socket", str(self.socket))), "--json"], capture_output=True,
                               text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == expect, f"evb ctl {words}: exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout}\n{self.log('dfm')}"
-        assert bool(done.stderr) == (expect != 0), done
+        assert done.returncode in ((0, 1) if expect is None else (expect,)), f"evb ctl {words}: exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout}\n{self.log('dfm')}"
+        assert bool(done.stderr) == (done.returncode != 0), done
         return (json.loads(done.stdout) if done.stdout else None), done.stderr
 
     def state(self):
@@ -64,7 +64,10 @@ class ControlBed(Bed):
         return self.ctl(command, "--wait", "100s", *more)[0]
 
     def stop_run(self):
-        return self.ctl("stop", "--wait", "100s")[0]
+        """Stops the run. The command fails if the run fell short."""
+        state, err = self.ctl("stop", "--wait", "100s", expect=None)
+        assert bool(err) == (state["last_run"]["status"] != "ok"), (state, err)
+        return state
 
     def wait_triggers(self, more=200):
         """Waits until the run has taken that number of further triggers; returns how many it has."""

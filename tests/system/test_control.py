@@ -325,7 +325,7 @@ def ended_in_error(evb):
         # The run that next-run ended is not the one that it began; an earlier error is no error of this run.
         says(0, "", "next-run", state("running", run=1), state("draining", run=1), state("running", 1, "error", run=2))
         says(0, "", "start", state("error", 1, "error"), state("running", 1, "error", run=2))
-        says(0, "", "start", state("configured", 1), state("configured", 2, "fell short"))
+        says(1, "evb ctl: run 2 fell short\n", "start", state("configured", 1), state("configured", 2, "fell short"))
         says(0, "", "stop", state("configured", 2, "error"), state("configured", 2, "error"))
 
 
