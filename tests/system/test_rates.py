@@ -12,11 +12,10 @@ import sys
 import tempfile
 import time
 
-from harness import Running, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, Running, folder, main, need_root, scenario, settings
 from network import sh, wait_until
 
 PORT_MBIT = 100
-LIMIT = 60
 KEYS = {
     "qos.backend": "htb+tbf", "qos.rate": "auto", "network.link-rate": f"{PORT_MBIT}Mbit", "trigger.events": 0,
     "trigger.rate": "max", "ros.fragment-size": "4KiB", "ros.count": 4, "sfi.count": 2, "sfi.timeout": "10s",
@@ -137,6 +136,8 @@ def restarted(evb):
         config = where / "again.conf"
         config.write_text(running.config())
         late, pid = running.nodes()["ros2"], running.nodes()["dfm"]
+        # evb run stops all nodes when it sees that its DFM has died.
+        running.signal(signal.SIGSTOP)
         os.kill(late, signal.SIGSTOP)
         try:
             os.kill(pid, signal.SIGKILL)
@@ -153,10 +154,13 @@ def restarted(evb):
             events = running.counter("sfi1", "events_complete")
             wait_until("more events", lambda: running.counter("sfi1", "events_complete") > events + 100)
             assert near(running, "ros1", 2, 1), running.rates("ros1")
-            running.stop((0, 1))
+            again.terminate()
+            assert again.wait(LIMIT_S) == 0
         finally:
             again.kill()
             again.wait()
+            running.signal(signal.SIGCONT)
+        running.stop((0, 1))
 
 
 class Foreign:
