@@ -28,8 +28,10 @@ class Recorder:
 
     def __init__(self, addresses):
         self.hosts = {socket.inet_aton(a): a for a in addresses.values()}
-        self.packets, self.stopped = [], False
+        # The keys of a dictionary: each packet passes the loopback device twice.
+        self.packets, self.stopped = {}, False
         self.ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        self.ear.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE: it may not run for a while
         self.ear.bind(("lo", 0))
         self.ear.settimeout(0.05)
         self.thread = threading.Thread(target=self.run)
@@ -39,10 +41,9 @@ class Recorder:
             with contextlib.suppress(TimeoutError):
                 packet = self.ear.recv(65536)[14:]
                 at = (packet[0] & 15) * 4
-                source, to = self.hosts.get(packet[12:16]), self.hosts.get(packet[16:20])
-                # Each packet passes the loopback device twice.
-                if packet[9] == socket.IPPROTO_UDP and source and to and struct.unpack_from(">HH", packet, at) == (PORT, PORT):
-                    self.packets.append((source, to, packet[at + 8:]))
+                source, to, data = self.hosts.get(packet[12:16]), self.hosts.get(packet[16:20]), packet[at + 8:]
+                if packet[9] == socket.IPPROTO_UDP and source and to and struct.unpack_from(">HH", packet, at) == (PORT, PORT) and len(data) >= 64:
+                    self.packets[source, to, data] = None
 
     def __enter__(self):
         self.thread.start()
@@ -54,7 +55,11 @@ class Recorder:
         self.ear.close()
 
     def messages(self):
-        return list(dict.fromkeys(p for p in list(self.packets) if len(p[2]) >= 64))
+        return list(self.packets)
+
+    def last(self, source, to):
+        """The last message between these two; None: there is none."""
+        return next((d for s, t, d in reversed(self.messages()) if s == source and t == to and d[:4] == b"EVB1"), None)
 
     def kinds(self):
         return {struct.unpack_from("<I", data, 16)[0] for _, _, data in self.messages() if data[:4] == b"EVB1"}
@@ -101,19 +106,33 @@ def is_documented(b, recorder):
     assert len(numbers) > 5 and all(len(set(n)) == len(n) for n in numbers.values()), numbers
 
 
+def send(b, wire, data, source, to):
+    """Sends a datagram once its receiver has read most others: a socket drops what it has no room for."""
+    at = f" {int.from_bytes(socket.inet_aton(to), 'little'):08X}:{PORT:04X} "
+
+    def has_room():
+        waiting = [line.split()[4].partition(":")[2] for line in pathlib.Path("/proc/net/udp").read_text().splitlines() if at in line]
+        return all(int(n, 16) < 50_000 for n in waiting)
+
+    b.wait(f"room for messages to {to}", has_room)
+    wire.send(data, source, to)
+
+
 def forge(b, wire, recorder, last=1000):
     """Sends what was recorded first and last once more, and forgeries of what would spoil the run; returns the number of datagrams."""
     sent, copies = 0, recorder.messages()
     for source, to, data in copies[:100] + copies[-last:]:
-        wire.send(data, source, to)
+        send(b, wire, data, source, to)
         sent += 1
     for node, sender, message in harmful(b, wire):
         source, to = b.addresses[sender], b.addresses[node]
-        trailer = next(d for s, t, d in reversed(recorder.messages()) if s == source and t == to and d[:4] == b"EVB1")[-TRAILER_BYTES:]
+        # The wire has heard it, and the recorder may be behind.
+        b.wait("recorded message", lambda s=source, t=to: recorder.last(s, t))
+        trailer = recorder.last(source, to)[-TRAILER_BYTES:]
         session, number = struct.unpack_from("<QQ", trailer)
         for tail in (b"", trailer, struct.pack("<QQ", session, number + 1) + trailer[16:], os.urandom(TRAILER_BYTES),
                      struct.pack("<QQ", session, number + 2) + siphash(b"\0" * 16, message.encode())):
-            wire.send(message.encode() + tail, source, to)
+            send(b, wire, message.encode() + tail, source, to)
             sent += 1
     return sent
 
@@ -124,7 +143,7 @@ def recorded(evb):
     with keyed(evb) as b, contextlib.closing(Wire()) as wire, Recorder(b.addresses) as recorder:
         b.start_all()
         b.wait_written(100_000)
-        assert {KEEP_ALIVE, ALIVE} < recorder.kinds()
+        b.wait("recorded messages", lambda: {KEEP_ALIVE, ALIVE} < recorder.kinds())
         yield b, wire, recorder
 
 
@@ -135,8 +154,8 @@ def strangers(evb):
         sent = forge(b, wire, recorder)
         # To a node for which it was not, and back to its sender.
         for source, to, data in recorder.messages()[:200]:
-            wire.send(data, source, b.addresses["sfi2"] if to != b.addresses["sfi2"] else b.addresses["sfi1"])
-            wire.send(data, source, source)
+            send(b, wire, data, source, b.addresses["sfi2"] if to != b.addresses["sfi2"] else b.addresses["sfi1"])
+            send(b, wire, data, source, source)
         stop(b)
         reports = b.end_all()
         complete(dict(reports["dfm"], fragments={"corrupt": 0}))
