@@ -7,13 +7,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "evb/base/util.h"
 #include "evb/sys/loop.h"
 #include "evb/sys/machine_watch.h"
+#include "evb/sys/priority.h"
 
 /* Some tenths of a second; the clocks of /proc have ticks of 10 ms. */
 #define WORK_NS (400 * NS_PER_MS)
@@ -98,7 +98,7 @@ static pid_t start_work(void)
 
         if (pid == 0) {
                 /* As root, on a busy machine, too. */
-                (void)setpriority(PRIO_PROCESS, 0, -20);
+                (void)priority_raise();
                 for (;;)
                         ;
         }
@@ -124,12 +124,13 @@ static struct machine_view watch_work(bool ours)
         pid = start_work();
         if (ours)
                 machine_watch_add(w, pid);
+        /* The work may keep this process from running: the first look and the last one are what counts. */
+        machine_watch_turn(w, clock_now_ns(), true);
         begin_ns = clock_now_ns();
         while (clock_now_ns() - begin_ns < WORK_NS) {
-                machine_watch_turn(w, clock_now_ns(), true);
                 usleep(20000);
+                machine_watch_turn(w, clock_now_ns(), true);
         }
-        machine_watch_turn(w, clock_now_ns(), false);
         machine_watch_view(w, &v);
         machine_watch_free(w);
         stop_work(pid);
