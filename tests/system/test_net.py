@@ -151,7 +151,7 @@ def killed_launcher(evb):
         assert not left_overs(pid)
 
 
-def rate(evb, *, link_bps=10**9, events=1500, **keys):
+def rate(evb, *, link_bps=10**9, events=600, **keys):
     """Links limit the rate; the SFIs miss only what ports drop, and recover all of it."""
     need_root()
     with folder() as where:
@@ -248,9 +248,9 @@ main({
     "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
     "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),
-    # 20 events of 6 fragments of 4 MiB, in datagrams of 1400 bytes at least.
-    "large-loss": lambda evb: lossy(loopback, evb, 360000, "0.02", ros_fragment__size="4MiB",
-                                    trigger_events=20),
+    # 10 events of 6 fragments of 4 MiB, in datagrams of 1400 bytes at least. All are open at once, and share the processors.
+    "large-loss": lambda evb: lossy(loopback, evb, 180000, "0.02", ros_fragment__size="4MiB", trigger_events=10,
+                                    sfi_timeout="100s", dfm_event__timeout="110s"),
     "large-pull-tcp": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40, scenario_mode="pull", scenario_transport="tcp"),
     "empty": lambda evb: loopback(evb, ros_fragment__size="0"),
     "uniform": lambda evb: loopback(evb, ros_fragment__sizes="uniform:0-5000"),
