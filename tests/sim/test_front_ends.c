@@ -220,6 +220,55 @@ static void a_ros_restarts(void **state)
         each_width(3, NULL, restart_a_ros);
 }
 
+/* The ROS of the first board is away for so long that events end without it. */
+#define DIES_NS (100 * NS_PER_MS)
+#define RETURNS_NS (350 * NS_PER_MS)
+
+/* Frames come late, and wait until there is a connection. */
+static void let_frames_wait(struct sim_config *c)
+{
+        c->boards.from = -1900; /* the board has not just begun to count */
+        c->boards.late = c->faults.seed % 3 > 0;
+        c->boards.late_ns = (1 + c->faults.seed * 7 % 48) * NS_PER_MS;
+        c->boards.held_from_ns = RETURNS_NS - c->faults.seed % 5 * 50 * NS_PER_MS;
+        c->boards.held_until_ns = RETURNS_NS + (1 + c->faults.seed % 4 * 15) * NS_PER_MS;
+}
+
+/* When it has joined, there come frames of such events, and of those that wait for it: it refuses none, and
+ * the latter are complete. */
+static void a_ros_that_was_away_refuses_no_frame(void **state)
+{
+        static const unsigned widths[] = {16, 24, 32, 64};
+        uint64_t first, last = seeds_to_run(12, &first);
+
+        (void)state;
+        for (uint64_t seed = first; seed <= last; seed++) {
+                for (int k = 0; k < 8; k++) {
+                        struct sim_config c = with_boards(seed, widths[k / 2], k % 2);
+                        const struct ros_counts *r;
+                        uint64_t joined;
+                        struct sim *s;
+
+                        let_frames_wait(&c);
+                        s = sim_now = sim_new(&c);
+                        check(!sim_run(s, DIES_NS));
+                        sim_kill(s, ROLE_ROS, 0);
+                        check(!sim_run(s, RETURNS_NS));
+                        sim_restart_ros(s, 0);
+                        check(!sim_run(s, RETURNS_NS + 20 * NS_PER_MS));
+                        joined = dfm_counts(sim_dfm(s))->triggers;
+                        check(joined < c.events);
+                        check(sim_run(s, FOREVER_NS));
+                        r = ros_counts(sim_ros(s, 0));
+                        check_frames(s, 0);
+                        check(r->restarts == 0 && r->impossible == 0 && r->duplicate == 0);
+                        for (uint64_t e = joined; e < c.events; e++)
+                                check((sim_event(s, e)->present | sim_event(s, e)->absent) == 15);
+                        sim_free(s);
+                }
+        }
+}
+
 static void everything_at_once(void **state)
 {
         (void)state;
@@ -261,6 +310,7 @@ int main(void)
                 cmocka_unit_test(a_slow_board_restarts_at_once),
                 cmocka_unit_test(a_reset_brings_a_board_back),
                 cmocka_unit_test(a_ros_restarts),
+                cmocka_unit_test(a_ros_that_was_away_refuses_no_frame),
                 cmocka_unit_test(everything_at_once),
                 cmocka_unit_test(a_long_run_wraps_often),
         };

@@ -141,6 +141,7 @@ struct ros {
          * that would be good wait for a newer one. */
         uint32_t strays, n_suspects;
         uint64_t first_stray; /* number of the first one, then of each 16th */
+        uint64_t behind;      /* how far the first one was behind the newest trigger */
         bool strays_are_late; /* all of the row are good or late */
         /* Some are impossible, or repeated, and the row may be the beginning of a new count. */
         bool strays_may_begin;

@@ -218,6 +218,13 @@ bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken)
                number > epoch_of_frames(n)->frame + (broken ? 0 : ROS_NUMBERS_GAP);
 }
 
+uint64_t ros_numbers_behind(const struct ros_numbers *n, uint64_t number)
+{
+        uint64_t newest = epoch_of_frames(n)->number;
+
+        return newest - MIN(newest, number);
+}
+
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n)
 {
         const struct ros_epoch *e = epoch_of_frames(n);
@@ -248,15 +255,25 @@ bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number)
         return n->has_frame && number == epoch_of_frames(n)->first;
 }
 
+bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest)
+{
+        return n->has_trigger && !n->has_frame && !n->seen.behind && oldest >= ENDED_MIN;
+}
+
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest)
 {
         const struct ros_epoch *e = &n->now;
 
-        if (!n->has_trigger || n->has_frame || n->seen.behind || oldest < ENDED_MIN || number > e->number ||
-            e->event < oldest)
+        if (!ros_numbers_have_joined(n, oldest) || number > e->number || e->event < oldest)
                 return false;
         /* L1 IDs have gaps where triggers became no event, so at least these are open. */
         return e->number - number <= e->event - oldest;
+}
+
+bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest)
+{
+        return ros_numbers_have_joined(n, oldest) && number <= n->now.number &&
+               !ros_numbers_may_begin(n, number, oldest);
 }
 
 void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number)

@@ -86,6 +86,8 @@ bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken
 /* Whether it is behind the triggers although it follows a break: a gap after all believed frames, or
  * (`broken`) impossible ones, or repeated ones with which a new count may have begun. */
 bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
+/* How far it is behind the newest trigger. */
+uint64_t ros_numbers_behind(const struct ros_numbers *n, uint64_t number);
 /* The number of triggers after the newest believed frame. */
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
 /* Whether a board that counts from the beginning again soon has this number: it is close to its first one, or
@@ -94,9 +96,13 @@ bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
 /* Whether it is newer than all believed frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
-/* Whether it may be the first frame since this ROS was restarted, when the board has gone on: it is of an
- * event that is still open, and the run did not begin just now. */
+/* This ROS has joined a run that did not begin just now, and has not believed a frame yet: perhaps it was
+ * restarted, and its board has gone on. */
+bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest);
+/* Whether, when this ROS has joined, a frame with this number is of an event that is still open, */
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
+/* or of one that was perhaps over before that. */
+bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
 /* The frame is believed. */
 void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */

@@ -167,6 +167,56 @@ static void back_in_step(struct ros *r)
         believe_suspects(r);
 }
 
+static void believe(struct ros *r, uint64_t number)
+{
+        ros_numbers_believe(&r->numbers, number);
+        if (ros_numbers_is_first(&r->numbers, number))
+                r->first_copies = 1;
+}
+
+/* Whether the first frames of the row are those of a board that was restarted together with this ROS. */
+static bool is_beginning(const struct ros *r)
+{
+        return r->strays <= ROS_STRAYS_MAX && ros_numbers_is_beginning(&r->numbers, r->first_stray);
+}
+
+/* A row of frames that are over, when this ROS has joined a run: they were under way to the one before it, or
+ * waited for the connection. They are close to the triggers or gain on them, other than those of a board that
+ * was restarted too. */
+static bool precedes(const struct ros *r, uint64_t number)
+{
+        const struct ros_numbers *n = &r->numbers;
+
+        if (!r->strays_are_late || is_beginning(r) || !ros_numbers_precede(n, number, r->oldest))
+                return false;
+        return r->strays % STRAYS_APART != 0 || ros_numbers_agree(n, number, false) ||
+               ros_numbers_behind(n, number) + STRAYS_APART / 2 <= r->behind;
+}
+
+/* The frames of before the join. Those of open events stay. */
+static void reject_preceding(struct ros *r)
+{
+        for (uint32_t k = r->n_suspects; k-- > 0;) {
+                const struct ros_entry *e = &r->entries[r->suspects[k]];
+
+                if (e->event == ROS_NO_EVENT && ros_numbers_precede(&r->numbers, e->number, r->oldest))
+                        reject_suspect(r, r->suspects[k], FRAME_LATE);
+        }
+}
+
+/* Whether this may be the first frame of an open event since this ROS has joined. The frames before it were
+ * over, and it follows them. */
+static bool may_begin(const struct ros *r, uint32_t i)
+{
+        const struct ros_entry *e = &r->entries[i];
+        uint64_t apart = MAX(e->number, r->last_number) - MIN(e->number, r->last_number);
+
+        if (r->strays > 0 && (!r->strays_are_late || apart > ROS_NUMBERS_GAP || is_beginning(r)))
+                return false;
+        return ros_numbers_may_begin(&r->numbers, e->number, r->oldest) ||
+               (e->event != ROS_NO_EVENT && ros_numbers_have_joined(&r->numbers, r->oldest));
+}
+
 /* Counts the copies of the first number, and of a frame that is not believed. After a restart, the board
  * would have sent twice as many of its first number. True: so it has not restarted. */
 static bool is_copied_alike(struct ros *r, uint64_t number)
@@ -200,12 +250,22 @@ void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 r->strays_are_late = true;
                 r->strays_may_begin = false;
         }
+        if (r->strays % STRAYS_APART == 0)
+                r->behind = ros_numbers_behind(&r->numbers, number);
         if (r->strays++ % ROS_STRAYS_MAX == 0)
                 r->first_stray = number;
         r->strays_are_late &= as == FRAME_GOOD || as == FRAME_LATE;
         r->strays_may_begin |= as == FRAME_IMPOSSIBLE || (as == FRAME_DUPLICATE && begins(r, number));
         if (r->strays % ROS_STRAYS_MAX != 0)
                 return;
+        if (precedes(r, number)) {
+                reject_preceding(r);
+                if (r->n_suspects > 0) {
+                        believe(r, r->entries[r->suspects[0]].number);
+                        back_in_step(r);
+                }
+                return;
+        }
         if (r->strays_are_late && MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
                 believe_suspects(r);
                 return;
@@ -228,13 +288,6 @@ bool ros_is_doubtful(const struct ros *r, uint64_t number)
         return ros_is_broken(r) && ros_numbers_lag(&r->numbers, number, true);
 }
 
-static void believe(struct ros *r, uint64_t number)
-{
-        ros_numbers_believe(&r->numbers, number);
-        if (ros_numbers_is_first(&r->numbers, number))
-                r->first_copies = 1;
-}
-
 /* A complete frame that may be stored. */
 void ros_take_numbered(struct ros *r, uint32_t i)
 {
@@ -247,7 +300,8 @@ void ros_take_numbered(struct ros *r, uint32_t i)
                 believe(r, number);
                 back_in_step(r);
         } else if ((ros_numbers_advances(&r->numbers, number) && !ros_is_doubtful(r, number)) ||
-                   (r->strays == 0 && ros_numbers_may_begin(&r->numbers, number, r->oldest))) {
+                   may_begin(r, i)) {
+                reject_preceding(r);
                 believe(r, number);
                 ros_finish(r, i);
                 back_in_step(r);

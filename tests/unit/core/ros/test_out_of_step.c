@@ -266,7 +266,7 @@ static void a_restarted_ros_believes_frames_of_open_events(void **state)
                 uint32_t first; /* frame */
                 bool is_out_of_step;
         } cases[] = {
-                {100, 200, false}, {100, 100, false}, {100, 99, true},
+                {100, 200, false}, {100, 100, false}, {100, 99, false}, {100, 41, false},
                 {100, 0, true},    {0, 200, true},    {15, 200, true},
         };
 
@@ -283,9 +283,78 @@ static void a_restarted_ros_believes_frames_of_open_events(void **state)
                         trigger(&t, event, event);
                 frames_come(&t, cases[k].first, 60);
                 assert_int_equal(ros_counts(t.ros)->restarts, cases[k].is_out_of_step);
-                if (!cases[k].is_out_of_step)
+                if (!cases[k].is_out_of_step) {
                         assert_int_equal(ros_queued(t.ros, 0).jobs, cases[k].first == 200 ? 60 : 0);
-                ros_free(t.ros);
+                        assert_int_equal(ros_counts(t.ros)->late, 100 - MIN(cases[k].first, 100u));
+                }
+                end(&t, 60);
+        }
+}
+
+/* A ROS joins a run at this trigger. The events before it have ended without the ROS. */
+static void join_at(struct ros_driver *t, const struct ros_config *c, uint32_t l1_id)
+{
+        ros_driver_init(t, c);
+        ros_gets_keep_alive(t, RUN_RUNNING, 5000, 7);
+        trigger(t, 5000, l1_id);
+}
+
+/* The board has gone on, and its frames come this number of triggers late, or waited for the connection. None
+ * is refused, and those of the events since the join are used. */
+static void a_restarted_ros_refuses_no_frame_of_a_good_board(void **state)
+{
+        static const struct {
+                uint32_t behind, waiting;
+        } boards[] = {{1, 0}, {15, 0}, {16, 0}, {17, 0}, {100, 0}, {250, 0}, {3000, 3000}, {2000, 1900}};
+        static const unsigned widths[] = {16, 24, 32, 64};
+        static const uint32_t l1_ids[] = {5000, 0xffffffc0, 0x12345000};
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(boards) * ARRAY_SIZE(widths) * ARRAY_SIZE(l1_ids); k++) {
+                const uint32_t behind = boards[k / 12].behind, l1_id = l1_ids[k / 4 % 3];
+                struct ros_config c = numbered(widths[k % 4]);
+                uint64_t next;
+                struct ros_driver t;
+
+                c.entries = 1000;
+                c.number_from = 7;
+                join_at(&t, &c, l1_id);
+                next = (uint64_t)l1_id - behind + 7;
+                for (uint32_t i = 0; i < boards[k / 12].waiting; i++, next++)
+                        frame_comes(&t, next);
+                for (uint32_t i = 1; i < 400; i++, next++) {
+                        trigger(&t, 5000 + i, l1_id + i);
+                        frame_comes(&t, next);
+                }
+                assert_int_equal(ros_counts(t.ros)->restarts, 0);
+                assert_int_equal(ros_counts(t.ros)->impossible, 0);
+                assert_int_equal(ros_counts(t.ros)->late, behind);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, next - 7 - l1_id);
+                end(&t, boards[k / 12].waiting + 399);
+        }
+}
+
+/* It counts from 0, or began to when the ROS was not there yet. No event has one of its frames. */
+static void a_restarted_ros_finds_a_restarted_board(void **state)
+{
+        static const uint32_t frames[] = {0, 10, 100, 2000, 4600};
+
+        (void)state;
+        for (size_t k = 0; k < ARRAY_SIZE(frames); k++) {
+                struct ros_config c = numbered(16);
+                struct ros_driver t;
+
+                c.entries = 1000;
+                join_at(&t, &c, 5000);
+                for (uint32_t i = 1; i < 300; i++) {
+                        trigger(&t, 5000 + i, 5000 + i);
+                        frame_comes(&t, frames[k] + i);
+                        assert_int_equal(ros_is_out_of_step(t.ros), i >= (k < 2 ? 16 : 64));
+                }
+                assert_int_equal(ros_counts(t.ros)->restarts, 1);
+                assert_int_equal(ros_counts(t.ros)->late, k < 2 ? 0 : 48);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 0);
+                end(&t, 299);
         }
 }
 
@@ -355,6 +424,8 @@ int main(void)
                 cmocka_unit_test(a_frame_that_may_be_of_a_newer_trigger_fills_no_event),
                 cmocka_unit_test(a_board_may_restart_at_the_beginning),
                 cmocka_unit_test(a_restarted_ros_believes_frames_of_open_events),
+                cmocka_unit_test(a_restarted_ros_refuses_no_frame_of_a_good_board),
+                cmocka_unit_test(a_restarted_ros_finds_a_restarted_board),
                 cmocka_unit_test(a_repeated_frame_is_no_restart),
                 cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
         };
