@@ -51,6 +51,19 @@ static inline struct dfm_config dfm_standard(void)
         };
 }
 
+/* Three ROSs, of which the last one is optional, and one SFI. */
+static inline struct dfm_config dfm_with_optional_ros(void)
+{
+        static const struct ros_rule rules[] = {{}, {}, {.optional = true, .wait_ns = 300 * NS_PER_MS}};
+        struct dfm_config c = dfm_standard();
+
+        c.n_ros = 3;
+        c.n_sfi = 1;
+        c.ros_rules = rules;
+        c.node_timeout_ns = NS_PER_S;
+        return c;
+}
+
 static inline void dfm_driver_init(struct dfm_driver *t, const struct dfm_config *config)
 {
         *t = (struct dfm_driver){.config = *config, .now_ns = TRACE_BEGIN_NS};

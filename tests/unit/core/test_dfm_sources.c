@@ -2,19 +2,6 @@
  * at the start, and what they owe is absent rather than lost. */
 #include "dfm_driver.h"
 
-static const struct ros_rule last_is_optional[] = {{}, {}, {.optional = true, .wait_ns = 300 * NS_PER_MS}};
-
-static struct dfm_config three_ross(void)
-{
-        struct dfm_config c = dfm_standard();
-
-        c.n_ros = 3;
-        c.n_sfi = 1;
-        c.ros_rules = last_is_optional;
-        c.node_timeout_ns = NS_PER_S;
-        return c;
-}
-
 static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
 {
         memset(&t->message.alive, 0, sizeof t->message.alive);
@@ -52,7 +39,7 @@ static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, 
 static void a_silent_ros_is_left_out_until_it_sends_again(void **state)
 {
         static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -77,7 +64,7 @@ static void a_silent_ros_is_left_out_until_it_sends_again(void **state)
 /* A required ROS without a wait has the time of a node. Other reasons leave no ROS out. */
 static void only_a_long_silence_counts(void **state)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -93,7 +80,7 @@ static void only_a_long_silence_counts(void **state)
 /* The silent ROS's buffer fills with what it waits for, which must not stop the others. */
 static void a_silent_ros_holds_no_triggers_back(void **state)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -122,7 +109,7 @@ static void absent_fragments_are_neither_received_nor_lost(void **state)
                 {.event = 2, .end = EVENT_COMPLETE, .absent = 9, .payload_bytes = 100}, /* impossible */
                 {.event = 3, .end = EVENT_LOST, .absent = 1},
         };
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         const struct dfm_counts *n;
         struct dfm_driver t;
 
@@ -145,7 +132,7 @@ static void absent_fragments_are_neither_received_nor_lost(void **state)
 static void the_start_waits_for_optional_ross_only_so_long(void **state)
 {
         static const struct ros_rule rules[] = {{}, {.optional = true}, {.optional = true}};
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -175,7 +162,7 @@ static void the_start_waits_for_optional_ross_only_so_long(void **state)
  * for the time given. */
 static void check_counts(bool unreliable, const uint64_t frames[3], uint64_t silence_ns)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         dfm_driver_start(&t, &c);

@@ -81,6 +81,26 @@ static char *whole_text(void)
         return all;
 }
 
+/* The plan replaces what is there, and its removal, by another process, restores that. */
+static void assert_restored(const struct tc_plan *p, char *(*text_of)(void))
+{
+        char *text = text_of(), *then;
+        struct tc_shaper *s = network_shaper();
+        struct tc_outcome o = {};
+        struct error e = {};
+
+        if (tc_shaper_apply(s, p, true, NS_PER_S, true, &o, &e) < 0)
+                fail_msg("%s", e.message);
+        tc_shaper_free(s);
+        s = network_shaper(); /* reads the state file */
+        remove_all(s);
+        tc_shaper_free(s);
+        then = text_of();
+        assert_string_equal(text, then);
+        free(text);
+        free(then);
+}
+
 static void foreign_trees_are_restored_exactly(void **state)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
@@ -90,29 +110,14 @@ static void foreign_trees_are_restored_exactly(void **state)
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(set_ups); i++) {
                 struct tc_plan p = sample_plan(&q);
-                struct tc_outcome o = {};
-                struct error e = {};
-                struct tc_shaper *s;
-                char *text, *then;
 
                 print_message("%s\n", set_ups[i].name);
                 for (size_t k = 0; k < ARRAY_SIZE(set_ups[i].commands) && set_ups[i].commands[k]; k++)
                         network_tc(set_ups[i].commands[k]);
-                text = whole_text();
-                s = network_shaper();
-                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
-                        fail_msg("%s", e.message);
-                tc_shaper_free(s);
-                s = network_shaper(); /* reads the state file */
-                remove_all(s);
-                tc_shaper_free(s);
-                then = whole_text();
-                assert_string_equal(text, then);
+                assert_restored(&p, whole_text);
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
                 if (i < 2)
                         network_tc("qdisc del dev " NETWORK_DEVICE " parent ffff:fff1");
-                free(text);
-                free(then);
                 tc_plan_fini(&p);
         }
 }
@@ -304,17 +309,8 @@ static void a_size_table_is_restored_or_refused(void **state)
                 network_tc(command);
                 text = detailed_text();
                 assert_non_null(strstr(text, "overhead 24"));
-                s = network_shaper();
-                if (tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
-                        fail_msg("%s", e.message);
-                tc_shaper_free(s);
-                s = network_shaper(); /* reads the state file */
-                remove_all(s);
-                tc_shaper_free(s);
-                then = detailed_text();
-                assert_string_equal(text, then);
                 free(text);
-                free(then);
+                assert_restored(&p, detailed_text);
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
         }
         network_tc("qdisc add dev " NETWORK_DEVICE

@@ -4,19 +4,6 @@
 
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
-static const struct ros_rule last_is_optional[] = {{}, {}, {.optional = true, .wait_ns = 300 * NS_PER_MS}};
-
-static struct dfm_config three_ross(void)
-{
-        struct dfm_config c = dfm_standard();
-
-        c.n_ros = 3;
-        c.n_sfi = 1;
-        c.ros_rules = last_is_optional;
-        c.node_timeout_ns = NS_PER_S;
-        return c;
-}
-
 static void ros_counted(struct dfm_driver *t, uint16_t ros, uint64_t frames, uint32_t silent_ms)
 {
         memset(&t->message.alive, 0, sizeof t->message.alive);
@@ -67,7 +54,7 @@ static bool lacks_frame(const struct dfm_driver *t, uint16_t ros)
 
 static void a_trigger_waits_for_its_frames(void **state)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -94,7 +81,7 @@ static void a_trigger_waits_for_its_frames(void **state)
 
 static void a_ros_that_does_not_count_bounds_nothing(void **state)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -106,7 +93,7 @@ static void a_ros_that_does_not_count_bounds_nothing(void **state)
 
 static void a_silent_front_end_bounds_nothing(void **state)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
@@ -134,7 +121,7 @@ static void a_silent_front_end_bounds_nothing(void **state)
 
 static void silence_needs_a_proof(void **state)
 {
-        struct dfm_config c = three_ross();
+        struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
         (void)state;
