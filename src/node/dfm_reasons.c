@@ -371,6 +371,33 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
+/* The events of such a process count as its SFI reported them; whether a file has all of them, nobody says.
+ */
+static void unclosed_files(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+                struct dfm_node_view v;
+
+                if (n->role != ROLE_SFI)
+                        continue;
+                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
+                if (s->sfi.durability == DURABILITY_NONE && v.unclosed + v.left_open > 0)
+                        reasons_add(to,
+                                    "%s ended without closing its files: up to %llu of the events that it "
+                                    "reported as "
+                                    "built may be in no file, because sfi.durability is none",
+                                    n->name, (unsigned long long)(v.unclosed + v.left_open));
+                else if (v.unclosed > 0 && !v.replaced)
+                        reasons_add(to,
+                                    "%s was restarted before it had closed its files: its earlier process "
+                                    "built %llu "
+                                    "events, and the last ones are in a file without an end, which evb dump "
+                                    "--repair completes",
+                                    n->name, (unsigned long long)v.unclosed);
+        }
+}
+
 static bool is_replaced_ros(const struct dfm *d, const struct scenario_node *n)
 {
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).replaced;
@@ -494,6 +521,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                         to,
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
         vanished_sfis(d, s, to);
+        unclosed_files(d, s, to);
         unknown_ends(d, s, to);
         unknown_frames(d, s, to);
         unfinished_sfis(d, s, to);

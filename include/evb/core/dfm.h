@@ -141,6 +141,9 @@ struct dfm_node_view {
         bool replaced; /* an SFI: another process took its place, and the earlier one may hold such events; a
                           required ROS with a front-end: another process took its place in the run */
         bool unknown; /* an SFI: one of its processes may have built events of which this DFM does not know */
+        /* An SFI: built events of its processes that ended and did not say that they closed their files: of
+         * earlier ones, and of the last one if it is not present. */
+        uint64_t unclosed, left_open;
         bool unfinished; /* once the run is done, an SFI that had events, or a required ROS with a front-end:
                             it did not say that it left */
         bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or in no account */

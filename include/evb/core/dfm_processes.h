@@ -17,7 +17,9 @@ struct dfm_process {
         bool gone;               /* `ends` are all that count, unless it returns */
         bool vanished, replaced; /* see struct dfm_node_view */
         bool unknown;            /* some ends of a process before it are not known */
+        bool left;               /* it said that it left, with its files closed */
         struct node_totals ends; /* of its events, as the DFM counted them */
+        uint64_t unclosed;       /* built events of processes before it that did not say that they left */
 };
 
 /* How the events of a run ended, as its DFM counted them. */

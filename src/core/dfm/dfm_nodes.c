@@ -124,6 +124,8 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         note_alive(d, n, role, index, m);
         if (n->state == RUN_ENDED) {
                 n->left = true;
+                if (role == ROLE_SFI)
+                        dfm_process_left(d, index);
                 node_goes(d, now_ns, role, index, NOTICE_LEFT);
                 return;
         }
@@ -261,6 +263,8 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .vanished = n->vanished,
                 .replaced = n->replaced,
                 .unknown = role == ROLE_SFI && dfm_ledger_has_gap(d, index),
+                .unclosed = role == ROLE_SFI ? dfm_process_unclosed(d, index) : 0,
+                .left_open = role == ROLE_SFI ? dfm_process_left_open(d, index) : 0,
                 .unfinished = is_unfinished(d, n, role, index),
         };
 }

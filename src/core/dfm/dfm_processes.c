@@ -68,13 +68,22 @@ void dfm_ledger_fini(struct dfm *d)
         free(d->ledger.former);
 }
 
+static uint64_t built(const struct dfm_process *p)
+{
+        return p->left ? 0 : p->ends.complete + p->ends.partial;
+}
+
 /* A process that should have reported, and cannot any longer, may have built events of which nobody knows. */
 static void replace(struct dfm *d, struct dfm_node *n, struct dfm_process *p, uint64_t incarnation)
 {
         bool silent = n->awaited && (p->incarnation != 0 || !n->was_in_run);
 
         add(&d->ledger.replaced, &p->ends);
-        *p = (struct dfm_process){.incarnation = incarnation, .unknown = p->unknown || silent};
+        *p = (struct dfm_process){
+                .incarnation = incarnation,
+                .unknown = p->unknown || silent,
+                .unclosed = p->unclosed + built(p),
+        };
         n->replaced |= silent;
         n->awaited = n->was_in_run && !n->inventory_done;
 }
@@ -95,6 +104,24 @@ void dfm_process_goes(struct dfm *d, uint16_t sfi)
 {
         d->ledger.sfis[sfi].gone = true;
         dfm_ledger_changed(d);
+}
+
+void dfm_process_left(struct dfm *d, uint16_t sfi)
+{
+        if (d->ledger.sfis[sfi].left)
+                return;
+        d->ledger.sfis[sfi].left = true;
+        dfm_ledger_changed(d);
+}
+
+uint64_t dfm_process_unclosed(const struct dfm *d, uint32_t sfi)
+{
+        return d->ledger.sfis[sfi].unclosed;
+}
+
+uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi)
+{
+        return dfm_node(d, ROLE_SFI, sfi)->live ? 0 : built(&d->ledger.sfis[sfi]);
 }
 
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation)

@@ -53,6 +53,11 @@ void dfm_ledger_fini(struct dfm *d);
 /* A process of the SFI takes part, for the first time or again; it does not any longer. */
 void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation);
 void dfm_process_goes(struct dfm *d, uint16_t sfi);
+/* It said that it left. */
+void dfm_process_left(struct dfm *d, uint16_t sfi);
+/* See struct dfm_node_view. */
+uint64_t dfm_process_unclosed(const struct dfm *d, uint32_t sfi);
+uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi);
 /* Whether this is the SFI's last process, of which this DFM heard from a former one. */
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
 /* An SFI reports the end of an event; `again`: that event has ended before. */

@@ -13,17 +13,17 @@
 #include "evb/base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 2u
+#define VERSION 3u
 #define OFFERED_NUMBERS (sizeof(struct dfm_offered) / sizeof(uint64_t))
 #define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + 1) * 8 + sizeof(struct dfm_offered))
-#define PROCESS_BYTES (6 * 8 + 4)
+#define PROCESS_BYTES (7 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
          sizeof(uint32_t))
 
 enum { HAS_ALL = 1, GUESSED = 2, ROS_REPLACED = 4 };
 enum { NUMBERED = 1, IN_SPILL = 2 };
-enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8 };
+enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8, LEFT = 16 };
 
 static void put_totals(struct writer *w, const struct node_totals *t)
 {
@@ -103,8 +103,9 @@ static void put_process(struct writer *w, const struct dfm_process *p)
 {
         writer_u64(w, p->incarnation);
         writer_u32(w, (p->gone ? GONE : 0) | (p->vanished ? VANISHED : 0) | (p->replaced ? REPLACED : 0) |
-                              (p->unknown ? UNKNOWN : 0));
+                              (p->unknown ? UNKNOWN : 0) | (p->left ? LEFT : 0));
         put_totals(w, &p->ends);
+        writer_u64(w, p->unclosed);
 }
 
 static struct dfm_process get_process(struct reader *r)
@@ -116,7 +117,9 @@ static struct dfm_process get_process(struct reader *r)
         p.vanished = flags & VANISHED;
         p.replaced = flags & REPLACED;
         p.unknown = flags & UNKNOWN;
+        p.left = flags & LEFT;
         p.ends = get_totals(r);
+        p.unclosed = reader_u64(r);
         return p;
 }
 

@@ -36,8 +36,12 @@ static void fill(struct dfm_processes *p)
         p->came.waiting = 34;
         p->came.in_spill = true;
         p->n_sfi = 2;
-        p->sfis[0] = (struct dfm_process){
-                .incarnation = 11, .gone = true, .replaced = true, .ends = {6, 7, 8, 9, 10}};
+        p->sfis[0] = (struct dfm_process){.incarnation = 11,
+                                          .gone = true,
+                                          .replaced = true,
+                                          .left = true,
+                                          .ends = {6, 7, 8, 9, 10},
+                                          .unclosed = 16};
         p->sfis[1] = (struct dfm_process){.incarnation = 12, .vanished = true, .unknown = true};
         p->oldest = 70;
         p->next = 200;

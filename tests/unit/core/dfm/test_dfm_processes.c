@@ -139,6 +139,7 @@ static void ends_of_a_replaced_process_count(void **state)
         assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 1);
         assert_false(is_unknown(&t, 0) || is_unknown(&t, 1));
         assert_true(dfm_view(t.dfm, ROLE_SFI, 0).replaced); /* it had event 2 */
+        assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).unclosed, 3);
         /* The next DFM knows as much. */
         sfi_restarts(&t, 0, 3);
         store(&t);
@@ -148,7 +149,42 @@ static void ends_of_a_replaced_process_count(void **state)
         reports(&t, 0, (struct node_totals){}, 0);
         check(&t, 2, 1, 0, 1);
         assert_false(is_unknown(&t, 0));
+        assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).unclosed, 3);
         dfm_free(t.dfm);
+}
+
+/* SFI 0 has ended all of its events, with or without closing its files. The next DFM must know, too. */
+static void a_process_that_closed_its_files_is_known(void **state)
+{
+        for (unsigned left = 0; left <= 1; left++) {
+                struct dfm_config c = dfm_standard();
+                uint64_t unclosed = left ? 0 : 2;
+                struct dfm_driver t;
+
+                (void)state;
+                c.push = false;
+                dfm_driver_start(&t, &c);
+                sfi0_takes(&t, 2);
+                sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+                sfi_ends(&t, 0, 1, EVENT_PARTIAL, 1);
+                assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).left_open, 0);
+                if (left)
+                        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+                else
+                        dfm_pass_ns(&t, c.node_timeout_ns + NS_PER_S);
+                dfm_says_with(&t, false);
+                assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
+                assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).left_open, unclosed);
+                store(&t);
+                sfi_restarts(&t, 0, 2);
+                assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).unclosed, unclosed);
+                assert_false(dfm_view(t.dfm, ROLE_SFI, 0).replaced);
+                /* Another DFM learns of the process that replaced it. */
+                resume(&t, stored, TRACE_DFM);
+                sfi_restarts(&t, 0, 2);
+                assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).unclosed, unclosed);
+                dfm_free(t.dfm);
+        }
 }
 
 /* What was stored of it while it lived is the least that it ended. */
@@ -243,6 +279,7 @@ static void an_sfi_that_never_came_is_not_named(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_process_that_closed_its_files_is_known),
                 cmocka_unit_test(ends_of_a_replaced_process_count),
                 cmocka_unit_test(a_process_replaced_without_a_dfm_is_named),
                 cmocka_unit_test(a_process_that_is_left_counts_once),
