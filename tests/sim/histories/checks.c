@@ -197,7 +197,8 @@ static void check_slices_of(struct history *h, const struct dfm_counts *d, uint3
 static void check_triggers(struct history *h, const struct dfm_counts *d)
 {
         const struct dfm_offered *o = &d->offered;
-        uint64_t others = o->refused + o->repeated + o->implausible + o->not_taken + o->missing + o->missed;
+        uint64_t others = o->refused + o->repeated + o->implausible + o->not_taken + o->missing + o->missed +
+                          d->not_taken;
 
         /* How many a restart missed is not always known: then the report says so. */
         if (h->box.on && (o->unclear == 0 || h->status == 0) && h->box.sent != d->triggers + others)
