@@ -171,6 +171,8 @@ static const char *explain(const struct ctl *c, int error, bool is_command)
         case EINVAL:
                 return c->socket ? "not the path of a socket"
                                  : "not an address; expected HOST:PORT with a numeric HOST";
+        case ECONNRESET:
+                return "the connection ended without an answer: the DFM may have ended; see evb ctl status";
         case EBADMSG:
                 return "another program answers there";
         }

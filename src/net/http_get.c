@@ -58,6 +58,10 @@ static void parse_reply(struct http_get *g)
 {
         char *end = g->reply ? strstr(g->reply, "\r\n\r\n") : NULL;
 
+        if (g->received == 0) {
+                finish(g, -ECONNRESET);
+                return;
+        }
         if (!end || sscanf(g->reply, "HTTP/1.%*1[01] %3u", &g->status) != 1) {
                 finish(g, -EBADMSG);
                 return;

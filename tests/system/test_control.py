@@ -292,6 +292,15 @@ def command_line(evb):
                 says(1, "another program answers there", "status", "--socket", path)
                 done.result()
 
+                def leave():
+                    connection = other.accept()[0]
+                    connection.recv(1000)
+                    connection.close()
+
+                done = pool.submit(leave)
+                says(1, "the connection ended without an answer", "stop", "--socket", path)
+                done.result()
+
 
 def ended_in_error(evb):
     """--wait fails with the reason if the run of the command has ended in an error, even if it never was seen running."""
