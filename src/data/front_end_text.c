@@ -102,7 +102,8 @@ void front_end_explain_number(const struct number_field *field, const struct ros
         else
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
-                         "; the board has restarted, or its number is not at ros.event-number = %u:%u%s",
+                         "; its frames come late, the board has restarted, or its number is not at "
+                         "ros.event-number = %u:%u%s",
                          counter, *expected, field->offset_bytes, field->bits, order);
 }
 

@@ -270,12 +270,13 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                 reasons_add(
                         to,
                         "its front-end fell out of step with the triggers %s: %s is wrong; %llu frames have "
-                        "the number of an earlier one, and %llu one of no trigger",
+                        "the number of an earlier one, %llu one of no trigger, and %llu came late",
                         c->restarts == 1 ? "once" : times,
                         scenario_has_slices(n->scenario)
                                 ? "the clock of its board may have jumped, or ros.event-time"
-                                : "its board may have restarted, or ros.event-number",
-                        (unsigned long long)c->duplicate, (unsigned long long)c->impossible);
+                                : "its board may have restarted, or sent late, or ros.event-number",
+                        (unsigned long long)c->duplicate, (unsigned long long)c->impossible,
+                        (unsigned long long)c->late);
         else if (!r->slicer)
                 front_end_discard_reasons(c, ros_samples(r->core), to);
         add_offset(n, r, to);

@@ -75,16 +75,17 @@ static void numbers(void **state)
                      "ros.event-number should be 4:24:be instead of 4:24");
         /* Equal in both orders, so the order is not the mistake. */
         check_number((struct number_field){6, 16, true}, 0, 16,
-                     "the last one is 0, expected about 16; the board has restarted, or its number is not at "
+                     "the last one is 0, expected about 16; its frames come late, the board has restarted, "
+                     "or its number is not at "
                      "ros.event-number = 6:16:be");
         check_number(
                 (struct number_field){0, 64, false}, UINT64_C(5) << 56, 9,
                 "the last one is 360287970189639680, expected about 9; in the other byte order it is 5, so "
                 "ros.event-number should be 0:64:be instead of 0:64");
-        check_number(
-                (struct number_field){0, 32, false}, 15, 700,
-                "the last one is 15, expected about 700; the board has restarted, or its number is not at "
-                "ros.event-number = 0:32");
+        check_number((struct number_field){0, 32, false}, 15, 700,
+                     "the last one is 15, expected about 700; its frames come late, the board has restarted, "
+                     "or its number is not at "
+                     "ros.event-number = 0:32");
         front_end_explain_number(&(struct number_field){8, 32, true}, &(struct ros_sample){.bytes = 0},
                                  &expected, text, sizeof text);
         assert_string_equal(text, "the last one has 0 bytes, too few for ros.event-number = 8:32:be");
