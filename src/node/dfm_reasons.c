@@ -442,11 +442,18 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  to);
 }
 
-/* Another DFM took over the run, and no process is left that knows. */
+/* Another DFM took over the run, and no process is left that knows. An event that was open then is lost, too,
+ * if the ROSs have cleared it. */
 static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        uint64_t lost = MIN(dfm_unreported(d), dfm_counts(d)->lost);
+        uint64_t lost = dfm_counts(d)->lost, forgotten = MIN(dfm_forgotten(d), lost);
 
+        if (forgotten > 0)
+                reasons_add(
+                        to,
+                        "an earlier DFM ended while %llu event%s waited for level 2, or for an SFI: their "
+                        "triggers are not known, and they count as lost",
+                        (unsigned long long)forgotten, forgotten == 1 ? "" : "s");
         for (size_t i = 0; i < s->n_nodes && lost > 0; i++) {
                 const struct scenario_node *n = &s->nodes[i];
 

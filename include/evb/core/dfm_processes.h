@@ -85,9 +85,8 @@ struct dfm_processes {
  * there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
-/* Events of a resumed run that count as lost because no process reported them. An SFI whose ends are unknown,
- * as dfm_view() shows it, may have built them. */
-uint64_t dfm_unreported(const struct dfm *d);
+/* Events that were open when the run was resumed, and count as lost: no process knows their triggers. */
+uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
  * ended. */
 bool dfm_has_guessed(const struct dfm *d);

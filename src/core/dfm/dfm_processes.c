@@ -282,11 +282,9 @@ bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi)
         return d->ledger.sfis[sfi].unknown || dfm_node(d, ROLE_SFI, sfi)->awaited;
 }
 
-uint64_t dfm_unreported(const struct dfm *d)
+uint64_t dfm_forgotten(const struct dfm *d)
 {
-        const struct dfm_resume *r = &d->resume;
-
-        return r->none_is_lost ? r->forgotten : r->unreported;
+        return d->resume.forgotten;
 }
 
 bool dfm_has_guessed(const struct dfm *d)

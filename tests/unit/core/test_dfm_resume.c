@@ -232,14 +232,15 @@ static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
         assert_int_equal(dfm_open_events(t->dfm), 5); /* 3 is present, 4 to 7 are unknown */
 }
 
-/* The same, and the former DFM had cleared the events below 4, of which SFI 0 had ended one. */
-static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
+/* The same, and the former DFM had cleared the events below 4, of which SFI 0 had ended one. It has those of
+ * `open`. */
+static void begin_with(struct dfm_driver *t, const struct dfm_config *c, uint64_t open)
 {
         dfm_driver_init(t, c);
         ross_come(t, 8);
         comes(t, ROLE_SFI, 0, 4, 8);
         dfm_says_with(t, false);
-        inventory(t, 0, 8, 1, 1, 0xf0);
+        inventory(t, 0, 8, 1, 1, open);
         for (int i = 0; i < 12 && dfm_state(t->dfm) != RUN_RUNNING; i++) {
                 for (uint16_t k = 0; k < 2; k++)
                         ros_says_alive(t, k, RUN_RUNNING, 0);
@@ -247,6 +248,11 @@ static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
                 dfm_says_with(t, false);
                 dfm_pass_ns(t, NS_PER_S);
         }
+}
+
+static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
+{
+        begin_with(t, c, 0xf0);
 }
 
 static void events_of_a_late_sfi_count(void **state)
@@ -366,6 +372,24 @@ static void unreported_events_are_lost_until_all_sfis_report(void **state)
         (void)state;
         unreported_events_are_lost(true);
         unreported_events_are_lost(false);
+}
+
+/* Nobody knows the numbers of the triggers that waited for a decision. */
+static void undecided_triggers_from_outside_are_forgotten(void **state)
+{
+        struct dfm_config c = resume_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
+        c.trigger_source = DFM_TRIGGER_OFFERED;
+        c.trigger_queue = 16;
+        c.former_processes = record();
+        begin_with(&t, &c, 0x30);
+        assert_int_equal(dfm_open_events(t.dfm), 2);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 3 + 2);
+        assert_int_equal(dfm_forgotten(t.dfm), 2);
+        fini(&t);
 }
 
 /* It fell silent in the middle of its inventory, and the run resumed without it. */
@@ -588,6 +612,7 @@ int main(void)
                 cmocka_unit_test(lost_events_are_recovered_from_the_late_sfi),
                 cmocka_unit_test(open_events_of_a_late_sfi_are_not_decided_again),
                 cmocka_unit_test(unreported_events_are_lost_until_all_sfis_report),
+                cmocka_unit_test(undecided_triggers_from_outside_are_forgotten),
                 cmocka_unit_test(the_inquiry_continues_after_a_silence),
                 cmocka_unit_test(events_wait_until_the_run_resumes),
                 cmocka_unit_test(an_event_of_a_silent_sfi_ends_elsewhere),
