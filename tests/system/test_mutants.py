@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Defects planted in the cores: the simulated histories of the tests find each of them.
+"""Defects planted in the product: the tests find each of them.
 
     test_mutants.py EVB [CASE...]
 
-Each file of tests/mutants says what is wrong, and is a patch. The patch changes copies of source files; these are compiled with
-the options of the build, and linked with all other objects of it.
+Each file of tests/mutants says what is wrong, and is a patch. Its second line may name the test that finds it, `Test: NAME`;
+others are defects of the cores, which simulated histories find. The patch changes copies of source files; these are compiled
+with the options of the build, and linked with all other objects of the program.
 """
 import contextlib
 import json
@@ -42,9 +43,13 @@ def compile_file(build, source, where):
     return to
 
 
-def make(evb, patch, where):
-    """Builds the program with the defect. Members of archives that the changed objects replace are not linked."""
-    build = next(folder for folder in pathlib.Path(evb).resolve().parents if (folder / "compile_commands.json").exists())
+def build_of(evb):
+    return next(folder for folder in pathlib.Path(evb).resolve().parents if (folder / "compile_commands.json").exists())
+
+
+def make(evb, patch, where, program="src/evb"):
+    """Builds a program with the defect. Members of archives that the changed objects replace are not linked."""
+    build = build_of(evb)
     sources = [pathlib.Path(path) for path in re.findall(r"^--- a/(\S+)", patch.read_text(), re.M)]
     for source in sources:
         (where / source).parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +57,7 @@ def make(evb, patch, where):
     done = subprocess.run(["patch", "-p1", "-F0", "-i", patch], cwd=where, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, f"mutant {patch.stem} no longer applies: {done.stdout}"
     objects = [compile_file(build, source, where) for source in sources]
-    link = output_of(["ninja", "-C", build, "-t", "commands", "src/evb"]).splitlines()[-1]
+    link = output_of(["ninja", "-C", build, "-t", "commands", program]).splitlines()[-1]
     words = shlex.split(link)
     mutant = where / "evb"
     words[words.index("-o") + 1] = mutant
@@ -81,19 +86,46 @@ def needed():
     yield
 
 
-def caught(evb):
+def patches():
+    """{patch: the name of the test that finds it, or None}"""
+    found = {patch: re.search(r"^Test: (\S+)$", patch.read_text(), re.M) for patch in sorted(MUTANTS.glob("*.patch"))}
+    return {patch: test and test[1] for patch, test in found.items()}
+
+
+def caught_by_histories(evb):
     """Each one violates an invariant in some history, or an assertion of its core."""
-    patches = sorted(MUTANTS.glob("*.patch"))
-    assert len(patches) >= LEAST_MUTANTS, patches
+    found = [patch for patch, test in patches().items() if not test]
+    assert len(found) >= LEAST_MUTANTS, found
     missed = []
     with needed():
-        for patch in patches:
+        for patch in found:
             with folder() as where:
                 done = histories(make(evb, patch, where), *BUDGET)
                 reason = how(done)
                 print(f"{patch.stem}: {reason or 'MISSED'}", flush=True)
                 if not reason:
                     missed.append((patch.stem, done.stdout[-500:], done.stderr[-2000:]))
+    assert not missed, missed
+
+
+def caught_by_tests(evb):
+    """Each one fails its test, which passes without it."""
+    build = build_of(evb)
+    listed = json.loads(output_of(["meson", "introspect", "--tests", build]))
+    programs = {test["name"]: test["cmd"] for test in listed}
+    missed = []
+    with needed():
+        for patch, test in patches().items():
+            if not test:
+                continue
+            words = programs[test]
+            with folder() as where:
+                mutant = make(evb, patch, where, str(pathlib.Path(words[0]).relative_to(build)))
+                status = subprocess.run([mutant, *words[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LIMIT_S,
+                                        cwd=build).returncode
+                print(f"{patch.stem}: {'MISSED by ' if status in (0, 77) else ''}{test}", flush=True)
+                if status in (0, 77):
+                    missed.append((patch.stem, test))
     assert not missed, missed
 
 
@@ -124,4 +156,4 @@ def reduced(evb):
         assert again.returncode == 1 and how(again) == "events-unmixed", again.stderr
 
 
-main({"caught": caught, "outdated": outdated, "reduced": reduced})
+main({"histories": caught_by_histories, "tests": caught_by_tests, "outdated": outdated, "reduced": reduced})

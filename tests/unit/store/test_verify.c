@@ -153,14 +153,17 @@ static void test_wrong_counters(void **state)
         struct found found;
         _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
 
-        bytes[size_bytes - EVENT_FILE_END_BYTES + 16]++;
-        sample_write(path, bytes, size_bytes);
-        struct verify_report report = check(path, NULL, &found);
+        /* An event too many, and one too few. */
+        for (int8_t difference = 1; difference >= -1; difference -= 2) {
+                bytes[size_bytes - EVENT_FILE_END_BYTES + 16] = (uint8_t)(4 + difference);
+                sample_write(path, bytes, size_bytes);
+                struct verify_report report = check(path, NULL, &found);
 
-        assert_false(report.ended);
-        assert_int_equal(found.n, 1);
-        assert_true(found.event == UINT64_MAX);
-        assert_int_equal(found.fault.offset_bytes, size_bytes - EVENT_FILE_END_BYTES);
+                assert_false(report.ended);
+                assert_int_equal(found.n, 1);
+                assert_true(found.event == UINT64_MAX);
+                assert_int_equal(found.fault.offset_bytes, size_bytes - EVENT_FILE_END_BYTES);
+        }
 }
 
 static void test_missing_end(void **state)
