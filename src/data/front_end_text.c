@@ -178,6 +178,12 @@ void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samp
                         "frames of its front-end that came after newer ones had made their events, and are "
                         "in no event: %" PRIu64,
                         c->no_event);
+        if (c->discarded > 0)
+                reasons_add(to,
+                            "frames of its front-end whose trigger came when events of newer triggers had "
+                            "ended, and the "
+                            "frame had been discarded: %" PRIu64,
+                            c->discarded);
 }
 
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)

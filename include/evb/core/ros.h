@@ -110,6 +110,7 @@ struct ros_counts {
         /* Of the late ones: frames make the triggers, but theirs came when events of newer ones had ended, or
          * at the end of the run, and became no event. */
         uint64_t no_event;
+        uint64_t discarded; /* of the late ones: its trigger came after it had been discarded */
         struct ros_slice_counts slices;
 };
 

@@ -121,12 +121,12 @@ static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sf
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
 }
 
-/* Whether the trigger of an ended event does not count: after a stop by hand, no board read it out. The
- * frames of a ROS that vanished may be lost with it. */
+/* Whether the trigger of an ended event does not count: after a stop by hand, no board read it out, or any
+ * newer one. The frames of a ROS that vanished may be lost with it. */
 static bool is_untaken(const struct dfm *d, const struct finished_entry *f)
 {
-        return f->end == EVENT_LOST && f->unanswered && d->config.has_front_ends && d->stopped &&
-               !d->failed && dfm_has_required_ross(d);
+        return f->event >= d->built_end && f->end == EVENT_LOST && f->unanswered &&
+               d->config.has_front_ends && d->stopped && !d->failed && dfm_has_required_ross(d);
 }
 
 /* The ended event's fragments count as received, except for the missing ones. */

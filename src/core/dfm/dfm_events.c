@@ -64,6 +64,8 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         struct dfm_counts *c = &d->counts;
         uint32_t n_ros = d->config.n_ros;
 
+        if (end < EVENT_LOST)
+                d->built_end = MAX(d->built_end, e->event + 1);
         if (end == EVENT_COMPLETE) {
                 c->complete++;
                 c->payload_bytes += payload_bytes;

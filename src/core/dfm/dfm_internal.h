@@ -260,8 +260,9 @@ struct dfm {
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
-        bool stopped; /* by dfm_stop(), while triggers came */
-        bool stalled; /* by dfm_stop_stalled() */
+        bool stopped;       /* by dfm_stop(), while triggers came */
+        uint64_t built_end; /* the newest event that was built, plus 1 */
+        bool stalled;       /* by dfm_stop_stalled() */
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */

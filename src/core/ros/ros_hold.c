@@ -246,8 +246,25 @@ static void account_untriggered(struct ros *r, const struct ros_entry *e)
 {
         if (r->config.leads && !e->announced && ros_numbers_is_within(&r->numbers, e->number))
                 ros_count_no_event(r, e->fragment.frames);
-        else
+        else {
                 r->left_behind++;
+                event_set_add(&r->numbers.discarded, e->number);
+        }
+}
+
+bool ros_was_discarded(struct ros *r, uint64_t number)
+{
+        struct ros_numbers *n = &r->numbers;
+
+        if (!event_set_has(&n->discarded, number))
+                return false;
+        event_set_remove(&n->discarded, number);
+        event_set_add(&n->used, number);
+        event_set_add(&n->ended, number);
+        r->left_behind--;
+        ros_count_frame(r, FRAME_LATE, 0);
+        r->counts.discarded++;
+        return true;
 }
 
 /* The end of a frame, or of an event that waited for one. */

@@ -189,6 +189,8 @@ uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_
 uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct ros_fragment *f);
 /* Its frame did not arrive after all: the entry expects it again, or vanishes if it has no trigger. */
 void ros_unhold_frame(struct ros *r, uint32_t i);
+/* Whether a frame with this number came and was discarded before its trigger came. It counts as late then. */
+bool ros_was_discarded(struct ros *r, uint64_t number);
 void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
 /* The trigger of an early frame is known. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);

@@ -29,13 +29,16 @@ int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
                 .bottom = UINT64_MAX,
         };
         r = event_set_init(&n->ended);
-        return r < 0 ? r : event_set_init(&n->used);
+        if (r >= 0)
+                r = event_set_init(&n->used);
+        return r < 0 ? r : event_set_init(&n->discarded);
 }
 
 void ros_numbers_fini(struct ros_numbers *n)
 {
         event_set_fini(&n->ended);
         event_set_fini(&n->used);
+        event_set_fini(&n->discarded);
 }
 
 static const struct ros_epoch *epoch_of_frames(const struct ros_numbers *n)
@@ -53,6 +56,7 @@ static void remember_from(struct ros_numbers *n, uint64_t number)
 {
         event_set_advance(&n->ended, number - MIN(number, BEHIND_MAX));
         event_set_advance(&n->used, number - MIN(number, BEHIND_MAX));
+        event_set_advance(&n->discarded, number - MIN(number, BEHIND_MAX));
 }
 
 static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64_t near)

@@ -47,6 +47,7 @@ struct ros_numbers {
         uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; those that had their frame */
+        struct event_set discarded;   /* of frames that were discarded before a trigger came */
 };
 
 int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from); /* -ENOMEM */

@@ -14,6 +14,10 @@ static uint32_t want_numbered(struct ros *r, uint64_t event, uint32_t l1_id, uin
         uint64_t number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
         uint32_t i = idmap_get(&r->by_number, number);
 
+        if (i == IDMAP_NONE && ros_was_discarded(r, number)) {
+                *ret_status = FRAGMENT_LOST;
+                return UINT32_MAX;
+        }
         if (i == IDMAP_NONE && !event_set_has(&r->numbers.ended, number))
                 return ros_expect(r, event, number, l1_id);
         if (i != IDMAP_NONE && r->entries[i].event == ROS_NO_EVENT) {

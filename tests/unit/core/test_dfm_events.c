@@ -219,6 +219,27 @@ static void triggers_that_nobody_answers_after_a_stop_do_not_count(void **state)
         }
 }
 
+/* Boards that sent frames of a newer trigger had not stopped. */
+static void a_trigger_before_one_that_was_built_counts(void **state)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        (void)state;
+        c.has_front_ends = true;
+        dfm_driver_start(&t, &c);
+        sfi0_takes(&t, 4);
+        sfi_ends(&t, 0, 2, EVENT_COMPLETE, 0);
+        dfm_stop(t.dfm, t.now_ns);
+        sfi_ends_unanswered(&t, 0, 0);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_ends_unanswered(&t, 0, 3);
+        assert_int_equal(dfm_counts(t.dfm)->not_taken, 1);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 3);
+        dfm_driver_fini(&t);
+}
+
 /* The frames of a required ROS that vanished are lost with it. */
 static void without_a_required_ros_no_trigger_is_unanswered(void **state)
 {
@@ -312,6 +333,7 @@ int main(void)
                 cmocka_unit_test(an_event_without_an_sfi_is_lost_after_the_time_out),
                 cmocka_unit_test(draining_without_an_sfi_loses_open_events),
                 cmocka_unit_test(triggers_that_nobody_answers_after_a_stop_do_not_count),
+                cmocka_unit_test(a_trigger_before_one_that_was_built_counts),
                 cmocka_unit_test(without_a_required_ros_no_trigger_is_unanswered),
                 cmocka_unit_test(an_absence_postpones_accepted_events),
         };

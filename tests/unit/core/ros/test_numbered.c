@@ -28,6 +28,36 @@ static void frames_match_by_number_in_any_order(void **state)
         end(&t, 5);
 }
 
+/* Its datagram was delayed, until events of newer triggers had ended: the frame came, so it is not absent. */
+static void a_frame_that_was_discarded_before_its_trigger_is_lost(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        ros_driver_init(&t, &c);
+        for (uint32_t i = 0; i < 10; i++)
+                if (i != 5)
+                        trigger(&t, i - (i > 5), 50 + i);
+        frames_come(&t, 50, 10);
+        (void)ros_sends(&t, 0);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 9, 7);
+        trigger(&t, 9, 60);
+        ros_gets_keep_alive(&t, RUN_RUNNING, 10, 9);
+        assert_int_equal(ros_counts(t.ros)->left_over, 1);
+        trigger(&t, 10, 55);
+        assert_ros_sends(&t, 0, "e10 lost");
+        trigger(&t, 10, 55);
+        assert_ros_sends(&t, 0, "e10 lost");
+        assert_int_equal(ros_counts(t.ros)->discarded, 1);
+        assert_int_equal(ros_counts(t.ros)->late, 1);
+        assert_int_equal(ros_counts(t.ros)->left_over, 0);
+        check_frames(&t, 10);
+        frame_comes(&t, 55);
+        assert_int_equal(ros_counts(t.ros)->duplicate, 1);
+        end(&t, 11);
+}
+
 /* The number of a fragment is that of its frame. */
 static void a_fragment_has_the_l1_id_of_its_frame(void **state)
 {
@@ -357,6 +387,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(frames_match_by_number_in_any_order),
+                cmocka_unit_test(a_frame_that_was_discarded_before_its_trigger_is_lost),
                 cmocka_unit_test(a_fragment_has_the_l1_id_of_its_frame),
                 cmocka_unit_test(the_board_may_count_from_another_number),
                 cmocka_unit_test(the_first_trigger_finds_the_frames_that_wait),
