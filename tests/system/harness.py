@@ -362,6 +362,18 @@ def main(cases):
     sys.exit(failed)
 
 
+def first_signal(process):
+    """Interrupts a process so that another signal counts as a second one: waits until it has taken this one, as a pending signal
+    is merged with the next, and for the second in which signals are one request."""
+    process.send_signal(signal.SIGINT)
+    status, bit = pathlib.Path(f"/proc/{process.pid}/status"), 1 << (signal.SIGINT - 1)
+    deadline = time.monotonic() + LIMIT_S
+    while int(re.search(r"ShdPnd:\s+(\w+)", status.read_text())[1], 16) & bit:
+        assert time.monotonic() < deadline, f"no signal taken in {LIMIT_S} s"
+        time.sleep(0.01)
+    time.sleep(1.1)
+
+
 def times_logged(text, log):
     """Returns how often lines of a log contain the text; the log counts equal lines in a row in one line."""
     return sum(int(repeated or 1) for repeated in re.findall(re.escape(text) + r"[^\n]*?(?: \(repeated (\d+) times?\))?\n", log))

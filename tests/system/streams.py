@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import signal
 import socket
 import struct
@@ -41,6 +40,9 @@ class End:
     """One end of a stream in the background. `evb` may be a list of words that run it."""
 
     def __init__(self, evb, verb, address, *flags, stdin=subprocess.DEVNULL, report=None, **options):
+        # By default 10 s, in which its peer may not have started.
+        if verb == "send" or "--connect" in flags:
+            options.setdefault("wait", f"{LIMIT_S}s")
         words = [str(word) for name, value in options.items() for each in (value if isinstance(value, list) else [value])
                  for word in (f"--{name.replace('_', '-')}", each)]
         self.report = report
@@ -63,12 +65,6 @@ class End:
 
     def signal(self, number=signal.SIGINT):
         self.process.send_signal(number)
-
-    def interrupt(self):
-        """Interrupts it, and waits until it has noticed: another signal would be merged with one that is pending."""
-        self.signal()
-        status, bit = pathlib.Path(f"/proc/{self.process.pid}/status"), 1 << (signal.SIGINT - 1)
-        wait_for("taken signal", lambda: not int(re.search(r"ShdPnd:\s+(\w+)", status.read_text())[1], 16) & bit)
 
     def finish(self, expect=0):
         """Waits for the end; returns the report (None: there is none) and the text on standard error."""

@@ -13,7 +13,7 @@ import sys
 import time
 
 from network import Network
-from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, folder,
+from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, first_signal, folder,
                      main, read_until, run, scenario)
 
 LIBC = ctypes.CDLL(None)
@@ -83,10 +83,10 @@ def interrupt_twice(evb):
     with folder() as where, Running(evb, scenario(where), {**LONG, "dfm.event-timeout": "60s", "sfi.timeout": "50s"}) as running:
         running.wait_nodes(9)
         running.wait_running()
-        os.kill(running.nodes()["ros1"], signal.SIGSTOP)  # so that draining cannot end
+        os.kill(running.nodes()["ros1"], signal.SIGSTOP)  # so that it cannot end
+        first_signal(running.process)
+        assert "ros1" in running.nodes()
         running.signal()
-        running.wait_for("first signal", lambda: True)
-        os.kill(running.process.pid, signal.SIGINT)
         running.end(expect=(1,))
 
 

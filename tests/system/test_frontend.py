@@ -17,7 +17,7 @@ import termios
 import threading
 import time
 
-from harness import LIMIT_S, OWN_NET, Running, Skip, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, Running, Skip, first_signal, folder, main, scenario
 
 MASK = (1 << 64) - 1
 SO_RCVBUFFORCE = 33
@@ -388,8 +388,7 @@ def ctrl_c(evb):
         # A ROS that reads nothing: triggers wait, and so does the end.
         with contextlib.closing(connect(host, port)) as connection:
             wait_until_full(connection, frontend.process)
-            frontend.signal(signal.SIGINT)
-            time.sleep(0.5)
+            first_signal(frontend.process)
             assert frontend.process.poll() is None
             frontend.signal(signal.SIGINT)
             report, _ = frontend.end(expect=1)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, folder, main, need_root, read_until
+from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, first_signal, folder, main, need_root
 from streams import (CALM, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, is_listening, of, ports, recording,
                      same_frames, small_disk, small_frame, socket_is_busy, wait_for, FRAME)
 
@@ -391,11 +391,19 @@ def stuck_pipe(evb):
     with folder() as where, \
             End(evb, "recv", address, "--progress", output="-", report=where / "report", ring="1MiB", socket_buffer="256KiB") as receiver, \
             End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
-        # It has far more than the pipe could still take.
-        read_until(receiver.process.stderr, b"ring 100 %")
+        shown = b""
+
+        def is_full():
+            nonlocal shown
+            assert sender.process.poll() is None, sender.process.communicate()
+            shown += receiver.process.stderr.read() or b""
+            return b"ring 100 %" in shown
+
+        # Then it has far more than the pipe could still take.
+        os.set_blocking(receiver.process.stderr.fileno(), False)
+        wait_for("full ring", is_full)
         # The first one waits for the output, the second one does not.
-        receiver.interrupt()
-        time.sleep(1.2)  # signals within a second are one request
+        first_signal(receiver.process)
         assert receiver.process.poll() is None
         receiver.signal()
         assert receiver.process.wait(LIMIT_S) == 1
@@ -438,8 +446,7 @@ def ctrl_c_twice(evb):
             wait_for("data", has_bytes(out))
             # The peer does not answer.
             sender.signal(signal.SIGSTOP)
-            receiver.interrupt()
-            time.sleep(0.2)
+            first_signal(receiver.process)
             assert receiver.process.poll() is None
             receiver.signal()
             received, error = receiver.finish(1)
