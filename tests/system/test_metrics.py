@@ -60,9 +60,11 @@ def accounts(evb, mode):
             board.send(k, 20)
         wait_scrape(place(where, "dfm"), f"{n} events", lambda s: s.value("evb_events_complete_total") == n)
         nodes = ["dfm", *(f"ros{i}" for i in (1, 2, 3)), "sfi1", "sfi2"]
-        # Later messages may still be counted: what is scraped stays the same.
-        time.sleep(1)
-        scrapes = {name: scrape(place(where, name)) for name in nodes}
+        # What is on its way is counted before the second message that a node sends from now on: first by the ROSs, then by the SFIs.
+        scrapes, (sent, labels) = {}, counter_names()["control_sent"]
+        for name in nodes:
+            before = scrape(place(where, name)).value(sent, **labels)
+            scrapes[name] = wait_scrape(place(where, name), "two messages", lambda s, n=before: s.value(sent, **labels) >= n + 2)
         running.signal()
         report = running.end(expect=(0,))
     complete(report)
