@@ -157,7 +157,8 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
 
         sfi_built_event(b->core, slot, &built);
         if (built.end == EVENT_LOST) {
-                note_lost(b, &built);
+                if (!built.is_elsewhere)
+                        note_lost(b, &built);
                 push_done(b, slot, false);
                 return;
         }

@@ -48,7 +48,7 @@ static bool note_output(struct sim_node *n, uint64_t event)
 
 void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *built)
 {
-        n->built[built->end]++;
+        n->built[built->end] += !built->is_elsewhere;
         /* It has no output, and nothing bounds its number. */
         if (built->end == EVENT_LOST)
                 return;

@@ -112,6 +112,7 @@ struct sfi_built {
         struct event_info info;
         uint64_t event;
         enum event_end end; /* EVENT_LOST: nothing to write; only release the slot */
+        bool is_elsewhere;  /* lost, as it has ended, or is built, elsewhere: it does not count here */
         bool assigned_again;
         bool l1_mismatch;                     /* incomplete, and refused fragments with another L1 ID */
         const struct sfi_fragment *fragments; /* one for each ROS; valid until sfi_written() */

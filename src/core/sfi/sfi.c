@@ -380,6 +380,7 @@ void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)
                 .info = e->info,
                 .event = e->event,
                 .end = (enum event_end)e->end,
+                .is_elsewhere = e->is_elsewhere,
                 .assigned_again = e->assigned_again,
                 .l1_mismatch = e->mismatched && e->end == EVENT_PARTIAL,
                 .fragments = sfi_fragment(&s->slots, slot, 0),
@@ -432,6 +433,29 @@ static void count_sources(struct sfi *s, uint32_t slot, bool is_lost)
         }
 }
 
+static void count_end(struct sfi *s, uint32_t slot, const struct finished_entry *entry)
+{
+        const struct sfi_slot *e = &s->slots.items[slot];
+
+        if (entry->end == EVENT_COMPLETE) {
+                s->counts.payload_bytes += entry->payload_bytes;
+                s->counts.complete++;
+                s->totals.complete++;
+                s->totals.payload_bytes += entry->payload_bytes;
+        } else if (entry->end == EVENT_PARTIAL) {
+                s->counts.partial++;
+                s->totals.partial++;
+                s->totals.missing += entry->missing;
+        } else
+                s->counts.lost++;
+        s->counts.starved += e->end != EVENT_COMPLETE && e->starved;
+        s->totals.absent += entry->absent;
+        s->counts.fragments_received += s->config.n_ros - entry->missing - entry->absent;
+        s->counts.fragments_lost += entry->missing;
+        s->counts.fragments_absent += entry->absent;
+        count_sources(s, slot, entry->end == EVENT_LOST);
+}
+
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
 {
         struct sfi_slot *e = &s->slots.items[slot];
@@ -444,24 +468,10 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         };
 
         assert(e->state == SLOT_BUILDING);
-        if (entry.end == EVENT_COMPLETE) {
+        if (entry.end == EVENT_COMPLETE)
                 entry.payload_bytes = payload_of(s, slot);
-                s->counts.payload_bytes += entry.payload_bytes;
-                s->counts.complete++;
-                s->totals.complete++;
-                s->totals.payload_bytes += entry.payload_bytes;
-        } else if (entry.end == EVENT_PARTIAL) {
-                s->counts.partial++;
-                s->totals.partial++;
-                s->totals.missing += entry.missing;
-        } else
-                s->counts.lost++;
-        s->counts.starved += e->end != EVENT_COMPLETE && e->starved;
-        s->totals.absent += entry.absent;
-        s->counts.fragments_received += s->config.n_ros - entry.missing - entry.absent;
-        s->counts.fragments_lost += entry.missing;
-        s->counts.fragments_absent += entry.absent;
-        count_sources(s, slot, entry.end == EVENT_LOST);
+        if (!e->is_elsewhere)
+                count_end(s, slot, &entry);
         sfi_updates_report(&s->updates, &entry);
         /* Only after the actual end: the DFM trusts the first report. */
         for (; e->doubles > 0; e->doubles--)

@@ -399,13 +399,19 @@ void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed)
         free_slot(t, slot);
 }
 
+static void drop(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
+{
+        t->items[slot].is_elsewhere = true;
+        sfi_slots_finish(t, now_ns, slot, true);
+}
+
 /* Nobody answers requests for ended events, so each would wait for its time-out, and keep its credit. */
 static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
         for (uint32_t slot = t->collecting[true].first, next; slot != SLOT_NONE; slot = next) {
                 next = t->items[slot].next;
                 if (t->items[slot].event < oldest)
-                        sfi_slots_finish(t, now_ns, slot, true);
+                        drop(t, now_ns, slot);
         }
 }
 
@@ -429,7 +435,7 @@ void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
         if (slot == SLOT_NONE || t->items[slot].state != SLOT_COLLECTING)
                 return;
         if (t->items[slot].assigned)
-                sfi_slots_finish(t, now_ns, slot, true);
+                drop(t, now_ns, slot);
         else
                 free_slot(t, slot);
 }

@@ -33,6 +33,7 @@ struct sfi_slot {
         bool assigned, assigned_again, requested;
         bool retried, progress; /* since the last round: requested again; something new arrived */
         bool taken_back;        /* a newer assignment replaced this one, so its end no longer counts */
+        bool is_elsewhere;      /* it has ended, or is built, elsewhere */
         bool queued;            /* in the queue of first requests, even if the event has ended since */
         bool waits;             /* counts in n_waits */
         bool writing_reported;  /* the DFM knows that the event is being written */

@@ -106,7 +106,8 @@ static inline void sfi_driver_check_sources(const struct sfi_driver *t, const st
         assert_true(c->partial > 0 ? sum.bytes >= c->payload_bytes : sum.bytes == c->payload_bytes);
 }
 
-/* Each assignment is open, void or ended once. Ended events hold no memory. */
+/* Each assignment is open, void or ended once; void is also what has ended elsewhere. Ended events hold no
+ * memory. */
 static inline void sfi_driver_fini(struct sfi_driver *t)
 {
         const struct sfi_counts *c = sfi_counts(t->sfi);
@@ -216,6 +217,7 @@ static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
                 sfi_built_event(t->sfi, slots[i], &built);
                 trace_add(&t->trace, "%se%llu %s%s", i > 0 ? " | " : "", (unsigned long long)built.event,
                           trace_end(built.end), built.assigned_again ? " again" : "");
+                t->voids += built.is_elsewhere;
                 sfi_written(t->sfi, t->now_ns, slots[i], failed);
         }
         return t->trace.text;

@@ -101,6 +101,25 @@ static void a_restarted_dfm_reports_no_node_as_gone(void **state)
         sfi_driver_fini(&t);
 }
 
+/* It was suspended, and another SFI built the event: the account of this one has no loss. */
+static void an_event_that_ended_elsewhere_is_not_lost(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        sfi_driver_init(&t, &c);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
+        sfi_gets_assign(&t, 0);
+        sfi_gets_keep_alive(&t, RUN_RUNNING, 1, 3);
+        assert_sfi_writes(&t, "e0 lost");
+        assert_int_equal(t.voids, 1);
+        assert_int_equal(sfi_counts(t.sfi)->lost, 0);
+        assert_int_equal(sfi_counts(t.sfi)->fragments_lost, 0);
+        assert_int_equal(sfi_open_events(t.sfi), 0);
+        sfi_driver_fini(&t);
+}
+
 static void a_restarted_dfm_forgets_a_stop(void **state)
 {
         struct sfi_config c = sfi_standard();
@@ -307,6 +326,7 @@ int main(void)
                 cmocka_unit_test(a_leaving_sfi_knows_whether_the_dfm_knows),
                 cmocka_unit_test(no_event_waits_for_a_departed_ros),
                 cmocka_unit_test(a_restarted_dfm_reports_no_node_as_gone),
+                cmocka_unit_test(an_event_that_ended_elsewhere_is_not_lost),
                 cmocka_unit_test(a_restarted_dfm_forgets_a_stop),
                 cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
                 cmocka_unit_test(the_end_of_the_run_closes_all_events),
