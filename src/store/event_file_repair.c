@@ -1,5 +1,5 @@
-/* Repairs an event file that is truncated or damaged: keeps the events before the first damage and adds a
- * correct end record. It does not search for events after the damage. */
+/* Repairs an event file that is truncated or damaged: keeps all whole events, also those behind a damage, and
+ * adds a correct end record. */
 #include "evb/store/event_file.h"
 
 #include <errno.h>
@@ -34,30 +34,116 @@ static int check_event(const struct event_record *record, struct eformat_fault *
         return -EBADMSG;
 }
 
-/* Counts the intact events and returns their end; sets ret->fault if the file is damaged. */
-static size_t find_end(const struct event_file *file, struct event_file_repair *ret)
+/* Whole events that follow each other. All zero: before the first ones, which include the front records. */
+struct part {
+        size_t from, to;
+        uint64_t events;
+        bool ended; /* an end record follows */
+};
+
+static void walk(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
 {
         struct event_record record;
-        struct event_file_end end;
-        size_t position = 0, whole_bytes;
+        size_t position = p->from;
         int r;
 
-        do {
-                r = event_file_next(file, &position, &record, &ret->fault);
-                whole_bytes = r == 1 ? record.offset_bytes : position;
-                if (r == 1) {
-                        r = check_event(&record, &ret->fault) < 0 ? -EBADMSG : 1;
-                        ret->events += r == 1;
+        p->events = 0;
+        while ((r = event_file_next(file, &position, &record, ret_fault)) == 1 &&
+               check_event(&record, ret_fault) == 0)
+                p->events++;
+        p->to = r == 1 ? record.offset_bytes : position;
+        p->ended = r == 0;
+}
+
+static bool is_whole(const struct event_file *file, size_t at)
+{
+        struct event_record record;
+        struct eformat_fault fault;
+
+        return event_file_next(file, &at, &record, &fault) == 1 && check_event(&record, &fault) == 0;
+}
+
+/* Finds the first whole event behind a damage at *at. If a damaged event has a sound size, what is inside
+ * does not count. */
+static bool find_whole(const struct event_file *file, size_t *at)
+{
+        size_t size_bytes, next = *at;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
+        struct event_record record;
+        struct eformat_fault fault;
+        struct event_file_end end;
+
+        if (event_file_next(file, &next, &record, &fault) == 1) {
+                if (is_whole(file, next)) {
+                        *at = next;
+                        return true;
                 }
-        } while (r == 1);
-        if (r == 0)
-                r = event_file_read_end(file, position, &end, &ret->fault);
-        if (r == 0 && (end.events != (uint32_t)ret->events || end.run_events < end.events)) {
-                ret->fault = (struct eformat_fault){.offset_bytes = position,
-                                                    .reason = "event count in the end record is wrong"};
-                r = -EBADMSG;
+                if (event_file_read_end(file, next, &end, &fault) == 0)
+                        return false;
         }
-        ret->was_whole = r == 0;
+        for (next = *at + 4; next + EVENT_FILE_DATA_BYTES < size_bytes; next += 4) {
+                if (eformat_word(bytes + next, 0) == EVENT_FILE_DATA && is_whole(file, next)) {
+                        *at = next;
+                        return true;
+                }
+        }
+        return false;
+}
+
+static bool next_part(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
+{
+        size_t from = p->to;
+
+        if (from > 0 && !find_whole(file, &from))
+                return false;
+        p->from = from;
+        walk(file, p, ret_fault);
+        return true;
+}
+
+/* Whether the file is as it was written; else sets the first fault. */
+static bool ends_well(const struct event_file *file, const struct part *p, struct eformat_fault *fault)
+{
+        struct event_file_end end;
+
+        if (!p->ended || event_file_read_end(file, p->to, &end, fault) < 0)
+                return false;
+        if (end.events == (uint32_t)p->events && end.run_events >= end.events)
+                return true;
+        *fault = (struct eformat_fault){.offset_bytes = p->to,
+                                        .reason = "event count in the end record is wrong"};
+        return false;
+}
+
+/* The events of another file behind the end of this one may be those of another run. */
+static bool precedes_file(const struct event_file *file, const struct part *p)
+{
+        size_t size_bytes, at = p->to + EVENT_FILE_END_BYTES;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
+
+        return p->ended && at + 4 <= size_bytes && eformat_word(bytes + at, 0) == EVENT_FILE_START;
+}
+
+/* Counts what stays, and returns its bytes. */
+static size_t find_parts(const struct event_file *file, struct event_file_repair *ret)
+{
+        struct eformat_fault later;
+        struct part p = {};
+        size_t whole_bytes;
+        bool last;
+
+        (void)next_part(file, &p, &ret->fault);
+        ret->events = p.events;
+        ret->was_whole = ends_well(file, &p, &ret->fault);
+        whole_bytes = p.to;
+        for (last = precedes_file(file, &p); !ret->was_whole && next_part(file, &p, &later);
+             last |= precedes_file(file, &p)) {
+                ret->other_file |= last;
+                ret->gaps++;
+                ret->behind += p.events;
+                whole_bytes += p.to - p.from;
+        }
+        ret->events += ret->behind;
         return whole_bytes;
 }
 
@@ -114,13 +200,33 @@ static int give_name(const char *unfinished, const char *output)
         return access(output, F_OK) == 0 ? -EEXIST : rename(unfinished, output) < 0 ? -errno : 0;
 }
 
+/* All whole events, and the end record; NULL: the file as it is. */
+static int write_parts(int fd, const struct event_file *file, const uint8_t *end)
+{
+        size_t size_bytes, written, at = 0;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
+        struct iovec iov = {(void *)bytes, size_bytes};
+        struct eformat_fault fault;
+        struct part p = {};
+        int r = 0;
+
+        if (!end)
+                return record_write_all(fd, &iov, 1, 0, &written);
+        while (r == 0 && next_part(file, &p, &fault)) {
+                iov = (struct iovec){(void *)(bytes + p.from), p.to - p.from};
+                r = record_write_all(fd, &iov, 1, at, &written);
+                at += written;
+        }
+        iov = (struct iovec){(void *)end, EVENT_FILE_END_BYTES};
+        return r < 0 ? r : record_write_all(fd, &iov, 1, at, &written);
+}
+
 /* `output` gets its name when it is whole, so an interrupted repair can be repeated. */
-static int write_new(const char *output, int from, const struct iovec iov[static 2],
+static int write_new(const char *output, int from, const struct event_file *file, const uint8_t *end,
                      struct event_file_repair *ret)
 {
         char unfinished[PATH_MAX];
         _cleanup_close_ int fd = -1;
-        size_t written;
         int r;
 
         ret->at_output = true;
@@ -131,7 +237,7 @@ static int write_new(const char *output, int from, const struct iovec iov[static
         fd = open_unfinished(unfinished);
         if (fd < 0)
                 return fd;
-        r = record_write_all(fd, iov, 2, 0, &written);
+        r = write_parts(fd, file, ret->was_whole ? NULL : end);
         if (r == 0)
                 r = copy_owner(from, fd);
         if (r == 0 && fsync(fd) < 0)
@@ -176,8 +282,6 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
         _cleanup_close_ int fd = open_file(path, &writing);
         uint8_t end[EVENT_FILE_END_BYTES];
         size_t size_bytes, whole_bytes;
-        const uint8_t *bytes;
-        struct iovec iov[2] = {};
         int r;
 
         *ret = (struct event_file_repair){0};
@@ -188,15 +292,15 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
                 r = event_file_map(&file, fd, &ret->fault);
         if (r < 0)
                 return r;
-        bytes = event_file_bytes(file, &size_bytes);
-        whole_bytes = find_end(file, ret);
-        iov[0] = (struct iovec){(void *)bytes, ret->was_whole ? size_bytes : whole_bytes};
-        if (ret->was_whole)
-                return output ? write_new(output, fd, iov, ret) : 0;
+        (void)event_file_bytes(file, &size_bytes);
+        whole_bytes = find_parts(file, ret);
+        if (ret->other_file || (!output && ret->behind > 0))
+                return -EBADMSG;
+        if (ret->was_whole && !output)
+                return 0;
         if (!output && !writing)
                 return -EACCES;
-        ret->cut_bytes = size_bytes - whole_bytes;
+        ret->cut_bytes = ret->was_whole ? 0 : size_bytes - whole_bytes;
         make_end(end, ret, whole_bytes, now);
-        iov[1] = (struct iovec){end, sizeof end};
-        return output ? write_new(output, fd, iov, ret) : write_in_place(fd, whole_bytes, end);
+        return output ? write_new(output, fd, file, end, ret) : write_in_place(fd, whole_bytes, end);
 }

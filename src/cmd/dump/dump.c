@@ -19,6 +19,7 @@ static void print_repair(const char *path, const char *output, const struct even
 
                 dump_put(o, "events", repair->events);
                 dump_put(o, "cut_bytes", repair->cut_bytes);
+                dump_put(o, "gaps", repair->gaps);
                 json_object_set_new(o, "was_whole", json_boolean(repair->was_whole));
                 json_object_set_new(o, "output", json_string(output ? output : path));
                 json_object_set_new(json, "repair", o);
@@ -28,6 +29,12 @@ static void print_repair(const char *path, const char *output, const struct even
                 printf("%s: byte %zu: %s\n", path, repair->fault.offset_bytes, repair->fault.reason);
                 printf("%s: %" PRIu64 " complete events kept, %" PRIu64 " bytes removed\n",
                        output ? output : path, repair->events, repair->cut_bytes);
+                if (repair->gaps > 0)
+                        printf("%s: %" PRIu64
+                               " of these events are behind damaged ones, which are lost: the file has "
+                               "%" PRIu64 " damaged place%s between events\n",
+                               output ? output : path, repair->behind, repair->gaps,
+                               repair->gaps == 1 ? "" : "s");
         }
 }
 
@@ -37,15 +44,24 @@ static bool dump_is_wrong(int r)
         return r != -EBADMSG && r != -EBUSY && r != -ENOSPC && r != -EDQUOT && r != -EFBIG && r != -EIO;
 }
 
+static void print_refusal(const char *path, const char *output, const struct event_file_repair *repair)
+{
+        fprintf(stderr, "%s: byte %zu: %s\n", path, repair->fault.offset_bytes, repair->fault.reason);
+        if (repair->behind > 0)
+                fprintf(stderr,
+                        "%s: %" PRIu64 " whole events are behind this byte, so nothing was changed%s\n", path,
+                        repair->behind, output || repair->other_file ? "" : "; --output FILE keeps them");
+}
+
 /* The end record gets the time of the last write, rather than of the repair. */
-static int dump_repair(const char *path, const char *output, json_t *json)
+static int dump_repair(const char *path, const char *output, json_t *json, bool *ret_gaps)
 {
         struct event_file_repair repair = {};
         struct stat st;
         int r = stat(path, &st) < 0 ? -errno : event_file_repair(path, output, st.st_mtime, &repair);
 
         if (r == -EBADMSG)
-                fprintf(stderr, "%s: byte %zu: %s\n", path, repair.fault.offset_bytes, repair.fault.reason);
+                print_refusal(path, output, &repair);
         else if (r == -EBUSY && repair.holder > 0)
                 fprintf(stderr, "%s: process %d is writing this file; repair it after that process ends\n",
                         path, (int)repair.holder);
@@ -58,6 +74,7 @@ static int dump_repair(const char *path, const char *output, json_t *json)
         if (r < 0)
                 return dump_is_wrong(r) ? 2 : 1;
         print_repair(path, output, &repair, json);
+        *ret_gaps = repair.gaps > 0;
         return 0;
 }
 
@@ -133,13 +150,13 @@ int cmd_dump(int argc, char **argv)
                 {"hex", NULL, "also print the words of these events", &own.hex},
                 {"verify", NULL, "check structure, checksums, counters and pattern bytes", &own.verify},
                 {"seed", "N", "seed of the run, if the file does not contain it", &own.seed},
-                {"repair", NULL, "truncate the file after its last complete event, and write its end record",
-                 &own.repair},
+                {"repair", NULL, "remove what is no complete event, and write the end record", &own.repair},
                 {"output", "FILE", "with --repair: write the result to FILE, and keep the original; also -o",
                  &own.output},
         };
         struct options o;
         FILE *lines = NULL;
+        bool gaps = false;
         json_t *json;
         int r;
 
@@ -154,9 +171,10 @@ int cmd_dump(int argc, char **argv)
         json = o.json ? json_object() : NULL;
         if (json)
                 json_object_set_new(json, "file", json_string(o.words[0]));
-        r = own.repair ? dump_repair(o.words[0], own.output, json) : 0;
+        r = own.repair ? dump_repair(o.words[0], own.output, json, &gaps) : 0;
         if (r == 0 && !(own.repair && !own.verify))
                 r = dump_file(&own, &o, own.output ? own.output : o.words[0], json, &lines);
+        r = r == 0 && gaps ? 1 : r;
         if (lines) {
                 json_dumpf(json, lines, JSON_COMPACT);
                 fputc('\n', lines);

@@ -167,6 +167,86 @@ static void test_bytes_after_the_end(void **state)
         assert_sound(f->path, 4);
 }
 
+static void assert_is(const char *path, const struct fixture *f, const unsigned *events, unsigned n)
+{
+        size_t size_bytes, at = f->ends[0];
+        _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
+
+        assert_sound(path, n);
+        assert_memory_equal(bytes, f->bytes, f->ends[0]);
+        for (unsigned i = 0; i < n; i++) {
+                size_t from = f->ends[events[i]], size = f->ends[events[i] + 1] - from;
+
+                assert_memory_equal(bytes + at, f->bytes + from, size);
+                at += size;
+        }
+        assert_int_equal(size_bytes, at + EVENT_FILE_END_BYTES);
+}
+
+/* Whole events behind a damage stay: in another file, as a repair in place would have to move them. */
+static void test_events_behind_damage(void **state)
+{
+        struct fixture *f = *state;
+        const struct {
+                size_t from, to; /* overwritten */
+                uint8_t with;
+                unsigned n, kept[4], gaps;
+        } cases[] = {
+                {f->ends[1], f->ends[2], 0, 3, {0, 2, 3}, 1},
+                {f->ends[0], f->ends[2], 0xff, 2, {2, 3}, 1},
+                {f->ends[1] + EVENT_FILE_DATA_BYTES,
+                 f->ends[1] + EVENT_FILE_DATA_BYTES + 4,
+                 0,
+                 3,
+                 {0, 2, 3},
+                 1},
+                {f->ends[1] + 12, f->ends[1] + 16, 0xf0, 3, {0, 2, 3}, 1}, /* its size */
+                {f->ends[2] - 8, f->ends[2] + 8, 0, 2, {0, 3}, 1},
+        };
+
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                _cleanup_free_ uint8_t *bytes = malloc(f->size_bytes), *left = NULL;
+                struct event_file_repair repair;
+                size_t size_bytes;
+
+                memcpy(bytes, f->bytes, f->size_bytes);
+                memset(bytes + cases[i].from, cases[i].with, cases[i].to - cases[i].from);
+                sample_write(f->path, bytes, f->size_bytes);
+                assert_int_equal(event_file_repair(f->path, NULL, SAMPLE_NOW, &repair), -EBADMSG);
+                assert_int_equal(repair.events, cases[i].n);
+                assert_int_equal(repair.behind, cases[i].n - (cases[i].kept[0] == 0));
+                left = sample_read(f->path, &size_bytes);
+                assert_int_equal(size_bytes, f->size_bytes);
+                assert_memory_equal(left, bytes, size_bytes);
+                unlink(f->out);
+                assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+                assert_int_equal(repair.events, cases[i].n);
+                assert_int_equal(repair.gaps, cases[i].gaps);
+                assert_is(f->out, f, cases[i].kept, cases[i].n);
+        }
+}
+
+/* The second file may be of another run. */
+static void test_another_file_behind_the_end(void **state)
+{
+        struct fixture *f = *state;
+        _cleanup_free_ uint8_t *twice = malloc(2 * f->size_bytes);
+        struct event_file_repair repair;
+
+        for (size_t damaged = 0; damaged < 2; damaged++) {
+                memcpy(twice, f->bytes, f->size_bytes);
+                memcpy(twice + f->size_bytes, f->bytes, f->size_bytes);
+                twice[f->ends[1]] ^= (uint8_t)damaged;
+                sample_write(f->path, twice, 2 * f->size_bytes);
+                unlink(f->out);
+                assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), -EBADMSG);
+                assert_int_equal(access(f->out, F_OK), -1);
+                assert_int_equal(event_file_repair(f->path, NULL, SAMPLE_NOW, &repair), -EBADMSG);
+                assert_int_equal(repair.behind, damaged ? 6 : 4);
+                assert_true(repair.other_file);
+        }
+}
+
 static void test_every_word_replaced(void **state)
 {
         static const uint32_t values[] = {
@@ -188,9 +268,11 @@ static void test_every_word_replaced(void **state)
                         verify(f->path, &report);
                         replay_open(&replay, f->path, &error);
                         replay_free(replay);
-                        if (event_file_repair(f->path, NULL, SAMPLE_NOW, &repair) < 0)
+                        unlink(f->out);
+                        if (event_file_repair(f->path, f->out, SAMPLE_NOW, &repair) < 0)
                                 continue;
-                        assert_int_equal(verify(f->path, &report), 0);
+                        assert_true(repair.events >= 3);
+                        assert_int_equal(verify(f->out, &report), 0);
                         assert_true(report.ended);
                         assert_int_equal(report.events, repair.events);
                 }
@@ -216,6 +298,8 @@ int main(void)
                 cmocka_unit_test(test_real_file),
                 cmocka_unit_test_setup_teardown(test_truncated_at_every_byte, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_bytes_after_the_end, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_events_behind_damage, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_another_file_behind_the_end, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_every_word_replaced, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_output_is_not_overwritten, setup, teardown),
         };
