@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.request
 
+from board import RESET, Board
 from control import TOKEN, balanced, configured, control_bed, free_port
 from harness import LIMIT_S, OWN_NET, Running, Skip, folder, main, scenario
 from metrics import ask
@@ -787,6 +788,30 @@ def unreported(evb):
         assert " ended " in b.run_record().read_text()
 
 
+def killed_in_pause(evb):
+    """A DFM restarts in a pause of its trigger box: no trigger is missed, whether the box goes on afterwards or not."""
+    for more in (0, 40):
+        board = Board()
+        keys = board.keys()
+        with configured(evb, keys) as b:
+            b.start_run()
+            board.sender.connect((b.addresses["dfm"], int(keys["trigger.source"][4:])))
+            board.wait_ready()
+            board.send(0, 40, flags=RESET)
+            b.wait("the end of all events", lambda: b.state()["events"]["complete"] == 40)
+            b.ctl("pause")
+            b.kill("dfm")
+            b.start("dfm")
+            b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+            b.wait_state("running")
+            if more:
+                board.send(40, more)
+                b.wait("the end of all events", lambda: b.state()["events"]["complete"] == 40 + more)
+            assert b.stop_run()["last_run"] == {"run": 1, "status": "ok", "reasons": []}
+            dfm = b.terminate()["dfm"][-1]
+            assert dfm["triggers"] == dfm["events_complete"] == 40 + more and dfm["triggers_missed"] == 0, dfm
+
+
 def sigterm(evb):
     """SIGTERM in each state ends all nodes, and only a run that fell short fails them."""
     def bring(b, state):
@@ -972,6 +997,6 @@ if __name__ == "__main__":
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "runs-threads": runs_threads, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
-        "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported,
+        "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported, "killed-in-pause": killed_in_pause,
         "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
     })

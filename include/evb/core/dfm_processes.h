@@ -55,6 +55,7 @@ struct dfm_came {
         uint32_t waiting; /* in the queue */
         bool numbered;    /* a trigger came since the last reset; else `next` says nothing */
         bool in_spill;
+        bool paused; /* no trigger was taken that came later */
 };
 
 #define DFM_LINEAGE 8

@@ -46,5 +46,6 @@ void dfm_pause(struct dfm *d, uint64_t now_ns, bool on)
                 dfm_count_pause(d, now_ns);
                 d->hold.paused = false;
         }
+        dfm_ledger_changed(d);
         dfm_judge_busy(d, now_ns);
 }

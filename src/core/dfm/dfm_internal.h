@@ -183,6 +183,7 @@ struct dfm_triggers {
         uint64_t opened_ns;      /* when the first one of the run came */
         bool overtaken;          /* the first one may have overtaken the one that is offered */
         bool resumed;            /* the next number shows how many triggers were missed */
+        bool quiet;              /* since a pause none was to be taken: if no number comes, none was missed */
         uint64_t datagrams_lost; /* before this DFM */
         bool blocked;            /* the oldest one waits for a message */
         uint64_t next_slice;     /* of the clock */

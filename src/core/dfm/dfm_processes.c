@@ -348,6 +348,7 @@ static void take_events(const struct dfm *d, struct dfm_processes *ret)
                 .waiting = dfm_triggers_waiting(&d->triggers),
                 .numbered = d->triggers.numbers.started,
                 .in_spill = d->triggers.in_spill,
+                .paused = d->hold.paused,
         };
         ret->oldest = d->table.oldest;
         ret->next = d->table.next_event;

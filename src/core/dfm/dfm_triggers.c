@@ -34,13 +34,17 @@ static void count_missed_slices(struct dfm *d)
         c->missed += d->triggers.next_slice - MIN(d->triggers.next_slice, counted);
 }
 
-/* If each trigger since the record had become an event, the next number would be this one. */
+/* If each trigger since the record had become an event, the next number would be this one. In a pause, no
+ * others became events than those that waited, and the rest of these is lost. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
+        uint64_t since = d->table.next_event - f->next, left = f->came.waiting - MIN(since, f->came.waiting);
         struct dfm_triggers *q = &d->triggers;
 
-        dfm_numbers_begin(&q->numbers, f->came.next + (d->table.next_event - f->next) - f->came.waiting);
         q->resumed = d->config.trigger_source == DFM_TRIGGER_OFFERED;
+        q->quiet = q->resumed && f->came.paused && since + left == f->came.waiting;
+        d->counts.offered.missed += q->quiet ? left : 0;
+        dfm_numbers_begin(&q->numbers, f->came.next - (q->quiet ? 0 : f->came.waiting - since));
 }
 
 /* The reports of the SFIs tell how many triggers became events since the record. How many were offered since
@@ -50,7 +54,7 @@ void dfm_triggers_resume(struct dfm *d)
         const struct dfm_processes *f = d->ledger.former;
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
-        bool reset = c->resets > 0;
+        bool reset = c->resets > 0, came = c->triggers > 0;
 
         if (!dfm_triggers_are_outside(d))
                 return;
@@ -66,6 +70,7 @@ void dfm_triggers_resume(struct dfm *d)
                 resume_numbers(d, f);
         else
                 c->unclear += d->config.trigger_source == DFM_TRIGGER_OFFERED;
+        q->quiet &= !came;
 }
 
 void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost)
@@ -392,7 +397,7 @@ void dfm_triggers_drop(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
 
-        if (d->config.events == 0 || d->counts.triggers < d->config.events)
+        if (!q->quiet && (d->config.events == 0 || d->counts.triggers < d->config.events))
                 give_up_missed(d);
         d->counts.offered.not_taken += dfm_triggers_waiting(q);
         q->followed |= dfm_triggers_waiting(q) > 0;

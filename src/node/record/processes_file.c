@@ -22,7 +22,7 @@
          sizeof(uint32_t))
 
 enum { HAS_ALL = 1, GUESSED = 2, ROS_REPLACED = 4 };
-enum { NUMBERED = 1, IN_SPILL = 2 };
+enum { NUMBERED = 1, IN_SPILL = 2, PAUSED = 4 };
 enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8, LEFT = 16 };
 
 static void put_totals(struct writer *w, const struct node_totals *t)
@@ -79,7 +79,7 @@ static void put_came(struct writer *w, const struct dfm_came *c)
                 writer_u64(w, numbers[i]);
         writer_u64(w, c->next);
         writer_u32(w, c->waiting);
-        writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0));
+        writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0) | (c->paused ? PAUSED : 0));
 }
 
 static struct dfm_came get_came(struct reader *r)
@@ -96,6 +96,7 @@ static struct dfm_came get_came(struct reader *r)
         flags = reader_u32(r);
         c.numbered = flags & NUMBERED;
         c.in_spill = flags & IN_SPILL;
+        c.paused = flags & PAUSED;
         return c;
 }
 

@@ -35,6 +35,7 @@ static void fill(struct dfm_processes *p)
         p->came.next = UINT64_MAX;
         p->came.waiting = 34;
         p->came.in_spill = true;
+        p->came.paused = true;
         p->n_sfi = 2;
         p->sfis[0] = (struct dfm_process){.incarnation = 11,
                                           .gone = true,

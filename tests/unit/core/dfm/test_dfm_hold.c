@@ -462,6 +462,86 @@ static void slices_of_a_pause_are_not_taken(void **state)
         outside_ends(&t);
 }
 
+/* Another DFM resumes a run of four triggers, of which two came into the record. Triggers with these numbers
+ * come before it resumes, and after; 0: none. Then the run is stopped. */
+static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t after, uint64_t missed,
+                          uint64_t unclear)
+{
+        static struct dfm_processes record;
+        struct dfm_config c = outside_standard(16);
+        struct dfm_driver t;
+
+        record = (struct dfm_processes){
+                .cookie = TRACE_COOKIE,
+                .dfms = {0xF0},
+                .has_all = true,
+                .n_sfi = 2,
+                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
+                .came = *came,
+                .next = 2,
+        };
+        c.former_processes = &record;
+        outside_resumes(&t, &c);
+        if (before > 0)
+                assert_int_equal(outside_offers(&t, before, 0), OFFER_NOT_TAKEN);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
+        if (after > 0)
+                assert_int_equal(outside_offers(&t, after, 0), OFFER_QUEUED);
+        dfm_stop(t.dfm, t.now_ns);
+        dfm_says_with(&t, false);
+        assert_int_equal(offered(&t)->missed, missed);
+        assert_int_equal(offered(&t)->unclear, unclear);
+        outside_ends(&t);
+}
+
+/* A pause takes no triggers, so the next DFM knows all that were to be taken. If one comes, its number shows
+ * how many came in between. */
+static void no_trigger_of_a_pause_is_missed(void **state)
+{
+        struct dfm_came came = {.next = 13, .waiting = 2, .numbered = true, .paused = true};
+
+        (void)state;
+        resume_paused(&came, 0, 0, 0, 0);
+        resume_paused(&came, 0, 13, 0, 0);
+        resume_paused(&came, 0, 15, 2, 0);
+        resume_paused(&came, 13, 0, 0, 1);
+        resume_paused(&came, 13, 14, 1, 0);
+        came.waiting = 5; /* three of them ended with the DFM */
+        resume_paused(&came, 0, 0, 3, 0);
+        resume_paused(&came, 0, 14, 4, 0);
+        came.paused = false;
+        resume_paused(&came, 0, 0, 0, 1);
+        resume_paused(&came, 0, 14, 4, 0);
+        came.paused = true;
+        came.waiting = 1; /* another one became an event, so there was no pause */
+        resume_paused(&came, 0, 0, 0, 1);
+        resume_paused(&came, 0, 14, 0, 0);
+        came.numbered = false;
+        resume_paused(&came, 0, 0, 0, 1);
+}
+
+/* It is stored before a node hears of an event that comes after it. */
+static void a_pause_is_recorded(void **state)
+{
+        static struct dfm_processes record;
+        struct dfm_config c = outside_standard(16);
+        struct dfm_driver t;
+        uint64_t version;
+
+        (void)state;
+        outside_begins(&t, &c, 4);
+        for (int on = 1; on >= 0; on--) {
+                version = dfm_processes_version(t.dfm);
+                dfm_pause(t.dfm, t.now_ns, on);
+                assert_true(dfm_processes_version(t.dfm) > version);
+                dfm_processes_take(t.dfm, &record);
+                assert_int_equal(record.came.paused, on);
+        }
+        outside_ends(&t);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -480,6 +560,8 @@ int main(void)
                 cmocka_unit_test(triggers_from_outside_are_not_taken_in_a_pause),
                 cmocka_unit_test(triggers_after_the_last_one_are_reported),
                 cmocka_unit_test(slices_of_a_pause_are_not_taken),
+                cmocka_unit_test(no_trigger_of_a_pause_is_missed),
+                cmocka_unit_test(a_pause_is_recorded),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
