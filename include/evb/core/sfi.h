@@ -86,6 +86,8 @@ struct sfi_fragment {
         bool whole;            /* all of it arrived, or the ROS reported that there is none */
         bool retried, hurried; /* requested again; for the first time because others overtook it */
         bool refused;          /* what arrived found no memory, or gave it up; not requested again since */
+        bool skipped;          /* it was whole when its turn came, so it was never requested */
+        bool unsent; /* its request did not reach the ROS, or the answer was lost with a connection */
         /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
          * and had that number in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
@@ -95,8 +97,8 @@ struct sfi_fragment {
          * below `lost_to` was lost for certain, so a chunk there is its answer. */
         uint64_t retried_ns;
         uint32_t mark, edge, lost_to;
-        bool skipped; /* it was whole when its turn came, so it was never requested */
-        bool unsent;  /* its request did not reach the ROS, or the answer was lost with a connection */
+        uint32_t again_bytes; /* requested by retries, and not arrived since */
+        uint32_t rest_from;   /* the budget ended the last retry: what is missing from here on is lost, too */
         /* Arrived without memory, or gave it up: not in flight until they are requested again. */
         uint32_t blocks_refused;
 };

@@ -76,6 +76,7 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
         f->refused = false;
         sfi_slots_count(&s->slots, ros, f);
         sfi_size_note(&s->requests.streams[ros].size, f->bytes);
+        sfi_requests_note_size(&s->requests, f);
         if (f->asked > f->bytes)
                 sfi_limit_refund(&s->limit, f->asked - f->bytes);
         return SFI_STORE;
@@ -262,8 +263,10 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                         if (p->chunk.offset >= f->mark)
                                 f->edge = MAX(f->edge, p->chunk.offset + p->chunk.length);
                 }
-                if (f->retried && fresh > 0)
+                if (f->retried && fresh > 0) {
                         sample_retried(s, now_ns, &p->chunk, f);
+                        sfi_requests_note_answer(&s->requests, f, fresh * EVB_BLOCK_BYTES);
+                }
                 sfi_slots_count(&s->slots, p->source, f);
                 if (s->slots.sources)
                         sfi_limit_note_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);

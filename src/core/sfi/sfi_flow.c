@@ -19,6 +19,8 @@
 /* The budget if no bound is known, and the minimum share of an answer. */
 #define BUDGET_BYTES (64u << 20)
 #define ANSWER_LEAST_BYTES 1024u
+/* A retry continues once this share of the budget is there. */
+#define CONTINUE_SHARE 4u
 
 /* The limit if nothing bounds it. */
 #define LIMIT_MOST_BYTES (UINT64_C(64) << 20)
@@ -121,11 +123,16 @@ void sfi_retry_note_spurious(struct sfi_retry *r, uint64_t now_ns)
         r->backoff_ns = now_ns;
 }
 
-/* The budget is a rate: repeated data must fit into the receive buffer, or they are lost again. The buffer
- * fills and drains in about one retry interval. */
+/* Repeated data must fit into the receive buffer, or they are lost again. What arrived has left it, and what
+ * is lost, too, after about one retry interval: so the budget is a rate as well. */
+static uint64_t full_budget_bytes(const struct sfi_retry *r)
+{
+        return r->config->room_bytes ?: BUDGET_BYTES;
+}
+
 static void refill_budget(struct sfi_retry *r, uint64_t now_ns)
 {
-        uint64_t full = r->config->room_bytes ?: BUDGET_BYTES, after = sfi_retry_interval_ns(r);
+        uint64_t full = full_budget_bytes(r), after = sfi_retry_interval_ns(r);
         uint64_t passed = now_ns - r->budget_ns;
 
         r->budget_ns = now_ns;
@@ -154,6 +161,17 @@ uint32_t sfi_retry_affordable(const struct sfi_retry *r, uint32_t from, uint32_t
 void sfi_retry_spend(struct sfi_retry *r, uint32_t bytes)
 {
         r->budget_bytes -= MIN(r->budget_bytes, (uint64_t)MAX(bytes, ANSWER_LEAST_BYTES));
+}
+
+void sfi_retry_refund(struct sfi_retry *r, uint32_t bytes)
+{
+        r->budget_bytes = MIN(r->budget_bytes + bytes, full_budget_bytes(r));
+}
+
+/* Not sooner, as each request wakes a ROS. */
+bool sfi_retry_may_continue(const struct sfi_retry *r)
+{
+        return r->budget_bytes >= full_budget_bytes(r) / CONTINUE_SHARE;
 }
 
 void sfi_size_note(struct sfi_size *z, uint32_t bytes)

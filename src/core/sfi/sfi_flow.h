@@ -69,6 +69,10 @@ void sfi_retry_begin_round(struct sfi_retry *r, uint64_t now_ns);
 /* The end of the part of [from, to) that the budget covers; a minimum is always covered. */
 uint32_t sfi_retry_affordable(const struct sfi_retry *r, uint32_t from, uint32_t to);
 void sfi_retry_spend(struct sfi_retry *r, uint32_t bytes);
+/* So many bytes that were requested again have arrived, or do not exist. */
+void sfi_retry_refund(struct sfi_retry *r, uint32_t bytes);
+/* A retry that the budget ended may continue. */
+bool sfi_retry_may_continue(const struct sfi_retry *r);
 
 static inline bool sfi_retry_budget_is_spent(const struct sfi_retry *r)
 {

@@ -105,10 +105,11 @@ static bool make_first_request(struct sfi_requests *q, uint64_t now_ns, struct m
         return m->n > 0;
 }
 
-static void add_request(struct sfi_requests *q, struct message *m, const struct sfi_slot *e, uint32_t from,
-                        uint32_t to, uint32_t bytes)
+static void add_request(struct sfi_requests *q, struct message *m, const struct sfi_slot *e,
+                        struct sfi_fragment *f, uint32_t from, uint32_t to, uint32_t bytes)
 {
         sfi_retry_spend(q->retry, bytes);
+        f->again_bytes += bytes;
         m->request.entries[m->n++] = (struct request_entry){
                 .event = e->event,
                 .l1_id = e->l1_id,
@@ -148,7 +149,7 @@ static void add_retry(struct sfi_requests *q, uint64_t now_ns, struct message *m
 {
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
 
-        add_request(q, m, &q->slots->items[slot], from, to, to - from);
+        add_request(q, m, &q->slots->items[slot], f, from, to, to - from);
         sfi_limit_spend(q->limit, now_ns, to - from);
         sfi_slots_discount(q->slots, ros, f);
         f->blocks_refused -= MIN(f->blocks_refused, sfi_blocks(to - from));
@@ -177,8 +178,8 @@ static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot
 
 /* From now on, only an answer to a later request shows that something is lost. In push, nothing orders two
  * retries. */
-static void note_retry(struct sfi_requests *q, uint64_t now_ns, struct sfi_slot *e, struct sfi_fragment *f,
-                       uint32_t ros)
+static void note_retry(struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
+                       struct sfi_fragment *f, uint32_t ros)
 {
         uint64_t since_ns = MAX(f->retried_ns, q->slots->sources ? f->asked_ns : e->first_ns);
         bool is_lost = (q->slots->sources || !f->retried) && is_overtaken(q, e, f, ros);
@@ -189,10 +190,10 @@ static void note_retry(struct sfi_requests *q, uint64_t now_ns, struct sfi_slot 
         if (overtaken_to(q, e, f, ros) == 0)
                 since_ns = MAX(since_ns, q->streams[ros].heard_ns);
         f->hurried |= now_ns - since_ns < sfi_retry_interval_ns(q->retry);
-        e->retried = true;
         f->retried = true;
         f->refused = false;
         f->retried_ns = now_ns;
+        f->again_bytes = 0;
         f->lost_to = is_lost ? UINT32_MAX : f->edge;
         f->edge = 0;
         f->mark = UINT32_MAX;
@@ -203,28 +204,59 @@ static void note_retry(struct sfi_requests *q, uint64_t now_ns, struct sfi_slot 
         f->asked_number = ++q->streams[ros].number;
 }
 
+static uint64_t block_bytes(const struct sfi_requests *q, uint32_t ros)
+{
+        return arena_block_bytes(q->slots->arena, sfi_size_expected(&q->streams[ros].size, q->config));
+}
+
+/* Before half of an event has shown the size of all, the ROSs that sent something show it. */
+static uint64_t expected_event_bytes(const struct sfi_requests *q)
+{
+        uint32_t n_ros = q->config->n_ros, known = 0;
+        uint64_t bytes = 0;
+
+        for (uint32_t i = 0; q->slots->event_bytes == 0 && i < n_ros; i++) {
+                if (!q->streams[i].size.is_known)
+                        continue;
+                bytes += block_bytes(q, i);
+                known++;
+        }
+        return known > 0 ? bytes * n_ros / known : q->slots->event_bytes;
+}
+
+/* What a fragment of unknown size will bring. */
+static uint32_t unknown_bytes(const struct sfi_requests *q, uint32_t ros)
+{
+        if (q->streams[ros].size.is_known)
+                return sfi_size_expected(&q->streams[ros].size, q->config);
+        return (uint32_t)MIN(q->event_bytes / q->config->n_ros, (uint64_t)EVB_FRAGMENT_MAX_BYTES);
+}
+
 /* Requests the missing ranges of one fragment below `most`, as far as budget and limit go; at most RANGES_MAX
- * entries. In pull by bytes, no part that was never requested. */
+ * entries. In pull by bytes, no part that was never requested. With `begin` > 0, continues the last retry
+ * from there. */
 static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
-                        uint32_t ros, uint32_t most)
+                        uint32_t ros, uint32_t begin, uint32_t most)
 {
         struct sfi_slot *e = &q->slots->items[slot];
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
-        uint32_t from = 0, to = 0;
+        uint32_t from = 0, to = begin;
         uint32_t permitted = finds_room(q, slot, ros) ? permitted_bytes(q, f) : 0;
 
         if (permitted == 0)
                 return;
         if (q->slots->sources)
                 most = MIN(most, f->asked);
-        note_retry(q, now_ns, e, f, ros);
+        e->retried = true;
+        if (begin == 0)
+                note_retry(q, now_ns, e, f, ros);
         if (!f->split && q->slots->sources) {
                 add_retry(q, now_ns, m, slot, ros, 0,
                           sfi_retry_affordable(q->retry, 0, MIN(most, permitted)));
                 return;
         }
         if (!f->split) { /* of unknown size */
-                add_request(q, m, e, 0, most, (uint32_t)(q->slots->event_bytes / q->config->n_ros));
+                add_request(q, m, e, f, 0, most, unknown_bytes(q, ros));
                 return;
         }
         for (int k = 1; k <= RANGES_MAX && permitted > 0 && !sfi_retry_budget_is_spent(q->retry) &&
@@ -238,6 +270,8 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
                 permitted -= MIN(permitted, (uint32_t)ALIGN_UP(end - from, EVB_BLOCK_BYTES));
                 to = ALIGN_UP(end, EVB_BLOCK_BYTES);
         }
+        f->rest_from =
+                !q->slots->sources && most == UINT32_MAX && sfi_retry_budget_is_spent(q->retry) ? to : 0;
 }
 
 /* A missing fragment may still wait in a queue, for any length of time if the sender is shaped. It is lost
@@ -247,6 +281,8 @@ static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, co
 {
         uint64_t since_ns = MAX(q->streams[ros].heard_ns, q->slots->sources ? f->asked_ns : e->first_ns);
 
+        if (q->continues && f->again_bytes > 0)
+                return 0;
         if (now_ns - since_ns >= silence_ns(q, e) || (f->refused && !q->slots->sources))
                 return UINT32_MAX;
         return overtaken_to(q, e, f, ros);
@@ -260,6 +296,12 @@ static bool lacks_requested(const struct sfi_requests *q, const struct sfi_fragm
         return !f->whole && (!q->slots->sources || f->blocks_received < sfi_blocks(to));
 }
 
+/* A slot that was overdue may have ended since. */
+static bool may_retry(const struct sfi_slot *e)
+{
+        return e->state == SLOT_COLLECTING && e->assigned && e->retry_ns != NEVER_NS;
+}
+
 /* Adds the missing fragments of one ROS, within the message and the budget. */
 static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros)
 {
@@ -271,14 +313,29 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                 uint32_t slot = q->overdue[q->overdue_at];
                 const struct sfi_slot *e = &q->slots->items[slot];
                 const struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
-                uint32_t to;
+                uint32_t from = 0, to;
 
-                if (e->state != SLOT_COLLECTING || !lacks_requested(q, f))
+                if (!may_retry(e) || !lacks_requested(q, f))
                         continue;
                 to = may_be_lost_to(q, now_ns, e, f, ros);
-                if (to > 0)
-                        add_missing(q, now_ns, m, slot, ros, to);
+                if (to == 0 && f->rest_from > 0) {
+                        from = f->rest_from;
+                        to = UINT32_MAX;
+                }
+                if (to == 0)
+                        continue;
+                add_missing(q, now_ns, m, slot, ros, from, to);
+                if (q->continues)
+                        sfi_requests_plan(q, now_ns, slot); /* the answers get their time */
         }
+}
+
+/* The budget ends the pass. */
+static void leave_pass(struct sfi_requests *q)
+{
+        q->n_left = q->n_overdue;
+        for (uint32_t k = 0; k < q->n_overdue; k++)
+                q->slots->items[q->overdue[k]].awaits_budget = true;
 }
 
 /* Makes one message to one ROS; the next call continues with the next ROS. If the budget ends a pass, the
@@ -293,6 +350,7 @@ static bool make_retry(struct sfi_requests *q, uint64_t now_ns, struct message_t
 
                 if (sfi_retry_budget_is_spent(q->retry)) {
                         q->overdue_first = (ros + (q->overdue_at > 0)) % n_ros;
+                        leave_pass(q);
                         break;
                 }
                 if (sfi_slots_ros_is_live(q->slots, ros))
@@ -306,10 +364,19 @@ static bool make_retry(struct sfi_requests *q, uint64_t now_ns, struct message_t
         return false;
 }
 
+static void begin_pass(struct sfi_requests *q, uint32_t n_overdue, bool continues)
+{
+        q->n_overdue = n_overdue;
+        q->n_left = q->overdue_at = q->overdue_ros = 0;
+        q->continues = continues;
+}
+
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         if (q->n_unsent > 0 && sfi_requests_make_unsent(q, to, m))
                 return true;
+        if (q->n_left > 0 && sfi_retry_may_continue(q->retry))
+                begin_pass(q, q->n_left, true);
         if (q->n_overdue > 0 && make_retry(q, now_ns, to, m))
                 return true;
         if (!q->config->pull || q->waiting_tail == q->waiting_head)
@@ -354,13 +421,26 @@ static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
         return false;
 }
 
+/* The time of an event begins when it can have its memory. It goes on if the event advances as fast as the
+ * budget permits. */
+static void extend_time(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
+{
+        struct sfi_slot *e = &q->slots->items[slot];
+        bool advances = e->awaits_budget && e->progress, waits = awaits_memory(q, slot);
+
+        e->awaits_budget = false;
+        if (!waits && !advances)
+                return;
+        e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
+        if (!waits)
+                sfi_slots_limit_wait(q->slots, slot);
+}
+
 static void handle_due(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &q->slots->items[slot];
 
-        /* The time of an event begins when it can have its memory. */
-        if (awaits_memory(q, slot))
-                e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
+        extend_time(q, now_ns, slot);
         if (now_ns >= e->expire_ns) {
                 expire(q, now_ns, slot);
                 return;
@@ -384,6 +464,24 @@ void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns)
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)
 {
         q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
+}
+
+void sfi_requests_note_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes)
+{
+        bytes = MIN(bytes, f->again_bytes);
+        f->again_bytes -= bytes;
+        sfi_retry_refund(q->retry, bytes);
+}
+
+void sfi_requests_note_size(struct sfi_requests *q, struct sfi_fragment *f)
+{
+        if (q->slots->sources || f->again_bytes == 0)
+                return;
+        if (f->bytes < f->again_bytes)
+                sfi_retry_refund(q->retry, f->again_bytes - f->bytes);
+        else if (f->bytes > f->again_bytes)
+                sfi_retry_spend(q->retry, f->bytes - f->again_bytes);
+        f->again_bytes = f->bytes;
 }
 
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
@@ -418,7 +516,8 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
         if (now_ns < q->scan_from_ns || now_ns < heap_first_key(due) || q->n_overdue > 0)
                 return;
         sfi_retry_begin_round(q->retry, now_ns);
-        q->overdue_at = q->overdue_ros = 0;
+        begin_pass(q, 0, false);
+        q->event_bytes = expected_event_bytes(q);
         while (heap_first_key(due) <= now_ns)
                 handle_due(q, now_ns, heap_first(due));
         q->scan_from_ns = now_ns + SFI_SCAN_PAUSE_NS;

@@ -39,6 +39,9 @@ struct sfi_requests {
         uint32_t *overdue;
         uint32_t n_overdue, overdue_at;
         uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
+        uint32_t n_left;                     /* the budget ended the pass over so many overdue slots */
+        bool continues;                      /* the pass goes on where the budget ended another one */
+        uint64_t event_bytes;                /* expected; 0: unknown */
         uint64_t scan_from_ns;               /* no scan before this */
         uint64_t hurry_ns;      /* pull, by bytes: when to look for what was overtaken; NEVER_NS: not */
         uint64_t reordering_ns; /* how long after a gap */
@@ -67,6 +70,9 @@ void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
 void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
 /* Memory is free again: requests what found none. */
 void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns);
+/* New data of a fragment that was requested again arrived; its size became known. */
+void sfi_requests_note_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes);
+void sfi_requests_note_size(struct sfi_requests *q, struct sfi_fragment *f);
 /* Both the original and its repetition arrived. */
 void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
 /* Ends the slots that expired, and collects those that need a retry. */

@@ -244,6 +244,73 @@ static void retries_are_bounded_by_the_socket_buffer(void **state)
         sfi_driver_fini(&t);
 }
 
+/* The answer to a retry makes room for the next one, long before the next round. What is still on its way is
+ * not requested again. */
+static void retries_continue_as_answers_arrive(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.room_bytes = 100000;
+        sfi_driver_start(&t, &c, 1);
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 300000));
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[32,100032) again 1");
+        t.now_ns += NS_PER_MS;
+        sfi_gets_chunk(&t, chunk_of(0, 0, 32, 20000, 300000));
+        assert_requests(&t, 0, "");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 20032, 60000, 300000));
+        assert_requests(&t, 0, "ros0: Request e0[100032,180032) again 1");
+        assert_requests(&t, AFTER_NS - 1, "");
+        sfi_gets_chunk(&t, chunk_of(0, 0, 80032, 100000, 300000));
+        assert_requests(&t, 0, "ros0: Request e0[180032,280032) again 1");
+        assert_int_equal(sfi_counts(t.sfi)->retried, 1);
+        assert_requests(&t, AFTER_NS, "ros0: Request e0[180032,280032) again 1");
+        assert_int_equal(sfi_counts(t.sfi)->retried, 2);
+        sfi_driver_fini(&t);
+}
+
+/* The SFI requests as much as its socket holds at a time, so a large event takes long. */
+static void an_event_that_waits_for_the_budget_keeps_its_time(void **state)
+{
+        const uint32_t big = EVB_FRAGMENT_MAX_BYTES, part = big / 4;
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 1;
+        c.room_bytes = part;
+        sfi_driver_start(&t, &c, 2);
+        requests_after(&t, 0);
+        for (uint32_t k = 0; k < 4; k++) {
+                sfi_gets_chunk(&t, chunk_of(0, 0, k * part, part, big));
+                if (k < 2)
+                        sfi_gets_chunk(&t, chunk_of(0, 1, k * part, part, big));
+                for (int j = 0; j < 9; j++)
+                        requests_after(&t, c.timeout_ns / 10);
+        }
+        assert_sfi_writes(&t, "e1 lost | e0 complete");
+        sfi_driver_fini(&t);
+}
+
+/* The fragments of other ROSs show how much the answers will bring. */
+static void retries_of_unknown_size_use_the_budget(void **state)
+{
+        struct sfi_config c = sfi_standard();
+        struct sfi_driver t;
+
+        (void)state;
+        c.n_ros = 3;
+        c.room_bytes = 100000;
+        sfi_driver_start(&t, &c, 2);
+        requests_after(&t, 0);
+        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 60000, 60000));
+        assert_requests(&t, AFTER_NS, "ros0: Request e1 again 1 | ros1: Request e0 again 1");
+        sfi_driver_fini(&t);
+}
+
 static void an_evicted_event_is_requested_again(void **state)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
@@ -445,6 +512,9 @@ int main(void)
                 cmocka_unit_test(the_retry_interval_follows_the_latency),
                 cmocka_unit_test(a_departed_ros_is_not_retried),
                 cmocka_unit_test(retries_are_bounded_by_the_socket_buffer),
+                cmocka_unit_test(retries_continue_as_answers_arrive),
+                cmocka_unit_test(an_event_that_waits_for_the_budget_keeps_its_time),
+                cmocka_unit_test(retries_of_unknown_size_use_the_budget),
                 cmocka_unit_test(an_evicted_event_is_requested_again),
                 cmocka_unit_test(an_evicted_event_gets_its_full_time_again),
                 cmocka_unit_test(a_retried_fragment_overtakes_nothing),

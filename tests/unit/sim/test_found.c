@@ -172,6 +172,32 @@ static void the_first_events_wait_for_memory(void **state)
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 6, 3 * NS_PER_S);
 }
 
+/* The same on processes that wake late, and with a small socket buffer, which loses most of each event. A
+ * retry of as much as that buffer holds was followed by a pause of up to 250 ms. */
+static void the_first_events_survive_late_processes(void **state)
+{
+        static const char *const keys[] = {
+                "trigger.rate=max",
+                "trigger.events=6",
+                "ros.count=6",
+                "ros.fragment-size=1MiB",
+                "ros.buffer-size=64MiB",
+                "sfi.count=1",
+                "sfi.buffer-size=10MiB",
+                "network.receive-buffer=512KiB",
+                "sfi.timeout=2s",
+                "dfm.event-timeout=10s",
+                "dfm.keep-alive=200ms",
+                "dfm.node-timeout=3s",
+                "network.link-rate=unlimited",
+        };
+        struct sim_model model = sim_model_usual;
+
+        (void)state;
+        model.wake_ns = 20 * NS_PER_MS;
+        expect_complete(keys, ARRAY_SIZE(keys), &model, 6, 8 * NS_PER_S);
+}
+
 /* Sixteen credits, and memory for one event, and a part of another. With most seeds, a ROS that was ahead of
  * the others filled the memory with later events, and what gave way came again only as fast as retries: 6 to
  * 23 s for 12 MB. */
@@ -214,6 +240,7 @@ int main(void)
                 cmocka_unit_test(retries_alone_show_the_latency),
                 cmocka_unit_test(large_fragments_survive_losses),
                 cmocka_unit_test(the_first_events_wait_for_memory),
+                cmocka_unit_test(the_first_events_survive_late_processes),
                 cmocka_unit_test(events_wait_until_memory_is_free),
         };
 
