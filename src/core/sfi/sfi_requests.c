@@ -297,9 +297,10 @@ static bool lacks_requested(const struct sfi_requests *q, const struct sfi_fragm
 }
 
 /* A slot that was overdue may have ended since. */
-static bool may_retry(const struct sfi_slot *e)
+static bool may_retry(const struct sfi_requests *q, const struct sfi_slot *e)
 {
-        return e->state == SLOT_COLLECTING && e->assigned && e->retry_ns != NEVER_NS;
+        return e->state == SLOT_COLLECTING && e->assigned && e->retry_ns != NEVER_NS &&
+               e->order <= q->last_turn;
 }
 
 /* Adds the missing fragments of one ROS, within the message and the budget. */
@@ -315,7 +316,7 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                 const struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
                 uint32_t from = 0, to;
 
-                if (!may_retry(e) || !lacks_requested(q, f))
+                if (!may_retry(q, e) || !lacks_requested(q, f))
                         continue;
                 to = may_be_lost_to(q, now_ns, e, f, ros);
                 if (to == 0 && f->rest_from > 0) {
@@ -405,12 +406,30 @@ static void count_round(struct sfi_slot *e)
         e->progress = e->retried = false;
 }
 
+/* Events have memory in their order: the oldest one always, and as many others as the buffer holds. In pull
+ * by bytes, no more events begin. */
+static void find_last_turn(struct sfi_requests *q)
+{
+        const struct sfi_slots *t = q->slots;
+        uint64_t fit = q->event_bytes > 0 ? q->config->buffer_bytes / q->event_bytes : UINT64_MAX;
+        uint32_t slot = t->collecting[true].first;
+
+        q->last_turn = UINT64_MAX;
+        if (t->sources || slot == SLOT_NONE || t->collecting[true].n + UINT64_C(1) * t->n_building <= fit)
+                return;
+        for (uint64_t n = t->n_building + UINT64_C(2); n <= fit && t->items[slot].next != SLOT_NONE; n++)
+                slot = t->items[slot].next;
+        q->last_turn = t->items[slot].order;
+}
+
 /* Whether a fragment needs memory that older events hold, or events that are being written. The oldest event
  * gets all memory, so what it does not find is not there. */
 static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
 {
         const struct sfi_slots *t = q->slots;
 
+        if (t->items[slot].assigned && t->items[slot].order > q->last_turn)
+                return true;
         if (!t->items[slot].assigned || (t->collecting[true].first == slot && t->n_building == 0) ||
             sfi_slots_have_room(t, slot, EVB_FRAGMENT_MAX_BYTES))
                 return false;
@@ -426,13 +445,15 @@ static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
 static void extend_time(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &q->slots->items[slot];
-        bool advances = e->awaits_budget && e->progress, waits = awaits_memory(q, slot);
+        bool advances = e->awaits_budget && e->progress;
 
         e->awaits_budget = false;
-        if (!waits && !advances)
+        e->awaits_memory = awaits_memory(q, slot);
+        q->slots->has_starved |= e->awaits_memory;
+        if (!e->awaits_memory && !advances)
                 return;
         e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
-        if (!waits)
+        if (!e->awaits_memory)
                 sfi_slots_limit_wait(q->slots, slot);
 }
 
@@ -456,7 +477,9 @@ void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns)
         struct sfi_slots *t = q->slots;
 
         for (uint32_t slot = t->collecting[true].first; slot != SLOT_NONE; slot = t->items[slot].next) {
-                if (t->items[slot].starved && t->items[slot].retry_ns != NEVER_NS)
+                struct sfi_slot *e = &t->items[slot];
+
+                if ((e->starved || e->awaits_memory) && e->retry_ns != NEVER_NS)
                         sfi_slots_set_retry(t, slot, now_ns);
         }
 }
@@ -518,6 +541,7 @@ void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns)
         sfi_retry_begin_round(q->retry, now_ns);
         begin_pass(q, 0, false);
         q->event_bytes = expected_event_bytes(q);
+        find_last_turn(q);
         while (heap_first_key(due) <= now_ns)
                 handle_due(q, now_ns, heap_first(due));
         q->scan_from_ns = now_ns + SFI_SCAN_PAUSE_NS;

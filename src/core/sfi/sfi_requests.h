@@ -41,6 +41,7 @@ struct sfi_requests {
         uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
         uint32_t n_left;                     /* the budget ended the pass over so many overdue slots */
         bool continues;                      /* the pass goes on where the budget ended another one */
+        uint64_t last_turn;                  /* order of the youngest event that can have memory now */
         uint64_t event_bytes;                /* expected; 0: unknown */
         uint64_t scan_from_ns;               /* no scan before this */
         uint64_t hurry_ns;      /* pull, by bytes: when to look for what was overtaken; NEVER_NS: not */

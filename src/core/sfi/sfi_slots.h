@@ -39,6 +39,7 @@ struct sfi_slot {
         bool writing_reported;  /* the DFM knows that the event is being written */
         bool mismatched;        /* fragments with another L1 ID came for it */
         bool starved;           /* a fragment was refused */
+        bool awaits_memory;     /* at the last look; neither requested again nor timed out */
         bool awaits_budget;     /* since the last look, the budget ended a pass of retries */
         uint64_t built_ns;
         struct event_info info;
