@@ -136,7 +136,7 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
         if (judge_number(r, number, &expected) != FRAME_LATE)
                 return false;
         /* The frames after it leave no gap. */
-        if (!r->out_of_step && ros_numbers_advances(&r->numbers, number))
+        if (!ros_step_back(r, number) && !r->out_of_step && ros_numbers_advances(&r->numbers, number))
                 ros_numbers_believe(&r->numbers, number);
         return true;
 }

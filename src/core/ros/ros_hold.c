@@ -216,6 +216,15 @@ void ros_forget_suspect(struct ros *r, uint32_t i)
                 k++;
         r->suspects[k] = r->suspects[--r->n_suspects];
         r->entries[i].suspect = false;
+        if (r->leaper == i)
+                r->leaper = UINT32_MAX;
+}
+
+void ros_unfinish(struct ros *r, uint32_t i)
+{
+        remove_early(r, i);
+        r->n_frames--;
+        r->entries[i].arrived = false;
 }
 
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice)

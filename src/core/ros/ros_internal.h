@@ -145,7 +145,10 @@ struct ros {
         bool strays_are_late; /* all of the row are good or late */
         /* Some are impossible, or repeated, and the row may be the beginning of a new count. */
         bool strays_may_begin;
-        uint32_t suspects[ROS_STRAYS_MAX];
+        uint32_t suspects[ROS_STRAYS_MAX + 1];
+        /* One of these: it leapt ahead, and the frames after it did not follow. Until as many as would agree
+         * have come, the board may go on from there nevertheless. */
+        uint32_t leaper, after_leap; /* UINT32_MAX: none */
         bool out_of_step;
         /* KeepAlives after which the DFM has surely heard that the front-end is in step again; 0: it was
          * before. */
@@ -201,6 +204,8 @@ void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
+/* An early frame waits again until it is believed. */
+void ros_unfinish(struct ros *r, uint32_t i);
 /* The frame, or the slice of this number of frames, ends in this class. */
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
 /* Frames make the triggers, and this one is within the run, but its number came too late to become an event.
@@ -236,6 +241,8 @@ void ros_take_numbered(struct ros *r, uint32_t i);
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* The run is over: what waits for a newer frame, or to be announced, becomes no event. */
 void ros_end_suspects(struct ros *r);
+/* If the newest frame was alone ahead, and this number follows the one before: goes on from here. */
+bool ros_step_back(struct ros *r, uint64_t number);
 void ros_end_frames(struct ros *r);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);

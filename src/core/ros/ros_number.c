@@ -291,11 +291,31 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
 {
         uint64_t newest = epoch_of_frames(n)->number, lag = newest > number ? newest - number : 0;
 
+        uint64_t *frame = n->seen.behind ? &n->former.frame : &n->now.frame;
+
+        n->before = !n->has_frame ? UINT64_MAX : number > *frame + ROS_NUMBERS_GAP ? *frame : 0;
         if (n->has_trigger)
                 n->lag = n->has_frame ? n->lag + lag - n->lag / 16 : 16 * lag;
         ros_numbers_note_frame(n, number);
         n->has_frame = true;
-        *(n->seen.behind ? &n->former.frame : &n->now.frame) = number;
+        *frame = number;
+}
+
+uint64_t ros_numbers_newest(const struct ros_numbers *n)
+{
+        return epoch_of_frames(n)->frame;
+}
+
+bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool broken)
+{
+        uint64_t newest = ros_numbers_newest(n);
+        bool ahead = n->has_trigger && newest > epoch_of_frames(n)->number + ROS_NUMBERS_AGREE;
+
+        if (n->before == 0 || number >= newest || (broken && !ahead))
+                return false;
+        if (n->before == UINT64_MAX)
+                return ahead && ros_numbers_agree(n, number, true);
+        return number > n->before && number <= n->before + ROS_NUMBERS_GAP;
 }
 
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number)
@@ -340,6 +360,7 @@ void ros_numbers_restart(struct ros_numbers *n)
         n->has_trigger = n->has_frame = false;
         n->accepted = n->seen = (struct ros_progress){};
         n->now = n->former = (struct ros_epoch){};
+        n->before = 0;
         n->first_event = n->base = n->top = 0;
         n->first_trigger = UINT64_MAX;
         remember_from(n, n->start);
@@ -355,6 +376,7 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
         number = n->base + l1_id;
         n->former = n->now;
         n->now = (struct ros_epoch){event, number, l1_id, number - 1, UINT64_MAX};
+        n->before = 0;
         n->first_event = event;
         n->top = number;
         n->first_number = number;

@@ -43,6 +43,9 @@ struct ros_numbers {
         uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
         uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
         uint64_t bottom; /* lowest number of a trigger of the run; UINT64_MAX: none is known */
+        /* If the newest believed frame leapt ahead, the one before it; UINT64_MAX: it was the first one; 0:
+         * it did not. */
+        uint64_t before;
         uint64_t lag;    /* of believed frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
@@ -104,6 +107,11 @@ bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest);
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
 /* or of one that was perhaps over before that. */
 bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
+/* Whether the newest believed frame was alone: it leapt ahead, and this number follows the one before it, or
+ * the triggers if there is none. `broken`: it must be ahead of the triggers, too. */
+bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool broken);
+/* The newest believed frame. */
+uint64_t ros_numbers_newest(const struct ros_numbers *n);
 /* The frame is believed. */
 void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */

@@ -38,7 +38,7 @@ void ros_finish(struct ros *r, uint32_t i)
 
 static void suspect(struct ros *r, uint32_t i)
 {
-        assert(r->n_suspects < ROS_STRAYS_MAX);
+        assert(r->n_suspects < ROS_STRAYS_MAX + (r->leaper != UINT32_MAX));
         r->entries[i].suspect = true;
         r->entries[i].copies = 1;
         r->suspects[r->n_suspects++] = i;
@@ -46,9 +46,13 @@ static void suspect(struct ros *r, uint32_t i)
 
 static void believe_suspects(struct ros *r)
 {
-        while (r->n_suspects > 0) {
-                uint32_t i = r->suspects[0];
+        for (uint32_t k = 0; k < r->n_suspects;) {
+                uint32_t i = r->suspects[k];
 
+                if (i == r->leaper) {
+                        k++;
+                        continue;
+                }
                 ros_forget_suspect(r, i);
                 ros_finish(r, i);
         }
@@ -82,6 +86,10 @@ static bool is_only_late(const struct ros *r)
 
 bool ros_trust_suspect(struct ros *r, uint32_t i)
 {
+        if (i == r->leaper) {
+                reject_suspect(r, i, FRAME_IMPOSSIBLE);
+                return false;
+        }
         if (is_only_late(r)) {
                 ros_forget_suspect(r, i);
                 ros_finish(r, i);
@@ -167,8 +175,49 @@ static void back_in_step(struct ros *r)
         believe_suspects(r);
 }
 
+/* Four frames show where the board went on, or one that leaps to the same place. */
+static void judge_leaper(struct ros *r, uint64_t number)
+{
+        uint32_t i = r->leaper;
+        uint64_t leap = i == UINT32_MAX ? 0 : r->entries[i].number;
+
+        if (i == UINT32_MAX)
+                return;
+        if (number > ros_numbers_newest(&r->numbers) + ROS_NUMBERS_GAP &&
+            MAX(number, leap) - MIN(number, leap) <= ROS_NUMBERS_GAP) {
+                ros_forget_suspect(r, i);
+                ros_finish(r, i);
+        } else if (++r->after_leap >= ROS_AGREEING_MIN)
+                reject_suspect(r, i, FRAME_IMPOSSIBLE);
+}
+
+/* What was sent of the frame that was alone cannot be undone. */
+static void set_leaper(struct ros *r, uint32_t i)
+{
+        const struct ros_entry *e = &r->entries[i];
+
+        if (i == IDMAP_NONE || !e->arrived || e->cleared || e->event != ROS_NO_EVENT)
+                return;
+        if (r->leaper != UINT32_MAX)
+                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
+        ros_unfinish(r, i);
+        suspect(r, i);
+        r->leaper = i;
+        r->after_leap = 0;
+}
+
+bool ros_step_back(struct ros *r, uint64_t number)
+{
+        if (r->out_of_step || !ros_numbers_step_back(&r->numbers, number, ros_is_broken(r)))
+                return false;
+        set_leaper(r, idmap_get(&r->by_number, ros_numbers_newest(&r->numbers)));
+        ros_numbers_believe(&r->numbers, number);
+        return true;
+}
+
 static void believe(struct ros *r, uint64_t number)
 {
+        judge_leaper(r, number);
         ros_numbers_believe(&r->numbers, number);
         if (ros_numbers_is_first(&r->numbers, number))
                 r->first_copies = 1;
@@ -225,7 +274,7 @@ static bool is_copied_alike(struct ros *r, uint64_t number)
 
         if (ros_numbers_is_first(&r->numbers, number))
                 r->first_copies++;
-        if (i == IDMAP_NONE || !r->entries[i].suspect || r->out_of_step ||
+        if (i == IDMAP_NONE || !r->entries[i].suspect || i == r->leaper || r->out_of_step ||
             !ros_numbers_advances(&r->numbers, number))
                 return false;
         return ++r->entries[i].copies >= MAX(r->first_copies, 2u);
@@ -238,7 +287,7 @@ void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 back_in_step(r);
                 return;
         }
-        if (is_repeat(r, number, as))
+        if (is_repeat(r, number, as) || (as == FRAME_LATE && ros_step_back(r, number)))
                 return;
         r->agreeing = 0;
         if (r->out_of_step) {
@@ -299,6 +348,9 @@ void ros_take_numbered(struct ros *r, uint32_t i)
                         return;
                 believe(r, number);
                 back_in_step(r);
+        } else if (ros_step_back(r, number)) {
+                ros_finish(r, i);
+                back_in_step(r);
         } else if ((ros_numbers_advances(&r->numbers, number) && !ros_is_doubtful(r, number)) ||
                    may_begin(r, i)) {
                 reject_preceding(r);
@@ -319,6 +371,8 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
                 reject_suspects(r);
         if (!r->numbers.has_trigger)
                 begin_again(r);
+        if (r->leaper != UINT32_MAX)
+                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
         back_in_step(r);
         ros_numbers_reset(&r->numbers, event, number);
 }

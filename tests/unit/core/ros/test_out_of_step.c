@@ -378,6 +378,146 @@ static void a_repeated_frame_is_no_restart(void **state)
         end(&t, 117);
 }
 
+/* A bit of one number is wrong. Triggers are known before the frames, or after them. */
+static void one_number_far_ahead_costs_only_its_frame(void **state)
+{
+        static const uint32_t ahead[] = {17, 18, 32, 64, 128, 256, 4096, 5000, 1u << 19};
+        static const unsigned widths[] = {16, 32};
+
+        (void)state;
+        for (size_t k = 0; k < 2 * ARRAY_SIZE(ahead) * ARRAY_SIZE(widths); k++) {
+                bool early = k % 2;
+                uint32_t by = ahead[k / 2 % ARRAY_SIZE(ahead)], n = 400;
+                unsigned bits = widths[k / 2 / ARRAY_SIZE(ahead)];
+                struct ros_config c = numbered(bits);
+                struct ros_driver t;
+
+                if (bits == 16 && by > 256)
+                        continue; /* impossible at once */
+                c.entries = 1000;
+                ros_driver_init(&t, &c);
+                trigger(&t, 0, 0);
+                for (uint32_t i = 0; i < n; i++) {
+                        if (!early && i > 0)
+                                trigger(&t, i, i);
+                        frame_comes(&t, i == 100 ? i + by : i);
+                        if (early && i > 0)
+                                trigger(&t, i, i);
+                }
+                assert_int_equal(ros_counts(t.ros)->restarts, 0);
+                assert_int_equal(ros_counts(t.ros)->impossible, 1);
+                assert_int_equal(ros_counts(t.ros)->duplicate, 0);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, n - 1);
+                end(&t, n);
+        }
+}
+
+/* Any bit of single numbers, whether frames come before their triggers or after them. */
+static void single_wrong_bits_put_no_board_out_of_step(void **state)
+{
+        struct random random;
+
+        (void)state;
+        random_init(&random, 5);
+        for (int k = 0; k < 300; k++) {
+                const uint32_t n = 500, from = 1000 + (uint32_t)random_below(&random, 1u << 20);
+                const uint32_t lag = (uint32_t)random_below(&random, 60);
+                struct ros_config c = numbered(32);
+                uint32_t wrong = 0, last = 0, behind = k % 2 ? lag : 0, ahead = lag - behind;
+                struct ros_driver t;
+
+                c.entries = 1000;
+                ros_driver_init(&t, &c);
+                for (uint32_t i = 0; i < n + lag; i++) {
+                        uint32_t frame = i - behind, flipped = 0;
+
+                        if (i >= ahead && i - ahead < n)
+                                trigger(&t, i - ahead, from + i - ahead);
+                        if (frame >= n)
+                                continue;
+                        if (frame >= last + 40 && random_below(&random, 30) == 0) {
+                                flipped = 1u << random_below(&random, 32);
+                                last = frame;
+                                wrong++;
+                        }
+                        frame_comes(&t, (from + frame) ^ flipped);
+                }
+                assert_int_equal(ros_counts(t.ros)->restarts, 0);
+                /* A frame that takes the place of another one costs that one, too. */
+                assert_true(ros_queued(t.ros, 0).jobs + 2 * wrong >= n);
+                end(&t, n);
+        }
+}
+
+/* It is the first one, or its board also repeats its first number. */
+static void one_wrong_number_at_the_beginning_costs_only_its_frame(void **state)
+{
+        (void)state;
+        for (unsigned repeats = 0; repeats < 2; repeats++) {
+                struct ros_config c = numbered(32);
+                struct ros_driver t;
+
+                c.entries = 400;
+                ros_driver_init(&t, &c);
+                if (repeats)
+                        trigger(&t, 0, 0);
+                if (repeats)
+                        frame_comes(&t, 0);
+                frame_comes(&t, 100000);
+                for (uint32_t i = 0; i < 200; i++) {
+                        if (i > 0 || !repeats)
+                                trigger(&t, i, i);
+                        frame_comes(&t, i);
+                }
+                assert_int_equal(ros_counts(t.ros)->restarts, 0);
+                assert_int_equal(ros_counts(t.ros)->impossible, 1);
+                assert_int_equal(ros_counts(t.ros)->duplicate, repeats);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 200);
+                end(&t, 201 + repeats);
+        }
+}
+
+/* The triggers are known, and the wrong number is that of an open event: its frame is used there, and no
+ * other one is lost but that of this event. */
+static void one_wrong_number_of_an_open_event_refuses_no_row(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        c.entries = 1000;
+        ros_driver_init(&t, &c);
+        for (uint32_t i = 0; i < 300; i++)
+                trigger(&t, i, i);
+        for (uint32_t i = 0; i < 300; i++)
+                frame_comes(&t, i == 100 ? 164 : i);
+        assert_int_equal(ros_counts(t.ros)->restarts, 0);
+        assert_int_equal(ros_counts(t.ros)->duplicate, 1);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 299);
+        end(&t, 300);
+}
+
+/* The network delivers a late frame just behind a true leap: the board missed triggers. */
+static void a_leap_that_the_board_follows_is_believed(void **state)
+{
+        struct ros_config c = numbered(32);
+        struct ros_driver t;
+
+        (void)state;
+        c.entries = 1000;
+        ros_driver_init(&t, &c);
+        triggers_and_frames(&t, 50);
+        frame_comes(&t, 500);
+        frame_comes(&t, 50);
+        frames_come(&t, 501, 20);
+        for (uint32_t i = 50; i < 521; i++)
+                trigger(&t, i, i);
+        assert_int_equal(ros_counts(t.ros)->restarts, 0);
+        assert_int_equal(ros_counts(t.ros)->impossible, 0);
+        assert_int_equal(ros_queued(t.ros, 0).jobs, 50 + 22);
+        end(&t, 50 + 22);
+}
+
 /* Once the board has been out of step for as long as a frame may take, events end without it at once. */
 static void events_do_not_wait_for_a_board_that_is_out_of_step(void **state)
 {
@@ -427,6 +567,11 @@ int main(void)
                 cmocka_unit_test(a_restarted_ros_refuses_no_frame_of_a_good_board),
                 cmocka_unit_test(a_restarted_ros_finds_a_restarted_board),
                 cmocka_unit_test(a_repeated_frame_is_no_restart),
+                cmocka_unit_test(one_number_far_ahead_costs_only_its_frame),
+                cmocka_unit_test(one_wrong_number_at_the_beginning_costs_only_its_frame),
+                cmocka_unit_test(single_wrong_bits_put_no_board_out_of_step),
+                cmocka_unit_test(one_wrong_number_of_an_open_event_refuses_no_row),
+                cmocka_unit_test(a_leap_that_the_board_follows_is_believed),
                 cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
         };
 
