@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include "evb/launch/cpu_meter.h"
-#include "evb/sys/loop.h"
 
-#define TIMEOUT_S 60
 enum { BUSY, IDLE, GROUPS };
 
 static void work(void)
@@ -57,11 +55,23 @@ static void wait_ms(long ms)
         nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
-/* Repeats until the busy child has run, however loaded the machine is. */
+/* Waits until the child has used so much processor time in total. */
+static void wait_used(pid_t child, uint64_t until_ms)
+{
+        struct timespec used = {};
+        clockid_t clock;
+
+        assert_int_equal(clock_getcpuclockid(child, &clock), 0);
+        while ((uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000 < until_ms) {
+                wait_ms(10);
+                clock_gettime(clock, &used);
+        }
+}
+
+/* In each interval, the busy child has run for some ticks, however loaded the machine is. */
 static void busy_process_has_larger_share(void **state)
 {
         pid_t busy = begin(work), idle = begin(sleep_on);
-        uint64_t until_ns = clock_now_ns() + TIMEOUT_S * UINT64_C(1000000000);
         const struct histogram *b, *i;
         struct cpu_meter *m;
 
@@ -71,15 +81,15 @@ static void busy_process_has_larger_share(void **state)
         assert_int_equal(cpu_meter_add(m, idle, IDLE), 0);
         b = cpu_meter_shares(m, BUSY), i = cpu_meter_shares(m, IDLE);
         assert_int_equal(b->count, 0);
-        /* The idle child may still have been active in the first intervals. */
-        do {
-                wait_ms(30);
+        for (uint64_t n = 1; n <= 5; n++) {
+                wait_used(busy, 30 * n);
                 cpu_meter_sample(m);
-        } while ((histogram_quantile(b, 0.5) <= histogram_quantile(i, 0.5) || b->count < 5) &&
-                 clock_now_ns() < until_ns);
+        }
+        /* The idle child may still have been active in the first interval. */
         assert_true(histogram_quantile(b, 0.5) > histogram_quantile(i, 0.5));
         assert_true(b->sum > i->sum);
-        assert_int_equal(b->count, i->count);
+        assert_int_equal(b->count, 5);
+        assert_int_equal(i->count, 5);
         /* One thread uses one processor; a late tick adds less than another whole one. */
         assert_true(histogram_quantile(b, 0.5) < 2 * CPU_METER_WHOLE);
         end(busy);
@@ -117,15 +127,8 @@ static void removed_process_is_not_counted(void **state)
 /* Lets the child run until it has used this processor time in total, then stops it. */
 static void let_work(pid_t child, uint64_t until_ms)
 {
-        struct timespec used = {};
-        clockid_t clock;
-
-        assert_int_equal(clock_getcpuclockid(child, &clock), 0);
         kill(child, SIGCONT);
-        while ((uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000 < until_ms) {
-                wait_ms(10);
-                clock_gettime(clock, &used);
-        }
+        wait_used(child, until_ms);
         kill(child, SIGSTOP);
         assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
 }
