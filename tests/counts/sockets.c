@@ -3,12 +3,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +20,9 @@
 
 #define QUEUE_MAX 4096
 #define PACKET_MAX 65536
+#define CUTS_MAX 8
+/* net.core.rmem_default */
+#define DEFAULT_BUFFER_BYTES 212992
 
 struct packet {
         struct buffer *buffer;
@@ -28,13 +33,23 @@ struct packet {
 /* By descriptor. */
 static struct counted_socket {
         bool joins;
+        unsigned owner; /* its turn */
         struct sockaddr_in local, peer;
         uint64_t buffer_bytes, queued_bytes;
+        uint32_t dropped;
         struct packet queue[QUEUE_MAX];
         uint32_t first, n;
 } * sockets[COUNTED_FDS];
 
 static uint64_t dropped;
+
+/* Ways on which all datagrams are lost. */
+static struct cut {
+        in_addr_t from; /* 0: any */
+        unsigned to;
+        bool group_only;
+} cuts[CUTS_MAX];
+static size_t n_cuts;
 
 /* Buffers for packets, so that memory is allocated only while more of them are on their way than ever before.
  */
@@ -60,19 +75,28 @@ uint64_t sockets_dropped(void)
         return dropped;
 }
 
-bool sockets_are_ready(int fd)
+uint32_t sockets_ready(int fd)
 {
-        return sockets[fd] && sockets[fd]->n > 0;
+        if (stream_exists(fd))
+                return stream_ready(fd);
+        /* The sockets take everything, so each is always ready to send. */
+        return (sockets[fd] && sockets[fd]->n > 0 ? EPOLLIN : 0u) | EPOLLOUT;
 }
 
 int __wrap_socket(int family, int type, int protocol)
 {
-        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        int fd;
 
         (void)protocol;
-        assert(family == AF_INET && (type & SOCK_DGRAM) && fd >= 0 && fd < COUNTED_FDS);
+        assert(family == AF_INET);
+        if ((type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM)
+                return stream_new();
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        assert(fd >= 0 && fd < COUNTED_FDS);
         sockets[fd] = calloc(1, sizeof *sockets[fd]);
         assert(sockets[fd]);
+        sockets[fd]->owner = turns_self();
+        sockets[fd]->buffer_bytes = DEFAULT_BUFFER_BYTES;
         return fd;
 }
 
@@ -109,18 +133,66 @@ int __wrap_close(int fd)
                 free(sockets[fd]);
                 sockets[fd] = NULL;
         }
+        stream_closed(fd);
         return __real_close(fd);
+}
+
+void sockets_close_of(unsigned node)
+{
+        int fds[COUNTED_FDS], n = streams_of(node, fds);
+
+        for (int i = 0; i < n; i++) {
+                if (stream_exists(fds[i]))
+                        __wrap_close(fds[i]);
+        }
+        for (int fd = 0; fd < COUNTED_FDS; fd++) {
+                if (sockets[fd] && sockets[fd]->owner == node)
+                        __wrap_close(fd);
+        }
+}
+
+static struct sockaddr_in address_of(const struct sockaddr *address, socklen_t size)
+{
+        struct sockaddr_in a = {};
+
+        memcpy(&a, address, MIN((size_t)size, sizeof a));
+        return a;
+}
+
+static bool is_bound(const struct sockaddr_in *a)
+{
+        for (int fd = 0; fd < COUNTED_FDS; fd++) {
+                const struct counted_socket *s = sockets[fd];
+
+                if (s && s->local.sin_port == a->sin_port && s->local.sin_addr.s_addr == a->sin_addr.s_addr)
+                        return !IN_MULTICAST(ntohl(a->sin_addr.s_addr));
+        }
+        return false;
 }
 
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
 {
-        memcpy(&sockets[fd]->local, address, MIN((size_t)size, sizeof sockets[fd]->local));
+        struct sockaddr_in a = address_of(address, size);
+
+        if (stream_exists(fd)) {
+                stream_bind(fd, &a);
+                return 0;
+        }
+        if (a.sin_port != 0 && is_bound(&a)) {
+                errno = EADDRINUSE;
+                return -1;
+        }
+        sockets[fd]->local = a;
         return 0;
 }
 
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size)
 {
-        memcpy(&sockets[fd]->peer, address, MIN((size_t)size, sizeof sockets[fd]->peer));
+        struct sockaddr_in to = address_of(address, size);
+
+        if (stream_exists(fd))
+                return stream_connect(fd, &to);
+        sockets[fd]->peer = to;
         if (sockets[fd]->local.sin_port == 0)
                 sockets[fd]->local.sin_port = htons((uint16_t)(50000 + fd));
         return 0;
@@ -128,8 +200,10 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size)
 
 int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *size)
 {
-        memcpy(address, &sockets[fd]->local, sizeof sockets[fd]->local);
-        *size = sizeof sockets[fd]->local;
+        struct sockaddr_in local = stream_exists(fd) ? stream_local(fd) : sockets[fd]->local;
+
+        memcpy(address, &local, sizeof local);
+        *size = sizeof local;
         return 0;
 }
 
@@ -138,6 +212,8 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
         int number = 0;
 
         turns_count(CALL_SOCKOPT);
+        if (stream_exists(fd))
+                return 0;
         memcpy(&number, value, MIN((size_t)size, sizeof number));
         if (level == SOL_UDP && name == UDP_GRO)
                 sockets[fd]->joins = number;
@@ -146,13 +222,18 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
         return 0;
 }
 
-/* The sizes of buffers, which the kernel doubles; all other figures are 0. */
+/* The sizes of buffers, which the kernel doubles, and drops; all other figures are 0. */
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 {
-        int number = (int)(2 * sockets[fd]->buffer_bytes);
+        int number;
 
         turns_count(CALL_SOCKOPT);
         memset(value, 0, *size);
+        if (stream_exists(fd))
+                return 0;
+        number = (int)(2 * sockets[fd]->buffer_bytes);
+        if (level == SOL_SOCKET && name == SO_MEMINFO)
+                memcpy((uint32_t *)value + SK_MEMINFO_DROPS, &sockets[fd]->dropped, sizeof(uint32_t));
         if (level == SOL_SOCKET && name == SO_RCVBUF)
                 memcpy(value, &number, sizeof number);
         return 0;
@@ -177,12 +258,35 @@ static void put(struct counted_socket *s, const struct sockaddr_in *from, const 
 
         if (s->n == QUEUE_MAX || s->queued_bytes + n > s->buffer_bytes) {
                 dropped++;
+                s->dropped++;
                 return;
         }
         p.buffer = take_buffer();
         memcpy(p.buffer->bytes, bytes, n);
         s->queue[(s->first + s->n++) % QUEUE_MAX] = p;
         s->queued_bytes += n;
+}
+
+void sockets_cut(in_addr_t from, unsigned to, bool group_only)
+{
+        assert(n_cuts < CUTS_MAX);
+        cuts[n_cuts++] = (struct cut){from, to, group_only};
+}
+
+void sockets_mend(void)
+{
+        n_cuts = 0;
+}
+
+static bool is_cut(const struct sockaddr_in *from, const struct sockaddr_in *to,
+                   const struct counted_socket *s)
+{
+        for (size_t i = 0; i < n_cuts; i++) {
+                if (cuts[i].to == s->owner && (cuts[i].from == 0 || cuts[i].from == from->sin_addr.s_addr) &&
+                    (!cuts[i].group_only || IN_MULTICAST(ntohl(to->sin_addr.s_addr))))
+                        return true;
+        }
+        return false;
 }
 
 static void deliver(const struct sockaddr_in *from, const struct sockaddr_in *to, const uint8_t *bytes,
@@ -192,15 +296,21 @@ static void deliver(const struct sockaddr_in *from, const struct sockaddr_in *to
                 struct counted_socket *s = sockets[fd];
 
                 if (!s || s->local.sin_port != to->sin_port ||
-                    s->local.sin_addr.s_addr != to->sin_addr.s_addr)
+                    s->local.sin_addr.s_addr != to->sin_addr.s_addr || is_cut(from, to, s))
                         continue;
                 if (s->joins) {
                         put(s, from, bytes, n, segment);
                         continue;
                 }
-                for (uint32_t at = 0; at < n; at += segment)
+                for (uint32_t at = 0; at == 0 || at < n; at += segment)
                         put(s, from, bytes + at, MIN(segment, n - at), segment);
         }
+}
+
+void sockets_inject(const struct sockaddr_in *from, const struct sockaddr_in *to, const void *bytes,
+                    uint32_t n)
+{
+        deliver(from, to, bytes, n, MAX(n, 1u));
 }
 
 static uint32_t segment_of(struct msghdr *h, uint32_t n)

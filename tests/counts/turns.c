@@ -15,7 +15,8 @@
 /* What a turn takes in virtual time. */
 #define TURN_NS 10000
 #define UTC_OFFSET_NS (UINT64_C(1700000000) * NS_PER_S)
-#define WATCHED_MAX 16
+#define WATCHED_MAX 64
+#define TURNS_MAX 8192
 
 /* An epoll instance, by its descriptor. */
 static struct epoll {
@@ -27,11 +28,11 @@ static struct turn {
         pthread_cond_t is_next;
         int epoll_fd; /* of the wait; -1: not begun */
         uint64_t deadline_ns;
-        bool ended;
-} turns[COUNTED_NODES];
+        bool ended, frozen;
+} turns[TURNS_MAX];
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static unsigned n_turns, next;
+static unsigned first_turn, n_turns, next;
 static uint64_t now_ns = NS_PER_S;
 static _Thread_local unsigned self;
 static _Thread_local int self_role = -1;
@@ -65,16 +66,17 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
         return 0;
 }
 
+static uint64_t random_state;
+
 /* Different in each call, and the same in each run. */
 ssize_t __wrap_getrandom(void *buffer, size_t n, unsigned flags)
 {
-        static uint64_t state;
         uint8_t *to = buffer;
 
         (void)flags;
         for (size_t i = 0; i < n; i++) {
-                state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-                to[i] = (uint8_t)(state >> 56);
+                random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+                to[i] = (uint8_t)(random_state >> 56);
         }
         return (ssize_t)n;
 }
@@ -110,17 +112,18 @@ int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *ev
         return 0;
 }
 
-/* The sockets take everything, so each is always ready to send. */
 static uint32_t ready_events(const struct epoll *e, int i)
 {
-        return e->events[i].events & ((sockets_are_ready(e->fds[i]) ? EPOLLIN : 0u) | EPOLLOUT);
+        return sockets_ready(e->fds[i]) & (e->events[i].events | EPOLLHUP | EPOLLERR);
 }
 
 static bool is_due(const struct turn *t)
 {
-        if (t->ended || t->deadline_ns <= now_ns)
-                return !t->ended;
-        for (int i = 0; i < epolls[t->epoll_fd].n; i++) {
+        if (t->ended || t->frozen)
+                return false;
+        if (t->deadline_ns <= now_ns)
+                return true;
+        for (int i = 0; t->epoll_fd >= 0 && i < epolls[t->epoll_fd].n; i++) {
                 if (ready_events(&epolls[t->epoll_fd], i))
                         return true;
         }
@@ -133,11 +136,13 @@ static void pass_on(void)
         uint64_t earliest_ns = NEVER_NS;
 
         now_ns += TURN_NS;
-        for (unsigned i = 0; i < n_turns; i++)
-                earliest_ns = turns[i].ended ? earliest_ns : MIN(earliest_ns, turns[i].deadline_ns);
+        for (unsigned i = first_turn; i < n_turns; i++) {
+                if (!turns[i].ended && !turns[i].frozen)
+                        earliest_ns = MIN(earliest_ns, turns[i].deadline_ns);
+        }
         for (int round = 0; round < 2; round++) {
-                for (unsigned i = 1; i <= n_turns; i++) {
-                        next = (self + i) % n_turns;
+                for (unsigned i = 1; i <= n_turns - first_turn; i++) {
+                        next = first_turn + (self - first_turn + i) % (n_turns - first_turn);
                         if (is_due(&turns[next])) {
                                 pthread_cond_signal(&turns[next].is_next);
                                 return;
@@ -183,11 +188,55 @@ int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int n, int timeo
         return __wrap_epoll_pwait2(epoll_fd, events, n, &none, NULL);
 }
 
+unsigned turns_self(void)
+{
+        return self;
+}
+
+unsigned turns_add(void)
+{
+        assert(n_turns < TURNS_MAX);
+        turns[n_turns] = (struct turn){.epoll_fd = -1};
+        pthread_cond_init(&turns[n_turns].is_next, NULL);
+        return n_turns++;
+}
+
 void turns_init(unsigned n)
 {
-        n_turns = n;
         for (unsigned i = 0; i < n; i++)
-                pthread_cond_init(&turns[i].is_next, NULL);
+                (void)turns_add();
+}
+
+void turns_restart(uint64_t seed)
+{
+        if (n_turns == 0)
+                pthread_mutex_lock(&mutex);
+        for (unsigned i = first_turn; i < n_turns; i++) {
+                turns[i].ended = true;
+                sockets_close_of(i);
+        }
+        sockets_mend();
+        now_ns = NS_PER_S;
+        random_state = seed;
+        self = next = first_turn = turns_add();
+}
+
+void turns_pass(uint64_t ns)
+{
+        turns[self].deadline_ns = now_ns + ns;
+        pass_on();
+        await_turn();
+}
+
+void turns_kill(unsigned node)
+{
+        turns[node].ended = true;
+        sockets_close_of(node);
+}
+
+void turns_freeze(unsigned node, bool frozen)
+{
+        turns[node].frozen = frozen;
 }
 
 void turns_begin(unsigned node, enum node_role role)
