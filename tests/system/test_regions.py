@@ -3,22 +3,18 @@
 
     test_regions.py EVB [CASE...]
 """
-import contextlib
 import json
-import os
-import signal
 import socket
 import struct
 import subprocess
-import threading
 
-from harness import CHANCE, LIMIT_S, Running, chance_of_missing, folder, main, need_root, run, scenario
-from test_level2 import (ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, SLOW, VERSION, Client, Farm, accepts, begin, join,
+from harness import CHANCE, LIMIT_S, chance_of_missing, folder, main, need_root, run, scenario
+from test_level2 import (ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, VERSION, Client, Farm, begin, join,
                          message, sums)
 
 REGIONS = 26804
 REQUEST, READOUTS, FRAGMENTS_MAGIC = 0x00DCDF20, 0x00EB0016, 0xEB
-OK, PENDING, LOST, GONE = 0, 2, 3, 4
+OK, LOST, GONE = 0, 3, 4
 MASK = 2 ** 64 - 1
 SEED = 5
 KEYS = {"level2.regions": f"tcp:{REGIONS}", "run.seed": SEED}
@@ -29,6 +25,11 @@ def mix(x):
     x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
     return x ^ x >> 31
+
+
+def accepts(seed, event, share):
+    """Whether evb level2 accepts the event."""
+    return (mix(mix(seed) ^ event) >> 11) / 2 ** 53 < share
 
 
 def pattern(source, l1_id, n):
@@ -179,29 +180,9 @@ def whole(evb, keys, n=2000, size=512):
         assert report["fragments"]["expected"] == 3 * report["events_complete"], report["fragments"]
 
 
-def other_pattern(evb):
-    """The client sees that the bytes are not those of another seed, and fails; the run does not."""
-    with begin(evb, {**KEYS, "trigger.events": 300}) as running:
-        farm = RegionFarm(evb, running, pattern=SEED + 1)
-        report = running.end((0,))
-        out, err = farm.process.communicate(timeout=LIMIT_S)
-        counts = json.loads(out)["regions"]
-        assert farm.process.returncode == 1 and "fragments had wrong content" in err, err
-        assert counts["corrupt"] == counts["received"] == 600 and report["level2"]["timed_out"] == 0, counts
-
-
-def without(evb):
-    """A client that wants regions of interest of a run without them ends with the reason."""
-    with begin(evb, {"trigger.events": 200}) as running:
-        out, err = RegionFarm(evb, running).process.communicate(timeout=LIMIT_S)
-        assert "the DFM names no ROSs to request fragments from; set level2.regions" in err, (out, err)
-        report = (Farm(evb, running), running.end((0,)))[1]
-        assert report["level2"]["regions"] is None, report["level2"]
-
-
-def by_document(evb, mode):
+def by_document(evb):
     """A client by the document: addresses, fragments and their ranges, and what becomes of decided events."""
-    keys = {**KEYS, "trigger.events": 100, "trigger.rate": "max", "scenario.mode": mode}
+    keys = {**KEYS, "trigger.events": 100, "trigger.rate": "max"}
     with begin(evb, keys) as running, Client(running.address("dfm")) as client:
         assert client.join() == 0
         found = readouts(client)
@@ -277,179 +258,6 @@ def hostile(evb):
         assert report["fragments"]["foreign"] + report["fragments"]["malformed"] >= len(attacks), report["fragments"]
 
 
-def flood(evb, mode):
-    """A client requests without end, and reads nothing; others lie about events and L1 IDs. The farm is served, and all events are built."""
-    with begin(evb, {**KEYS, "scenario.mode": mode}) as running, Client(running.address("dfm")) as client:
-        assert client.join() == 0
-        over = threading.Event()
-
-        def lie(ros, read):
-            event = 0
-            ros.socket.settimeout(0.1)
-            while not over.is_set():
-                data = request(ros.cookie, *(entry((event + k * 7919) % 2 ** 22, k) for k in range(200)))
-                event += 1000
-                with contextlib.suppress(OSError):
-                    while data and not over.is_set():
-                        with contextlib.suppress(TimeoutError):
-                            data = data[ros.socket.send(data):]
-                        with contextlib.suppress(TimeoutError, BlockingIOError):
-                            if read:
-                                ros.socket.recv(1 << 20, socket.MSG_DONTWAIT)
-
-        found = readouts(client)
-        liars = [Readout(found[k % 3][0], client.cookie) for k in range(6)]
-        threads = [threading.Thread(target=lie, args=(ros, k < 3), daemon=True) for k, ros in enumerate(liars)]
-        for thread in threads:
-            thread.start()
-        try:
-            running.wait_for("lies", lambda: running.counter("ros1", "regions_requested") > 2000)
-            farm = RegionFarm(evb, running)
-            report, counts = running.end((0,)), farm.end()
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-            for ros in liars:
-                ros.socket.close()
-        sums(report)
-        assert report["events_complete"] == counts["accepted"] and report["level2"]["timed_out"] == 0, report
-        assert counts["regions"]["received"] == 8000 and counts["regions"]["corrupt"] == 0, counts
-        r = regions_balance(report)
-        assert r["dropped"] > 0 and report["fragments"]["lost"] == 0, r
-
-
-@contextlib.contextmanager
-def boards(n):
-    """Front-ends of n ROSs. Frame k of each leaves when `allowed` exceeds k."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    allowed, changed = [0], threading.Condition()
-
-    def serve(connection):
-        with connection, contextlib.suppress(OSError):
-            k = 0
-            while True:
-                with changed:
-                    changed.wait_for(lambda: allowed[0] > k or allowed[0] < 0)
-                    if allowed[0] < 0:
-                        return
-                connection.sendall(struct.pack("<II", 304, k) + bytes([k % 256]) * 300)
-                k += 1
-
-    def allow(frames):
-        with changed:
-            allowed[0] = frames
-            changed.notify_all()
-
-    def listen():
-        with contextlib.suppress(OSError):
-            for _ in range(n):
-                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-
-    threading.Thread(target=listen, daemon=True).start()
-    try:
-        yield f"tcp:127.0.0.1:{listener.getsockname()[1]}", allow
-    finally:
-        allow(-1)
-        listener.close()
-
-
-def frames(evb, numbers):
-    """Fragments of front-ends: those that have not come are answered when they come, or as pending after ros.wait. If
-    frames are counted, triggers wait for them."""
-    counted = numbers == "count"
-    with boards(3) as (source, allow):
-        keys = {**KEYS, "ros.source": source, "ros.event-number": numbers, "sfi.verify": "no", "trigger.events": 100, "trigger.rate": "max",
-                "ros.wait": "1s"}
-        with begin(evb, keys) as running, Client(running.address("dfm")) as client:
-            assert client.join() == 0
-            found, events = readouts(client), []
-            if counted:
-                allow(10)
-            # As long as no frame shows its size, few events are undecided.
-            while len(events) < 10:
-                events += client.undecided()
-            with Readout(found[0][0], client.cookie) as ros:
-                ros.send(*(entry(event) for event in range(10)))
-                assert ros.statuses(10) == {event: OK if counted else PENDING for event in range(10)}
-                allow(10)
-                got = {PENDING}
-                while PENDING in got:
-                    ros.send(*(entry(event) for event in range(10)))
-                    answers = sorted(ros.answer() for _ in range(10))
-                    got = {answer[2] for answer in answers}
-                assert [(event, status, data[4:]) for event, _, status, _, _, data in answers] == \
-                    [(k, OK, bytes([k]) * 300) for k in range(10)], answers
-                # The rest comes while it is waited for, or before or after that.
-                ros.send(*(entry(event) for event in range(10, 60)))
-                allow(100)
-                assert set(ros.statuses(50).values()) <= {OK, PENDING}
-                while len(events) < 100:
-                    events += client.undecided()
-                ros.send(*(entry(event) for event in range(10, 60)))
-                assert set(ros.statuses(50).values()) <= {OK, PENDING}
-                client.decide([(event, ACCEPT if event % 10 == 0 else REJECT) for event in events])
-                report = running.end((0,))
-        r = regions_balance(report)
-        assert report["events_complete"] == 10 and report["fragments"]["lost"] == 0, report
-        assert r["absent"] >= (0 if counted else 10) and r["gone"] == r["refused"] == 0, r
-
-
-def killed(evb):
-    """A client is killed while it waits for fragments: its requests end with it, and another one takes its place."""
-    with boards(3) as (source, allow):
-        keys = {**KEYS, "ros.source": source, "ros.event-number": "0:32", "sfi.verify": "no", "trigger.events": 200, "ros.wait": "20s"}
-        with begin(evb, keys) as running:
-            first = RegionFarm(evb, running, regions=3, pattern=None)
-            running.wait_for("requests", lambda: all(running.counter(f"ros{i}", "regions_requested") >= 10 for i in (1, 3)))
-            first.process.kill()
-            first.process.communicate()
-            before = running.counter("ros1", "regions_requested")
-            second = RegionFarm(evb, running, regions=3, pattern=None)
-            running.wait_for("requests", lambda: running.counter("ros1", "regions_requested") >= before + 10)
-            allow(200)
-            report, counts = running.end((0,)), second.end()
-            sums(report, counts)
-            r = regions_balance(report)
-            assert r["sent"] == 600 and r["dropped"] == r["requested"] - 600 >= 30, r
-            assert counts["regions"]["received"] == 600 and report["level2"]["timed_out"] == 0, counts
-
-
-def dead_ros(evb, number):
-    """A ROS dies or stops: its fragments are missing, the events are decided without them, and all others are served."""
-    keys = {**KEYS, "dfm.node-timeout": "1s", "dfm.start-timeout": "60s", "trigger.events": 0, "sfi.timeout": "1s"}
-    with begin(evb, keys) as running:
-        farm = RegionFarm(evb, running, timeout="100ms")
-        running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 200)
-        os.kill(running.nodes()["ros2"], number)
-        before = running.counter("dfm", "level2_accepted")
-        # Events that lack a fragment of ROS 2 are accepted.
-        running.wait_for("accepted events", lambda: running.counter("dfm", "level2_accepted") > before + 1000)
-        rejected = running.counter("dfm", "level2_rejected")
-        running.wait_for("rejected events", lambda: running.counter("dfm", "level2_rejected") > rejected + 200)
-        if number == signal.SIGSTOP:
-            os.kill(running.nodes()["ros2"], signal.SIGCONT)
-        running.signal()
-        out, err = running.process.communicate(timeout=LIMIT_S)
-        report, counts = json.loads(out), farm.end()
-        assert report["balanced"] and report["events_lost"] == 0, (report, err)
-        assert counts["regions"]["missed"] > 500 and counts["regions"]["corrupt"] == 0, counts
-        assert counts["regions"]["events_incomplete"] > 500, counts
-
-
-def stopped_client(evb):
-    """A client is stopped for a while: the ROSs and the DFM wait for nothing but its decisions."""
-    with begin(evb, {**KEYS, **SLOW, "level2.window": 200}) as running:
-        farm = RegionFarm(evb, running)
-        running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 100)
-        farm.process.send_signal(signal.SIGSTOP)
-        running.wait_for("busy", lambda: running.counter("dfm", "busy_ns") > 100_000_000)
-        farm.process.send_signal(signal.SIGCONT)
-        report, counts = running.end((0,)), farm.end()
-        sums(report, counts)
-        assert counts["regions"]["received"] == 8000 and report["level2"]["timed_out"] == 0, counts
-
-
 def stand_in(evb, net, keys):
     """evb run starts a farm with regions of interest. What the ROSs send to it keeps below its bound."""
     with folder() as where:
@@ -521,16 +329,10 @@ def mistakes(evb):
 
 
 if __name__ == "__main__":
-    main({"push": lambda evb: whole(evb, {}), "pull": lambda evb: whole(evb, {"scenario.mode": "pull"}),
-          "tcp": lambda evb: whole(evb, {"scenario.transport": "tcp"}),
-          "loss-push": lambda evb: whole(evb, {"network.loss": 0.05}), "loss-pull": lambda evb: whole(evb, {"network.loss": 0.05, "scenario.mode": "pull"}),
-          "large": lambda evb: whole(evb, {"ros.fragment-size": "300KiB"}, 200, 300 * 1024),
-          "other-pattern": other_pattern, "without": without,
-          "by-document-push": lambda evb: by_document(evb, "push"), "by-document-pull": lambda evb: by_document(evb, "pull"),
-          "hostile": hostile, "flood-push": lambda evb: flood(evb, "push"), "flood-pull": lambda evb: flood(evb, "pull"),
-          "frames-counted": lambda evb: frames(evb, "count"), "frames-numbered": lambda evb: frames(evb, "0:32"),
-          "killed": killed, "dead-ros": lambda evb: dead_ros(evb, signal.SIGKILL), "frozen-ros": lambda evb: dead_ros(evb, signal.SIGSTOP),
-          "stopped-client": stopped_client,
+    main({"push": lambda evb: whole(evb, {}),
+          "loss-push": lambda evb: whole(evb, {"network.loss": 0.05}),
+          "by-document-push": by_document,
+          "hostile": hostile,
           "stand-in": lambda evb: stand_in(evb, "loopback", {"level2.regions-rate": "5Mbit"}),
           "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab", {"network.link-rate": "100Mbit", "qos.backend": "auto"})),
           "plan": plan, "mistakes": mistakes})
