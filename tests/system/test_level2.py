@@ -11,11 +11,9 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 
 from harness import LIMIT_S, OWN_NET, Running, complete, folder, main, need_root, run, scenario
-from test_join import bed
 
 PORT = 26803
 HEADER = struct.Struct("<IHHQIIII")
@@ -45,8 +43,6 @@ listen = tcp:{PORT}
 timeout = 10min
 """
 NODES = 6
-# The run lasts longer than a farm, or the test, may take for its next step.
-SLOW = {"trigger.rate": "500Hz"}
 
 
 def check_word(data):
@@ -211,80 +207,6 @@ def accept(evb, keys):
         assert all(header == (number, 1) for number, header in headers.items()), headers
 
 
-def all_or_nothing(evb):
-    for share, name in (("1", "events_complete"), ("0", "events_rejected")):
-        with begin(evb, {"trigger.events": 500}) as running:
-            farm = Farm(evb, running, accept=share, latency="0")
-            report = running.end((0,))
-            sums(report, farm.end())
-            assert report[name] == 500, report
-
-
-def no_farm(evb, undecided):
-    """The time-out decides."""
-    keys = {"trigger.events": 300, "level2.timeout": "100ms", "level2.undecided": undecided}
-    with begin(evb, keys) as running:
-        out, err = running.process.communicate(timeout=LIMIT_S)
-    report = json.loads(out)
-    assert running.process.returncode == 0 and report["balanced"], err
-    assert f"level 2 leaves events undecided (0 clients are connected); they are {undecided}ed" in err, err
-    assert report["level2"]["timed_out"] == 300 == report["events_complete" if undecided == "accept" else "events_rejected"], report
-    assert report["level2"]["latency_us"]["p50"] is None, report
-
-
-def killed(evb):
-    """A farm is killed, and another one takes its place: no event is left undecided."""
-    with begin(evb, SLOW) as running:
-        first = Farm(evb, running, latency="100ms")
-        running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 300)
-        first.process.kill()
-        first.process.communicate()
-        before = running.counter("dfm", "triggers")
-        # Meanwhile, triggers go on.
-        running.wait_for("trigger", lambda: running.counter("dfm", "triggers") > before + 100)
-        second = Farm(evb, running)
-        report, counts = running.end((0,)), second.end()
-        assert report["level2"]["timed_out"] == 0 and report["triggers"] == 4000, report
-        assert report["events_complete"] == report["level2"]["accepted"], report
-        assert counts["events"] > 100 and counts["unused"] == 0, counts
-
-
-def paused(evb):
-    """A farm is stopped until the window is full; then triggers wait for it, and lose nothing."""
-    with begin(evb, {**SLOW, "level2.window": 200}) as running:
-        farm = Farm(evb, running)
-        running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 100)
-        farm.process.send_signal(signal.SIGSTOP)
-        running.wait_for("busy", lambda: running.counter("dfm", "busy_ns") > 100_000_000)
-        farm.process.send_signal(signal.SIGCONT)
-        report = running.end((0,))
-        sums(report, farm.end())
-        assert report["level2"]["timed_out"] == 0 and report["busy_seconds"] > 0.1, report
-
-
-def two_clients(evb):
-    """Both learn of all events; the first decision about each counts."""
-    with begin(evb, SLOW) as running:
-        farms = [Farm(evb, running, accept="0.5", seed=seed) for seed in (1, 2)]
-        report = running.end((0,))
-        counts = [farm.end() for farm in farms]
-        # The last decisions may come after the end.
-        sums(report)
-        assert report["level2"]["repeated"] + report["level2"]["late"] >= sum(c["unused"] for c in counts) > 0, (report["level2"], counts)
-        assert report["level2"]["unknown"] == 0, report
-
-
-def other_run(evb):
-    """A farm that expects another run is refused."""
-    with begin(evb, {"run.number": 5, "trigger.events": 200}) as running:
-        wrong = Farm(evb, running, run=99)
-        out, err = wrong.process.communicate(timeout=LIMIT_S)
-        assert wrong.process.returncode == 1 and "the DFM refused this client: it makes run 5" in err, (out, err)
-        right = Farm(evb, running, run=5)
-        report = running.end((0,))
-        sums(report, right.end())
-
-
 def hostile(evb):
     """Bytes of others end their connection, and nothing else."""
     def in_run(*forged, **options):
@@ -352,89 +274,6 @@ def liar(evb):
         assert report["events_complete"] == 1 and report["events_rejected"] == 199, report
         level2 = report["level2"]
         assert (level2["repeated"], level2["unknown"], level2["late"], level2["timed_out"]) == (100, 4, 0, 0), level2
-
-
-def deaf(evb):
-    """A client joins and never reads: its events time out, and other clients are not delayed."""
-    keys = {"trigger.events": 0, "trigger.rate": "max", "level2.timeout": "100ms", "level2.undecided": "reject", "level2.window": 32768}
-    with begin(evb, keys) as running, Client(running.address("dfm")) as client:
-        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.socket.sendall(join())
-        running.wait_for("time-outs", lambda: running.counter("dfm", "level2_timed_out") > 100000)
-        farm = Farm(evb, running, accept="0", latency="0")
-        running.wait_for("decisions", lambda: running.counter("dfm", "level2_rejected") > 100)
-        running.signal()
-        report = running.end((0,))
-        counts = farm.end()
-        sums(report)
-        assert counts["rejected"] > counts["unused"], counts
-
-
-def front_end(evb, mode):
-    """Frames of undecided events wait in the ROSs; their buffers are small, and nothing is stuck or lost."""
-    n = 4000
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def send():
-        with listener.accept()[0] as connection:
-            for k in range(n):
-                connection.sendall(struct.pack("<I", 300) + bytes([k % 256]) * 300)
-            connection.settimeout(LIMIT_S)
-            with contextlib.suppress(OSError):
-                connection.recv(1)
-
-    for _ in range(3):
-        threading.Thread(target=send, daemon=True).start()
-    with begin(evb, {"ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.buffer-events": 256, "sfi.verify": "no",
-                     "trigger.rate": "max", "scenario.mode": mode, "dfm.clear-group": 100}) as running:
-        farm = Farm(evb, running, accept="0.3", latency="20ms")
-        report = running.end((0,))
-        sums(report, farm.end())
-        assert report["fragments"]["lost"] == 0 and report["level2"]["timed_out"] == 0, report
-        # Frames of rejected events were triggered, too. Only Clear tells a ROS of them, of up to 100 at a time.
-        frames, ros = report["front_ends"], [node for node in report["nodes"] if node["role"] == "ros"]
-        # If a board is slower than the trigger, an event may be rejected before its frame comes.
-        assert frames["used"] + frames["late"] + frames["left_over"] == 3 * n and len(ros) == 3, frames
-        assert all(node["front_end_left_over"] <= 100 * node["clear_gaps"] for node in ros), ros
-    listener.close()
-
-
-def stopped(evb):
-    """A stopped run decides what is open by its time-out, and ends."""
-    with begin(evb, {"trigger.events": 0, "level2.timeout": "500ms", "level2.undecided": "reject"}) as running:
-        running.wait_for("trigger", lambda: running.counter("dfm", "triggers") > 100)
-        running.signal()
-        report = running.end((0,))
-        assert report["events_rejected"] == report["triggers"] == report["level2"]["timed_out"], report
-
-
-def accepts(seed, event, share):
-    """Whether evb level2 accepts the event."""
-    def mix(x):
-        x = (x + 0x9E3779B97F4A7C15) % 2 ** 64
-        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2 ** 64
-        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2 ** 64
-        return x ^ x >> 31
-
-    return (mix(mix(seed) ^ event) >> 11) / 2 ** 53 < share
-
-
-def dfm_restart(evb, mode):
-    """A DFM is killed and restarted: the farm returns, and decides again what no SFI knows. Files hold what it accepts."""
-    with bed(evb, {"level2.listen": f"tcp:{PORT}", "level2.timeout": "10min", "scenario.mode": mode, "trigger.rate": "1kHz",
-                   "dfm.node-timeout": "20s"}) as b:
-        farm = Farm(evb, b.addresses["dfm"], accept="0.5", seed=3)
-        b.start_all()
-        b.wait_written(400_000)
-        b.kill("dfm")
-        b.start("dfm")
-        b.wait_log("dfm", "resumed run 1 of an earlier DFM")
-        reports, counts = b.end_all(), farm.end()
-        dfm = reports["dfm"]
-        assert counts["connections"] == 2 and counts["run_ended"], counts
-        assert dfm["triggers"] == dfm["events_complete"] + dfm["events_rejected"] == 6000, dfm
-        assert dfm["level2_timed_out"] == 0 and dfm["events_ended_again"] == 0, dfm
-        assert sorted(b.events()) == [event for event in range(6000) if accepts(3, event, 0.5)]
 
 
 def stand_in(evb, net):
@@ -506,11 +345,8 @@ def waits(evb):
 
 
 if __name__ == "__main__":
-    main({"push": lambda evb: accept(evb, {}), "pull": lambda evb: accept(evb, {"scenario.mode": "pull"}),
-          "tcp": lambda evb: accept(evb, {"scenario.transport": "tcp"}), "all-or-nothing": all_or_nothing,
-          "no-farm-accept": lambda evb: no_farm(evb, "accept"), "no-farm-reject": lambda evb: no_farm(evb, "reject"),
-          "killed": killed, "paused": paused, "two-clients": two_clients, "other-run": other_run, "hostile": hostile, "liar": liar, "deaf": deaf,
-          "front-end-push": lambda evb: front_end(evb, "push"), "front-end-pull": lambda evb: front_end(evb, "pull"), "stopped": stopped,
-          "dfm-restart-push": lambda evb: dfm_restart(evb, "push"), "dfm-restart-pull": lambda evb: dfm_restart(evb, "pull"),
+    main({"push": lambda evb: accept(evb, {}),
+          "tcp": lambda evb: accept(evb, {"scenario.transport": "tcp"}),
+          "hostile": hostile, "liar": liar,
           "stand-in": lambda evb: stand_in(evb, "loopback"), "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab")),
           "waits": waits, "mistakes": mistakes})
