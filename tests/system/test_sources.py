@@ -5,10 +5,7 @@
 """
 import contextlib
 import json
-import os
 import pathlib
-import re
-import signal
 import socket
 import struct
 import subprocess
@@ -92,16 +89,6 @@ class Board(threading.Thread):
                     self.sent += 1
                 with contextlib.suppress(TimeoutError):
                     data = data[connection.send(data):]
-
-
-class Refusing(Board):
-    """A front-end that accepts each connection and closes it at once."""
-
-    def run(self):
-        self.listener.settimeout(0.1)
-        while not self.over.is_set():
-            with contextlib.suppress(OSError):
-                self.listener.accept()[0].close()
 
 
 def dump(evb, path, *words):
@@ -193,15 +180,15 @@ def checked(evb):
 
 
 @contextlib.contextmanager
-def beam(evb, mode, dead, keys=None, last=Board, **limits):
+def beam(evb, dead, keys):
     """Four boards, of which the last one is dead: its front-end sends nothing."""
     with contextlib.ExitStack() as stack:
         where = stack.enter_context(folder())
-        boards = [stack.enter_context((last if i == 3 else Board)(f"b{i}", FRAMES)) for i in range(4)]
+        boards = [stack.enter_context(Board(f"b{i}", FRAMES)) for i in range(4)]
         boards[3].quiet.set()
-        text = head(mode=mode, **limits) + "".join(ros(f"b{i}", boards[i].source) for i in range(3)) + ros("b3", boards[3].source, **dead)
+        text = head() + "".join(ros(f"b{i}", boards[i].source) for i in range(3)) + ros("b3", boards[3].source, **dead)
         yield where, boards, stack.enter_context(Running(evb, scenario(where, text), {"sfi.output": "file", "sfi.directory": where,
-                                                                                       "dfm.lost-after": "0", **(keys or {})}))
+                                                                                       "dfm.lost-after": "0", **keys}))
 
 
 def stop(running, *names):
@@ -214,10 +201,10 @@ def complete_events(running):
     return running.counter("dfm", "events_complete")
 
 
-def dead_board(evb, mode):
+def dead_board(evb):
     """A dead optional board costs its fragment: events are complete at the rate of the triggers, at first after the
     board's wait, and then at once."""
-    with beam(evb, mode, {"required": "no", "wait": "300ms"}, FEW_CREDITS) as (where, _, running):
+    with beam(evb, {"required": "no", "wait": "300ms"}, FEW_CREDITS) as (where, _, running):
         running.wait_nodes(6)
         running.wait_for("complete events", lambda: complete_events(running) > 3000)
         stop(running, "b0", "b1", "b2")
@@ -229,61 +216,6 @@ def dead_board(evb, mode):
         status, dumped = dump(evb, report["files"][0], "--verify")
         assert status == 0 and dumped["verify"]["partial_events"] == 0, dumped
         assert dumped["verify"]["dummies"] == dumped["events"] == report["triggers"], dumped
-
-
-def dead_required(evb, mode, last=Board):
-    """Without a required board all events are partial, but they keep coming: after dfm.node-timeout nothing waits."""
-    with beam(evb, mode, {}, FEW_CREDITS, last=last, timeout="12s", node_timeout="5s") as (where, _, running):
-        running.wait_nodes(6)
-        running.wait_for("partial events", lambda: running.counter("dfm", "events_partial") > 3000)
-        stop(running, "b0", "b1", "b2")
-        report = running.end(expect=(1,))
-        assert report["events_partial"] == report["triggers"] and report["fragments"]["absent"] == 0, report
-        assert report["fragments"]["lost"] == report["triggers"], report["fragments"]
-        assert re.search(r"^sfi\d: event \d+ is partial: the fragments of b3 are missing; ", running.err, re.M), running.err
-        assert report["latency_us"]["p50"] < 250_000, report["latency_us"]
-        _, dumped = dump(evb, report["files"][0], "--verify")
-        assert dumped["verify"]["partial_events"] == report["triggers"], dumped
-
-
-def returns(evb, mode):
-    """A silent optional board is left out; once it sends again, events wait for it and have its fragments."""
-    with beam(evb, mode, {"required": "no", "wait": "100ms"}) as (where, boards, running):
-        running.wait_nodes(6)
-        running.wait_for("events without the board", lambda: running.counter("dfm", "fragments_optional") > 500)
-        before = running.counter("dfm", "fragments_received") - 3 * complete_events(running)
-        assert before <= 0, before
-        # The board is behind by the triggers so far; its old frames are late, and the new ones are used.
-        boards[3].quiet.clear()
-        running.wait_for("fragments of the board",
-                         lambda: running.counter("dfm", "fragments_received") - 3 * complete_events(running) > 300)
-        stop(running, "b0", "b1", "b2", "b3")
-        out, err = running.process.communicate(timeout=120)
-        report = json.loads(out)
-        assert report["events_complete"] == report["triggers"], report
-        assert 500 < report["fragments"]["absent"] < report["triggers"], report["fragments"]
-        assert "b3 gets nothing from its front-end" in err, err
-        assert "the front-end of b3 is back" in err, err
-
-
-def dead_process(evb, required):
-    """A killed ROS: the others go on; only a required one makes events partial and the run fail."""
-    with beam(evb, "push", {} if required else {"required": "no"}, node_timeout="5s") as (where, boards, running):
-        boards[3].quiet.clear()
-        running.wait_nodes(6)
-        running.wait_for("complete events", lambda: complete_events(running) > 200)
-        os.kill(running.nodes()["b3"], signal.SIGKILL)
-        ended = "events_partial" if required else "events_complete"
-        at = running.counter("dfm", ended)
-        running.wait_for("events without b3", lambda: running.counter("dfm", ended) > at + 2000)
-        stop(running, "b0", "b1", "b2")
-        report = running.end(expect=(1,) if required else (0,))
-        assert report["events_lost"] == 0, report
-        # Some of the 2000 had all fragments before b3 was killed.
-        assert report["fragments"]["lost" if required else "absent"] >= 1000, report["fragments"]
-        assert report["fragments"]["absent" if required else "lost"] == 0, report["fragments"]
-        if required:
-            assert any("b3 was killed" in reason for reason in report["reasons"]), report["reasons"]
 
 
 def start(evb):
@@ -305,8 +237,4 @@ def start(evb):
 
 main({"kinds-eformat3": lambda evb: kinds(evb, "eformat3"), "kinds-eformat5": lambda evb: kinds(evb, "eformat5"), "file-ids": file_ids,
       "addresses": addresses, "checked": checked, "start": start,
-      "dead-board-push": lambda evb: dead_board(evb, "push"), "dead-board-pull": lambda evb: dead_board(evb, "pull"),
-      "dead-required-push": lambda evb: dead_required(evb, "push"), "dead-required-pull": lambda evb: dead_required(evb, "pull"),
-      "refusing-board": lambda evb: dead_required(evb, "push", Refusing),
-      "returns-push": lambda evb: returns(evb, "push"), "returns-pull": lambda evb: returns(evb, "pull"),
-      "dead-process": lambda evb: dead_process(evb, False), "dead-process-required": lambda evb: dead_process(evb, True)})
+      "dead-board-push": dead_board})
