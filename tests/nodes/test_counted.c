@@ -1,0 +1,138 @@
+/* Frames that are counted: frame k of each board belongs to trigger k, whatever the boards and their
+ * connections do. */
+#include <signal.h>
+
+#include "boards.h"
+#include "evb/base/arena.h"
+
+#define BEAM                                                                                                 \
+        "ros.source=" BOARDS_SOURCE, "sfi.count=1", "sfi.verify=no", "sfi.timeout=30s",                      \
+                "dfm.event-timeout=60s", "dfm.node-timeout=30s"
+#define EVENTS_MAX 4000
+
+static struct boards boards;
+/* Fragments with the frame of their event, and with another one or none. A thread of a node fills them. */
+static uint64_t right, wrong;
+
+static size_t make_frame(uint64_t k, uint8_t *to)
+{
+        size_t n = 700 + k % 50;
+
+        for (size_t i = 0; i < n; i++)
+                to[i] = (uint8_t)((k * 7 + i) & 127);
+        memcpy(to, &k, sizeof k);
+        return n;
+}
+
+static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
+{
+        const size_t *n_ros = ctx;
+        uint8_t expected[BOARD_FRAME_MAX];
+
+        for (size_t i = 0; i < *n_ros; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+                size_t n = make_frame(built->event, expected);
+                bool is_right = f->whole && f->at != ARENA_NONE && f->bytes == n &&
+                                memcmp(buffer + f->at, expected, n) == 0;
+
+                right += is_right;
+                wrong += !is_right;
+        }
+}
+
+static void begin(size_t *n_ros, uint64_t frames)
+{
+        right = wrong = 0;
+        bed_each_event(look, n_ros);
+        boards_begin(&boards, frames, make_frame);
+        bed_start_all();
+}
+
+TEST(each_frame_is_in_its_event)
+{
+        size_t n = 1;
+
+        for (int loss = 0; loss < 2; loss++) {
+                BED(1, BEAM, "ros.count=1", "trigger.events=500",
+                    loss ? "network.loss=0.1" : "network.loss=0");
+                begin(&n, 500);
+                bed_all_end(0);
+                bed_check_complete();
+                assert_int_equal(right, 500);
+                assert_int_equal(wrong, 0);
+                assert_int_equal(loss, count_sum(ROLE_SFI, fragments_recovered) > 0);
+        }
+}
+
+/* The frame is lost, and the others follow on another connection. */
+TEST(a_connection_breaks_within_a_frame)
+{
+        struct board *b = &boards.boards[0];
+        struct iovec part;
+        size_t n = 1;
+
+        BED(1, BEAM, "ros.count=1", "trigger.events=500");
+        begin(&n, 100);
+        bed_until(b->sent == 100 && b->begin == b->end);
+        boards_make(&boards, b);
+        part = (struct iovec){b->frame, 100};
+        assert_int_equal(tcp_send(b->fd, &part, 1), 100);
+        b->is_connected = false;
+        close(b->fd);
+        b->allowed = 500;
+        bed_ends("dfm", 1);
+        bed_ends("ros1", 1);
+        /* Its event has an empty fragment. */
+        assert_int_equal(count_of("dfm", events_complete), 499);
+        assert_int_equal(right, 499);
+        assert_int_equal(count_of("ros1", front_end_gaps), 1);
+}
+
+/* They run ahead of the trigger, and of each other, by more than the buffer holds. */
+TEST(boards_ahead_of_all_wait)
+{
+        static const char *const rates[] = {"trigger.rate=2kHz", "trigger.rate=max", "trigger.rate=2kHz"};
+        size_t n = 2;
+
+        for (int i = 0; i < 3; i++) {
+                BED(1, BEAM, "ros.count=2", "ros.buffer-events=256", "trigger.events=4000", rates[i],
+                    bed_mode(i == 2));
+                begin(&n, 4000);
+                boards.boards[1].allowed = 0;
+                bed_until(boards.boards[0].sent > 256);
+                bed_pass(NS_PER_S);
+                boards.boards[1].allowed = 4000;
+                bed_all_end(0);
+                bed_check_complete();
+                bed_check_written_once(4000);
+                assert_int_equal(right, 8000);
+                assert_int_equal(wrong, 0);
+        }
+}
+
+/* It may replace a frame, so the run falls short although its events are complete. */
+TEST(a_malformed_datagram_is_a_gap)
+{
+        BED(1, BEAM, "ros.source=udp:47000", "ros.count=1", "trigger.events=200");
+        bed_start_all();
+        bed_pass(10 * NS_PER_MS);
+        bed_send_datagram("ros1", 47000, "\x05\0\0\0lie", 7);
+        for (uint64_t k = 0; k < 200; k++) {
+                uint8_t frame[BOARD_FRAME_MAX];
+                uint32_t size = (uint32_t)make_frame(k, frame + sizeof size);
+
+                memcpy(frame, &size, sizeof size);
+                bed_send_datagram("ros1", 47000, frame, sizeof size + size);
+                bed_pass(NS_PER_MS / 10);
+        }
+        bed_until(bed_has_ended("dfm"));
+        bed_ends("ros1", 1);
+        bed_check_complete();
+        assert_true(bed_logged(
+                "ros1", "malformed datagram at frame 0: its first 4 bytes give a length of 5, but 3 bytes "
+                        "follow"));
+        assert_true(bed_has_reason(
+                "ros1", "the run is unreliable: gaps in the frames of the front-end: 1, the first"));
+        assert_int_equal(count_of("ros1", front_end_gaps), 1);
+        assert_int_equal(count_of("ros1", packets_malformed), 1);
+}
