@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import itertools
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -17,7 +16,7 @@ import termios
 import threading
 import time
 
-from harness import LIMIT_S, OWN_NET, Running, Skip, first_signal, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, Running, first_signal, folder, main, scenario
 
 MASK = (1 << 64) - 1
 SO_RCVBUFFORCE = 33
@@ -545,16 +544,13 @@ def listening(running, port):
 
 
 @contextlib.contextmanager
-def experiment(evb, transport, keys=None, trigger_port=None, prepare=None, **options):
-    """Three ROSs and their boards, with a trigger box if there is a port for it; yields the run and the stand-in. The run is
-    prepared before that begins."""
+def experiment(evb, transport, **options):
+    """Three ROSs and their boards; yields the run and the stand-in."""
     port = next(_ports)
     host = f"{OWN_NET}.{next(_hosts)}"
     with folder() as where:
         source = f"udp:{port}" if transport == "udp" else f"tcp:{host}:{port}"
-        keys = {"ros.source": source, "sfi.directory": where, "trigger.events": options["events"], **(keys or {})}
-        if trigger_port:
-            del keys["trigger.events"]
+        keys = {"ros.source": source, "sfi.directory": where, "trigger.events": options["events"]}
         with Running(evb, scenario(where, WITH_ROS), keys) as running:
             running.wait_nodes(5)
             if transport == "udp":
@@ -562,22 +558,12 @@ def experiment(evb, transport, keys=None, trigger_port=None, prepare=None, **opt
                 boards = ",".join(f"udp:{running.address(f'ros{i}')}:{port}" for i in (1, 2, 3))
             else:
                 boards = ",".join([source] * 3)
-            if trigger_port:
-                options["trigger_to"] = f"{running.address('dfm')}:{trigger_port}"
-            if prepare:
-                prepare(running)
             with Frontend(evb, boards=boards, **options) as frontend:
                 yield running, frontend
 
 
 def rods_of(evb, path):
     """Yields the payloads of each event."""
-    for _, payloads in events_of(evb, path):
-        yield payloads
-
-
-def events_of(evb, path):
-    """Yields the number and the payloads of each event."""
     done = subprocess.run([evb, "dump", path, "--tree", "--hex", "--json"], capture_output=True, text=True, check=True)
     for event in map(json.loads, done.stdout.splitlines()[:-1]):
         data = struct.pack(f"<{len(event['words'])}I", *event["words"])
@@ -588,7 +574,7 @@ def events_of(evb, path):
                 at = f["offset_bytes"] - begin
                 rod = data[at:at + f["size_bytes"]]
                 payloads.append(rod[36:36 + struct.unpack_from("<I", rod, len(rod) - 16)[0]])
-        yield event["fragments"][0]["specific"][1], payloads
+        yield payloads
 
 
 def compare(evb, report, sent, n):
@@ -616,422 +602,5 @@ def with_ros(evb, transport):
         compare(evb, running.end(expect=(0,)), sent, n)
 
 
-def slow_ros(evb):
-    """Boards that are faster than the builder wait, and lose nothing."""
-    n = 30000
-    with experiment(evb, "tcp", {"ros.buffer-events": 256, "trigger.rate": "10kHz", "sfi.output": "null"}, events=n, rate="1MHz", size="1KiB") as (running, frontend):
-        sent, _ = frontend.end()
-        assert sent["held_seconds"]["boards"] > 0, sent
-        report = running.end(expect=(0,))
-        assert report["events_complete"] == n and report["fragments"]["received"] == 3 * n, report
-
-
-def slow_board(evb, mode):
-    """The trigger waits for boards that are slower, by more than an event waits for a frame: all events are complete."""
-    n = 200
-    keys = {"scenario.mode": mode, "trigger.rate": "1kHz" if mode == "push" else "max", "ros.wait": "300ms"}
-    with experiment(evb, "tcp", keys, events=n, rate="100Hz", counter="8:24") as (running, frontend):
-        sent, _ = frontend.end()
-        compare(evb, running.end(expect=(0,)), sent, n)
-
-
-def missed_frames(evb):
-    """Frames that a board missed show as different counts of the ROSs."""
-    n = 1000
-    with experiment(evb, "udp", {"trigger.events": n - 100}, events=n, rate="2kHz", missed="1%") as (running, frontend):
-        sent, _ = frontend.end()
-        assert len({board["missed"] for board in sent["boards"]}) > 1, sent
-        out, err = running.process.communicate(timeout=LIMIT_S)
-        assert running.process.returncode == 1, (out, err)
-        assert "counted different numbers of them" in err, err
-
-
-def need_keys(evb, *keys):
-    known = subprocess.run([evb, "check", "/dev/null", *(word for key in keys for word in ("--set", key))], capture_output=True, text=True, timeout=60)
-    unknown = [key for key in keys if f"{key.partition('=')[0]}: unknown key" in known.stderr]
-    if unknown:
-        raise Skip(f"this version does not know {', '.join(unknown)}")
-
-
-# 16 bits at byte 8.
-NUMBERED = "ros.event-number=8:16"
-
-
-def check_frames(evb, report, sent):
-    """Each ROS has read what its board sent, no event mixes triggers, and each frame that was used is in a file."""
-    def account(frames, missing):
-        return sorted(zip(frames, missing))
-
-    ros = [node for node in report["nodes"] if node["role"] == "ros"]
-    # Over TCP, ROSs take boards in any order.
-    assert account((n["front_end_frames"] for n in ros), (n["fragments_absent"] for n in ros)) == \
-        account((b["frames"] for b in sent["boards"]), (b["missed"] + b["outage"] for b in sent["boards"])), (ros, sent)
-    assert all(n["front_end_used"] == n["front_end_frames"] for n in ros), ros
-    assert report["balanced"] and report["events_lost"] == 0, report
-    found = 0
-    for payloads in rods_of(evb, report["files"][0]):
-        frames = [Frame(p, offset=8, bits=16) for p in payloads if p]
-        assert len({f.serial for f in frames}) == 1 and len({f.board for f in frames}) == len(frames), [vars(f) for f in frames]
-        found += len(frames)
-    assert found == sum(b["frames"] for b in sent["boards"]), (found, sent)
-
-
-def numbered(evb, transport):
-    """Missed and late frames cost their fragments, and no other."""
-    need_keys(evb, NUMBERED)
-    n = 3000
-    with experiment(evb, transport, {"ros.event-number": "8:16", "sfi.timeout": "16s", "sfi.credits": 100}, events=n, rate="2kHz",
-                    counter="8:16", missed="1%", late="2%:50ms") as (running, frontend):
-        sent, _ = frontend.end()
-        out, err = running.process.communicate(timeout=LIMIT_S)
-        report = json.loads(out)
-        # Events without a fragment of a required ROS are partial.
-        assert running.process.returncode == 1 and report["events_complete"] + report["events_partial"] == n, (report, err)
-        assert all(board["missed"] > 0 and board["late"] > 0 for board in sent["boards"]), sent
-        check_frames(evb, report, sent)
-
-
-TRIGGERED = "trigger.source=udp:1"
-
-
-class Held:
-    """An SFI that builds nothing from the first trigger on, until the DFM is busy."""
-
-    def __init__(self, busy_from):
-        self.busy_from = busy_from
-
-    def hold(self, running):
-        host, port = self.busy_from.split(":")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as box:
-            box.bind((host, int(port)))
-            box.settimeout(LIMIT_S)
-            while box.recv(64)[4]:
-                pass
-        self.busy_ns, self.pid = running.counter("dfm", "busy_ns"), running.nodes()["sfi1"]
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def release(self, running):
-        running.wait_for("busy", lambda: running.counter("dfm", "busy_ns") > self.busy_ns)
-        os.kill(self.pid, signal.SIGCONT)
-
-
-@contextlib.contextmanager
-def triggered(evb, keys=None, hold=False, transport="udp", **options):
-    """Runs with the triggers of the stand-in, which obeys busy. Yields the exit status and both reports."""
-    need_keys(evb, TRIGGERED, "trigger.busy-to=127.0.0.1:1")
-    port, busy_from = next(_ports), f"{OWN_NET}.{next(_hosts)}:{next(_ports)}"
-    held = Held(busy_from)
-    with experiment(evb, transport, {"trigger.source": f"udp:{port}", "trigger.busy-to": busy_from, **(keys or {})}, trigger_port=port,
-                    prepare=held.hold if hold else None, busy_from=busy_from, **options) as (running, frontend):
-        if hold:
-            held.release(running)
-        sent, err = frontend.end()
-        ended = lambda: sum(running.counter("dfm", f"events_{end}") for end in ("complete", "partial", "lost"))  # noqa: E731
-        running.wait_for("end of all events", lambda: ended() == sent["triggers"])
-        running.signal()
-        out, err = running.process.communicate(timeout=LIMIT_S)
-        report = json.loads(out)
-        assert report["triggers"] == report["triggers_offered"] == sent["triggers"] == options["events"], (report, err)
-        assert report["trigger_datagrams"] == sent["trigger_datagrams"] and report["trigger_datagrams_lost"] == 0, report
-        assert report["trigger_resets"] == sent["resets"] + 1 and report["triggers_refused"] == 0, report
-        assert sent["busy"]["datagrams"] > 0 and sent["busy"]["malformed"] == 0, sent
-        yield running.process.returncode, report, sent
-
-
-def trigger_box(evb):
-    """The DFM takes exactly the triggers that the stand-in sent, however fast it is, because that obeys busy."""
-    n = 20000
-    # The queue takes what comes in the 300 ms after which the stand-in finds a DFM silent that gets no processor. Frames of boards
-    # on TCP wait for a ROS that gets none.
-    with triggered(evb, {"sfi.output": "null", "sfi.credits": 200, "trigger.queue": 16384}, hold=True, transport="tcp", events=n,
-                   rate="50kHz", kind="poisson") as (status, report, sent):
-        assert status == 0 and report["events_complete"] == n, (report, sent)
-        assert sent["busy"]["changes"] >= 2 and sent["held_seconds"]["busy"] > 0, sent
-
-
-def whole_beam(evb, **reset):
-    """Missed and late frames, and a board that restarts: the accounts agree, and no event mixes triggers."""
-    need_keys(evb, NUMBERED)
-    with triggered(evb, {"ros.event-number": "8:16", "sfi.timeout": "8s"}, events=4000, rate="1kHz", counter="8:16", missed="1%",
-                   late="2%:50ms", restart="2:1s:500ms", skew="2ms", **reset) as (status, report, sent):
-        assert status == 1 and report["balanced"], report
-        found = 0
-        for payloads in rods_of(evb, report["files"][0]):
-            frames = [Frame(p, offset=8, bits=16) for p in payloads if p]
-            assert len({f.serial for f in frames}) == 1, [vars(f) for f in frames]
-            found += len(frames)
-    ros = {node["front_end_frames"]: node for node in report["nodes"] if node["role"] == "ros"}
-    for board in sent["boards"]:
-        node = ros[board["frames"]]
-        refused = sum(node[f"front_end_{name}"] for name in ("late", "duplicate", "impossible", "left_over"))
-        assert refused + node["front_end_used"] == board["frames"] and node["front_end_dropped"] == 0, (node, board)
-        # The board that restarted at trigger 1000 has no valid frame until the counters are reset.
-        most = (2500 if reset else 4000) - 1000 - board["outage"] + 50 if board["restarts"] else 0
-        assert max(most - 150, 0) <= refused <= most and node["front_end_restarts"] == board["restarts"], (node, board)
-    assert found == sum(node["front_end_used"] for node in ros.values()), (found, sent)
-
-
-@contextlib.contextmanager
-def frame_triggers(evb, transport, keys=None, **options):
-    """Runs with events of the numbers in frames. Ends when each frame is in an ended event or refused; yields the exit status and
-    both reports."""
-    need_keys(evb, "trigger.source=frames")
-    with experiment(evb, transport, {"ros.event-number": "8:16", "trigger.source": "frames", "trigger.events": 0, **(keys or {})},
-                    counter="8:16", **options) as (running, frontend):
-        sent, _ = frontend.end()
-        frames = sum(board["frames"] for board in sent["boards"])
-        classes = ("used", "late", "duplicate", "impossible", "dropped")
-        if "trigger.leader" in (keys or {}):
-            ended = lambda: sum(running.counter("dfm", f"events_{end}") for end in ("complete", "partial", "lost"))  # noqa: E731
-            running.wait_for("end of all events", lambda: ended() == max(b["frames"] for b in sent["boards"]))
-        else:
-            # Numbers before the first one of a run, or after a reset, are not taken; their frames are left over at the end.
-            running.wait_for("end of all frames", lambda: frames <= 3 * running.counter("dfm", "triggers_not_taken") + sum(
-                running.counter(f"ros{i}", f"front_end_{name}") for i in (1, 2, 3) for name in classes))
-        running.signal()
-        out, err = running.process.communicate(timeout=LIMIT_S)
-        report = json.loads(out)
-        assert report["balanced"] and report["triggers_refused"] == report["triggers_implausible"] == 0, (report, err)
-        assert report["numbers_announced"] == report["triggers_offered"] + report["numbers_confirmed"] + report["numbers_late"], report
-        yield running.process.returncode, report, sent
-
-
-def frames(evb, transport, **keys):
-    """Each number that a board sends is one event, with all frames that have it."""
-    n = 3000
-    with frame_triggers(evb, transport, {"sfi.timeout": "10s", **keys}, events=n, rate="2kHz", missed="1%", late="2%:50ms") as (
-            status, report, sent):
-        assert status == 1 and report["triggers"] == n == report["triggers_offered"], report
-        missed = sum(board["missed"] for board in sent["boards"])
-        assert n - missed <= report["events_complete"] < n == report["events_complete"] + report["events_partial"], report
-        check_frames(evb, report, sent)
-
-
-def frames_fast(evb):
-    """Boards on TCP wait for the disk, or for credits, and lose nothing."""
-    n = 30000
-    with frame_triggers(evb, "tcp", {"sfi.output": "null", "sfi.credits": 20, "ros.buffer-events": 300}, events=n, rate="100kHz") as (
-            status, report, sent):
-        assert status == 0 and report["events_complete"] == n == report["triggers"], (report, sent)
-
-
-def frames_reset(evb):
-    """All boards count from 0 again: the events of before end, and the run goes on."""
-    # The reset is noticed before the boards reach the numbers of before, even if a process gets no processor for 3 s.
-    with frame_triggers(evb, "tcp", {"sfi.timeout": "8s"}, events=8000, rate="1kHz", size="64", reset="4s:1s") as (
-            status, report, sent):
-        assert status == 1 and report["trigger_resets"] == sent["resets"] == 1, report
-        ros = [node for node in report["nodes"] if node["role"] == "ros"]
-        assert all(node["front_end_restarts"] == 1 and node["front_end_used"] > 4000 for node in ros), ros
-        assert report["events_complete"] > 4000 and report["events_lost"] == 0, report
-        for payloads in rods_of(evb, report["files"][0]):
-            found = [Frame(p, offset=8, bits=16) for p in payloads if p]
-            assert len({f.serial for f in found}) == 1, [vars(f) for f in found]
-
-
-def frames_led(evb):
-    """Only frames of the leader make events; those of other boards without it are left over."""
-    n = 2000
-    with frame_triggers(evb, "udp", {"sfi.timeout": "2s", "trigger.leader": "ros2"}, events=n, rate="2kHz", restart="1:200ms:200ms") as (
-            status, report, sent):
-        ros = {node["name"]: node for node in report["nodes"] if node["role"] == "ros"}
-        assert report["triggers"] == ros["ros2"]["front_end_frames"] == ros["ros2"]["front_end_used"] == n, report
-        assert report["numbers_confirmed"] == 0 and report["triggers_not_taken"] == 0, report
-
-
-def frames_silent_leader(evb):
-    """A leader that sends nothing is reported once frames of other boards come. Over UDP, no connection is missing."""
-    with experiment(evb, "udp", {"ros.event-number": "8:16", "trigger.source": "frames", "trigger.events": 0, "trigger.leader": "ros2",
-                                 "dfm.node-timeout": "1s"}, events=0, rate="500Hz", counter="8:16", dead="2") as (running, frontend):
-        while "ros2 gets nothing from its front-end; it makes the triggers" not in running.process.stderr.readline():
-            assert running.process.poll() is None
-        frontend.signal()
-        frontend.end()
-        running.signal()
-        report = running.end(expect=(0, 1))
-        assert report["triggers"] == 0, report
-
-
-def frames_of(payload):
-    """The counters of the frames in a fragment of a slice."""
-    found = []
-    while payload:
-        length, = struct.unpack_from("<I", payload)
-        found.append(Frame(payload[4:4 + length], bits=64))
-        payload = payload[4 + length:]
-    return found
-
-
-def slices(evb, transport):
-    """Slices of 20 ms, 20 counts of 1 ms, of which the last 4 are in the next slice too. Each frame is in its slice."""
-    n = 3000
-    with experiment(evb, transport, {"trigger.source": "clock", "trigger.slice": "20ms", "trigger.slice-overlap": "4ms",
-                                     "trigger.window": "4s", "ros.event-time": "0:64", "ros.tick": "1ms", "trigger.events": 0},
-                    events=n, rate="1kHz", counter="0:64", missed="1%", late="2%:30ms") as (running, frontend):
-        sent, _ = frontend.end()
-        frames = sum(board["frames"] for board in sent["boards"])
-        running.wait_for("end of all slices", lambda: frames == sum(
-            running.counter(f"ros{i}", f"slice_frames_{kind}") for i in (1, 2, 3) for kind in ("used", "late", "dropped")))
-        last = max(running.counter(f"ros{i}", "front_end_frames") for i in (1, 2, 3))
-        running.wait_for("end of the last slice", lambda: running.counter("dfm", "events_complete") >= last)
-        running.signal()
-        out, err = running.process.communicate(timeout=LIMIT_S)
-        report = json.loads(out)
-        assert running.process.returncode == 0 and report["balanced"], (report, err)
-        assert report["events_partial"] == report["events_lost"] == 0, report
-        ros = [node for node in report["nodes"] if node["role"] == "ros"]
-        assert all(node["slice_frames_used"] + node["slice_frames_late"] == node["slice_frames"] for node in ros), ros
-        own, copied = [], {}
-        for number, payloads in events_of(evb, report["files"][0]):
-            assert len(payloads) == 3, payloads
-            found = [(frame.number, frame.board) for payload in payloads for frame in frames_of(payload)]
-            own += [frame for frame in found if frame[0] // 20 == number]
-            copied[number] = {frame for frame in found if frame[0] // 20 != number}
-        assert len(own) == len(set(own)) == sum(node["slice_frames_used"] for node in ros), (len(own), ros)
-        for number, overlap in copied.items():
-            assert overlap == {frame for frame in own if number * 20 - 4 <= frame[0] < number * 20}, (number, overlap)
-        assert own and {frame[0] // 20 for frame in own} <= set(copied), copied.keys()
-
-
-# Boards that send nothing for the window, and then the rest, would look as if their time began again.
-SLICES = {"trigger.source": "clock", "trigger.slice": "20ms", "trigger.window": "4s", "trigger.events": 0,
-          "ros.event-time": "0:64", "ros.tick": "1ms", "dfm.node-timeout": "5s"}
-# The third board may be missing, and has a time of its own.
-NODES = WITH_ROS.replace("count = 3", "").replace("count = 1", "") + "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n"
-
-
-@contextlib.contextmanager
-def slices_run(evb, transport, **third):
-    """Three ROSs, each with a board at a port of its own; yields the run, and where the boards are."""
-    host, ports = f"{OWN_NET}.{next(_hosts)}", [next(_ports) for _ in range(3)]
-    text = NODES
-    for i, port in enumerate(ports):
-        keys = {"source": f"udp:{port}" if transport == "udp" else f"tcp:{host}:{port}", **(third if i == 2 else {})}
-        text += f"[node ros{i + 1}]\nrole = ros\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
-    with folder() as where, Running(evb, scenario(where, text), {**SLICES, "sfi.directory": where}) as running:
-        running.wait_nodes(5)
-        at = [(running.address(f"ros{i + 1}") if transport == "udp" else host, port) for i, port in enumerate(ports)]
-        for i, (address, port) in enumerate(at, 1):
-            if transport == "udp":
-                bound = f" {struct.unpack('=I', socket.inet_aton(address))[0]:08X}:{port:04X} "
-                running.wait_for(f"port of ros{i}", lambda b=bound: b in pathlib.Path("/proc/net/udp").read_text())
-        yield running, at
-
-
-def end_slices(running, expect):
-    """Ends the run; every slice has ended. Returns its report and what it logged."""
-    running.signal()
-    out, err = running.process.communicate(timeout=LIMIT_S)
-    report = json.loads(out)
-    assert running.process.returncode == expect and report["balanced"] and report["events_lost"] == 0, (report, err)
-    return report, err
-
-
-def slices_dead(evb, transport, required="no"):
-    """A dead board costs its fragment: the slices close with those of the others, and hold every frame of theirs."""
-    n, wait = 5000, {"wait": "300ms"} if required == "no" else {}
-    with slices_run(evb, transport, required=required, **wait) as (running, at):
-        boards = ",".join(f"{transport}:{host}:{port}" for host, port in at)
-        with Frontend(evb, boards=boards, events=n, rate="1kHz", counter="0:64", dead="3") as frontend:
-            sent, _ = frontend.end()
-        used = lambda: sum(running.counter(f"ros{i}", f"slice_frames_{kind}") for i in (1, 2) for kind in ("used", "late"))  # noqa: E731
-        running.wait_for("end of all frames", lambda: used() == 2 * n)
-        end, last = ("complete" if required == "no" else "partial"), n // 20
-        running.wait_for("end of the last slice", lambda: running.counter("dfm", f"events_{end}") >= last)
-        report, err = end_slices(running, 0 if required == "no" else 1)
-        assert "ros3 gets nothing from its front-end; events go on without its fragments" in err, err
-        assert report[f"events_{end}"] == report["triggers"] >= last, report
-        assert report["fragments"]["absent" if required == "no" else "lost"] == report["triggers"], report["fragments"]
-        ros = {node["name"]: node for node in report["nodes"] if node["role"] == "ros"}
-        assert ros["ros3"]["slice_frames"] == ros["ros3"]["front_end_frames"] == 0, ros["ros3"]
-        found = [(frame.board, frame.number) for number, payloads in events_of(evb, report["files"][0])
-                 for payload in payloads for frame in frames_of(payload) if frame.number // 20 == number]
-        assert len(found) == len(set(found)) == sum(ros[name]["slice_frames_used"] for name in ("ros1", "ros2")), (len(found), ros)
-        assert sum(board["frames"] for board in sent["boards"]) == 2 * n, sent
-
-
-class Ticks:
-    """Three boards that send a frame for each tick of their common clock; the third one may be silent."""
-
-    def __init__(self, at):
-        self.at, self.quiet, self.over, self.sent = at, threading.Event(), threading.Event(), []
-        self.thread = threading.Thread(target=self.run, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join(LIMIT_S)
-
-    def run(self):
-        begun = time.monotonic()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            for tick in itertools.count(1000):
-                while time.monotonic() - begun < (tick - 1000) / 1000:
-                    time.sleep(0.001)
-                if self.over.is_set():
-                    return
-                for board, address in enumerate(self.at, 1):
-                    if board < 3 or not self.quiet.is_set():
-                        s.sendto(struct.pack("<IQI", 12, tick, board), address)
-                        self.sent.append((tick, board))
-
-
-def slices_silent(evb):
-    """A board that falls silent costs its fragments after a while; when it sends again, they are in the slices again."""
-    with slices_run(evb, "udp", required="no", wait="300ms") as (running, at), Ticks(at) as boards:
-        ended = lambda: running.counter("dfm", "events_complete")  # noqa: E731
-        absent = lambda: running.counter("dfm", "fragments_optional")  # noqa: E731
-        running.wait_for("slices", lambda: ended() > 30)
-        boards.quiet.set()
-        running.wait_for("slices without the board", lambda: absent() > 30)
-        used = running.counter("ros3", "slice_frames_used")
-        boards.quiet.clear()
-        running.wait_for("frames of the board", lambda: running.counter("ros3", "slice_frames_used") > used + 1000)
-        boards.__exit__()
-        running.wait_for("end of all frames", lambda: len(boards.sent) == sum(
-            running.counter(f"ros{i}", f"slice_frames_{kind}") for i in (1, 2, 3) for kind in ("used", "late", "dropped")))
-        report, err = end_slices(running, 0)
-        assert "ros3 gets nothing from its front-end" in err and "the front-end of ros3 is back" in err, err
-        assert report["events_complete"] == report["triggers"] and 30 < report["fragments"]["absent"] < report["triggers"], report
-        sent, found = set(boards.sent), []
-        for number, payloads in events_of(evb, report["files"][0]):
-            for payload in payloads:
-                found += struct.iter_unpack("<IQI", payload)
-                assert all(tick // 20 == number for _, tick, _ in struct.iter_unpack("<IQI", payload)), number
-        ticks = [(tick, board) for _, tick, board in found]
-        ros = [node for node in report["nodes"] if node["role"] == "ros"]
-        used = sum(node["slice_frames_used"] for node in ros)
-        # Slices of the board that closed when it sent again, but too late for their events, and those that the stop overtook.
-        refused = 20 * sum(node["front_end_frames"] - node["front_end_used"] for node in ros)
-        assert used - refused <= len(ticks) <= used and len(ticks) == len(set(ticks)) and set(ticks) <= sent, (len(ticks), len(sent), ros)
-
-
-def slices_late(evb):
-    """A frame whose slice is closed is lost: it is counted and logged, and the run ends with status 1."""
-    with slices_run(evb, "udp") as (running, at), Ticks(at) as boards:
-        running.wait_for("slices", lambda: running.counter("dfm", "events_complete") > 30)
-        boards.__exit__()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.sendto(struct.pack("<IQI", 12, 1000, 1), at[0])
-        running.wait_for("end of all frames", lambda: len(boards.sent) == sum(running.counter(f"ros{i}", "slice_frames_used") for i in (1, 2, 3)))
-        running.wait_for("late frame", lambda: running.counter("ros1", "slice_frames_late") == 1)
-        report, err = end_slices(running, 1)
-        assert "came after its slice of time 50 was closed" in err and report["events_complete"] == report["triggers"], (report, err)
-        assert [reason.rpartition(" ")[2] for reason in report["reasons"] if reason.startswith("ros1: frames with times were lost")] == ["1"], report["reasons"]
-
-
-main({"slices-late": slices_late, "slices-dead-udp": lambda evb: slices_dead(evb, "udp"), "slices-dead-tcp": lambda evb: slices_dead(evb, "tcp"),
-      "slices-dead-required": lambda evb: slices_dead(evb, "udp", "yes"), "slices-silent": slices_silent,
-      "slices-udp": lambda evb: slices(evb, "udp"), "slices-tcp": lambda evb: slices(evb, "tcp"),
-      "frames-udp": lambda evb: frames(evb, "udp"), "frames-tcp": lambda evb: frames(evb, "tcp"),
-      "frames-pull": lambda evb: frames(evb, "tcp", **{"scenario.mode": "pull"}), "frames-fast": frames_fast, "frames-reset": frames_reset,
-      "frames-led": frames_led, "frames-silent-leader": frames_silent_leader,
-      "usage": usage, "ports": ports, "faults": faults, "paused": paused, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
-      "cut-tcp": cut_tcp,      "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp"), "slow-ros": slow_ros, "slow-board-push": lambda evb: slow_board(evb, "push"),
-      "slow-board-pull": lambda evb: slow_board(evb, "pull"), "missed-frames": missed_frames,
-      "numbered-udp": lambda evb: numbered(evb, "udp"), "numbered-tcp": lambda evb: numbered(evb, "tcp"),
-      "trigger-box": trigger_box, "whole-beam": whole_beam,
-      "whole-beam-reset": lambda evb: whole_beam(evb, reset="2500ms:9s")})
+main({"usage": usage, "ports": ports, "faults": faults, "paused": paused, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
+      "cut-tcp": cut_tcp, "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp")})

@@ -1,0 +1,303 @@
+/* The boards and the trigger box of `evb frontend` with whole nodes: the accounts of both agree, and no event
+ * mixes triggers. */
+#include "beam.h"
+
+static struct beam beam;
+
+static bool is_tcp(int i)
+{
+        return i % 2;
+}
+
+static const char *boards_of(bool tcp)
+{
+        return tcp ? BEAM_BOARDS_TCP : BEAM_BOARDS_UDP;
+}
+
+/* The run has all frames that the boards sent. */
+static void check_all_frames(uint64_t n)
+{
+        bed_all_end(0);
+        bed_check_complete();
+        beam_check(&beam);
+        beam_check_frames();
+        assert_int_equal(count_of("dfm", triggers), n);
+        assert_int_equal(beam.fragments, 3 * n);
+        assert_int_equal(beam_sent(0, "frames"), 3 * n);
+        assert_int_equal(count_of("dfm", payload_bytes), beam_sent(0, "payload_bytes"));
+        for (uint64_t k = 0; k < n; k++)
+                assert_int_equal(beam.frames[k], 3);
+}
+
+TEST(each_frame_is_in_its_event)
+{
+        for (int tcp = 0; tcp < 2; tcp++) {
+                BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=2000");
+                beam_begin(&beam, 8, 24);
+                FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "2000", "--rate", "2kHz",
+                         "--kind", "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--skew",
+                         "2ms");
+                bed_ends("frontend", 0);
+                check_all_frames(2000);
+        }
+}
+
+TEST(boards_wait_for_a_slow_builder)
+{
+        json_t *report;
+
+        BED(1, BEAM, BEAM_TCP, "trigger.events=30000", "ros.buffer-events=256", "trigger.rate=10kHz");
+        beam_begin(&beam, 0, 32);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "30000", "--rate", "1MHz", "--size",
+                 "1KiB");
+        bed_ends("frontend", 0);
+        check_all_frames(30000);
+        report = bed_report("frontend");
+        assert_true(json_real_value(json_object_get(json_object_get(report, "held_seconds"), "boards")) > 0);
+        json_decref(report);
+}
+
+/* By more than an event waits for a frame: all events are complete. */
+TEST(triggers_wait_for_slow_boards)
+{
+        for (int pull = 0; pull < 2; pull++) {
+                BED(1, BEAM, BEAM_TCP, "trigger.events=200", bed_mode(pull),
+                    pull ? "trigger.rate=max" : "trigger.rate=1kHz", "ros.wait=300ms");
+                beam_begin(&beam, 8, 24);
+                FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "200", "--rate", "100Hz",
+                         "--counter", "8:24");
+                bed_ends("frontend", 0);
+                check_all_frames(200);
+        }
+}
+
+TEST(missed_frames_show_as_different_counts)
+{
+        BED(1, BEAM, BEAM_UDP, "trigger.events=900");
+        beam_begin(&beam, 0, 32);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "1000", "--rate", "2kHz", "--missed",
+                 "1%");
+        bed_ends("frontend", 0);
+        bed_ends("dfm", 1);
+        assert_true(bed_has_reason("dfm", "counted different numbers of them"));
+}
+
+/* Each ROS read what its board sent, and each frame that was used is in an event. Over TCP, ROSs take boards
+ * in any order. */
+static void check_numbered(bool tcp)
+{
+        beam_check(&beam);
+        beam_check_frames();
+        assert_int_equal(count_of("dfm", events_lost), 0);
+        assert_int_equal(count_sum(ROLE_ROS, front_end_used), count_sum(ROLE_ROS, front_end_frames));
+        assert_int_equal(count_sum(ROLE_ROS, fragments_absent),
+                         beam_sent(0, "missed") + beam_sent(0, "outage"));
+        for (size_t i = 0; !tcp && i < BEAM_BOARDS; i++) {
+                assert_int_equal(count_of(bed_name(ROLE_ROS, i), front_end_frames),
+                                 beam_sent((unsigned)i + 1, "frames"));
+                assert_int_equal(count_of(bed_name(ROLE_ROS, i), fragments_absent),
+                                 beam_sent((unsigned)i + 1, "missed") + beam_sent((unsigned)i + 1, "outage"));
+        }
+        assert_int_equal(beam.fragments, beam_sent(0, "frames"));
+}
+
+TEST(missed_and_late_frames_cost_no_other)
+{
+        for (int tcp = 0; tcp < 2; tcp++) {
+                BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=3000", "ros.event-number=8:16",
+                    "sfi.timeout=16s", "sfi.credits=100");
+                beam_begin(&beam, 8, 16);
+                FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "3000", "--rate", "2kHz",
+                         "--counter", "8:16", "--missed", "1%", "--late", "2%:50ms");
+                bed_ends("frontend", 0);
+                bed_ends("dfm", 1);
+                bed_check_accounts();
+                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
+                for (unsigned i = 1; i <= BEAM_BOARDS; i++)
+                        assert_true(beam_sent(i, "missed") > 0 && beam_sent(i, "late") > 0);
+                check_numbered(tcp);
+        }
+}
+
+/* ---- With the trigger box ---- */
+
+#define BOX "trigger.source=udp:27100", "trigger.busy-to=127.0.1.1:27101"
+#define BOX_OPTIONS "--trigger-to", "127.0.0.1:27100", "--busy-from", "127.0.1.1:27101"
+
+/* The DFM took exactly the triggers that the box sent. */
+static void end_box(uint64_t n, int status)
+{
+        bed_ends("frontend", 0);
+        bed_until(beam_ended() == n);
+        beam_stop();
+        bed_ends("dfm", status);
+        assert_int_equal(count_of("dfm", triggers), n);
+        assert_int_equal(count_of("dfm", triggers_offered), n);
+        assert_int_equal(bed_reported("frontend", "triggers"), n);
+        assert_int_equal(count_of("dfm", trigger_datagrams), bed_reported("frontend", "trigger_datagrams"));
+        assert_int_equal(count_of("dfm", trigger_datagrams_lost) + count_of("dfm", triggers_refused), 0);
+        assert_int_equal(count_of("dfm", trigger_resets), bed_reported("frontend", "resets") + 1);
+        assert_true(bed_reported("frontend", "busy.datagrams") > 0);
+        assert_int_equal(bed_reported("frontend", "busy.malformed"), 0);
+}
+
+/* However fast it is, because it obeys busy. The SFI builds nothing until the DFM is busy. */
+TEST(a_fast_trigger_box_obeys_busy)
+{
+        uint64_t busy_ns;
+
+        BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "sfi.credits=200", "trigger.queue=16384");
+        beam_begin(&beam, 0, 32);
+        bed_until(bed_logged("dfm", "triggers begin"));
+        busy_ns = count_of("dfm", busy_ns);
+        bed_freeze("sfi1", true);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "20000", "--rate", "50kHz",
+                 "--kind", "poisson");
+        bed_until(count_of("dfm", busy_ns) > busy_ns);
+        bed_pass(NS_PER_S);
+        bed_freeze("sfi1", false);
+        end_box(20000, 0);
+        beam_check(&beam);
+        assert_int_equal(count_of("dfm", events_complete), 20000);
+        assert_true(bed_reported("frontend", "busy.changes") >= 2);
+}
+
+/* Missed and late frames, and a board that restarts: only a reset brings that one back. */
+TEST(a_whole_beam)
+{
+        for (int reset = 0; reset < 2; reset++) {
+                uint64_t used = 0;
+
+                BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "ros.event-number=8:16", "sfi.timeout=8s");
+                beam_begin(&beam, 8, 16);
+                FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "4000", "--rate",
+                         "1kHz", "--counter", "8:16", "--missed", "1%", "--late", "2%:50ms", "--restart",
+                         "2:1s:500ms", "--skew", "2ms", reset ? "--reset" : NULL, "2500ms:9s");
+                end_box(4000, 1);
+                beam_check(&beam);
+                beam_check_frames();
+                for (unsigned i = 1; i <= BEAM_BOARDS; i++) {
+                        const char *ros = bed_name(ROLE_ROS, i - 1);
+                        uint64_t refused =
+                                count_of(ros, front_end_late) + count_of(ros, front_end_duplicate) +
+                                count_of(ros, front_end_impossible) + count_of(ros, front_end_left_over);
+                        /* The board that restarted at trigger 1000 has no valid frame until the reset. */
+                        uint64_t most =
+                                i == 2 ? (reset ? 2500 : 4000) - 1000 - beam_sent(i, "outage") + 50 : 0;
+
+                        assert_int_equal(refused + count_of(ros, front_end_used), beam_sent(i, "frames"));
+                        assert_int_equal(count_of(ros, front_end_dropped), 0);
+                        assert_true(refused <= most && refused + 150 >= most);
+                        assert_int_equal(count_of(ros, front_end_restarts), beam_sent(i, "restarts"));
+                        used += count_of(ros, front_end_used);
+                }
+                assert_int_equal(beam.fragments, used);
+        }
+}
+
+/* ---- Frames that make the triggers ---- */
+
+#define FRAMES "ros.event-number=8:16", "trigger.source=frames", "trigger.events=0"
+
+static bool all_frames_ended(void)
+{
+        /* Numbers before the first one of a run, or after a reset, are not taken; their frames are left over.
+         */
+        return beam_sent(0, "frames") <=
+               3 * count_of("dfm", triggers_not_taken) + count_sum(ROLE_ROS, front_end_used) +
+                       count_sum(ROLE_ROS, front_end_late) + count_sum(ROLE_ROS, front_end_duplicate) +
+                       count_sum(ROLE_ROS, front_end_impossible) + count_sum(ROLE_ROS, front_end_dropped);
+}
+
+static void end_frames(int status)
+{
+        bed_ends("frontend", 0);
+        bed_until(all_frames_ended());
+        beam_stop();
+        bed_ends("dfm", status);
+        assert_int_equal(count_of("dfm", triggers_refused) + count_of("dfm", triggers_implausible), 0);
+        assert_int_equal(count_of("dfm", numbers_announced), count_of("dfm", triggers_offered) +
+                                                                     count_of("dfm", numbers_confirmed) +
+                                                                     count_of("dfm", numbers_late));
+        beam_check(&beam);
+}
+
+/* Each number that a board sends is one event, with all frames that have it. */
+TEST(each_number_is_an_event)
+{
+        for (int i = 0; i < 4; i++) {
+                bool tcp = is_tcp(i);
+
+                BED(1, BEAM, FRAMES, tcp ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), "sfi.timeout=10s");
+                beam_begin(&beam, 8, 16);
+                FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--events", "3000",
+                         "--rate", "2kHz", "--missed", "1%", "--late", "2%:50ms");
+                end_frames(1);
+                assert_int_equal(count_of("dfm", triggers), 3000);
+                assert_int_equal(count_of("dfm", triggers_offered), 3000);
+                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
+                assert_true(count_of("dfm", events_complete) < 3000);
+                assert_true(count_of("dfm", events_complete) + beam_sent(0, "missed") >= 3000);
+                check_numbered(tcp);
+        }
+}
+
+/* They wait for credits. */
+TEST(fast_boards_lose_nothing)
+{
+        BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.credits=20", "ros.buffer-events=300");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "30000", "--rate",
+                 "100kHz");
+        end_frames(0);
+        assert_int_equal(count_of("dfm", events_complete), 30000);
+        assert_int_equal(count_of("dfm", triggers), 30000);
+}
+
+/* They count from 0 again: the events of before end, and the run goes on. */
+TEST(all_boards_are_reset)
+{
+        BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.timeout=8s");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "8000", "--rate",
+                 "1kHz", "--size", "64", "--reset", "4s:1s");
+        end_frames(1);
+        assert_int_equal(count_of("dfm", trigger_resets), 1);
+        assert_int_equal(bed_reported("frontend", "resets"), 1);
+        assert_true(count_of("dfm", events_complete) > 4000 && count_of("dfm", events_lost) == 0);
+        for (size_t i = 0; i < BEAM_BOARDS; i++) {
+                assert_int_equal(count_of(bed_name(ROLE_ROS, i), front_end_restarts), 1);
+                assert_true(count_of(bed_name(ROLE_ROS, i), front_end_used) > 4000);
+        }
+}
+
+/* Frames of other boards without one of the leader are left over. */
+TEST(only_the_leader_makes_events)
+{
+        BED(1, BEAM, FRAMES, BEAM_UDP, "sfi.timeout=2s", "trigger.leader=ros2");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--events", "2000", "--rate",
+                 "2kHz", "--restart", "1:200ms:200ms");
+        bed_ends("frontend", 0);
+        bed_until(beam_ended() == 2000);
+        beam_stop();
+        beam_check(&beam);
+        assert_int_equal(count_of("dfm", triggers), 2000);
+        assert_int_equal(count_of("ros2", front_end_frames), 2000);
+        assert_int_equal(count_of("ros2", front_end_used), 2000);
+        assert_int_equal(count_of("dfm", numbers_confirmed) + count_of("dfm", triggers_not_taken), 0);
+}
+
+/* Once frames of other boards come. Over UDP, no connection is missing. */
+TEST(a_silent_leader_is_named)
+{
+        BED(1, BEAM, FRAMES, BEAM_UDP, "trigger.leader=ros2", "dfm.node-timeout=1s");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--rate", "500Hz", "--dead",
+                 "2");
+        bed_until(bed_logged("dfm", "ros2 gets nothing from its front-end; it makes the triggers"));
+        bed_signal("frontend", SIGINT);
+        bed_ends("frontend", 0);
+        beam_stop();
+        assert_int_equal(count_of("dfm", triggers), 0);
+}

@@ -1,0 +1,246 @@
+/* Frames with times, in slices of time: each frame is in its slice, whatever the boards of others do. */
+#include "beam.h"
+
+#define SLICES                                                                                               \
+        "trigger.source=clock", "trigger.slice=20ms", "trigger.window=4s", "ros.event-time=0:64",            \
+                "ros.tick=1ms", "trigger.events=0"
+#define SLICE_TICKS 20
+#define TICKS_MAX 20000
+
+/* Frames of each board by their tick: how often they are in their own slice, and in the one after it. */
+static struct found {
+        uint8_t own[BEAM_BOARDS + 1][TICKS_MAX], copied[BEAM_BOARDS + 1][TICKS_MAX];
+        bool slices[TICKS_MAX / SLICE_TICKS + 1];
+        uint64_t n_own, misplaced;
+} found;
+
+static void add_frame(uint64_t slice, uint64_t tick, uint64_t board)
+{
+        bool is_own = tick / SLICE_TICKS == slice, is_copied = tick / SLICE_TICKS + 1 == slice;
+
+        if (tick >= TICKS_MAX || board > BEAM_BOARDS || !(is_own || is_copied)) {
+                found.misplaced++;
+                return;
+        }
+        found.own[board][tick] += is_own;
+        found.copied[board][tick] += is_copied;
+        found.n_own += is_own;
+}
+
+/* A frame begins with its tick, and ends as of `evb frontend`, or with its board alone. */
+static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
+{
+        (void)ctx;
+        if (built->info.global_id < ARRAY_SIZE(found.slices))
+                found.slices[built->info.global_id] = true;
+        for (int i = 0; i < BEAM_BOARDS; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+                const uint8_t *at = buffer + f->at;
+                uint32_t length, board;
+                uint64_t tick;
+
+                if (!f->whole || f->bytes == 0 || f->at == ARENA_NONE)
+                        continue;
+                for (; at < buffer + f->at + f->bytes; at += sizeof length + length) {
+                        memcpy(&length, at, sizeof length);
+                        memcpy(&tick, at + sizeof length, sizeof tick);
+                        memcpy(&board, at + sizeof length + length - (length > 12 ? 8 : 4), sizeof board);
+                        add_frame(built->info.global_id, tick, board);
+                }
+        }
+}
+
+static void begin(void)
+{
+        memset(&found, 0, sizeof found);
+        bed_each_event(look, NULL);
+        bed_start_all();
+        bed_pass(10 * NS_PER_MS);
+}
+
+static uint64_t ended_frames(void)
+{
+        return count_sum(ROLE_ROS, slice_frames_used) + count_sum(ROLE_ROS, slice_frames_late) +
+               count_sum(ROLE_ROS, slice_frames_dropped);
+}
+
+static void check_found(void)
+{
+        assert_int_equal(found.misplaced, 0);
+        for (int b = 1; b <= BEAM_BOARDS; b++) {
+                for (int t = 0; t < TICKS_MAX; t++)
+                        assert_true(found.own[b][t] <= 1 && found.copied[b][t] <= 1);
+        }
+}
+
+/* Slices of 20 ms, 20 counts of 1 ms, of which the last 4 are in the next slice too. */
+TEST(each_frame_is_in_its_slice)
+{
+        for (int tcp = 0; tcp < 2; tcp++) {
+                uint64_t sent;
+
+                BED(1, BEAM, SLICES, tcp ? BEAM_TCP : BEAM_UDP, "trigger.slice-overlap=4ms");
+                begin();
+                FRONTEND("frontend", "--boards", tcp ? BEAM_BOARDS_TCP : BEAM_BOARDS_UDP, "--events", "3000",
+                         "--rate", "1kHz", "--counter", "0:64", "--missed", "1%", "--late", "2%:30ms");
+                bed_ends("frontend", 0);
+                sent = beam_sent(0, "frames");
+                bed_until(ended_frames() == sent);
+                bed_until(count_of("dfm", events_complete) >= count_of("ros1", front_end_frames));
+                bed_signal("dfm", SIGTERM);
+                bed_all_end(0);
+                bed_check_complete();
+                check_found();
+                for (size_t i = 0; bed_name(ROLE_ROS, i); i++) {
+                        const char *ros = bed_name(ROLE_ROS, i);
+
+                        assert_int_equal(count_of(ros, slice_frames_used) + count_of(ros, slice_frames_late),
+                                         count_of(ros, slice_frames));
+                }
+                assert_int_equal(found.n_own, count_sum(ROLE_ROS, slice_frames_used));
+                assert_true(found.n_own > sent - 3 * 100);
+                for (int b = 1; b <= BEAM_BOARDS; b++) {
+                        for (int t = 0; t < TICKS_MAX; t++)
+                                assert_int_equal(found.copied[b][t],
+                                                 t % 20 >= 16 && found.own[b][t] && found.slices[t / 20 + 1]);
+                }
+        }
+}
+
+#define SLICES_BEAM                                                                                          \
+        SLICES, "trigger.rate=max", "sfi.timeout=30s", "sfi.verify=no", "dfm.event-timeout=60s",             \
+                "dfm.node-timeout=5s"
+
+/* The third board may be missing, and has a place of its own. */
+#define NODES(third)                                                                                         \
+        "[node dfm]\nrole=dfm\n[node ros1]\nrole=ros\n[node ros2]\nrole=ros\n"                               \
+        "[node ros3]\nrole=ros\n" third "[node sfi1]\nrole=sfi\n"
+#define OPTIONAL "required=no\nwait=300ms\n"
+
+/* A dead board costs its fragment: the slices close with those of the others, and hold every frame of
+ * theirs.
+ */
+TEST(a_dead_board_costs_its_fragment)
+{
+        for (int i = 0; i < 3; i++) {
+                bool tcp = i == 1, required = i == 2;
+                uint64_t used;
+
+                if (required)
+                        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
+                else
+                        BED(1, SLICES_BEAM, tcp ? BEAM_TCP : BEAM_UDP,
+                            tcp ? NODES(OPTIONAL "source=tcp:127.0.1.1:27003\n") : NODES(OPTIONAL));
+                begin();
+                FRONTEND("frontend", "--boards",
+                         tcp ? "tcp:127.0.1.1:27000,tcp:127.0.1.1:27000,tcp:127.0.1.1:27003"
+                             : BEAM_BOARDS_UDP,
+                         "--events", "5000", "--rate", "1kHz", "--counter", "0:64", "--dead", "3");
+                bed_ends("frontend", 0);
+                bed_until(ended_frames() == 10000);
+                bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >=
+                          250);
+                bed_signal("dfm", SIGTERM);
+                bed_ends("dfm", required);
+                bed_check_accounts();
+                assert_true(bed_logged(
+                        "dfm", "ros3 gets nothing from its front-end; events go on without its fragments"));
+                assert_int_equal(required ? count_of("dfm", events_partial)
+                                          : count_of("dfm", events_complete),
+                                 count_of("dfm", triggers));
+                assert_int_equal(required ? count_of("dfm", fragments_lost)
+                                          : count_of("dfm", fragments_optional),
+                                 count_of("dfm", triggers));
+                assert_int_equal(count_of("ros3", slice_frames) + count_of("ros3", front_end_frames), 0);
+                check_found();
+                used = count_of("ros1", slice_frames_used) + count_of("ros2", slice_frames_used);
+                assert_int_equal(found.n_own, used);
+                assert_int_equal(beam_sent(0, "frames"), 10000);
+        }
+}
+
+/* ---- Boards of the test, which send a frame for each tick of their common clock ---- */
+
+static struct ticks {
+        bool quiet, over; /* quiet: the third board */
+        uint64_t tick;
+        uint64_t sent;
+} ticks;
+
+static void send_tick(int board, uint64_t tick)
+{
+        uint8_t frame[16] = {12};
+
+        memcpy(frame + 4, &tick, 8);
+        frame[12] = (uint8_t)board;
+        bed_send_datagram(bed_name(ROLE_ROS, (size_t)board - 1), 27000, frame, sizeof frame);
+}
+
+static void turn(void *ctx)
+{
+        (void)ctx;
+        for (int b = 1; !ticks.over && b <= BEAM_BOARDS; b++) {
+                if (b == 3 && ticks.quiet)
+                        continue;
+                send_tick(b, ticks.tick);
+                ticks.sent++;
+        }
+        ticks.tick++;
+}
+
+static void begin_ticks(void)
+{
+        begin();
+        ticks = (struct ticks){.tick = 1000};
+        bed_each_ms(turn, NULL);
+}
+
+/* It costs its fragments after a while; when it sends again, they are in the slices again. */
+TEST(a_board_falls_silent_and_returns)
+{
+        uint64_t used, refused = 0;
+
+        BED(1, SLICES_BEAM, BEAM_UDP, NODES(OPTIONAL));
+        begin_ticks();
+        bed_until(count_of("dfm", events_complete) > 30);
+        ticks.quiet = true;
+        bed_until(count_of("dfm", fragments_optional) > 30);
+        used = count_of("ros3", slice_frames_used);
+        ticks.quiet = false;
+        bed_until(count_of("ros3", slice_frames_used) > used + 1000);
+        ticks.over = true;
+        bed_until(ended_frames() == ticks.sent);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
+        bed_check_complete();
+        assert_true(bed_logged("dfm", "ros3 gets nothing from its front-end"));
+        assert_true(bed_logged("dfm", "the front-end of ros3 is back"));
+        assert_true(count_of("dfm", fragments_optional) > 30 &&
+                    count_of("dfm", fragments_optional) < count_of("dfm", triggers));
+        check_found();
+        /* Slices of the board that closed when it sent again, but too late for their events, and those that
+         * the stop overtook. */
+        for (size_t i = 0; i < BEAM_BOARDS; i++)
+                refused += 20 * (count_of(bed_name(ROLE_ROS, i), front_end_frames) -
+                                 count_of(bed_name(ROLE_ROS, i), front_end_used));
+        used = count_sum(ROLE_ROS, slice_frames_used);
+        assert_true(found.n_own <= used && found.n_own + refused >= used);
+}
+
+/* It is lost: it is counted and logged, and the run falls short. */
+TEST(a_frame_of_a_closed_slice_is_late)
+{
+        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
+        begin_ticks();
+        bed_until(count_of("dfm", events_complete) > 30);
+        ticks.over = true;
+        send_tick(1, 1000);
+        bed_until(count_sum(ROLE_ROS, slice_frames_used) == ticks.sent);
+        bed_until(count_of("ros1", slice_frames_late) == 1);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("ros1", 1);
+        bed_until(bed_has_ended("dfm"));
+        assert_int_equal(count_of("dfm", events_complete), count_of("dfm", triggers));
+        assert_true(bed_logged("ros1", "came after its slice of time 50 was closed"));
+        assert_true(bed_has_reason("ros1", "frames with times were lost"));
+}
