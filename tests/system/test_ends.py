@@ -10,7 +10,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import termios
 
@@ -21,23 +20,6 @@ from services import Nodes
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
 # Restores SIGHUP, which is ignored if the tests run under nohup.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-def corrupt(evb):
-    """With another seed in one ROS, the SFI logs the first wrong byte at once and ends with status 1."""
-    with folder() as where:
-        keys = {"trigger.events": 50, "ros.count": 3, "sfi.count": 1}
-        with Nodes(evb, where, keys=keys, own={"ros2": {"run.seed": 99}}) as nodes:
-            ends = nodes.start().end()
-            status, report, error = ends["sfi1"]
-            assert status == 1 and report["fragments_corrupt"] == 50, ends["sfi1"]
-            first = [line for line in error.splitlines() if "corrupt fragment" in line]
-            assert len(first) == 1, error
-            assert "event 0 of ros2, byte 0 is 0x" in first[0] and "expected 0x" in first[0] and "run.seed" in first[0], first
-            assert "50 fragments of 50 events are corrupt; the first: event 0 of ros2, byte 0" in error, error
-            assert report["reasons"] == ["50 fragments of 50 events are corrupt; the first: " + first[0].split("fragment: ")[1].split(";")[0]]
-            for name in ("dfm", "ros1", "ros2", "ros3"):
-                assert ends[name][0] == 0 and ends[name][1]["reasons"] == [], ends[name]
 
 
 def change_in_memory(pid, before, after):
@@ -118,55 +100,12 @@ def stopped_before_begin(evb):
         assert [node["signal"] for node in json.loads(out)["nodes"]] == [None] * 9, out
 
 
-def no_front_end(evb):
-    """A ROS logs a missing front-end once after 2 s, and its connection; without one it ends with status 1."""
-    with folder() as where:
-        spare = socket.create_server(("127.0.0.1", 0))
-        port = spare.getsockname()[1]
-        spare.close()
-        with Nodes(evb, where, keys={"ros.count": 1, "sfi.count": 1, "ros.source": f"tcp:127.0.0.1:{port}"}) as nodes:
-            nodes.start("ros1")
-            nodes.wait_for_text("ros1", " s (Connection refused)")
-            # Later only if it got no processor.
-            found = re.search(rf"ros1: no connection to front-end 127\.0\.0\.1:{port} for ([\d.]+) s \(", nodes.error("ros1"))
-            assert found and 2 <= float(found[1]) < 10, nodes.error("ros1")
-            nodes.signal(signal.SIGTERM)
-            status, report, error = nodes.end()["ros1"]
-            text = f"could not connect to front-end 127.0.0.1:{port}: Connection refused"
-            assert status == 1 and report["reasons"] == [text] and f"ros1: {text}\n" in error, (status, error)
-        with Nodes(evb, where, keys={"ros.count": 1, "sfi.count": 1, "ros.source": f"tcp:127.0.0.1:{port}"}) as nodes:
-            nodes.start("ros1")
-            nodes.wait_for_text("ros1", "no connection to front-end")
-            # A connection is enough: it sends nothing.
-            with socket.create_server(("127.0.0.1", port)) as listener:
-                peer, _ = listener.accept()
-                nodes.wait_for_text("ros1", f"connected to front-end 127.0.0.1:{port} after ")
-                nodes.signal(signal.SIGTERM)
-                status, report, error = nodes.end()["ros1"]
-                peer.close()
-            assert status == 0 and report["reasons"] == [] and error.count("no connection to front-end") == 1, (status, error)
-
-
 QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "20s", "dfm.start-timeout": "60s", "ros.count": 3, "sfi.count": 2}
 
 
-def stop_all(evb, mode):
-    """SIGTERM to all nodes at once finishes the open events; none is partial or lost. Repeats five times."""
-    for _ in range(5):
-        with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "trigger.rate": "5kHz", "scenario.mode": mode}) as nodes:
-            nodes.start()
-            nodes.wait_for_work("dfm")
-            nodes.wait_for_notice("sfi1", "running: ")
-            nodes.signal(signal.SIGTERM)
-            ends = nodes.end()
-            report = ends["dfm"][1]
-            assert [end[0] for end in ends.values()] == [0] * 6, ends
-            assert report["events_complete"] == report["triggers"] > 0, report
-
-
-def stop_ros_first(evb, mode):
+def stop_ros_first(evb):
     """A ROS stopped during triggers serves until the DFM ends the run."""
-    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK, "scenario.mode": mode}) as nodes:
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, **QUICK}) as nodes:
         nodes.start()
         for name in ("dfm", "ros1", "ros2", "ros3"):
             nodes.wait_for_notice(name, "running: ")
@@ -199,22 +138,6 @@ def stop_sfi(evb):
         nodes.signal(signal.SIGTERM, "dfm")
         report = nodes.end()["dfm"][1]
         assert report["events_complete"] == report["triggers"] > 0, report
-
-
-def stop_ros(evb):
-    """A stopped ROS serves until run.stop-timeout, or until a dead DFM counts as silent."""
-    for kill_dfm in (False, True):
-        keys = {**ENDLESS, **QUICK, "dfm.node-timeout": "3s", "run.stop-timeout": "50s" if kill_dfm else "1500ms"}
-        with folder() as where, Nodes(evb, where, keys=keys) as nodes:
-            nodes.start()
-            nodes.wait_for_work("ros1")
-            if kill_dfm:
-                nodes.signal(signal.SIGKILL, "dfm")
-                nodes.processes["dfm"].wait()
-            nodes.signal(signal.SIGTERM, "ros1")
-            nodes.wait_for_text("ros1", "stopping: ")
-            status, report, _ = nodes.end("ros1")["ros1"]
-            assert status == 0 and report["fragments_sent"] > 0, report
 
 
 def hangup_run(evb):
@@ -368,8 +291,9 @@ def is_node(pid):
 
 
 assert SMALL
-main({"corrupt": corrupt, "corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-before-begin": stopped_before_begin,
-      "no-front-end": no_front_end, "stop-all-push": lambda evb: stop_all(evb, "push"), "stop-all-pull": lambda evb: stop_all(evb, "pull"),
-      "stop-ros-first-push": lambda evb: stop_ros_first(evb, "push"), "stop-ros-first-pull": lambda evb: stop_ros_first(evb, "pull"),
-      "stop-sfi": stop_sfi, "stop-ros": stop_ros, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
+
+
+main({"corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-before-begin": stopped_before_begin,
+      "stop-ros-first-push": stop_ros_first,
+      "stop-sfi": stop_sfi, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
       "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c, "give-up": give_up})
