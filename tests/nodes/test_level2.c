@@ -253,10 +253,10 @@ TEST(a_run_stops_without_a_farm)
 TEST(the_dfm_restarts)
 {
         for (uint64_t seed = 0; seed < 10; seed++) {
-                BED(seed, SCENARIO, "trigger.events=6000", bed_mode(seed % 2));
+                BED(seed, SCENARIO, "trigger.events=2000", bed_mode(seed % 2));
                 FARM("farm", CONNECT, "--accept", "0.5", "--seed", "3");
                 bed_start_all();
-                bed_until(count_of("dfm", events_complete) >= 400 + 37 * seed);
+                bed_until(count_of("dfm", events_complete) >= 200 + 37 * seed);
                 bed_kill("dfm");
                 bed_pass(seed % 3 * 50 * NS_PER_MS);
                 bed_start("dfm");
@@ -264,9 +264,9 @@ TEST(the_dfm_restarts)
                 bed_ends("farm", 0);
                 assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
                 assert_int_equal(bed_reported("farm", "connections"), 2);
-                assert_int_equal(count_of("dfm", triggers), 6000);
-                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_rejected), 6000);
+                assert_int_equal(count_of("dfm", triggers), 2000);
+                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_rejected), 2000);
                 assert_int_equal(count_of("dfm", level2_timed_out) + count_of("dfm", events_ended_again), 0);
-                check_written(6000, 3, 0.5);
+                check_written(2000, 3, 0.5);
         }
 }
