@@ -12,7 +12,7 @@ import subprocess
 
 from harness import LIMIT_S, main
 from network import wait_until
-from standby import DFM, testbed, version
+from standby import testbed, version
 
 
 def refused(evb):

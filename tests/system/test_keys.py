@@ -18,7 +18,7 @@ from harness import LIMIT_S, OWN_NET, complete, folder, main, need_root
 from keys import CONTROL, TRAILER_BYTES, derive, siphash, write_key
 from standby import testbed, version
 from test_join import PATIENT, ROLES, bed
-from test_strangers import ALIVE, CONTROL as PORT, KEEP_ALIVE, Message, STRANGER, Wire, harmful
+from test_strangers import ALIVE, CONTROL as PORT, KEEP_ALIVE, Wire, harmful
 
 ANYWHERE = f"{OWN_NET}.252"
 

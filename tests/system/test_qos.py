@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import struct
-import subprocess
 import time
 
 from harness import Skip, folder, main, need_root

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 
-from harness import LIMIT_S, OWN_NET, Running, Skip, complete, folder, main, run, scenario, settings
+from harness import LIMIT_S, OWN_NET, Running, Skip, complete, folder, main, run, scenario
 
 SMALL = """
 [trigger]

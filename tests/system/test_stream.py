@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, first_signal, folder, main, need_root
+from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, first_signal, folder, main
 from streams import (CALM, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, is_listening, of, ports, recording,
                      same_frames, small_disk, small_frame, socket_is_busy, wait_for, FRAME)
 

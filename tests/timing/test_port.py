@@ -11,12 +11,15 @@ import errno
 import json
 import multiprocessing
 import os
+import pathlib
 import re
 import socket
 import struct
 import subprocess
+import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from harness import LIMIT_S, Running, Skip, folder, main, need_root, run, scenario, settings
 from network import sh, wait_until
 

@@ -5,8 +5,11 @@
 """
 import json
 import os
+import pathlib
 import subprocess
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from harness import LIMIT_S, Skip, folder, main
 
 NUMBERS = ("wire_mbps", "mbps", "spread_mbps", "sigma_mbps", "lost_percent", "lost_packets", "packets_sent", "packets_received",
