@@ -6,7 +6,7 @@ import struct
 from network import wait_until
 
 PORT = 47200
-SPILL_BEGINS, SPILL_ENDS, RESET, MARKER = 1, 2, 4, 8
+RESET = 4
 READY, CREDITS, XOFF, OUTPUT, STOPPED, RESETTING, LEVEL_2 = range(7)
 NONE = 2 ** 64 - 1
 
@@ -48,13 +48,6 @@ class Board:
         entries = b"".join(struct.pack("<QQII", first + k, time_ns + k if time_ns else 0, type_, 0 if k else flags)
                            for k in range(n))
         return b"EVBT" + struct.pack("<HHII", 1, n, self.sequence if sequence is None else sequence, run) + entries
-
-    def reset(self):
-        """Announces that the counters begin at 0, and waits until all ROSs know."""
-        self.listen()
-        self.seen.clear()
-        self.send(0, 1, flags=RESET | MARKER)
-        self.wait("the end of the reset", lambda state, _, __: state == 0 and RESETTING in self.seen)
 
     def send(self, first, n, **options):
         self.sender.send(self.datagram(first, n, **options))

@@ -254,10 +254,6 @@ class Running:
 
         self.wait_for("built event", built)
 
-    def last_complete_ns(self):
-        """Returns the monotonic time of the latest complete event."""
-        return int.from_bytes(self.counters("dfm")[24:32], "little")
-
     def end(self, expect):
         out, err = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode in expect, f"exit {self.process.returncode}: {err}\n{out}"
