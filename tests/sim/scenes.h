@@ -3,13 +3,9 @@
  * seeds 1 to N. Time is virtual and every seed is fixed, so no test here can fail by chance. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../unit/test.h"
 
-#include <cmocka.h>
+#include <stdio.h>
 
 #include "evb/base/util.h"
 #include "sim.h"

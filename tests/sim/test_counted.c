@@ -31,9 +31,8 @@ static void verify_waited(struct sim *s, const struct sim_config *c)
                 check(ros_counts(sim_ros(s, i))->late == 0 && ros_counts(sim_ros(s, i))->xoff == 0);
 }
 
-static void at_a_tenth(void **state)
+TEST(at_a_tenth)
 {
-        (void)state;
         each_seed(8, at_a_tenth_, verify_waited);
 }
 
@@ -46,9 +45,8 @@ static void with_triggers_at_any_time_(struct sim_config *c, bool push)
         c->events = c->faults.seed % 4 < 2 ? 200 : 2000;
 }
 
-static void with_triggers_at_any_time(void **state)
+TEST(with_triggers_at_any_time)
 {
-        (void)state;
         each_seed(8, with_triggers_at_any_time_, verify_waited);
 }
 
@@ -62,9 +60,8 @@ static void in_bursts_(struct sim_config *c, bool push)
         c->arrive_burst = 40;
 }
 
-static void in_bursts(void **state)
+TEST(in_bursts)
 {
-        (void)state;
         each_seed(8, in_bursts_, verify_waited);
 }
 
@@ -87,20 +84,7 @@ static void verify_death(struct sim *s, const struct sim_config *c)
         check(d->fragments_lost == d->partial);
 }
 
-static void one_that_dies_holds_nothing_up(void **state)
+TEST(one_that_dies_holds_nothing_up)
 {
-        (void)state;
         each_seed(8, dies_, verify_death);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(at_a_tenth),
-                cmocka_unit_test(with_triggers_at_any_time),
-                cmocka_unit_test(in_bursts),
-                cmocka_unit_test(one_that_dies_holds_nothing_up),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

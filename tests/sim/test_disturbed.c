@@ -42,9 +42,8 @@ static void verify_reassigned(struct sim *s, const struct sim_config *c)
         check(d->triggers == c->events && d->lost == 0);
 }
 
-static void events_of_a_killed_sfi_are_reassigned(void **state)
+TEST(events_of_a_killed_sfi_are_reassigned)
 {
-        (void)state;
         disturb(20, kill_sfi, verify_reassigned);
 }
 
@@ -55,9 +54,8 @@ static void kill_both_sfis(struct sim *s)
         dfm_stop(sim_dfm(s), sim_now_ns(s));
 }
 
-static void the_run_ends_without_an_sfi(void **state)
+TEST(the_run_ends_without_an_sfi)
 {
-        (void)state;
         disturb(10, kill_both_sfis, check_accounts);
 }
 
@@ -66,9 +64,8 @@ static void restart_sfi(struct sim *s)
         sim_restart_sfi(s, 1);
 }
 
-static void an_sfi_restarts(void **state)
+TEST(an_sfi_restarts)
 {
-        (void)state;
         disturb(20, restart_sfi, verify_reassigned);
 }
 
@@ -82,9 +79,8 @@ static void silence_both_sfis(struct sim *s)
         sim_revive(s, ROLE_SFI, 1);
 }
 
-static void silent_sfis_continue(void **state)
+TEST(silent_sfis_continue)
 {
-        (void)state;
         disturb(20, silence_both_sfis, verify_reassigned);
 }
 
@@ -101,9 +97,8 @@ static void verify_quickly_partial(struct sim *s, const struct sim_config *c)
         check(sim_now_ns(s) < 10 * NS_PER_S);
 }
 
-static void a_killed_ros_makes_events_partial(void **state)
+TEST(a_killed_ros_makes_events_partial)
 {
-        (void)state;
         disturb(20, kill_ros, verify_quickly_partial);
 }
 
@@ -120,9 +115,8 @@ static void verify_stopped(struct sim *s, const struct sim_config *c)
         check(d->triggers < c->events && d->complete == d->triggers);
 }
 
-static void stopping_finishes_open_events(void **state)
+TEST(stopping_finishes_open_events)
 {
-        (void)state;
         disturb(20, stop_dfm, verify_stopped);
 }
 
@@ -131,9 +125,8 @@ static void stop_sfi(struct sim *s)
         sfi_stop(sim_sfi(s, 0), sim_now_ns(s));
 }
 
-static void a_leaving_sfi_loses_nothing(void **state)
+TEST(a_leaving_sfi_loses_nothing)
 {
-        (void)state;
         disturb(20, stop_sfi, verify_reassigned);
 }
 
@@ -148,9 +141,8 @@ static void verify_failed(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->triggers < c->events && dfm_counts(sim_dfm(s))->lost > 0);
 }
 
-static void a_write_error_ends_the_run(void **state)
+TEST(a_write_error_ends_the_run)
 {
-        (void)state;
         disturb(20, fail_writes, verify_failed);
 }
 
@@ -193,25 +185,7 @@ static void throw_garbage(struct sim *s)
         }
 }
 
-static void garbage_changes_nothing(void **state)
+TEST(garbage_changes_nothing)
 {
-        (void)state;
         disturb(10, throw_garbage, check_accounts);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(events_of_a_killed_sfi_are_reassigned),
-                cmocka_unit_test(the_run_ends_without_an_sfi),
-                cmocka_unit_test(an_sfi_restarts),
-                cmocka_unit_test(silent_sfis_continue),
-                cmocka_unit_test(a_killed_ros_makes_events_partial),
-                cmocka_unit_test(stopping_finishes_open_events),
-                cmocka_unit_test(a_leaving_sfi_loses_nothing),
-                cmocka_unit_test(a_write_error_ends_the_run),
-                cmocka_unit_test(garbage_changes_nothing),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

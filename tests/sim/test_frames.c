@@ -111,9 +111,8 @@ static void check_complete(struct sim *s, const struct sim_config *c)
         check(d->complete == c->events && d->offered.not_taken == 0 && d->announced.late == 0);
 }
 
-static void every_number_is_an_event(void **state)
+TEST(every_number_is_an_event)
 {
-        (void)state;
         each_width(2, NULL, NULL, check_complete);
 }
 
@@ -126,9 +125,8 @@ static void lossy(struct sim_config *c)
                 .loss = 0.02, .reorder = 0.05, .duplicate = 0.02, .seed = c->faults.seed};
 }
 
-static void boards_miss_triggers_and_the_network_loses(void **state)
+TEST(boards_miss_triggers_and_the_network_loses)
 {
-        (void)state;
         each_width(3, lossy, NULL, check_all_built);
 }
 
@@ -149,9 +147,8 @@ static void check_ragged(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->partial == 0);
 }
 
-static void the_run_begins_with_all_boards(void **state)
+TEST(the_run_begins_with_all_boards)
 {
-        (void)state;
         each_width(2, ragged, NULL, check_ragged);
 }
 
@@ -165,9 +162,8 @@ static void restart_a_board(struct sim_config *c)
         c->boards.dead_until = c->boards.dead_from + c->faults.seed * 31 % 150;
 }
 
-static void a_board_restarts_in_step(void **state)
+TEST(a_board_restarts_in_step)
 {
-        (void)state;
         each_width(2, restart_a_board, NULL, check_all_built);
 }
 
@@ -188,9 +184,8 @@ static void check_without_first_board(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->offered.resets == 0);
 }
 
-static void a_board_restarts_and_counts_from_0(void **state)
+TEST(a_board_restarts_and_counts_from_0)
 {
-        (void)state;
         each_width(2, restart_and_forget, NULL, check_without_first_board);
 }
 
@@ -215,9 +210,8 @@ static void check_reset(struct sim *s, const struct sim_config *c)
         check_built(s, c, c->boards.reset_at + 150, c->events);
 }
 
-static void all_boards_reset(void **state)
+TEST(all_boards_reset)
 {
-        (void)state;
         each_width(3, reset, NULL, check_reset);
 }
 
@@ -238,9 +232,8 @@ static void check_liar(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->triggers <= c->events + 64);
 }
 
-static void a_board_lies(void **state)
+TEST(a_board_lies)
 {
-        (void)state;
         each_width(2, lie, NULL, check_liar);
 }
 
@@ -263,9 +256,8 @@ static void check_led(struct sim *s, const struct sim_config *c)
         }
 }
 
-static void one_ros_leads(void **state)
+TEST(one_ros_leads)
 {
-        (void)state;
         each_width(2, lead, NULL, check_led);
 }
 
@@ -279,9 +271,8 @@ static void lead_and_die(struct sim_config *c)
         c->boards.dead_until = c->boards.dead_from + 1 + c->faults.seed * 31 % 150;
 }
 
-static void a_leader_dies(void **state)
+TEST(a_leader_dies)
 {
-        (void)state;
         each_width(2, lead_and_die, NULL, check_led);
 }
 
@@ -296,9 +287,8 @@ static void stall(struct sim_config *c)
         c->timeout_ns = NS_PER_S;
 }
 
-static void frames_wait_for_slow_sfis(void **state)
+TEST(frames_wait_for_slow_sfis)
 {
-        (void)state;
         each_width(1, stall, NULL, check_complete);
 }
 
@@ -315,9 +305,8 @@ static void restart_a_ros(struct sim *s, const struct sim_config *c)
         sim_restart_ros(s, 1);
 }
 
-static void a_ros_restarts(void **state)
+TEST(a_ros_restarts)
 {
-        (void)state;
         each_width(3, lossy, restart_a_ros, check_all_built);
 }
 
@@ -346,28 +335,7 @@ static void check_resumed(struct sim *s, const struct sim_config *c)
         check_built(s, c, c->events - 300, c->events);
 }
 
-static void the_dfm_restarts(void **state)
+TEST(the_dfm_restarts)
 {
-        (void)state;
         each_width(4, NULL, restart_the_dfm, check_resumed);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_number_is_an_event),
-                cmocka_unit_test(boards_miss_triggers_and_the_network_loses),
-                cmocka_unit_test(the_run_begins_with_all_boards),
-                cmocka_unit_test(a_board_restarts_in_step),
-                cmocka_unit_test(a_board_restarts_and_counts_from_0),
-                cmocka_unit_test(all_boards_reset),
-                cmocka_unit_test(a_board_lies),
-                cmocka_unit_test(one_ros_leads),
-                cmocka_unit_test(a_leader_dies),
-                cmocka_unit_test(frames_wait_for_slow_sfis),
-                cmocka_unit_test(a_ros_restarts),
-                cmocka_unit_test(the_dfm_restarts),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,9 +87,8 @@ static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), di
         }
 }
 
-static void boards_miss_triggers_and_deliver_late(void **state)
+TEST(boards_miss_triggers_and_deliver_late)
 {
-        (void)state;
         each_width(4, NULL, NULL);
 }
 
@@ -101,9 +100,8 @@ static void many_missed(struct sim_config *c)
 }
 
 /* Beside a network that loses and reorders packets. */
-static void boards_miss_many_triggers(void **state)
+TEST(boards_miss_many_triggers)
 {
-        (void)state;
         each_width(3, many_missed, NULL);
 }
 
@@ -114,9 +112,8 @@ static void restart_a_board(struct sim_config *c)
         c->boards.dead_until = c->boards.dead_from + c->faults.seed * 31 % 300;
 }
 
-static void a_board_restarts_in_step(void **state)
+TEST(a_board_restarts_in_step)
 {
-        (void)state;
         each_width(3, restart_a_board, NULL);
 }
 
@@ -130,9 +127,8 @@ static void restart_and_forget(struct sim_config *c)
         c->boards.forgets = true;
 }
 
-static void a_board_restarts_and_counts_from_0(void **state)
+TEST(a_board_restarts_and_counts_from_0)
 {
-        (void)state;
         each_width(4, restart_and_forget, NULL);
 }
 
@@ -145,9 +141,8 @@ static void forget_early(struct sim_config *c)
         c->boards.forgets = true;
 }
 
-static void a_board_restarts_among_open_events(void **state)
+TEST(a_board_restarts_among_open_events)
 {
-        (void)state;
         each_width(4, forget_early, NULL);
 }
 
@@ -161,9 +156,8 @@ static void forget_at_once(struct sim_config *c)
         c->boards.forgets = true;
 }
 
-static void a_board_restarts_at_once(void **state)
+TEST(a_board_restarts_at_once)
 {
-        (void)state;
         each_width(4, forget_at_once, NULL);
 }
 
@@ -179,9 +173,8 @@ static void forget_slowly(struct sim_config *c)
         c->boards.dead_until = c->boards.dead_from + 1 + c->faults.seed % 3;
 }
 
-static void a_slow_board_restarts_at_once(void **state)
+TEST(a_slow_board_restarts_at_once)
 {
-        (void)state;
         each_width(6, forget_slowly, NULL);
 }
 
@@ -193,9 +186,8 @@ static void forget_until_reset(struct sim_config *c)
         c->boards.reset_at = 2500;
 }
 
-static void a_reset_brings_a_board_back(void **state)
+TEST(a_reset_brings_a_board_back)
 {
-        (void)state;
         each_width(4, forget_until_reset, NULL);
 }
 
@@ -214,9 +206,8 @@ static void restart_a_ros(struct sim *s, const struct sim_config *c)
         sim_restart_ros(s, 1);
 }
 
-static void a_ros_restarts(void **state)
+TEST(a_ros_restarts)
 {
-        (void)state;
         each_width(3, NULL, restart_a_ros);
 }
 
@@ -236,12 +227,11 @@ static void let_frames_wait(struct sim_config *c)
 
 /* When it has joined, there come frames of such events, and of those that wait for it: it refuses none, and
  * the latter are complete. */
-static void a_ros_that_was_away_refuses_no_frame(void **state)
+TEST(a_ros_that_was_away_refuses_no_frame)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
         uint64_t first, last = seeds_to_run(12, &first);
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 for (int k = 0; k < 8; k++) {
                         struct sim_config c = with_boards(seed, widths[k / 2], k % 2);
@@ -269,9 +259,8 @@ static void a_ros_that_was_away_refuses_no_frame(void **state)
         }
 }
 
-static void everything_at_once(void **state)
+TEST(everything_at_once)
 {
-        (void)state;
         each_width(3, restart_and_forget, restart_a_ros);
 }
 
@@ -285,35 +274,14 @@ static void long_run(struct sim_config *c)
         c->boards.late_ns = 10 * NS_PER_MS;
 }
 
-static void a_long_run_wraps_often(void **state)
+TEST(a_long_run_wraps_often)
 {
         struct sim_config c = with_boards(1, 16, true);
         struct sim *s;
 
-        (void)state;
         long_run(&c);
         s = sim_now = sim_new(&c);
         check(sim_run(s, FOREVER_NS));
         check_boards(s, &c);
         sim_free(s);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(boards_miss_triggers_and_deliver_late),
-                cmocka_unit_test(boards_miss_many_triggers),
-                cmocka_unit_test(a_board_restarts_in_step),
-                cmocka_unit_test(a_board_restarts_and_counts_from_0),
-                cmocka_unit_test(a_board_restarts_among_open_events),
-                cmocka_unit_test(a_board_restarts_at_once),
-                cmocka_unit_test(a_slow_board_restarts_at_once),
-                cmocka_unit_test(a_reset_brings_a_board_back),
-                cmocka_unit_test(a_ros_restarts),
-                cmocka_unit_test(a_ros_that_was_away_refuses_no_frame),
-                cmocka_unit_test(everything_at_once),
-                cmocka_unit_test(a_long_run_wraps_often),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

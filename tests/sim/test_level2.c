@@ -34,9 +34,8 @@ static void verify_decisions(struct sim *s, const struct sim_config *c)
                 check_empty(s, c);
 }
 
-static void decisions_are_followed(void **state)
+TEST(decisions_are_followed)
 {
-        (void)state;
         each_seed(20, level2, verify_decisions);
 }
 
@@ -47,9 +46,8 @@ static void on_a_bad_network_(struct sim_config *c, bool push)
                 .loss = 0.05, .reorder = 0.1, .duplicate = 0.05, .seed = c->faults.seed};
 }
 
-static void on_a_bad_network(void **state)
+TEST(on_a_bad_network)
 {
-        (void)state;
         each_seed(20, on_a_bad_network_, verify_decisions);
 }
 
@@ -64,9 +62,8 @@ static void with_little_room_(struct sim_config *c, bool push)
         c->write_ns = NS_PER_MS;
 }
 
-static void with_little_room(void **state)
+TEST(with_little_room)
 {
-        (void)state;
         each_seed(10, with_little_room_, verify_decisions);
 }
 
@@ -86,9 +83,8 @@ static void with_front_ends_(struct sim_config *c, bool push)
                 c->rate_millihertz = 1000000000;
 }
 
-static void with_front_ends(void **state)
+TEST(with_front_ends)
 {
-        (void)state;
         each_seed(8, with_front_ends_, verify_decisions);
 }
 
@@ -118,9 +114,8 @@ static void verify_room(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->busy_ns > 0);
 }
 
-static void with_large_frames(void **state)
+TEST(with_large_frames)
 {
-        (void)state;
         each_seed(6, with_large_frames_, verify_room);
 }
 
@@ -152,9 +147,8 @@ static void verify_time_outs(struct sim *s, const struct sim_config *c)
         check_empty(s, c);
 }
 
-static void while_the_farm_is_away(void **state)
+TEST(while_the_farm_is_away)
 {
-        (void)state;
         each_seed(20, while_the_farm_is_away_, verify_time_outs);
 }
 
@@ -187,9 +181,8 @@ static void verify_regions(struct sim *s, const struct sim_config *c)
         check(g->answers[FRAGMENT_PENDING] + g->answers[FRAGMENT_LOST] + g->answers[FRAGMENT_DISCARDED] == 0);
 }
 
-static void with_regions(void **state)
+TEST(with_regions)
 {
-        (void)state;
         each_seed(20, with_regions_, verify_regions);
 }
 
@@ -202,9 +195,8 @@ static void regions_of_front_ends_(struct sim_config *c, bool push)
                 c->arrive_percent = 100;
 }
 
-static void regions_of_front_ends(void **state)
+TEST(regions_of_front_ends)
 {
-        (void)state;
         each_seed(8, regions_of_front_ends_, verify_regions);
 }
 
@@ -230,9 +222,8 @@ static void verify_decided_events(struct sim *s, const struct sim_config *c)
         check(g->answers[FRAGMENT_OK] > 0);
 }
 
-static void regions_of_decided_events(void **state)
+TEST(regions_of_decided_events)
 {
-        (void)state;
         each_seed(8, regions_of_decided_events_, verify_decided_events);
 }
 
@@ -257,9 +248,8 @@ static void verify_boards(struct sim *s, const struct sim_config *c)
         check(g->answers[FRAGMENT_OK] > c->events / 2 && g->answers[FRAGMENT_PENDING] > 0);
 }
 
-static void regions_of_boards(void **state)
+TEST(regions_of_boards)
 {
-        (void)state;
         each_seed(10, regions_of_boards_, verify_boards);
 }
 
@@ -290,27 +280,12 @@ static void restart(uint64_t seed, bool push, bool dfm)
         sim_free(s);
 }
 
-static void when_a_node_restarts(void **state)
+TEST(when_a_node_restarts)
 {
         uint64_t first, last = seeds_to_run(20, &first);
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 for (int k = 0; k < 4; k++)
                         restart(seed, k % 2, k / 2);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(decisions_are_followed),    cmocka_unit_test(on_a_bad_network),
-                cmocka_unit_test(with_little_room),          cmocka_unit_test(with_front_ends),
-                cmocka_unit_test(with_large_frames),         cmocka_unit_test(with_regions),
-                cmocka_unit_test(regions_of_front_ends),     cmocka_unit_test(regions_of_boards),
-                cmocka_unit_test(regions_of_decided_events), cmocka_unit_test(while_the_farm_is_away),
-                cmocka_unit_test(when_a_node_restarts),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,11 +45,10 @@ static void run_with_pauses(struct sim *s, struct random *random)
         check(sim_run(s, FOREVER_NS));
 }
 
-static void each_trigger_ends_once_whatever_is_paused(void **state)
+TEST(each_trigger_ends_once_whatever_is_paused)
 {
         uint64_t first, last = seeds_to_run(60, &first), paused_ns = 0;
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
@@ -70,13 +69,4 @@ static void each_trigger_ends_once_whatever_is_paused(void **state)
                 }
         }
         assert_true(paused_ns > 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_trigger_ends_once_whatever_is_paused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,9 +132,8 @@ static void verify_full(struct sim *s, const struct sim_config *c)
         check(built_share(s, c) >= (c->fixed && c->fragment_bytes >= 1024 ? 0.95 : 0.9));
 }
 
-static void an_overloaded_port_is_full_and_drops_nothing(void **state)
+TEST(an_overloaded_port_is_full_and_drops_nothing)
 {
-        (void)state;
         each_pull(40, draw_system, verify_full);
 }
 
@@ -145,9 +144,8 @@ static void late(struct sim_config *c, struct random *r)
         c->late_ns = 200 * NS_PER_US;
 }
 
-static void a_late_loop_loses_no_rate(void **state)
+TEST(a_late_loop_loses_no_rate)
 {
-        (void)state;
         each_pull(12, late, verify_full);
 }
 
@@ -159,9 +157,8 @@ static void pause_ross(struct sim_config *c, struct random *r)
         c->pause_every_ns = 5 * NS_PER_MS;
 }
 
-static void ross_that_stall_together_overflow_no_port(void **state)
+TEST(ross_that_stall_together_overflow_no_port)
 {
-        (void)state;
         each_pull(12, pause_ross, verify_lossless);
 }
 
@@ -176,9 +173,8 @@ static void smallest(struct sim_config *c, struct random *r)
         overload(c, RUN_BYTES / 4);
 }
 
-static void a_frame_for_each_source_suffices(void **state)
+TEST(a_frame_for_each_source_suffices)
 {
-        (void)state;
         each_pull(11, smallest, verify_lossless);
 }
 
@@ -190,9 +186,8 @@ static void several_sfis(struct sim_config *c, struct random *r)
         overload(c, RUN_BYTES);
 }
 
-static void several_sfis_share_the_ross(void **state)
+TEST(several_sfis_share_the_ross)
 {
-        (void)state;
         each_pull(8, several_sfis, verify_full);
 }
 
@@ -203,9 +198,8 @@ static void at_low_rate(struct sim_config *c, struct random *r)
         c->events = MIN(c->events, UINT64_C(2000));
 }
 
-static void a_port_that_is_not_overloaded_drops_nothing(void **state)
+TEST(a_port_that_is_not_overloaded_drops_nothing)
 {
-        (void)state;
         each_pull(8, at_low_rate, verify_lossless);
 }
 
@@ -225,9 +219,8 @@ static void verify_rare(struct sim *s, const struct sim_config *c)
         check(built_share(s, c) >= 0.6);
 }
 
-static void an_unknown_buffer_is_found(void **state)
+TEST(an_unknown_buffer_is_found)
 {
-        (void)state;
         each_pull(20, unknown, verify_rare);
 }
 
@@ -239,24 +232,7 @@ static void faulty(struct sim_config *c, struct random *r)
                 .loss = 0.02, .reorder = 0.05, .duplicate = 0.02, .seed = c->faults.seed};
 }
 
-static void with_faults_all_is_complete(void **state)
+TEST(with_faults_all_is_complete)
 {
-        (void)state;
         each_pull(20, faulty, check_all_complete);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_overloaded_port_is_full_and_drops_nothing),
-                cmocka_unit_test(a_late_loop_loses_no_rate),
-                cmocka_unit_test(ross_that_stall_together_overflow_no_port),
-                cmocka_unit_test(a_frame_for_each_source_suffices),
-                cmocka_unit_test(several_sfis_share_the_ross),
-                cmocka_unit_test(a_port_that_is_not_overloaded_drops_nothing),
-                cmocka_unit_test(an_unknown_buffer_is_found),
-                cmocka_unit_test(with_faults_all_is_complete),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,21 +46,18 @@ static void verify_all_once(struct sim *s, const struct sim_config *c)
                 check(sim_event(s, e)->complete == 1 && sim_event(s, e)->partial == 0);
 }
 
-static void a_restarted_dfm_resumes_the_run(void **state)
+TEST(a_restarted_dfm_resumes_the_run)
 {
-        (void)state;
         restart(20, 0, 5 * NS_PER_MS, NULL, verify_all_once);
 }
 
-static void at_once(void **state)
+TEST(at_once)
 {
-        (void)state;
         restart(20, 0, 0, NULL, verify_all_once);
 }
 
-static void after_the_nodes_became_idle(void **state)
+TEST(after_the_nodes_became_idle)
 {
-        (void)state;
         restart(10, 0, 3 * NS_PER_S, NULL, verify_all_once);
 }
 
@@ -71,9 +68,8 @@ static void write_slowly(struct sim_config *c)
 }
 
 /* Built events that are not written yet are neither finished nor built again. */
-static void while_events_are_being_written(void **state)
+TEST(while_events_are_being_written)
 {
-        (void)state;
         restart(20, 0, 5 * NS_PER_MS, write_slowly, verify_all_once);
 }
 
@@ -89,15 +85,13 @@ static void verify_none_forgotten(struct sim *s, const struct sim_config *c)
                 check(sim_event(s, e)->complete + sim_event(s, e)->partial >= 1);
 }
 
-static void with_loss(void **state)
+TEST(with_loss)
 {
-        (void)state;
         restart(60, 0.05, 5 * NS_PER_MS, NULL, verify_none_forgotten);
 }
 
-static void only_one_sfi_is_left(void **state)
+TEST(only_one_sfi_is_left)
 {
-        (void)state;
         for (uint64_t seed = 1; seed <= 20; seed++) {
                 struct sim_config c = sim_standard();
                 struct sim *s;
@@ -133,9 +127,8 @@ static void verify_run_is_over(struct sim *s, const struct sim_config *c)
 }
 
 /* Nodes that missed the end of a run do not draw the next DFM into it. */
-static void nodes_of_an_ended_run_are_refused(void **state)
+TEST(nodes_of_an_ended_run_are_refused)
 {
-        (void)state;
         for (uint64_t seed = 1; seed <= 10; seed++) {
                 struct sim_config c = sim_standard();
                 struct sim *s;
@@ -208,11 +201,10 @@ static struct message forge(struct random *r, uint64_t cookie)
         return m;
 }
 
-static void strangers_change_nothing(void **state)
+TEST(strangers_change_nothing)
 {
         uint8_t bytes[2000];
 
-        (void)state;
         for (uint64_t seed = 1; seed <= 20; seed++) {
                 struct sim_config c = sim_standard();
                 struct random random;
@@ -239,20 +231,4 @@ static void strangers_change_nothing(void **state)
                 check(!dfm_is_unreliable(sim_dfm(s)) && dfm_counts(sim_dfm(s))->foreign > 0);
                 sim_free(s);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_restarted_dfm_resumes_the_run),
-                cmocka_unit_test(at_once),
-                cmocka_unit_test(after_the_nodes_became_idle),
-                cmocka_unit_test(while_events_are_being_written),
-                cmocka_unit_test(with_loss),
-                cmocka_unit_test(only_one_sfi_is_left),
-                cmocka_unit_test(nodes_of_an_ended_run_are_refused),
-                cmocka_unit_test(strangers_change_nothing),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

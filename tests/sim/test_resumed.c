@@ -76,16 +76,14 @@ static void with_losses(void (*prepare)(struct sim_config *), unsigned times)
         assert_true(lost > 0);
 }
 
-static void lost_events_stay_lost(void **state)
+TEST(lost_events_stay_lost)
 {
-        (void)state;
         with_losses(NULL, 1);
         with_losses(NULL, 2);
 }
 
-static void lost_events_are_not_rejected(void **state)
+TEST(lost_events_are_not_rejected)
 {
-        (void)state;
         with_losses(accept_some, 1);
         with_losses(accept_some, 2);
 }
@@ -105,11 +103,10 @@ static void write_late_and_accept_some(struct sim_config *c)
 
 /* The output stands still for longer than the DFM waits for an event, so both SFIs build it. Such builds do
  * not stand for lost events. */
-static void events_that_two_sfis_built_count_once(void **state)
+TEST(events_that_two_sfis_built_count_once)
 {
         uint64_t first, last = seeds_to_run(10, &first), again = 0, lost = 0;
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 for (int k = 0; k < 4; k++) {
                         struct sim_config c;
@@ -126,15 +123,4 @@ static void events_that_two_sfis_built_count_once(void **state)
                 }
         }
         assert_true(again > 0 && lost > 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(lost_events_stay_lost),
-                cmocka_unit_test(lost_events_are_not_rejected),
-                cmocka_unit_test(events_that_two_sfis_built_count_once),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,9 +168,8 @@ static void burst(struct sim_config *c)
         c->slices.overlap_ns = c->faults.seed % 2 * SLICE_NS / 5;
 }
 
-static void bursts_are_complete(void **state)
+TEST(bursts_are_complete)
 {
-        (void)state;
         each_farm(3, burst, check_nothing_late);
 }
 
@@ -182,9 +181,8 @@ static void pause_a_board(struct sim_config *c)
         boards[0].pause_ns = pauses_ns[c->faults.seed % 2];
 }
 
-static void pauses_are_complete(void **state)
+TEST(pauses_are_complete)
 {
-        (void)state;
         each_farm(4, pause_a_board, check_nothing_late);
 }
 
@@ -203,9 +201,8 @@ static void check_rest_of_slice(struct sim *s, const struct sim_config *c)
         check_whole(s, c, late);
 }
 
-static void a_long_pause_costs_a_part_of_a_slice(void **state)
+TEST(a_long_pause_costs_a_part_of_a_slice)
 {
-        (void)state;
         each_farm(4, pause_for_long, check_rest_of_slice);
 }
 
@@ -231,9 +228,8 @@ static void check_late_row(struct sim *s, const struct sim_config *c)
                 check(sim_hit_is_built(s, 0, k) == (k < boards[0].late_from || k >= boards[0].late_until));
 }
 
-static void rows_of_late_frames_are_late(void **state)
+TEST(rows_of_late_frames_are_late)
 {
-        (void)state;
         each_farm(4, be_late, check_late_row);
 }
 
@@ -260,9 +256,8 @@ static void check_begun_again(struct sim *s, const struct sim_config *c)
         }
 }
 
-static void clocks_begin_again(void **state)
+TEST(clocks_begin_again)
 {
-        (void)state;
         each_farm(3, begin_again, check_begun_again);
 }
 
@@ -280,9 +275,8 @@ static void check_others(struct sim *s, const struct sim_config *c)
                 check(others(s, i).used == HITS);
 }
 
-static void a_clock_begins_again(void **state)
+TEST(a_clock_begins_again)
 {
-        (void)state;
         each_farm(3, one_begins_again, check_others);
 }
 
@@ -309,9 +303,8 @@ static void check_silent(struct sim *s, const struct sim_config *c)
                 check(d->partial >= silent - 2 * WAIT_NS / SLICE_NS && d->partial <= silent);
 }
 
-static void a_silent_board_is_absent(void **state)
+TEST(a_silent_board_is_absent)
 {
-        (void)state;
         each_farm(1, fall_silent, check_silent);
 }
 
@@ -324,24 +317,7 @@ static void stop_the_beam(struct sim_config *c)
         }
 }
 
-static void a_stopped_beam_costs_nothing(void **state)
+TEST(a_stopped_beam_costs_nothing)
 {
-        (void)state;
         each_farm(1, stop_the_beam, check_nothing_late);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(bursts_are_complete),
-                cmocka_unit_test(pauses_are_complete),
-                cmocka_unit_test(a_long_pause_costs_a_part_of_a_slice),
-                cmocka_unit_test(rows_of_late_frames_are_late),
-                cmocka_unit_test(clocks_begin_again),
-                cmocka_unit_test(a_clock_begins_again),
-                cmocka_unit_test(a_silent_board_is_absent),
-                cmocka_unit_test(a_stopped_beam_costs_nothing),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,9 +16,8 @@ static void verify_quiet(struct sim *s, const struct sim_config *c)
                 check(ros_counts(sim_ros(s, i))->clear_gaps == 0);
 }
 
-static void without_faults(void **state)
+TEST(without_faults)
 {
-        (void)state;
         each_seed(20, NULL, verify_quiet);
 }
 
@@ -32,9 +31,8 @@ static void shape(struct sim_config *c, bool push)
         c->timeout_ns = 20 * NS_PER_S;
 }
 
-static void fragments_queued_at_their_source_are_not_retried(void **state)
+TEST(fragments_queued_at_their_source_are_not_retried)
 {
-        (void)state;
         each_seed(10, shape, verify_quiet);
 }
 
@@ -44,9 +42,8 @@ static void shape_and_lose(struct sim_config *c, bool push)
         c->faults.loss = 0.02;
 }
 
-static void losses_among_queued_fragments_are_retried(void **state)
+TEST(losses_among_queued_fragments_are_retried)
 {
-        (void)state;
         each_seed(5, shape_and_lose, check_all_complete);
 }
 
@@ -72,21 +69,18 @@ static void lose_20(struct sim_config *c, bool push)
         c->timeout_ns = 20 * NS_PER_S;
 }
 
-static void with_2_percent_loss(void **state)
+TEST(with_2_percent_loss)
 {
-        (void)state;
         each_seed(60, lose_2, check_all_complete);
 }
 
-static void with_5_percent_loss_reordering_duplication(void **state)
+TEST(with_5_percent_loss_reordering_duplication)
 {
-        (void)state;
         each_seed(60, lose_5_and_more, check_all_complete);
 }
 
-static void with_20_percent_loss(void **state)
+TEST(with_20_percent_loss)
 {
-        (void)state;
         each_seed(40, lose_20, check_all_complete);
 }
 
@@ -99,9 +93,8 @@ static void lose_all_for_a_while(struct sim_config *c, bool push)
         c->away_until_ns = 720 * NS_PER_MS;
 }
 
-static void events_survive_an_outage(void **state)
+TEST(events_survive_an_outage)
 {
-        (void)state;
         each_seed(10, lose_all_for_a_while, check_all_complete);
 }
 
@@ -118,9 +111,8 @@ static void verify_partial(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->partial > 0);
 }
 
-static void without_retries_events_are_partial(void **state)
+TEST(without_retries_events_are_partial)
 {
-        (void)state;
         each_seed(10, no_retries, verify_partial);
 }
 
@@ -134,9 +126,8 @@ static void small_buffers(struct sim_config *c, bool push)
         c->mtu_bytes = 8972;
 }
 
-static void small_buffers_are_slow_but_not_stuck(void **state)
+TEST(small_buffers_are_slow_but_not_stuck)
 {
-        (void)state;
         each_seed(6, small_buffers, check_all_complete);
 }
 
@@ -152,9 +143,8 @@ static void large_fragments(struct sim_config *c, bool push)
         c->sfi_buffer_bytes = 32u << 20;
 }
 
-static void fragments_of_4_mib_with_loss(void **state)
+TEST(fragments_of_4_mib_with_loss)
 {
-        (void)state;
         each_seed(3, large_fragments, check_all_complete);
 }
 
@@ -171,9 +161,8 @@ static void verify_busy(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->busy_ns > 0);
 }
 
-static void a_slow_writer_makes_the_dfm_busy(void **state)
+TEST(a_slow_writer_makes_the_dfm_busy)
 {
-        (void)state;
         each_seed(5, slow_writer, verify_busy);
 }
 
@@ -191,9 +180,8 @@ static void verify_complete_or_partial(struct sim *s, const struct sim_config *c
         check(dfm_counts(sim_dfm(s))->complete == c->events);
 }
 
-static void fragments_arrive_from_front_ends(void **state)
+TEST(fragments_arrive_from_front_ends)
 {
-        (void)state;
         each_seed(6, front_ends, verify_complete_or_partial);
 }
 
@@ -215,17 +203,15 @@ static void front_ends_ahead(struct sim_config *c, bool push)
                 c->rate_millihertz = 1000000000; /* not limited by the trigger */
 }
 
-static void a_front_end_ahead_of_the_trigger_blocks_nothing(void **state)
+TEST(a_front_end_ahead_of_the_trigger_blocks_nothing)
 {
-        (void)state;
         each_seed(8, front_ends_ahead, check_all_complete);
 }
 
-static void the_same_seed_repeats_the_run(void **state)
+TEST(the_same_seed_repeats_the_run)
 {
         uint64_t steps[2];
 
-        (void)state;
         for (int i = 0; i < 2; i++) {
                 struct sim_config c = sim_standard();
                 struct sim *s;
@@ -239,9 +225,8 @@ static void the_same_seed_repeats_the_run(void **state)
         assert_int_equal(steps[0], steps[1]);
 }
 
-static void a_large_system_runs(void **state)
+TEST(a_large_system_runs)
 {
-        (void)state;
         for (int push = 0; push < 2; push++) {
                 struct sim_config c = sim_standard();
                 struct sim *s;
@@ -257,27 +242,4 @@ static void a_large_system_runs(void **state)
                 check_all_complete(s, &c);
                 sim_free(s);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(without_faults),
-                cmocka_unit_test(fragments_queued_at_their_source_are_not_retried),
-                cmocka_unit_test(losses_among_queued_fragments_are_retried),
-                cmocka_unit_test(with_2_percent_loss),
-                cmocka_unit_test(with_5_percent_loss_reordering_duplication),
-                cmocka_unit_test(with_20_percent_loss),
-                cmocka_unit_test(events_survive_an_outage),
-                cmocka_unit_test(without_retries_events_are_partial),
-                cmocka_unit_test(small_buffers_are_slow_but_not_stuck),
-                cmocka_unit_test(fragments_of_4_mib_with_loss),
-                cmocka_unit_test(a_slow_writer_makes_the_dfm_busy),
-                cmocka_unit_test(fragments_arrive_from_front_ends),
-                cmocka_unit_test(a_front_end_ahead_of_the_trigger_blocks_nothing),
-                cmocka_unit_test(the_same_seed_repeats_the_run),
-                cmocka_unit_test(a_large_system_runs),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,9 +192,8 @@ static void by_one_that_only_stalled(struct scene *t, uint64_t seed, bool push)
 }
 
 #define SCENE(name, seeds)                                                                                   \
-        static void test_##name(void **state)                                                                \
+        TEST(test_##name)                                                                                    \
         {                                                                                                    \
-                (void)state;                                                                                 \
                 each(seeds, name);                                                                           \
         }
 
@@ -207,20 +206,3 @@ SCENE(with_front_ends, 20)
 SCENE(while_the_disk_stalls, 20)
 SCENE(at_the_end, 20)
 SCENE(by_one_that_only_stalled, 20)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_with_late_and_repeated_messages),
-                cmocka_unit_test(test_twice_in_a_row),
-                cmocka_unit_test(test_twice_on_a_bad_network),
-                cmocka_unit_test(test_while_an_sfi_is_away),
-                cmocka_unit_test(test_while_an_sfi_restarts_too),
-                cmocka_unit_test(test_with_front_ends),
-                cmocka_unit_test(test_while_the_disk_stalls),
-                cmocka_unit_test(test_at_the_end),
-                cmocka_unit_test(test_by_one_that_only_stalled),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
-}

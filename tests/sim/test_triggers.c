@@ -90,16 +90,14 @@ static void whole_run(bool push, double loss, uint64_t seeds)
         }
 }
 
-static void push(void **state)
+TEST(push)
 {
-        (void)state;
         whole_run(true, 0, 10);
         whole_run(true, 0.05, 40);
 }
 
-static void pull(void **state)
+TEST(pull)
 {
-        (void)state;
         whole_run(false, 0, 10);
         whole_run(false, 0.05, 40);
 }
@@ -138,11 +136,10 @@ static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
 
 /* A new DFM knows neither the triggers that wait nor those of events that no SFI has: these are lost, but
  * counted, and the run goes on. */
-static void the_dfm_restarts(void **state)
+TEST(the_dfm_restarts)
 {
         uint64_t first, last = seeds_to_run(60, &first);
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 struct sim_config c = restart_config(seed);
                 struct sim *s = play_restart(&c, seed);
@@ -154,11 +151,10 @@ static void the_dfm_restarts(void **state)
 
 /* Level 2 decides about triggers from outside, and the DFM restarts: nobody can decide about what it forgets,
  * so that is lost. */
-static void the_dfm_restarts_with_level_2(void **state)
+TEST(the_dfm_restarts_with_level_2)
 {
         uint64_t first, last = seeds_to_run(40, &first);
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 struct sim_config c = restart_config(seed);
                 struct sim *s;
@@ -222,11 +218,10 @@ static void restart_dfm(struct box *b, struct sim *s, uint64_t away_ns)
 }
 
 /* A trigger is an event, or was refused by either DFM, or came when none could take it. */
-static void triggers_count_that_no_dfm_could_take(void **state)
+TEST(triggers_count_that_no_dfm_could_take)
 {
         uint64_t first, last = seeds_to_run(40, &first), refused = 0;
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 struct sim_config c;
                 struct sim *s = begin_box(&c, seed);
@@ -252,9 +247,8 @@ static void triggers_count_that_no_dfm_could_take(void **state)
 }
 
 /* A reset while no DFM runs, or no further trigger: nobody knows how many were missed. */
-static void missed_triggers_are_unclear_after_a_reset(void **state)
+TEST(missed_triggers_are_unclear_after_a_reset)
 {
-        (void)state;
         for (uint64_t seed = 1; seed <= 8; seed++) {
                 struct sim_config c;
                 struct sim *s = begin_box(&c, seed);
@@ -279,11 +273,10 @@ static void missed_triggers_are_unclear_after_a_reset(void **state)
 
 /* The DFM ends in a pause, at any time after its beginning. The account is exact, although no trigger comes
  * until the run is stopped: what waited is missed. */
-static void the_triggers_before_a_pause_are_known(void **state)
+TEST(the_triggers_before_a_pause_are_known)
 {
         uint64_t first, last = seeds_to_run(40, &first), missed = 0;
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 struct sim_config c;
                 struct sim *s = begin_box(&c, seed);
@@ -335,11 +328,10 @@ static void play_reset(struct sim *s, const struct sim_config *c)
 
 /* The frames carry the numbers of the triggers: each belongs to the trigger on its side of the reset, also if
  * level 2 rejected the events before it. */
-static void frames_of_a_reset_do_not_mix(void **state)
+TEST(frames_of_a_reset_do_not_mix)
 {
         uint64_t first, last = seeds_to_run(40, &first);
 
-        (void)state;
         for (uint64_t seed = first; seed <= last; seed++) {
                 struct sim_config c = sim_standard();
                 uint64_t accepted = 0;
@@ -372,20 +364,4 @@ static void frames_of_a_reset_do_not_mix(void **state)
                 }
                 sim_free(s);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(push),
-                cmocka_unit_test(pull),
-                cmocka_unit_test(the_dfm_restarts),
-                cmocka_unit_test(the_dfm_restarts_with_level_2),
-                cmocka_unit_test(triggers_count_that_no_dfm_could_take),
-                cmocka_unit_test(missed_triggers_are_unclear_after_a_reset),
-                cmocka_unit_test(the_triggers_before_a_pause_are_known),
-                cmocka_unit_test(frames_of_a_reset_do_not_mix),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,13 +7,12 @@
 static const uint8_t wire[] = {0x01, 0x03, 0x02, 0x07, 0x06, 0x05, 0x04, 0x0f,
                                0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09, 0x08};
 
-static void bytes_are_little_endian(void **state)
+TEST(bytes_are_little_endian)
 {
         struct reader r = reader_init(wire, sizeof wire);
         uint8_t out[sizeof wire];
         struct writer w = writer_init(out, sizeof out);
 
-        (void)state;
         assert_int_equal(reader_u8(&r), 0x01);
         assert_int_equal(reader_u16(&r), 0x0203);
         assert_int_equal(reader_u32(&r), 0x04050607);
@@ -27,11 +26,10 @@ static void bytes_are_little_endian(void **state)
         assert_memory_equal(out, wire, sizeof wire);
 }
 
-static void a_failed_reader_gives_nothing(void **state)
+TEST(a_failed_reader_gives_nothing)
 {
         struct reader r = reader_init(wire, 3);
 
-        (void)state;
         assert_int_equal(reader_u16(&r), 0x0301);
         assert_int_equal(reader_u16(&r), 0);
         assert_true(r.failed);
@@ -42,12 +40,11 @@ static void a_failed_reader_gives_nothing(void **state)
         assert_int_equal(reader_left(&r), 1);
 }
 
-static void a_failed_writer_writes_nothing(void **state)
+TEST(a_failed_writer_writes_nothing)
 {
         uint8_t out[4] = {9, 9, 9, 9};
         struct writer w = writer_init(out, 3);
 
-        (void)state;
         writer_u16(&w, 0x0201);
         writer_u64(&w, UINT64_MAX);
         assert_true(w.failed);
@@ -56,13 +53,12 @@ static void a_failed_writer_writes_nothing(void **state)
         assert_memory_equal(out, ((uint8_t[]){1, 2, 9, 9}), 4);
 }
 
-static void bytes_are_accessed_in_place(void **state)
+TEST(bytes_are_accessed_in_place)
 {
         struct reader r = reader_init(wire, 5), none = reader_init(NULL, 0);
         uint8_t out[2];
         struct writer w = writer_init(out, sizeof out);
 
-        (void)state;
         assert_ptr_equal(reader_take(&r, 0), wire);
         assert_ptr_equal(reader_take(&r, 5), wire);
         assert_ptr_equal(reader_take(&r, 0), wire + 5);
@@ -74,11 +70,10 @@ static void bytes_are_accessed_in_place(void **state)
 }
 
 /* Fields of random width in an array of random size on the heap, where the sanitizer checks its ends. */
-static void written_fields_read_back(void **state)
+TEST(written_fields_read_back)
 {
         struct random random, widths, again;
 
-        (void)state;
         random_init(&random, 3);
         for (int round = 0; round < 2000; round++) {
                 size_t size = 1 + random_below(&random, 60);
@@ -109,17 +104,4 @@ static void written_fields_read_back(void **state)
                 assert_int_equal(reader_left(&r), writer_left(&w));
                 free(bytes);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(bytes_are_little_endian),
-                cmocka_unit_test(a_failed_reader_gives_nothing),
-                cmocka_unit_test(a_failed_writer_writes_nothing),
-                cmocka_unit_test(bytes_are_accessed_in_place),
-                cmocka_unit_test(written_fields_read_back),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,11 @@
 
 #include "evb/base/error.h"
 
-static void the_text_has_location_and_message(void **state)
+TEST(the_text_has_location_and_message)
 {
         struct error e = {};
         char text[ERROR_TEXT_MAX];
 
-        (void)state;
         errno = EBADF;
         assert_int_equal(error_set(&e, -ENOENT, "cannot open %s: %m", "x.conf"), -ENOENT);
         assert_int_equal(errno, EBADF);
@@ -23,11 +22,10 @@ static void the_text_has_location_and_message(void **state)
                             "push.conf:12: cannot open x.conf: No such file or directory; create it first");
 }
 
-static void the_innermost_location_stays(void **state)
+TEST(the_innermost_location_stays)
 {
         struct error e = {};
 
-        (void)state;
         error_set(&e, -EINVAL, "invalid address");
         error_locate(&e, "push.conf:12");
         error_locate(&e, "push.conf");
@@ -38,12 +36,11 @@ static void the_innermost_location_stays(void **state)
 }
 
 /* The longest path that a scenario can name, see SCENARIO_TEXT_MAX. */
-static void a_path_is_whole(void **state)
+TEST(a_path_is_whole)
 {
         struct error e = {};
         char path[256], expected[300], text[ERROR_TEXT_MAX];
 
-        (void)state;
         memset(path, 'x', sizeof path - 1);
         path[sizeof path - 1] = '\0';
         snprintf(expected, sizeof expected, "%s:4294967295: cut", path);
@@ -52,12 +49,11 @@ static void a_path_is_whole(void **state)
         assert_string_equal(error_format(&e, text), expected);
 }
 
-static void long_texts_are_cut(void **state)
+TEST(long_texts_are_cut)
 {
         char text[ERROR_TEXT_MAX], name[2 * ERROR_TEXT_MAX];
         struct error e = {};
 
-        (void)state;
         memset(name, 'x', sizeof name - 1);
         name[sizeof name - 1] = '\0';
         error_set(&e, -EINVAL, "%s", name);
@@ -67,16 +63,4 @@ static void long_texts_are_cut(void **state)
         assert_int_equal(strlen(e.location), ERROR_LOCATION_MAX - 1);
         assert_int_equal(strlen(error_format(&e, text)),
                          strlen(e.location) + strlen(": ") + strlen(e.message));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_text_has_location_and_message),
-                cmocka_unit_test(the_innermost_location_stays),
-                cmocka_unit_test(a_path_is_whole),
-                cmocka_unit_test(long_texts_are_cut),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

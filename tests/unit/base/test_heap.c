@@ -57,23 +57,20 @@ static void behaves_like_a_plain_list(uint64_t window, uint32_t pace, bool falls
         heap_fini(&h);
 }
 
-static void it_behaves_like_a_plain_list(void **state)
+TEST(it_behaves_like_a_plain_list)
 {
-        (void)state;
         behaves_like_a_plain_list(20, UINT32_MAX, false);
 }
 
-static void it_holds_deadlines(void **state)
+TEST(it_holds_deadlines)
 {
-        (void)state;
         behaves_like_a_plain_list(1, 1, false);
         behaves_like_a_plain_list(3, 1, false);
         behaves_like_a_plain_list(200, 1, false);
 }
 
-static void it_holds_what_comes_in_reverse(void **state)
+TEST(it_holds_what_comes_in_reverse)
 {
-        (void)state;
         behaves_like_a_plain_list(1, 1, true);
         behaves_like_a_plain_list(3, 1, true);
         behaves_like_a_plain_list(200, 1, true);
@@ -101,18 +98,16 @@ static void stays(bool falls)
         heap_fini(&h);
 }
 
-static void one_may_stay_for_ever(void **state)
+TEST(one_may_stay_for_ever)
 {
-        (void)state;
         stays(false);
         stays(true);
 }
 
-static void items_come_out_in_order(void **state)
+TEST(items_come_out_in_order)
 {
         struct heap h;
 
-        (void)state;
         assert_int_equal(heap_init(&h, ITEMS), 0);
         for (uint32_t i = 0; i < ITEMS; i++)
                 heap_put(&h, i, i * 37 % ITEMS / 2, i);
@@ -123,15 +118,4 @@ static void items_come_out_in_order(void **state)
         assert_int_equal(heap_first(&h), HEAP_NONE);
         heap_remove(&h, 5);
         heap_fini(&h);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_behaves_like_a_plain_list),   cmocka_unit_test(it_holds_deadlines),
-                cmocka_unit_test(it_holds_what_comes_in_reverse), cmocka_unit_test(one_may_stay_for_ever),
-                cmocka_unit_test(items_come_out_in_order),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

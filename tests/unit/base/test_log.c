@@ -39,9 +39,8 @@ static const char *release_lines(void)
         return said;
 }
 
-static void lines_name_their_sender(void **state)
+TEST(lines_name_their_sender)
 {
-        (void)state;
         unsetenv("JOURNAL_STREAM");
         catch_lines();
         log_open("", LOG_LEVEL_INFO);
@@ -55,9 +54,8 @@ static void lines_name_their_sender(void **state)
         assert_int_equal(log_level(), LOG_LEVEL_DEBUG);
 }
 
-static void errors_are_named_and_returned(void **state)
+TEST(errors_are_named_and_returned)
 {
-        (void)state;
         unsetenv("JOURNAL_STREAM");
         log_open("dfm", LOG_LEVEL_WARNING);
         catch_lines();
@@ -83,9 +81,8 @@ static void set_journal_stream(int64_t more)
         setenv("JOURNAL_STREAM", name, 1);
 }
 
-static void lines_have_priorities_if_the_journal_is_unreachable(void **state)
+TEST(lines_have_priorities_if_the_journal_is_unreachable)
 {
-        (void)state;
         if (access("/run/systemd/journal/socket", F_OK) == 0)
                 skip();
         catch_lines();
@@ -100,9 +97,8 @@ static void lines_have_priorities_if_the_journal_is_unreachable(void **state)
         assert_string_equal(release_lines(), "<3>sfi1: a\n<4>sfi1: b\n<6>sfi1: c\n<7>sfi1: d\n");
 }
 
-static void a_redirected_service_has_no_priorities(void **state)
+TEST(a_redirected_service_has_no_priorities)
 {
-        (void)state;
         catch_lines();
         set_journal_stream(1);
         log_open("sfi1", LOG_LEVEL_DEBUG);
@@ -111,11 +107,10 @@ static void a_redirected_service_has_no_priorities(void **state)
         assert_string_equal(release_lines(), "sfi1: a\n");
 }
 
-static void long_lines_are_cut_and_ended(void **state)
+TEST(long_lines_are_cut_and_ended)
 {
         char name[200], text[3000];
 
-        (void)state;
         memset(name, 'n', sizeof name);
         name[sizeof name - 1] = '\0';
         memset(text, 't', sizeof text);
@@ -157,9 +152,8 @@ static void say_same(const char *text)
         log_warning("%s", text);
 }
 
-static void another_line_ends_a_row(void **state)
+TEST(another_line_ends_a_row)
 {
-        (void)state;
         begin_folding();
         for (int i = 0; i < 13; i++)
                 say_same("again");
@@ -171,9 +165,8 @@ static void another_line_ends_a_row(void **state)
                                            "ros1: other (repeated 1 time)\nros1: other\nros1: again\n");
 }
 
-static void time_ends_a_row(void **state)
+TEST(time_ends_a_row)
 {
-        (void)state;
         begin_folding();
         say_same("again");
         fake_ns += LOG_FOLD_NS - 1;
@@ -191,9 +184,8 @@ static void time_ends_a_row(void **state)
                                            "ros1: again (repeated 1 time)\nros1: again\n");
 }
 
-static void an_endless_row_is_one_line_in_each_interval(void **state)
+TEST(an_endless_row_is_one_line_in_each_interval)
 {
-        (void)state;
         begin_folding();
         for (int i = 0; i <= 20; i++, fake_ns += LOG_FOLD_NS / 10)
                 say_same("again");
@@ -202,12 +194,11 @@ static void an_endless_row_is_one_line_in_each_interval(void **state)
                 "ros1: again\nros1: again (repeated 10 times)\nros1: again (repeated 10 times)\n");
 }
 
-static void an_exit_writes_the_count_once(void **state)
+TEST(an_exit_writes_the_count_once)
 {
         pid_t child, grandchild;
         int status;
 
-        (void)state;
         begin_folding();
         fflush(NULL);
         child = fork();
@@ -231,12 +222,11 @@ static void say_stranger(int i)
         log_limited(LOG_LEVEL_WARNING, NULL, "stranger %d", i);
 }
 
-static void a_place_has_a_limit(void **state)
+TEST(a_place_has_a_limit)
 {
         char expected[4096];
         int n = 0, i = 0;
 
-        (void)state;
         begin_folding();
         for (; i < LOG_LIMIT_LINES + 5; i++)
                 say_stranger(i);
@@ -298,9 +288,8 @@ static void on_a_terminal(const char *term, const char *no_colour, const char *e
         assert_string_equal(text + 9, expected);
 }
 
-static void terminals_show_levels_as_colours(void **state)
+TEST(terminals_show_levels_as_colours)
 {
-        (void)state;
         unsetenv("JOURNAL_STREAM");
         on_a_terminal("xterm", NULL, "\033[1;31mdfm: bad\033[0m\r\n");
         on_a_terminal("xterm", "", "\033[1;31mdfm: bad\033[0m\r\n");
@@ -308,9 +297,8 @@ static void terminals_show_levels_as_colours(void **state)
         on_a_terminal("dumb", NULL, "dfm: bad\r\n");
 }
 
-static void control_characters_are_replaced(void **state)
+TEST(control_characters_are_replaced)
 {
-        (void)state;
         catch_lines();
         log_open("sfi1", LOG_LEVEL_INFO);
         log_info("a\033[2Jb\nc\x7f"
@@ -337,13 +325,12 @@ static void *say_many(void *ctx)
         return NULL;
 }
 
-static void threads_do_not_mix_their_lines(void **state)
+TEST(threads_do_not_mix_their_lines)
 {
         int numbers[THREADS], next[THREADS] = {}, thread, line, lines = 0;
         pthread_t threads[THREADS];
         char *save = NULL;
 
-        (void)state;
         catch_lines();
         log_open("sfi1", LOG_LEVEL_INFO);
         for (int i = 0; i < THREADS; i++) {
@@ -366,7 +353,7 @@ static void threads_do_not_mix_their_lines(void **state)
 /* ---- Levels ---- */
 
 /* The last test, because log_set_level() stays. */
-static void the_environment_and_then_the_command_line_set_the_level(void **state)
+TEST(the_environment_and_then_the_command_line_set_the_level)
 {
         static const struct {
                 const char *wished;
@@ -377,7 +364,6 @@ static void the_environment_and_then_the_command_line_set_the_level(void **state
                       {"debug", LOG_LEVEL_DEBUG},
                       {"loud", LOG_LEVEL_INFO}};
 
-        (void)state;
         assert_null(log_level_for_children());
         for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
                 setenv("EVB_LOG", levels[i].wished, 1);
@@ -393,25 +379,8 @@ static void the_environment_and_then_the_command_line_set_the_level(void **state
         unsetenv("EVB_LOG");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(lines_name_their_sender),
-                cmocka_unit_test(errors_are_named_and_returned),
-                cmocka_unit_test(lines_have_priorities_if_the_journal_is_unreachable),
-                cmocka_unit_test(a_redirected_service_has_no_priorities),
-                cmocka_unit_test(long_lines_are_cut_and_ended),
-                cmocka_unit_test(another_line_ends_a_row),
-                cmocka_unit_test(time_ends_a_row),
-                cmocka_unit_test(an_endless_row_is_one_line_in_each_interval),
-                cmocka_unit_test(an_exit_writes_the_count_once),
-                cmocka_unit_test(a_place_has_a_limit),
-                cmocka_unit_test(terminals_show_levels_as_colours),
-                cmocka_unit_test(control_characters_are_replaced),
-                cmocka_unit_test(threads_do_not_mix_their_lines),
-                cmocka_unit_test(the_environment_and_then_the_command_line_set_the_level),
-        };
-
         unsetenv("EVB_LOG");
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(argc, argv, NULL, NULL);
 }

@@ -56,12 +56,11 @@ static int count_lines(const char *of)
         return n;
 }
 
-static void a_full_pipe_costs_lines_and_no_time(void **state)
+TEST(a_full_pipe_costs_lines_and_no_time)
 {
         int ends[2], read_lines, flags;
         char expected[64];
 
-        (void)state;
         own = dup(STDERR_FILENO);
         assert_return_code(pipe(ends), 0);
         dup2(ends[1], STDERR_FILENO);
@@ -101,11 +100,10 @@ static void close_terminal(int terminal, int other)
         close(own), close(other), close(terminal);
 }
 
-static void a_stopped_terminal_costs_no_time(void **state)
+TEST(a_stopped_terminal_costs_no_time)
 {
         int other, terminal = open_terminal(&other);
 
-        (void)state;
         log_info("before");
         /* As Ctrl-S does. */
         assert_return_code(tcflow(other, TCOOFF), 0);
@@ -122,24 +120,13 @@ static void a_stopped_terminal_costs_no_time(void **state)
 }
 
 /* A terminal takes only the beginning of the line that fills it. */
-static void a_full_terminal_costs_lines_and_no_time(void **state)
+TEST(a_full_terminal_costs_lines_and_no_time)
 {
         int other, terminal = open_terminal(&other);
 
-        (void)state;
         log_many();
         read_until(terminal, "lost here, because nothing read the log");
         log_info("read again");
         read_until(terminal, "sfi1: read again");
         close_terminal(terminal, other);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_full_pipe_costs_lines_and_no_time),
-                cmocka_unit_test(a_stopped_terminal_costs_no_time),
-                cmocka_unit_test(a_full_terminal_costs_lines_and_no_time),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

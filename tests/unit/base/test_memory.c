@@ -8,7 +8,7 @@
 
 #define MIN_BLOCK 256u
 
-static void arena_allocates_and_releases(void **state)
+TEST(arena_allocates_and_releases)
 {
         enum { BLOCKS = 3001, STEPS = 60000, HELD = 400 };
         static uint8_t owned[BLOCKS];
@@ -19,7 +19,6 @@ static void arena_allocates_and_releases(void **state)
         struct random r;
         uint64_t used = 0;
 
-        (void)state;
         random_init(&r, 1);
         assert_int_equal(arena_new(&a, BLOCKS * MIN_BLOCK, MIN_BLOCK, 64 * MIN_BLOCK), 0);
         assert_int_equal(arena_size_bytes(a), BLOCKS * MIN_BLOCK);
@@ -61,11 +60,10 @@ static void arena_allocates_and_releases(void **state)
         arena_free(a);
 }
 
-static void arena_rejects_invalid_sizes(void **state)
+TEST(arena_rejects_invalid_sizes)
 {
         struct arena *a = NULL;
 
-        (void)state;
         assert_true(arena_new(&a, 100, 256, 256) < 0);
         assert_true(arena_new(&a, 1000, 100, 200) < 0);
         assert_true(arena_new(&a, 4096, 256, 128) < 0);
@@ -74,11 +72,10 @@ static void arena_rejects_invalid_sizes(void **state)
 }
 
 /* Sizes and orders at the limits of 64 bits, and above the size of the arena. */
-static void arena_reports_sizes_that_never_fit(void **state)
+TEST(arena_reports_sizes_that_never_fit)
 {
         struct arena *a;
 
-        (void)state;
         assert_int_equal(arena_new(&a, 5 * MIN_BLOCK, MIN_BLOCK, UINT64_C(1) << 60), 0);
         assert_int_equal(arena_block_bytes(a, 4 * MIN_BLOCK), 4 * MIN_BLOCK);
         assert_int_equal(arena_block_bytes(a, 4 * MIN_BLOCK + 1), 0);
@@ -92,7 +89,7 @@ static void arena_reports_sizes_that_never_fit(void **state)
         arena_free(a);
 }
 
-static void idmap_maps_ids(void **state)
+TEST(idmap_maps_ids)
 {
         enum { IDS = 5000, CAPACITY = 2000 };
         static uint32_t model[IDS];
@@ -100,7 +97,6 @@ static void idmap_maps_ids(void **state)
         struct random r;
         uint32_t count = 0;
 
-        (void)state;
         random_init(&r, 2);
         memset(model, 0xff, sizeof model);
         assert_int_equal(idmap_init(&map, CAPACITY), 0);
@@ -130,16 +126,4 @@ static void idmap_maps_ids(void **state)
         assert_int_equal(idmap_get(&map, UINT64_MAX), IDMAP_NONE);
         idmap_fini(&map);
         idmap_fini(NULL);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(arena_allocates_and_releases),
-                cmocka_unit_test(arena_rejects_invalid_sizes),
-                cmocka_unit_test(arena_reports_sizes_that_never_fit),
-                cmocka_unit_test(idmap_maps_ids),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

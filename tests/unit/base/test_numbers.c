@@ -6,11 +6,10 @@
 #include "evb/base/histogram.h"
 #include "evb/base/random.h"
 
-static void histogram_counts(void **state)
+TEST(histogram_counts)
 {
         static struct histogram h, other;
 
-        (void)state;
         histogram_init(&h);
         assert_int_equal(histogram_quantile(&h, 0.5), 0);
         for (uint64_t i = 0; i < 64; i++)
@@ -36,11 +35,10 @@ static void histogram_counts(void **state)
         assert_int_equal(histogram_quantile(&h, 1), UINT64_MAX);
 }
 
-static void random_is_the_same_everywhere(void **state)
+TEST(random_is_the_same_everywhere)
 {
         struct random a, b;
 
-        (void)state;
         random_init(&a, 42);
         random_init(&b, 42);
         for (int i = 0; i < 1000; i++)
@@ -51,14 +49,13 @@ static void random_is_the_same_everywhere(void **state)
                          UINT64_C(0xE220A8397B1DCDAF)); /* splitmix64's first output for seed 0 */
 }
 
-static void random_distributions(void **state)
+TEST(random_distributions)
 {
         enum { N = 200000 };
         double exponential = 0, normal = 0, square = 0, unit = 0;
         uint64_t buckets[7] = {};
         struct random r;
 
-        (void)state;
         random_init(&r, 7);
         for (int i = 0; i < N; i++) {
                 double x = random_normal(&r);
@@ -76,15 +73,4 @@ static void random_distributions(void **state)
                 assert_true(fabs((double)buckets[i] / N * 7 - 1) < 0.03);
         assert_int_equal(random_below(&r, 0), 0);
         assert_int_equal(random_below(&r, 1), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(histogram_counts),
-                cmocka_unit_test(random_is_the_same_everywhere),
-                cmocka_unit_test(random_distributions),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

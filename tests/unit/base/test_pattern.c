@@ -13,9 +13,8 @@ static uint8_t byte_at(size_t i)
 }
 
 /* Each alignment and length, so that vectors, words and single bytes all take part. */
-static void it_writes_what_it_defines(void **state)
+TEST(it_writes_what_it_defines)
 {
-        (void)state;
         for (size_t offset = 0; offset < OFFSETS; offset++) {
                 for (size_t n = 0; n < LENGTHS; n++) {
                         uint8_t bytes[LENGTHS + 1];
@@ -30,11 +29,10 @@ static void it_writes_what_it_defines(void **state)
         }
 }
 
-static void it_finds_each_wrong_bit(void **state)
+TEST(it_finds_each_wrong_bit)
 {
         uint8_t bytes[LENGTHS];
 
-        (void)state;
         for (size_t offset = 0; offset < OFFSETS; offset++) {
                 pattern_fill(KEY, bytes, offset, LENGTHS);
                 for (size_t bit = 0; bit < 8 * LENGTHS; bit++) {
@@ -43,14 +41,4 @@ static void it_finds_each_wrong_bit(void **state)
                         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
                 }
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_writes_what_it_defines),
-                cmocka_unit_test(it_finds_each_wrong_bit),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

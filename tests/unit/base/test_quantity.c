@@ -15,7 +15,7 @@ struct good {
         uint64_t value;
 };
 
-static void quantities_are_parsed(void **state)
+TEST(quantities_are_parsed)
 {
         static const struct good good[] = {
                 {quantity_parse_bytes, "0", 0},
@@ -41,7 +41,6 @@ static void quantities_are_parsed(void **state)
                 {quantity_parse_count, "2M", 2000000},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
                 uint64_t value = 12345;
 
@@ -50,7 +49,7 @@ static void quantities_are_parsed(void **state)
         }
 }
 
-static void invalid_quantities_are_rejected(void **state)
+TEST(invalid_quantities_are_rejected)
 {
         static const struct good bad[] = {
                 {quantity_parse_bytes, "", 0},
@@ -71,7 +70,6 @@ static void invalid_quantities_are_rejected(void **state)
                 {quantity_parse_bytes, "99999999TiB", 0},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
                 uint64_t value = 12345;
                 int r = bad[i].parse(bad[i].text, &value);
@@ -81,11 +79,10 @@ static void invalid_quantities_are_rejected(void **state)
         }
 }
 
-static void fractions_are_parsed(void **state)
+TEST(fractions_are_parsed)
 {
         double value;
 
-        (void)state;
         assert_int_equal(quantity_parse_fraction("0.02", &value), 0);
         assert_true(value == 0.02);
         assert_int_equal(quantity_parse_fraction("2%", &value), 0);
@@ -96,12 +93,11 @@ static void fractions_are_parsed(void **state)
         assert_int_equal(quantity_parse_fraction("2%%", &value), -EINVAL);
 }
 
-static void lists_are_parsed(void **state)
+TEST(lists_are_parsed)
 {
         unsigned list[8];
         size_t n;
 
-        (void)state;
         assert_int_equal(quantity_parse_list("2-5,8, 3", 16, list, ARRAY_SIZE(list), &n), 0);
         assert_int_equal(n, 5);
         assert_memory_equal(list, ((unsigned[]){2, 3, 4, 5, 8}), 5 * sizeof *list);
@@ -112,11 +108,10 @@ static void lists_are_parsed(void **state)
         assert_int_equal(quantity_parse_list("0-8", 16, list, ARRAY_SIZE(list), &n), -ERANGE);
 }
 
-static void quantities_are_formatted(void **state)
+TEST(quantities_are_formatted)
 {
         char text[QUANTITY_TEXT_MAX];
 
-        (void)state;
         assert_string_equal(quantity_format_bytes(999, text), "999 B");
         assert_string_equal(quantity_format_bytes(118000000, text), "118 MB");
         assert_string_equal(quantity_format_rate(UINT64_C(52400000000), text), "52.4 Gbit/s");
@@ -131,15 +126,4 @@ static void quantities_are_formatted(void **state)
         assert_string_equal(quantity_format_real(1e-7, "Hz", text), "0 Hz");
         assert_string_equal(quantity_format_real(NAN, "Hz", text), "-");
         assert_string_equal(quantity_format_real(1e300, "", text), "1e+285 P");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(quantities_are_parsed),    cmocka_unit_test(invalid_quantities_are_rejected),
-                cmocka_unit_test(fractions_are_parsed),     cmocka_unit_test(lists_are_parsed),
-                cmocka_unit_test(quantities_are_formatted),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,11 @@
 
 #define ITEMS 200000u
 
-static void it_is_a_queue_in_one_thread(void **state)
+TEST(it_is_a_queue_in_one_thread)
 {
         struct ring ring;
         uint32_t out[8];
 
-        (void)state;
         assert_int_equal(ring_init(&ring, 5, sizeof(uint32_t)), 0);
         assert_int_equal(ring_capacity(&ring), 8);
         for (uint32_t round = 0; round < 5; round++) {
@@ -50,14 +49,13 @@ static void *produce(void *ctx)
         return NULL;
 }
 
-static void it_is_a_queue_between_two_threads(void **state)
+TEST(it_is_a_queue_between_two_threads)
 {
         struct ring ring;
         struct wide w[16];
         pthread_t thread;
         uint64_t next = 0;
 
-        (void)state;
         assert_int_equal(ring_init(&ring, 64, sizeof(struct wide)), 0);
         assert_int_equal(pthread_create(&thread, NULL, produce, &ring), 0);
         while (next < ITEMS) {
@@ -73,12 +71,4 @@ static void it_is_a_queue_between_two_threads(void **state)
         pthread_join(thread, NULL);
         assert_int_equal(ring_count(&ring), 0);
         ring_fini(&ring);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {cmocka_unit_test(it_is_a_queue_in_one_thread),
-                                           cmocka_unit_test(it_is_a_queue_between_two_threads)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Command lines: the meaning of each word, and the errors. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
-#include <string.h>
+#include "../test.h"
+
 #include <unistd.h>
 
 #include "evb/base/log.h"
@@ -74,7 +70,7 @@ static void assert_wrong(size_t n_words, const char *words, const char *what)
                 fail_msg("got \"%s\", expected \"%s\"", said[1], what);
 }
 
-static void test_words(void **state)
+TEST(test_words)
 {
         assert_int_equal(parse(2, "a b"), OPTIONS_GO_ON);
         assert_int_equal(o.n_words, 2);
@@ -89,7 +85,7 @@ static void test_words(void **state)
         assert_wrong(2, "a", "missing argument FILE");
 }
 
-static void test_own(void **state)
+TEST(test_own)
 {
         assert_int_equal(parse(0, "--node n1 --fast"), OPTIONS_GO_ON);
         assert_string_equal(node, "n1");
@@ -102,7 +98,7 @@ static void test_own(void **state)
         assert_wrong(0, "--node", "option --node requires an argument; see `evb test --help`");
 }
 
-static void the_last_of_verbose_and_quiet_sets_the_level(void **state)
+TEST(the_last_of_verbose_and_quiet_sets_the_level)
 {
         assert_int_equal(parse(1, "-v file"), OPTIONS_GO_ON);
         assert_true(log_level() == LOG_LEVEL_DEBUG && !o.quiet);
@@ -121,7 +117,7 @@ static void the_last_of_verbose_and_quiet_sets_the_level(void **state)
         log_set_level(LOG_LEVEL_INFO);
 }
 
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
         assert_wrong(0, "--slow", "unknown option --slow");
         assert_wrong(0, "--nod x", "unknown option --nod");
@@ -130,7 +126,7 @@ static void test_unknown(void **state)
         assert_non_null(strstr(said[1], "evb test --help"));
 }
 
-static void test_settings(void **state)
+TEST(test_settings)
 {
         char words[2000] = "";
 
@@ -149,7 +145,7 @@ static void test_settings(void **state)
 }
 
 /* The word after --json is its file only if all positional arguments come before it. */
-static void test_json(void **state)
+TEST(test_json)
 {
         static const struct {
                 size_t n_words;
@@ -184,7 +180,7 @@ static void test_json(void **state)
         assert_false(o.json);
 }
 
-static void test_json_files(void **state)
+TEST(test_json_files)
 {
         FILE *f, *err = tmpfile();
         char text[4096];
@@ -208,7 +204,7 @@ static void test_json_files(void **state)
         assert_non_null(strstr(text, "--json /nowhere/at/all: No such file or directory"));
 }
 
-static void test_help(void **state)
+TEST(test_help)
 {
         static const char *const expected[] = {
                 "Usage: evb test FILE [OPTION]...\nNothing at all.\n",
@@ -230,20 +226,4 @@ static void test_help(void **state)
         assert_int_equal(parse(1, "--version"), 0);
         assert_string_equal(said[0], "evb " EVB_VERSION "\n");
         assert_string_equal(said[1], "");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_words),
-                cmocka_unit_test(test_own),
-                cmocka_unit_test(the_last_of_verbose_and_quiet_sets_the_level),
-                cmocka_unit_test(test_unknown),
-                cmocka_unit_test(test_settings),
-                cmocka_unit_test(test_json),
-                cmocka_unit_test(test_json_files),
-                cmocka_unit_test(test_help),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

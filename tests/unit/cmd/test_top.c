@@ -10,11 +10,10 @@ static double figure(const struct sample *t, size_t i, enum top_figure figure)
         return t->model.nodes[i].figures[figure];
 }
 
-static void figures_come_from_the_states(void **state)
+TEST(figures_come_from_the_states)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 2, 2);
         sample_answer(
                 &t, 0,
@@ -51,11 +50,10 @@ static void figures_come_from_the_states(void **state)
 }
 
 /* As in a run's report. */
-static void drops_are_summed_by_place(void **state)
+TEST(drops_are_summed_by_place)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 2, 2);
         sample_look(&t);
         assert_true(isnan(t.model.totals[TOP_TOTAL_NETWORK]));
@@ -80,11 +78,10 @@ static void drops_are_summed_by_place(void **state)
         sample_close(&t);
 }
 
-static void states_name_the_problem(void **state)
+TEST(states_name_the_problem)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 2, 2);
         sample_answer(&t, 0, "'stalled_seconds':7");
         sample_problem(&t, 0, CONDITION_STALLED, "stalled for 7 s: no credit");
@@ -113,12 +110,11 @@ static void states_name_the_problem(void **state)
         sample_close(&t);
 }
 
-static void a_restarted_node_counts_afresh(void **state)
+TEST(a_restarted_node_counts_afresh)
 {
         const struct top_node *n;
         struct sample t;
 
-        (void)state;
         sample_open(&t, 0, 1);
         n = &t.model.nodes[1];
         sample_answer(&t, 1, "'start_time':1,'counts':{'events_partial':100},'fragments':{'lost':3}");
@@ -149,14 +145,13 @@ static void a_restarted_node_counts_afresh(void **state)
 }
 
 /* The event loop of a node hangs, but its thread for HTTP still answers with the last rates. */
-static void rates_end_if_nothing_is_counted(void **state)
+TEST(rates_end_if_nothing_is_counted)
 {
         static const char answer[] =
                 "'start_time':1,'rates':{'events_hz':5,'triggers_hz':6,'bytes_per_second':7},"
                 "'counts':{'events_complete':%d}";
         struct sample t;
 
-        (void)state;
         sample_open(&t, 0, 0);
         for (int i = 0; i < 5; i++) {
                 sample_answer(&t, 0, answer, MIN(i, 2));
@@ -173,11 +168,10 @@ static void rates_end_if_nothing_is_counted(void **state)
 }
 
 /* Any program may listen where a node should. */
-static void nonsense_is_unknown(void **state)
+TEST(nonsense_is_unknown)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 1, 1);
         sample_answer(
                 &t, 0,
@@ -207,11 +201,10 @@ static void assert_order(const struct sample *t, const char *key, bool reverse, 
         assert_string_equal(names, expected);
 }
 
-static void nodes_are_sorted(void **state)
+TEST(nodes_are_sorted)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 2, 2);
         sample_answer(&t, 1, "'buffer_used':0.1");
         sample_answer(&t, 2, "'buffer_used':0.9");
@@ -236,11 +229,10 @@ static const char *cell(const struct sample *t, size_t i, const char *key)
         return top_cell_format(&t->model.nodes[i], top_column_find(key), text);
 }
 
-static void cells_fit_their_columns(void **state)
+TEST(cells_fit_their_columns)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 0, 1);
         sample_answer(&t, 0, "'peers':[{'node':'sfi1','free_credits':3}]");
         sample_answer(&t, 1,
@@ -263,14 +255,13 @@ static void cells_fit_their_columns(void **state)
 }
 
 /* Programs read them: each line has the fields of the head, and nothing but text. */
-static void lines_have_the_same_fields(void **state)
+TEST(lines_have_the_same_fields)
 {
         struct sample t;
         char *text = NULL, *rest, *line;
         size_t size, lines = 0, fields[8] = {};
         FILE *f = open_memstream(&text, &size);
 
-        (void)state;
         sample_open(&t, 1, 1);
         sample_answer(&t, 1, "'buffer_used':0.25,'rates':{'fragments_hz':12345.67}");
         sample_problem(&t, 2, CONDITION_SILENT, "no");
@@ -296,12 +287,11 @@ static void lines_have_the_same_fields(void **state)
         sample_close(&t);
 }
 
-static void the_object_has_the_age_of_answers(void **state)
+TEST(the_object_has_the_age_of_answers)
 {
         struct sample t;
         json_t *o, *nodes;
 
-        (void)state;
         sample_open(&t, 0, 1);
         sample_answer(&t, 0, "'run':7");
         t.now_ns += 2 * NS_PER_S;
@@ -318,22 +308,4 @@ static void the_object_has_the_age_of_answers(void **state)
         assert_true(json_is_false(json_object_get(json_array_get(nodes, 1), "reachable")));
         json_decref(o);
         sample_close(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(figures_come_from_the_states),
-                cmocka_unit_test(drops_are_summed_by_place),
-                cmocka_unit_test(states_name_the_problem),
-                cmocka_unit_test(a_restarted_node_counts_afresh),
-                cmocka_unit_test(rates_end_if_nothing_is_counted),
-                cmocka_unit_test(nonsense_is_unknown),
-                cmocka_unit_test(nodes_are_sorted),
-                cmocka_unit_test(cells_fit_their_columns),
-                cmocka_unit_test(lines_have_the_same_fields),
-                cmocka_unit_test(the_object_has_the_age_of_answers),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

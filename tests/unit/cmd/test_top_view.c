@@ -67,11 +67,10 @@ static void fill(struct sample *t)
         sample_look(t);
 }
 
-static void no_line_is_wider_than_the_terminal(void **state)
+TEST(no_line_is_wider_than_the_terminal)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 30, 10);
         strcpy(t.scenario->nodes[5].name, "a-very-long-name-of-a-node-here");
         fill(&t);
@@ -99,12 +98,11 @@ static void no_line_is_wider_than_the_terminal(void **state)
         sample_close(&t);
 }
 
-static void all_is_on_a_small_screen(void **state)
+TEST(all_is_on_a_small_screen)
 {
         struct sample t;
         struct top_view v = {.width = 80, .height = 24};
 
-        (void)state;
         sample_open(&t, 3, 2);
         fill(&t);
         make(&t, &v);
@@ -126,12 +124,11 @@ static void all_is_on_a_small_screen(void **state)
 }
 
 /* The less important columns give way first, and each that is there is whole. */
-static void columns_give_way_by_priority(void **state)
+TEST(columns_give_way_by_priority)
 {
         unsigned seen = 0;
         struct sample t;
 
-        (void)state;
         sample_open(&t, 3, 2);
         fill(&t);
         for (size_t width = 5; width <= 200; width++) {
@@ -155,12 +152,11 @@ static void columns_give_way_by_priority(void **state)
         sample_close(&t);
 }
 
-static void columns_without_figures_take_no_room(void **state)
+TEST(columns_without_figures_take_no_room)
 {
         struct sample t;
         struct top_view v = {.width = 200, .height = 24};
 
-        (void)state;
         sample_open(&t, 1, 1);
         sample_look(&t);
         make(&t, &v);
@@ -172,13 +168,12 @@ static void columns_without_figures_take_no_room(void **state)
         sample_close(&t);
 }
 
-static void the_list_scrolls(void **state)
+TEST(the_list_scrolls)
 {
         struct sample t;
         struct top_view v = {.width = 80, .height = 24};
         char hidden[40];
 
-        (void)state;
         sample_open(&t, 30, 10);
         sample_look(&t);
         make(&t, &v);
@@ -203,11 +198,10 @@ static void the_list_scrolls(void **state)
 }
 
 /* Some nodes are there at any height but the lowest. */
-static void the_summary_leaves_room(void **state)
+TEST(the_summary_leaves_room)
 {
         struct sample t;
 
-        (void)state;
         sample_open(&t, 3, 2);
         fill(&t);
         for (size_t height = 6; height <= 24; height++) {
@@ -223,12 +217,11 @@ static void the_summary_leaves_room(void **state)
         sample_close(&t);
 }
 
-static void growth_is_marked(void **state)
+TEST(growth_is_marked)
 {
         struct sample t;
         struct top_view v = {.width = 80, .height = 24};
 
-        (void)state;
         sample_open(&t, 0, 1);
         sample_answer(&t, 1, "'start_time':1,'drops':{'network_packets':5}");
         sample_look(&t);
@@ -243,12 +236,11 @@ static void growth_is_marked(void **state)
         sample_close(&t);
 }
 
-static void the_order_and_the_pause_show(void **state)
+TEST(the_order_and_the_pause_show)
 {
         struct sample t;
         struct top_view v = {.width = 80, .height = 24, .sort = top_column_find("drops"), .paused = true};
 
-        (void)state;
         sample_open(&t, 1, 1);
         sample_answer(&t, 1, "'drops':{'send_failed_packets':5}");
         sample_look(&t);
@@ -263,12 +255,11 @@ static void the_order_and_the_pause_show(void **state)
         sample_close(&t);
 }
 
-static void the_help_fits(void **state)
+TEST(the_help_fits)
 {
         struct sample t;
         struct top_view v = {.width = 80, .height = 24, .help = true};
 
-        (void)state;
         sample_open(&t, 1, 1);
         sample_look(&t);
         make(&t, &v);
@@ -276,21 +267,4 @@ static void the_help_fits(void **state)
         for (size_t i = 0; i < TOP_COLUMNS; i++)
                 need(top_columns[i].help);
         sample_close(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(no_line_is_wider_than_the_terminal),
-                cmocka_unit_test(all_is_on_a_small_screen),
-                cmocka_unit_test(columns_give_way_by_priority),
-                cmocka_unit_test(columns_without_figures_take_no_room),
-                cmocka_unit_test(the_list_scrolls),
-                cmocka_unit_test(the_summary_leaves_room),
-                cmocka_unit_test(growth_is_marked),
-                cmocka_unit_test(the_order_and_the_pause_show),
-                cmocka_unit_test(the_help_fits),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

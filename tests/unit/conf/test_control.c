@@ -17,7 +17,7 @@ static void assert_place(const char *expected)
         assert_string_equal(text, expected);
 }
 
-static void by_default_there_is_none(void **state)
+TEST(by_default_there_is_none)
 {
         char text[SCENARIO_TEXT_MAX];
 
@@ -27,7 +27,7 @@ static void by_default_there_is_none(void **state)
         assert_false(scenario_control_place(&sample, text));
 }
 
-static void places(void **state)
+TEST(places)
 {
         char here[PATH_MAX], expected[PATH_MAX + 32], text[SCENARIO_TEXT_MAX];
 
@@ -52,7 +52,7 @@ static void places(void **state)
         assert_false(scenario_control_place(&sample, text));
 }
 
-static void errors_say_what_is_expected(void **state)
+TEST(errors_say_what_is_expected)
 {
         static const struct {
                 const char *setting, *what;
@@ -85,7 +85,7 @@ static void errors_say_what_is_expected(void **state)
         assert_one_error(":6: control.listen: ", "another path");
 }
 
-static void addresses_that_may_control(void **state)
+TEST(addresses_that_may_control)
 {
         const uint8_t node[] = {10, 0, 0, 2}, other[] = {10, 0, 0, 9}, loopback[] = {127, 0, 0, 5};
 
@@ -95,16 +95,4 @@ static void addresses_that_may_control(void **state)
         assert_int_equal(sample_load(MACHINES "[control]\nlisten = :26803\nallow = nodes, 10.0.0.8/31\n"), 0);
         assert_true(scenario_list_has(&sample, sample.control.allow, AF_INET, node));
         assert_true(scenario_list_has(&sample, sample.control.allow, AF_INET, other));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(by_default_there_is_none),
-                cmocka_unit_test(places),
-                cmocka_unit_test(errors_say_what_is_expected),
-                cmocka_unit_test(addresses_that_may_control),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static void load(const char *address, const char *name, const char *setting)
                 fail_msg("%s: %s", setting, sample_errors.text[0]);
 }
 
-static void each_common_key_changes_its_own_digest(void **state)
+TEST(each_common_key_changes_its_own_digest)
 {
         static const char *const settings[][2] = {
                 {"scenario.mode=pull", "scenario.mode"},
@@ -53,7 +53,6 @@ static void each_common_key_changes_its_own_digest(void **state)
         };
         struct member_keys keys;
 
-        (void)state;
         load("2", "s", NULL);
         scenario_digest(&sample, &keys);
         assert_differs(&keys, UINT_MAX, "the same");
@@ -68,7 +67,7 @@ static void each_common_key_changes_its_own_digest(void **state)
         assert_string_equal(scenario_digest_name(keys.n), "another version of evb");
 }
 
-static void settings_of_one_node_change_none(void **state)
+TEST(settings_of_one_node_change_none)
 {
         static const char *const settings[] = {
                 "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
@@ -76,7 +75,6 @@ static void settings_of_one_node_change_none(void **state)
                 "trigger.events=5",      "sfi.retries=3",         "sfi.re-ask=3"};
         struct member_keys keys;
 
-        (void)state;
         load("2", "s", NULL);
         scenario_digest(&sample, &keys);
         for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
@@ -95,7 +93,7 @@ static void load_frames(const char *source, const char *leader, const char *numb
         assert_int_equal(sample_load_with(text, settings, ARRAY_SIZE(settings)), 0);
 }
 
-static void frames_that_make_events_are_common(void **state)
+TEST(frames_that_make_events_are_common)
 {
         static const char *const others[][3] = {
                 {"trigger.source=internal", "trigger.leader=any", "ros.event-number=0:32"},
@@ -104,7 +102,6 @@ static void frames_that_make_events_are_common(void **state)
         };
         struct member_keys keys;
 
-        (void)state;
         load_frames("trigger.source=frames", "trigger.leader=any", "ros.event-number=0:32");
         scenario_digest(&sample, &keys);
         for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
@@ -113,15 +110,4 @@ static void frames_that_make_events_are_common(void **state)
         }
         load_frames("trigger.source=frames", "trigger.leader=any", "ros.event-number=4:32:be");
         assert_differs(&keys, UINT_MAX, "the place of the number");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_common_key_changes_its_own_digest),
-                cmocka_unit_test(settings_of_one_node_change_none),
-                cmocka_unit_test(frames_that_make_events_are_common),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

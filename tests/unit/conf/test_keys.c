@@ -11,7 +11,7 @@ static void assert_comes_back(const struct scenario_key *k, const char *value, c
         assert_string_equal(scenario_key_value(&sample, k, text, sizeof text), written);
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
         const char *section = "";
         bool seen_end = false;
@@ -37,7 +37,7 @@ static void test_table(void **state)
         assert_null(scenario_key_find("no-such", "count"));
 }
 
-static void test_defaults_are_written_as_they_stand(void **state)
+TEST(test_defaults_are_written_as_they_stand)
 {
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
@@ -49,7 +49,7 @@ static void test_defaults_are_written_as_they_stand(void **state)
         }
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
@@ -83,7 +83,7 @@ static void test_bounds(void **state)
         }
 }
 
-static void test_kinds(void **state)
+TEST(test_kinds)
 {
         assert_comes_back(scenario_key_find("ros", "fragment-size"), "14KiB", "14KiB");
         assert_comes_back(scenario_key_find("ros", "fragment-size"), "2kB", "2000");
@@ -101,7 +101,7 @@ static void test_kinds(void **state)
         assert_comes_back(scenario_key_find("scenario", "mode"), "pull", "pull");
 }
 
-static void test_fractions(void **state)
+TEST(test_fractions)
 {
         const struct scenario_key *loss = scenario_key_find("network", "loss");
 
@@ -117,7 +117,7 @@ static void test_fractions(void **state)
         assert_true(scenario_key_set(&sample, loss, "1.01") < 0);
 }
 
-static void test_choices(void **state)
+TEST(test_choices)
 {
         const struct scenario_key *backend = scenario_key_find("qos", "backend");
 
@@ -131,7 +131,7 @@ static void test_choices(void **state)
 }
 
 /* A file could not hold these texts. */
-static void test_texts(void **state)
+TEST(test_texts)
 {
         static const char *const wrong[] = {"a\nb", "a\tb", " a", "a ", "#a", "a #b", ";a", "a ;b", "a\x7f"};
         const struct scenario_key *name = scenario_key_find("scenario", "name");
@@ -148,7 +148,7 @@ static void test_texts(void **state)
         assert_comes_back(name, longest, longest);
 }
 
-static void test_allowed(void **state)
+TEST(test_allowed)
 {
         static const struct {
                 const char *section, *name, *allowed;
@@ -170,7 +170,7 @@ static void test_allowed(void **state)
                                     cases[i].allowed);
 }
 
-static void test_rejected(void **state)
+TEST(test_rejected)
 {
         static const struct {
                 const char *section, *name, *value, *reason;
@@ -203,7 +203,7 @@ static void test_rejected(void **state)
 }
 
 /* Old names find the key, also when a remote command uses them. */
-static void test_old_names(void **state)
+TEST(test_old_names)
 {
         size_t n = 0;
 
@@ -223,7 +223,7 @@ static void test_old_names(void **state)
 }
 
 /* Keys that no remote command may set. */
-static void test_local(void **state)
+TEST(test_local)
 {
         static const char *const local[] = {"ros.source=file:/etc/shadow",
                                             "sfi.directory=/",
@@ -244,18 +244,4 @@ static void test_local(void **state)
                 assert_true(scenario_setting_is_local(local[i]));
         for (size_t i = 0; i < ARRAY_SIZE(free_to_set); i++)
                 assert_false(scenario_setting_is_local(free_to_set[i]));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_table),     cmocka_unit_test(test_defaults_are_written_as_they_stand),
-                cmocka_unit_test(test_bounds),    cmocka_unit_test(test_kinds),
-                cmocka_unit_test(test_fractions), cmocka_unit_test(test_choices),
-                cmocka_unit_test(test_texts),     cmocka_unit_test(test_allowed),
-                cmocka_unit_test(test_local),     cmocka_unit_test(test_rejected),
-                cmocka_unit_test(test_old_names),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

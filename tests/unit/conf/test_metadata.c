@@ -1,7 +1,7 @@
 /* The section [metadata]: free names and values, what they may be, and how they are written again. */
 #include "conf_sample.h"
 
-static void names_and_values_are_free(void **state)
+TEST(names_and_values_are_free)
 {
         assert_int_equal(sample_load(COUNTS
                                      "[metadata]\nBeam = electrons, 5 GeV ; not this\nRun.Type-2 = a=b:c\n"
@@ -16,7 +16,7 @@ static void names_and_values_are_free(void **state)
         assert_string_equal(sample.metadata[3].value, "");
 }
 
-static void settings_replace_and_add(void **state)
+TEST(settings_replace_and_add)
 {
         const char *const settings[] = {"metadata.Beam=muons", "metadata.More=1", "metadata.Run.Type=x"};
 
@@ -29,7 +29,7 @@ static void settings_replace_and_add(void **state)
         assert_one_error("--set metadata.Run.Type=x: metadata.Run.Type: ", "unknown key");
 }
 
-static void a_written_scenario_is_the_same(void **state)
+TEST(a_written_scenario_is_the_same)
 {
         static struct scenario before;
         char *text = NULL;
@@ -47,7 +47,7 @@ static void a_written_scenario_is_the_same(void **state)
         free(text);
 }
 
-static void errors_name_their_lines(void **state)
+TEST(errors_name_their_lines)
 {
         static const struct {
                 const char *text, *at, *what;
@@ -73,16 +73,4 @@ static void errors_name_their_lines(void **state)
         assert_one_error(":6: metadata.A: ", "at most 191 bytes");
         snprintf(text, sizeof text, "%s[metadata]\nA = %0191d\n", COUNTS, 1);
         assert_int_equal(sample_load(text), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(names_and_values_are_free),
-                cmocka_unit_test(settings_replace_and_add),
-                cmocka_unit_test(a_written_scenario_is_the_same),
-                cmocka_unit_test(errors_name_their_lines),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void assert_beside(const char *node, const char *expected)
         assert_string_equal(text, expected);
 }
 
-static void by_default_there_are_none(void **state)
+TEST(by_default_there_are_none)
 {
         char text[SCENARIO_TEXT_MAX];
 
@@ -30,7 +30,7 @@ static void by_default_there_are_none(void **state)
         assert_false(scenario_metrics_place(&sample, &sample.nodes[0], text));
 }
 
-static void a_port_alone_is_of_the_nodes_own_address(void **state)
+TEST(a_port_alone_is_of_the_nodes_own_address)
 {
         assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = :9464\n"), 0);
         assert_place("a", "10.0.0.2:9464");
@@ -44,7 +44,7 @@ static void a_port_alone_is_of_the_nodes_own_address(void **state)
         assert_place("s", "[fd00::3]:9464");
 }
 
-static void a_host_is_for_each_machine(void **state)
+TEST(a_host_is_for_each_machine)
 {
         assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n"), 0);
         assert_place("a", "0.0.0.0:9464");
@@ -52,7 +52,7 @@ static void a_host_is_for_each_machine(void **state)
         assert_place("s", "[::]:9464");
 }
 
-static void nodes_of_one_machine_have_consecutive_ports(void **state)
+TEST(nodes_of_one_machine_have_consecutive_ports)
 {
         assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n"), 0);
         assert_beside("d", "127.0.0.1:9464");
@@ -77,7 +77,7 @@ static void assert_reach(const char *node, const char *expected)
                 assert_string_equal(text, expected);
 }
 
-static void clients_know_the_place_of_each_node(void **state)
+TEST(clients_know_the_place_of_each_node)
 {
         assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = :9464\n"), 0);
         assert_reach("a", "10.0.0.2:9464");
@@ -98,7 +98,7 @@ static void clients_know_the_place_of_each_node(void **state)
         assert_reach("dfm", NULL);
 }
 
-static void a_path_names_the_node(void **state)
+TEST(a_path_names_the_node)
 {
         assert_int_equal(sample_set("metrics.listen=unix:/run/evb/%n.sock"), 0);
         assert_place("ros2", "unix:/run/evb/ros2.sock");
@@ -109,13 +109,13 @@ static void a_path_names_the_node(void **state)
         assert_beside("ros1", "unix:/run/a%%n/metrics.ros1");
 }
 
-static void a_relative_path_begins_at_the_file(void **state)
+TEST(a_relative_path_begins_at_the_file)
 {
         assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = unix:%n.sock\n"), 0);
         assert_place("dfm", "unix:/tmp/dfm.sock");
 }
 
-static void a_long_path_is_an_error(void **state)
+TEST(a_long_path_is_an_error)
 {
         char text[200] = "metrics.listen=unix:/";
 
@@ -129,7 +129,7 @@ static void a_long_path_is_an_error(void **state)
         assert_int_equal(sample_set(text), 0);
 }
 
-static void wrong_values(void **state)
+TEST(wrong_values)
 {
         static const char *const wrong[] = {
                 "metrics.listen=",          "metrics.listen=9464",          "metrics.listen=*:9464",
@@ -148,7 +148,7 @@ static void wrong_values(void **state)
         assert_one_error(":6: metrics.listen:", "expected a path in which %n is");
 }
 
-static void the_ports_of_others_are_errors(void **state)
+TEST(the_ports_of_others_are_errors)
 {
         assert_int_equal(sample_set("metrics.listen=:26802"), -EINVAL);
         assert_one_error("--set metrics.listen=", "network.order-port");
@@ -159,22 +159,4 @@ static void the_ports_of_others_are_errors(void **state)
         assert_int_equal(sample_load(COUNTS "[level2]\nlisten = tcp:9000\n[metrics]\nlisten = :9000\n"),
                          -EINVAL);
         assert_one_error(":8: metrics.listen:", "level2.listen");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(by_default_there_are_none),
-                cmocka_unit_test(a_port_alone_is_of_the_nodes_own_address),
-                cmocka_unit_test(a_host_is_for_each_machine),
-                cmocka_unit_test(nodes_of_one_machine_have_consecutive_ports),
-                cmocka_unit_test(clients_know_the_place_of_each_node),
-                cmocka_unit_test(a_path_names_the_node),
-                cmocka_unit_test(a_relative_path_begins_at_the_file),
-                cmocka_unit_test(a_long_path_is_an_error),
-                cmocka_unit_test(wrong_values),
-                cmocka_unit_test(the_ports_of_others_are_errors),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

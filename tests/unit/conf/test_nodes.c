@@ -5,7 +5,7 @@
 #define ROS "[node r]\nrole = ros\n"
 #define SFI "[node s]\nrole = sfi\n"
 
-static void test_counts(void **state)
+TEST(test_counts)
 {
         const struct scenario_node *n;
 
@@ -23,14 +23,14 @@ static void test_counts(void **state)
         assert_null(scenario_find(&sample, "ros3"));
 }
 
-static void test_most(void **state)
+TEST(test_most)
 {
         assert_int_equal(sample_load("[ros]\ncount = 1024\n[sfi]\ncount = 512\n"), 0);
         assert_int_equal(sample.n_nodes, 1537);
         assert_string_equal(sample.nodes[1536].name, "sfi512");
 }
 
-static void test_named(void **state)
+TEST(test_named)
 {
         const struct scenario_node *n;
 
@@ -51,7 +51,7 @@ static void test_named(void **state)
 }
 
 /* A count keeps the first nodes of its role. */
-static void test_counts_of_named(void **state)
+TEST(test_counts_of_named)
 {
         const char *const few[] = {"ros.count=2"};
 
@@ -64,7 +64,7 @@ static void test_counts_of_named(void **state)
         assert_null(scenario_find(&sample, "r3"));
 }
 
-static void test_settings_of_nodes(void **state)
+TEST(test_settings_of_nodes)
 {
         const char *const right[] = {"node r.cpus=1", "node a.b.address=::1", "network.control-group=none"};
         const char *const wrong[] = {"node x.cpus=1"};
@@ -76,7 +76,7 @@ static void test_settings_of_nodes(void **state)
         assert_one_error("--set node x.cpus=1: node x.cpus: ", "unknown node; expected a node of the file");
 }
 
-static void test_wrong(void **state)
+TEST(test_wrong)
 {
         static const struct {
                 const char *text, *at, *what;
@@ -129,7 +129,7 @@ static void test_wrong(void **state)
         }
 }
 
-static void test_v6(void **state)
+TEST(test_v6)
 {
         assert_int_equal(sample_load(DFM "address = fe80::1%eth0\n" SFI "address = fe80::2%eth0\n" ROS
                                          "[network]\ncontrol-group = ff05::6986\n"),
@@ -138,9 +138,8 @@ static void test_v6(void **state)
 }
 
 /* Packets to these addresses are IPv4. */
-static void mapped_addresses_are_ipv4(void **state)
+TEST(mapped_addresses_are_ipv4)
 {
-        (void)state;
         assert_int_equal(sample_load(DFM "address = ::ffff:10.0.0.1\n" SFI "address = 10.0.0.2\n" ROS
                                          "address = ::FFFF:a00:3\n"),
                          0);
@@ -148,9 +147,8 @@ static void mapped_addresses_are_ipv4(void **state)
         assert_string_equal(scenario_find(&sample, "r")->address, "10.0.0.3");
 }
 
-static void loopback_among_machines_is_pointed_out(void **state)
+TEST(loopback_among_machines_is_pointed_out)
 {
-        (void)state;
         assert_int_equal(sample_load(DFM "address = 127.0.1.1\n" SFI "address = 10.0.0.2\n" ROS
                                          "address = 10.0.0.3\n"),
                          0);
@@ -163,21 +161,4 @@ static void loopback_among_machines_is_pointed_out(void **state)
                                          "address = 127.0.1.3\n"),
                          0);
         assert_int_equal(sample_errors.n_warnings, 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_counts),
-                cmocka_unit_test(test_most),
-                cmocka_unit_test(test_counts_of_named),
-                cmocka_unit_test(test_named),
-                cmocka_unit_test(test_settings_of_nodes),
-                cmocka_unit_test(test_wrong),
-                cmocka_unit_test(test_v6),
-                cmocka_unit_test(mapped_addresses_are_ipv4),
-                cmocka_unit_test(loopback_among_machines_is_pointed_out),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

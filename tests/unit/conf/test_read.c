@@ -1,7 +1,7 @@
 /* Reads files and settings: layouts that are accepted, and the line and reason of each error. */
 #include "conf_sample.h"
 
-static void test_values(void **state)
+TEST(test_values)
 {
         assert_int_equal(
                 sample_load("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS), 0);
@@ -12,7 +12,7 @@ static void test_values(void **state)
         assert_int_equal(sample.run.seed, 1);
 }
 
-static void test_layout(void **state)
+TEST(test_layout)
 {
         /* A byte order mark, both kinds of comments, indented lines, Windows line ends, no final newline. */
         assert_int_equal(
@@ -29,7 +29,7 @@ static void test_layout(void **state)
         assert_int_equal(sample.ros.fragment_size_bytes, 1);
 }
 
-static void test_wrong_values(void **state)
+TEST(test_wrong_values)
 {
         assert_int_equal(sample_load(COUNTS "\n[scenario]\nmode = shove\n"), -EINVAL);
         assert_one_error(":7: scenario.mode: ", "invalid value \"shove\"; expected push or pull");
@@ -40,7 +40,7 @@ static void test_wrong_values(void **state)
 }
 
 /* A file of another program has many unknown keys: only errors with a text propose a name. */
-static void test_many_unknown_keys(void **state)
+TEST(test_many_unknown_keys)
 {
         char text[4000] = COUNTS "[sfi]\n";
 
@@ -52,7 +52,7 @@ static void test_many_unknown_keys(void **state)
                 assert_non_null(strstr(sample_errors.text[i], "did you mean sfi.retries?"));
 }
 
-static void test_unknown_keys(void **state)
+TEST(test_unknown_keys)
 {
         sample_load(COUNTS "[sfi]\nretry = 1\n");
         assert_one_error(":6: sfi.retry: ", "did you mean sfi.retries?");
@@ -69,7 +69,7 @@ static void test_unknown_keys(void **state)
         assert_one_error(":6: colour.of-paint: ", "evb check --keys");
 }
 
-static void test_lines_without_a_key(void **state)
+TEST(test_lines_without_a_key)
 {
         sample_load("[ros]\ncount\n" COUNTS);
         assert_one_error(":2: line: ", "invalid line \"count\"; expected [SECTION], KEY = VALUE");
@@ -80,7 +80,7 @@ static void test_lines_without_a_key(void **state)
         assert_one_error(":5: sfi.count: ", "duplicate key; first set on line 4");
 }
 
-static void test_long_lines(void **state)
+TEST(test_long_lines)
 {
         char text[5000] = COUNTS "[sfi]\ndirectory = /";
         size_t head = strlen(text);
@@ -112,7 +112,7 @@ static void load_bytes(const char *bytes, size_t n)
 }
 
 /* A file after a crash of its machine, or in UTF-16. The lines around are read. */
-static void test_bytes_that_are_not_text(void **state)
+TEST(test_bytes_that_are_not_text)
 {
         static const char middle[] = COUNTS "[run]\nseed = 7\0 8\nnumber = x\n",
                           last[] = COUNTS "[run]\nseed = 7\n\0\0\0";
@@ -125,7 +125,7 @@ static void test_bytes_that_are_not_text(void **state)
         assert_one_error(":7: line: ", "contains a NUL byte; expected UTF-8 text");
 }
 
-static void test_all_errors_at_once(void **state)
+TEST(test_all_errors_at_once)
 {
         char text[2000] = COUNTS "[run]\n";
 
@@ -144,7 +144,7 @@ static void test_all_errors_at_once(void **state)
 }
 
 /* An invalid value causes no further errors. */
-static void test_no_consequent_errors(void **state)
+TEST(test_no_consequent_errors)
 {
         sample_load(COUNTS "[trigger]\nrate = fast\nkind = poisson\n");
         assert_one_error(":6: trigger.rate: ", "\"fast\" is not a frequency");
@@ -152,7 +152,7 @@ static void test_no_consequent_errors(void **state)
         assert_one_error(": sfi.count: ", "0 SFIs");
 }
 
-static void test_settings(void **state)
+TEST(test_settings)
 {
         const char *const settings[] = {"ros.count=3", "ros.count=4", "ros.fragment-size=1.5kB",
                                         "scenario.name=a=b.c"};
@@ -163,7 +163,7 @@ static void test_settings(void **state)
         assert_string_equal(sample.scenario.name, "a=b.c");
 }
 
-static void test_wrong_settings(void **state)
+TEST(test_wrong_settings)
 {
         static const char *const wrong[] = {"", "=", "ros.count", "count=1", ".=", "ros=1.5"};
 
@@ -179,29 +179,8 @@ static void test_wrong_settings(void **state)
         assert_one_error("--set scenario.name=a", "on one line");
 }
 
-static void test_no_file(void **state)
+TEST(test_no_file)
 {
         assert_int_equal(scenario_load(&sample, "/nowhere/x.conf", NULL, 0, &sample_errors), -ENOENT);
         assert_int_equal(scenario_load(&sample, "/", NULL, 0, &sample_errors), -EISDIR);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_values),
-                cmocka_unit_test(test_layout),
-                cmocka_unit_test(test_wrong_values),
-                cmocka_unit_test(test_unknown_keys),
-                cmocka_unit_test(test_many_unknown_keys),
-                cmocka_unit_test(test_long_lines),
-                cmocka_unit_test(test_bytes_that_are_not_text),
-                cmocka_unit_test(test_lines_without_a_key),
-                cmocka_unit_test(test_settings),
-                cmocka_unit_test(test_all_errors_at_once),
-                cmocka_unit_test(test_no_consequent_errors),
-                cmocka_unit_test(test_wrong_settings),
-                cmocka_unit_test(test_no_file),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

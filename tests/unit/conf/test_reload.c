@@ -48,9 +48,8 @@ static void load_running(const char *text)
         running = sample;
 }
 
-static void test_keys(void **state)
+TEST(test_keys)
 {
-        (void)state;
         load_running(COUNTS "credits = 9\n[trigger]\nrate = 1kHz\n");
         assert_string_equal(compare(ROLE_DFM, "dfm"), "");
         load("# other lines\n" COUNTS "credits = 10\nretries = 3\n[trigger]\nrate = 2kHz\n"
@@ -69,9 +68,8 @@ static void test_keys(void **state)
         "[node d]\nrole = dfm\naddress = 10.0.0.1\n[node r]\nrole = ros\naddress = 10.0.0.2\n"               \
         "[node q]\nrole = ros\naddress = 10.0.0.3\n"
 
-static void test_nodes(void **state)
+TEST(test_nodes)
 {
-        (void)state;
         load_running(NODES "[node s]\nrole = sfi\naddress = 10.0.0.4\n[metadata]\nBeam = e\n");
         load("\n\n" NODES "\n[node s]\nrole = sfi\naddress = 10.0.0.4\n[metadata]\nBeam = e\n");
         assert_string_equal(compare(ROLE_ROS, "r"), "");
@@ -94,12 +92,11 @@ static void test_nodes(void **state)
 
 /* Keys that change at run time are plain values, which no other node relies on, and their copy is complete.
  */
-static void test_table(void **state)
+TEST(test_table)
 {
         struct member_keys before, after;
         unsigned n = 0;
 
-        (void)state;
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
                 char appliers[64];
@@ -131,9 +128,8 @@ static void test_table(void **state)
 }
 
 /* Values that come from two files are checked against each other again. */
-static void test_check(void **state)
+TEST(test_check)
 {
-        (void)state;
         load_running(COUNTS);
         assert_int_equal(scenario_check(&running, &sample_errors), 0);
         running.dfm.event_timeout_ns = running.sfi.timeout_ns;
@@ -141,16 +137,4 @@ static void test_check(void **state)
         assert_int_equal(sample_errors.n, 1);
         assert_non_null(strstr(sample_errors.text[0],
                                ": dfm.event-timeout: too short; expected longer than sfi.timeout"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_keys),
-                cmocka_unit_test(test_nodes),
-                cmocka_unit_test(test_table),
-                cmocka_unit_test(test_check),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "conf_sample.h"
 
-static void test_sources(void **state)
+TEST(test_sources)
 {
         assert_int_equal(sample_set("ros.source=pattern"), 0);
         assert_int_equal(sample.ros.source_kind, SOURCE_PATTERN);
@@ -18,7 +18,7 @@ static void test_sources(void **state)
         assert_string_equal(sample.ros.source_at, "[::1]:5000");
 }
 
-static void test_wrong_sources(void **state)
+TEST(test_wrong_sources)
 {
         static const char *const wrong[] = {
                 "ros.source=",        "ros.source=file:",    "ros.source=udp:0",     "ros.source=udp:65536",
@@ -39,7 +39,7 @@ static int set_with_boards(const char *setting)
         return sample_load_with(COUNTS "[ros]\nsource = udp:5000\n", &setting, 1);
 }
 
-static void test_numbers_of_frames(void **state)
+TEST(test_numbers_of_frames)
 {
         assert_int_equal(set_with_boards("ros.event-number=count"), 0);
         assert_int_equal(sample.ros.number.bits, 0);
@@ -62,7 +62,7 @@ static void test_numbers_of_frames(void **state)
 }
 
 /* The fragments of other sources have no numbers. */
-static void test_numbers_without_frames(void **state)
+TEST(test_numbers_without_frames)
 {
         static const char board[] = "[node dfm]\nrole = dfm\n[node a]\nrole = ros\n"
                                     "[node b]\nrole = ros\nsource = tcp:10.0.0.1:5\n[node s]\nrole = sfi\n";
@@ -76,7 +76,7 @@ static void test_numbers_without_frames(void **state)
         assert_int_equal(sample_set("ros.event-number=count"), 0);
 }
 
-static void test_wrong_numbers_of_frames(void **state)
+TEST(test_wrong_numbers_of_frames)
 {
         static const char *const wrong[] = {
                 "",         "4",      "4:",    "4:8",      "4:32:le",
@@ -99,7 +99,7 @@ static void test_wrong_numbers_of_frames(void **state)
         assert_one_error("--set ros.wait=", "too long; expected shorter than sfi.timeout");
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
         assert_int_equal(sample_set("ros.fragment-sizes=uniform:0-4MiB"), 0);
         assert_int_equal(sample.ros.sizes_kind, 1);
@@ -112,7 +112,7 @@ static void test_sizes(void **state)
         assert_int_equal(sample.ros.sizes_kind, 0);
 }
 
-static void test_wrong_sizes(void **state)
+TEST(test_wrong_sizes)
 {
         static const char *const wrong[] = {
                 "uniform",
@@ -142,7 +142,7 @@ static void test_wrong_sizes(void **state)
 }
 
 /* A path in the file starts at the directory of the file, a path in a setting at the current directory. */
-static void test_paths(void **state)
+TEST(test_paths)
 {
         char here[PATH_MAX], wanted[PATH_MAX + 32];
 
@@ -162,7 +162,7 @@ static void test_paths(void **state)
         assert_string_equal(sample.sfi.directory, "/");
 }
 
-static void test_path_of_a_file_named_relatively(void **state)
+TEST(test_path_of_a_file_named_relatively)
 {
         char here[PATH_MAX], relative[PATH_MAX] = "", wanted[PATH_MAX + 32];
 
@@ -178,7 +178,7 @@ static void test_path_of_a_file_named_relatively(void **state)
         assert_string_equal(sample.sfi.directory, wanted);
 }
 
-static void test_long_path(void **state)
+TEST(test_long_path)
 {
         char text[400] = COUNTS "[sfi]\ndirectory = ";
 
@@ -187,7 +187,7 @@ static void test_long_path(void **state)
         assert_one_error(":6: sfi.directory: ", "is too long; expected at most 255 bytes");
 }
 
-static void test_groups(void **state)
+TEST(test_groups)
 {
         assert_int_equal(sample_set("network.control-group=none"), 0);
         assert_int_equal(sample_set("network.control-group=224.0.0.99"), 0);
@@ -199,7 +199,7 @@ static void test_groups(void **state)
         assert_int_equal(sample_set("network.control-group=239.1"), -EINVAL);
 }
 
-static void test_contradictory_keys(void **state)
+TEST(test_contradictory_keys)
 {
         static const struct {
                 const char *setting, *what;
@@ -242,7 +242,7 @@ static void test_contradictory_keys(void **state)
         assert_int_equal(sample_load(COUNTS "[trigger]\nkind = poisson\nrate = 1kHz\n"), 0);
 }
 
-static void test_trigger(void **state)
+TEST(test_trigger)
 {
         static const char *const wrong[] = {"udp:0", "udp:", "udp:65536", "udp:1:2", "frame", "tcp:5", ""};
         static const char *const wrong_to[] = {"5000",
@@ -280,7 +280,7 @@ static void test_trigger(void **state)
 }
 
 /* A port is none or tcp:PORT; the stand-in needs what it connects to. */
-static void test_level2(void **state)
+TEST(test_level2)
 {
         static const char *const wrong[][2] = {
                 {"[level2]\nregions = udp:5\n", "expected none or tcp:PORT"},
@@ -297,7 +297,6 @@ static void test_level2(void **state)
         };
         char text[512];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
                 snprintf(text, sizeof text, COUNTS "%s", wrong[i][0]);
                 assert_int_equal(sample_load(text), -EINVAL);
@@ -313,11 +312,10 @@ static void test_level2(void **state)
         assert_int_equal(sample.level2.regions_rate_bps, 5000000);
 }
 
-static void test_stand_in(void **state)
+TEST(test_stand_in)
 {
         struct scenario_stand_in s;
 
-        (void)state;
         assert_true(scenario_split_stand_in("0.1:5ms", &s));
         assert_string_equal(s.accept, "0.1");
         assert_string_equal(s.latency, "5ms");
@@ -330,7 +328,7 @@ static void test_stand_in(void **state)
         assert_false(scenario_split_stand_in("1:22222222222222222222222222222222", &s));
 }
 
-static void test_frames_as_triggers(void **state)
+TEST(test_frames_as_triggers)
 {
         assert_int_equal(sample_load(COUNTS "[trigger]\nsource = frames\n[ros]\nsource = udp:5000\n"),
                          -EINVAL);
@@ -349,7 +347,7 @@ static void test_frames_as_triggers(void **state)
         assert_one_error(":7: trigger.leader: ", "expected any, or the name of one");
 }
 
-static void test_slices_of_time(void **state)
+TEST(test_slices_of_time)
 {
         static const struct {
                 const char *text, *where, *what;
@@ -382,29 +380,4 @@ static void test_slices_of_time(void **state)
         assert_true(scenario_has_slices(&sample) && scenario_number_bits(&sample) == 32);
         assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
         assert_int_equal(sample.ros.tick_ns, 8);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_sources),
-                cmocka_unit_test(test_wrong_sources),
-                cmocka_unit_test(test_numbers_of_frames),
-                cmocka_unit_test(test_numbers_without_frames),
-                cmocka_unit_test(test_wrong_numbers_of_frames),
-                cmocka_unit_test(test_sizes),
-                cmocka_unit_test(test_wrong_sizes),
-                cmocka_unit_test(test_paths),
-                cmocka_unit_test(test_path_of_a_file_named_relatively),
-                cmocka_unit_test(test_long_path),
-                cmocka_unit_test(test_groups),
-                cmocka_unit_test(test_contradictory_keys),
-                cmocka_unit_test(test_trigger),
-                cmocka_unit_test(test_level2),
-                cmocka_unit_test(test_stand_in),
-                cmocka_unit_test(test_frames_as_triggers),
-                cmocka_unit_test(test_slices_of_time),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void assert_written_is_same(void)
         assert_string_equal(text, again);
 }
 
-static void test_written(void **state)
+TEST(test_written)
 {
         const char *const settings[] = {
                 "scenario.name=a;b#c",
@@ -77,7 +77,7 @@ static void test_written(void **state)
         assert_int_equal(sample.trigger.rate_millihertz, 1001000);
 }
 
-static void test_written_nodes(void **state)
+TEST(test_written_nodes)
 {
         assert_int_equal(
                 sample_load("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
@@ -88,7 +88,7 @@ static void test_written_nodes(void **state)
 }
 
 /* Reports and records have all keys, with the values of a file. */
-static void test_json(void **state)
+TEST(test_json)
 {
         const char *const settings[] = {"scenario.mode=pull", "sfi.credits=17", "metadata.Shift=night"};
         char value[SCENARIO_TEXT_MAX];
@@ -122,7 +122,7 @@ static void test_json(void **state)
 }
 
 /* The longest line that is written can be read again. */
-static void test_longest(void **state)
+TEST(test_longest)
 {
         char setting[300] = "ros.source=file:/";
 
@@ -131,7 +131,7 @@ static void test_longest(void **state)
         assert_written_is_same();
 }
 
-static void test_name(void **state)
+TEST(test_name)
 {
         assert_int_equal(sample_load(COUNTS), 0);
         assert_string_equal(sample.scenario.name, strrchr(sample_path, '/') + 1);
@@ -149,7 +149,7 @@ static void load_config(const char *name)
         assert_string_equal(sample.scenario.name, name);
 }
 
-static void test_configs(void **state)
+TEST(test_configs)
 {
         static const struct {
                 const char *name;
@@ -177,7 +177,7 @@ static void test_configs(void **state)
         }
 }
 
-static void test_config_of_real_data(void **state)
+TEST(test_config_of_real_data)
 {
         load_config("bes3-replay");
         assert_int_equal(sample.ros.source_kind, SOURCE_FILE);
@@ -188,7 +188,7 @@ static void test_config_of_real_data(void **state)
                 strstr(sample.ros.source_at, "/configs/scenarios/../../../shared/data/bes3-run91668.raw"));
 }
 
-static void test_config_of_real_machines(void **state)
+TEST(test_config_of_real_machines)
 {
         const struct scenario_node *n;
 
@@ -199,20 +199,4 @@ static void test_config_of_real_machines(void **state)
         assert_string_equal(n->device, "eth1");
         assert_int_equal(n->n_cpus, 2);
         assert_string_equal(scenario_node_of(&sample, ROLE_DFM, 0)->name, "pc-dfm");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_written),
-                cmocka_unit_test(test_written_nodes),
-                cmocka_unit_test(test_json),
-                cmocka_unit_test(test_longest),
-                cmocka_unit_test(test_name),
-                cmocka_unit_test(test_configs),
-                cmocka_unit_test(test_config_of_real_data),
-                cmocka_unit_test(test_config_of_real_machines),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

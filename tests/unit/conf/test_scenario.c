@@ -56,9 +56,8 @@ static void expect_error(const char *content, const char *setting, const char *w
 
 #define NODES "[ros]\ncount = 2\n[sfi]\ncount = 1\n"
 
-static void reads_keys(void **state)
+TEST(reads_keys)
 {
-        (void)state;
         assert_int_equal(load("# comment\n[scenario]\nmode = pull ; inline\nduration = 250ms\n" NODES
                               "[network]\nloss = 2%\nlink-rate = 1Gbit\n[qos]\nbackend = cbq+tbf\n",
                               "sfi.outstanding=7"),
@@ -79,11 +78,10 @@ static void reads_keys(void **state)
         assert_int_equal(s.scenario.mode, MODE_PUSH);
 }
 
-static void reads_nodes(void **state)
+TEST(reads_nodes)
 {
         const struct scenario_node *n;
 
-        (void)state;
         assert_int_equal(load("[node a]\nrole = dfm\naddress = 10.0.0.1\n[node b]\nrole = ros\naddress = "
                               "10.0.0.2\ndevice = eth1\n"
                               "cpus = 2-3,7\n[node c]\nrole = sfi\naddress = 10.0.0.3\n",
@@ -96,9 +94,8 @@ static void reads_nodes(void **state)
         assert_int_equal(s.ros.count, 1);
 }
 
-static void reports_errors(void **state)
+TEST(reports_errors)
 {
-        (void)state;
         expect_error("[scenario]\nmode = shove\n" NODES, NULL, ":2: scenario.mode", "push or pull");
         expect_error("[ros]\nfragment-siz = 1\n", NULL, ":2: ros.fragment-siz",
                      "did you mean ros.fragment-size?");
@@ -131,11 +128,10 @@ static void reports_errors(void **state)
         expect_error("[node a]\nrole = ros\ncpus = 1-\n", NULL, ":3: node a.cpus", "2-5,8");
 }
 
-static void accepts_old_names(void **state)
+TEST(accepts_old_names)
 {
         char wanted[128];
 
-        (void)state;
         assert_int_equal(load(NODES "[sfi]\nre-ask = 3\nretry-after = 5ms\n", "sfi.re-ask-after=7ms"), 0);
         assert_int_equal(s.sfi.retries, 3);
         assert_int_equal(s.sfi.retry_after_ns, 7000000);
@@ -149,9 +145,8 @@ static void accepts_old_names(void **state)
 }
 
 /* One key, whichever names set it. */
-static void old_and_new_name_are_duplicates(void **state)
+TEST(old_and_new_name_are_duplicates)
 {
-        (void)state;
         expect_error(NODES "[sfi]\nre-ask = 3\nretries = 3\n", NULL,
                      ":7: sfi.retries: ", "duplicate key; first set on line 6 by its old name sfi.re-ask");
         expect_error(NODES "[sfi]\nretries = 3\nre-ask = 3\n", NULL,
@@ -160,11 +155,10 @@ static void old_and_new_name_are_duplicates(void **state)
                      ":7: sfi.re-ask: ", "duplicate key; first set on line 6");
 }
 
-static void reports_many_at_once(void **state)
+TEST(reports_many_at_once)
 {
         size_t n = 0;
 
-        (void)state;
         for (int i = 0; i < 30; i++)
                 n += (size_t)snprintf(text + n, sizeof text - n, "[ros]\nbad%d = 1\n", i);
         assert_int_equal(load(text, NULL), -EINVAL);
@@ -173,11 +167,10 @@ static void reports_many_at_once(void **state)
         assert_int_equal(scenario_load(&s, "/nowhere.conf", NULL, 0, &errors), -ENOENT);
 }
 
-static void relative_paths_are_the_files_own(void **state)
+TEST(relative_paths_are_the_files_own)
 {
         char wanted[128];
 
-        (void)state;
         assert_int_equal(load("[ros]\ncount=1\nsource = file:data/x.raw\n[sfi]\ncount=1\n", NULL), 0);
         snprintf(wanted, sizeof wanted, "%.*s/data/x.raw", (int)(strrchr(path, '/') - path), path);
         assert_string_equal(s.ros.source_at, wanted);
@@ -188,11 +181,10 @@ static void relative_paths_are_the_files_own(void **state)
 }
 
 /* Every kind of value survives the way to a file and back. */
-static void written_and_read_again(void **state)
+TEST(written_and_read_again)
 {
         FILE *f;
 
-        (void)state;
         assert_int_equal(
                 load(NODES "[trigger]\nrate = 12345mHz\n[sfi]\nfile-size = 1500000\nretry-after = 1234567ns\n"
                            "[network]\nreorder = 0.0125\n",
@@ -218,11 +210,10 @@ static void written_and_read_again(void **state)
 
 /* Linux may have given an ephemeral port (net.ipv4.ip_local_port_range) to another program when a node
  * starts. */
-static void default_ports_are_not_ephemeral(void **state)
+TEST(default_ports_are_not_ephemeral)
 {
         size_t n = 0;
 
-        (void)state;
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
                 size_t length = strlen(k->name);
@@ -236,12 +227,11 @@ static void default_ports_are_not_ephemeral(void **state)
 }
 
 /* A scenario is large, and only its used nodes are cleared. */
-static void a_scenario_loads_into_used_memory(void **state)
+TEST(a_scenario_loads_into_used_memory)
 {
         static const char made[] = NODES, own[] = "[node dfm]\nrole = dfm\n[node a]\nrole = ros\n"
                                                   "[node b]\nrole = sfi\ncpus = 1\n";
 
-        (void)state;
         for (int i = 0; i < 2; i++) {
                 memset(&s, 0, sizeof s);
                 assert_int_equal(load(i == 0 ? made : own, NULL), 0);
@@ -257,7 +247,6 @@ static int make_path(void **state)
 {
         int fd;
 
-        (void)state;
         snprintf(path, sizeof path, "/tmp/evb-test-XXXXXX");
         fd = mkstemp(path);
         return fd < 0 || close(fd) < 0;
@@ -265,24 +254,10 @@ static int make_path(void **state)
 
 static int remove_path(void **state)
 {
-        (void)state;
         return unlink(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(reads_keys),
-                cmocka_unit_test(reads_nodes),
-                cmocka_unit_test(reports_errors),
-                cmocka_unit_test(accepts_old_names),
-                cmocka_unit_test(old_and_new_name_are_duplicates),
-                cmocka_unit_test(reports_many_at_once),
-                cmocka_unit_test(relative_paths_are_the_files_own),
-                cmocka_unit_test(written_and_read_again),
-                cmocka_unit_test(default_ports_are_not_ephemeral),
-                cmocka_unit_test(a_scenario_loads_into_used_memory),
-        };
-
-        return cmocka_run_group_tests(tests, make_path, remove_path);
+        return test_run(argc, argv, make_path, remove_path);
 }

@@ -15,7 +15,7 @@ static const struct scenario_node *node(const char *name)
         return n;
 }
 
-static void each_ros_has_its_source(void **state)
+TEST(each_ros_has_its_source)
 {
         char text[SCENARIO_TEXT_MAX];
 
@@ -45,7 +45,7 @@ static void each_ros_has_its_source(void **state)
 }
 
 /* Nodes made from counts have the source of [ros]. */
-static void counts_take_the_common_source(void **state)
+TEST(counts_take_the_common_source)
 {
         assert_int_equal(sample_load(COUNTS), 0);
         assert_true(scenario_all_from(&sample, SOURCE_PATTERN));
@@ -56,7 +56,7 @@ static void counts_take_the_common_source(void **state)
         assert_int_equal(scenario_rank_in_file(&sample, node("ros2")), 1);
 }
 
-static void files_are_ranked_by_themselves(void **state)
+TEST(files_are_ranked_by_themselves)
 {
         assert_int_equal(sample_load(BASE "source = file:/a\n" OTHER "source = file:/b\n"
                                           "[node p]\nrole = ros\nsource = file:/a\n"
@@ -70,7 +70,7 @@ static void files_are_ranked_by_themselves(void **state)
         assert_null(scenario_common_file(&sample));
 }
 
-static void settings_replace_keys(void **state)
+TEST(settings_replace_keys)
 {
         const char *const settings[] = {"node r.source=udp:7000", "node r.required=no", "node r.wait=1s"};
 
@@ -81,13 +81,13 @@ static void settings_replace_keys(void **state)
 }
 
 /* A relative path starts at the file that contains it. */
-static void paths_become_absolute(void **state)
+TEST(paths_become_absolute)
 {
         assert_int_equal(sample_load(BASE "source = file:some.data\n"), 0);
         assert_string_equal(node("r")->source_at, "/tmp/some.data");
 }
 
-static void a_written_scenario_is_the_same(void **state)
+TEST(a_written_scenario_is_the_same)
 {
         static struct scenario before;
         char *text = NULL;
@@ -109,7 +109,7 @@ static void a_written_scenario_is_the_same(void **state)
         free(text);
 }
 
-static void errors_name_their_lines(void **state)
+TEST(errors_name_their_lines)
 {
         static const struct {
                 const char *text, *at, *what;
@@ -148,27 +148,11 @@ static void errors_name_their_lines(void **state)
 }
 
 /* ros.count keeps the first ROSs; the lines of the others' keys do not move to them. */
-static void dropped_nodes_take_their_errors_along(void **state)
+TEST(dropped_nodes_take_their_errors_along)
 {
         const char *const one[] = {"ros.count=1"}, *const wrong[] = {"node s.wait=1s"};
 
         assert_int_equal(sample_load_with(DFM ROS OTHER "wait = 5s\n" SFI, one, 1), 0);
         sample_load_with(BASE, wrong, 1);
         assert_one_error("--set node s.wait=1s: node s.wait: ", "an SFI has no source");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_ros_has_its_source),
-                cmocka_unit_test(counts_take_the_common_source),
-                cmocka_unit_test(files_are_ranked_by_themselves),
-                cmocka_unit_test(settings_replace_keys),
-                cmocka_unit_test(paths_become_absolute),
-                cmocka_unit_test(a_written_scenario_is_the_same),
-                cmocka_unit_test(errors_name_their_lines),
-                cmocka_unit_test(dropped_nodes_take_their_errors_along),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
         "[node d]\nrole = dfm\naddress = 10.9.0.1\n[node r]\nrole = ros\naddress = 10.9.0.2\n"               \
         "[node s]\nrole = sfi\naddress = 10.9.0.3\n"
 
-static void test_permissions(void **state)
+TEST(test_permissions)
 {
         static const struct {
                 const char *setting, *permission;
@@ -40,7 +40,7 @@ static bool may(const char *permission)
         return scenario_allows(&sample, permission);
 }
 
-static void test_allow(void **state)
+TEST(test_allow)
 {
         assert_int_equal(sample_load(COUNTS), 0);
         assert_false(may("qos") || may("tuning") || may("link-rate") || may("output"));
@@ -52,7 +52,7 @@ static void test_allow(void **state)
 }
 
 /* No command may widen permissions or senders. */
-static void test_local(void **state)
+TEST(test_local)
 {
         assert_true(scenario_setting_is_local("standby.allow=qos"));
         assert_true(scenario_setting_is_local("network.command-from=0.0.0.0/0"));
@@ -60,7 +60,7 @@ static void test_local(void **state)
 }
 
 /* A setting that changes nothing needs no permission. */
-static void test_changes(void **state)
+TEST(test_changes)
 {
         assert_int_equal(sample_load(COUNTS "[qos]\nbackend = none\nrate = 20Mbit\n"), 0);
         assert_false(scenario_setting_changes(&sample, "qos.backend=none"));
@@ -81,7 +81,7 @@ static bool lets(const char *address)
         return scenario_list_has(&sample, sample.network.command_from, family, bytes);
 }
 
-static void test_command_from(void **state)
+TEST(test_command_from)
 {
         assert_int_equal(sample_load(NODES), 0);
         assert_true(lets("10.9.0.1") && lets("10.9.0.3") && lets("127.0.0.1") && lets("127.9.9.9") &&
@@ -97,7 +97,7 @@ static void test_command_from(void **state)
         assert_false(lets("2001:db8::1"));
 }
 
-static void test_wrong_senders(void **state)
+TEST(test_wrong_senders)
 {
         static const char *const wrong[] = {"desk",        "10.0.0.0/33", "10.0.0.0/",    "10.0.0.0/-1",
                                             "10.0.0.0/8x", "10.0.0",      "fe80::1%eth0", "::/129"};
@@ -109,15 +109,4 @@ static void test_wrong_senders(void **state)
                 assert_one_error("--set network.command-from=",
                                  "is not an address; expected nodes, ADDRESS or ADDRESS/BITS");
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_permissions),  cmocka_unit_test(test_allow),
-                cmocka_unit_test(test_local),        cmocka_unit_test(test_changes),
-                cmocka_unit_test(test_command_from), cmocka_unit_test(test_wrong_senders),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,13 +20,12 @@ static uint64_t taken_in(struct trigger *t, uint64_t *now_ns, uint64_t time_ns)
 }
 
 /* After each change, the rate is the new one at once: no burst, no pause. */
-static void a_rate_changes_without_burst_or_pause(void **state)
+TEST(a_rate_changes_without_burst_or_pause)
 {
         static const uint64_t rates[] = {1000, 2000, 200, 5000, 50, 1000, 1, 1000, 999};
         uint64_t now_ns = 7, before_ns;
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_PERIODIC, rates[0] * HZ, 1, 1, now_ns);
         for (size_t i = 1; i < ARRAY_SIZE(rates); i++) {
                 uint64_t n = taken_in(&t, &now_ns, CHANGED_NS),
@@ -44,11 +43,10 @@ static void a_rate_changes_without_burst_or_pause(void **state)
         assert_int_equal(trigger_next_ns(&t), before_ns + 30001 * NS_PER_S / 3000);
 }
 
-static void what_is_left_of_an_interval_is_scaled(void **state)
+TEST(what_is_left_of_an_interval_is_scaled)
 {
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_PERIODIC, 1, 1, 1, 0); /* 1 mHz: 1000 s */
         assert_int_equal(trigger_take(&t, 0, 10), 1);
         trigger_change(&t, 250 * NS_PER_S, TRIGGER_PERIODIC, 1000 * HZ, 1);
@@ -58,11 +56,10 @@ static void what_is_left_of_an_interval_is_scaled(void **state)
 }
 
 /* Three triggers that a late caller has not taken yet stay three. */
-static void overdue_triggers_stay_as_many(void **state)
+TEST(overdue_triggers_stay_as_many)
 {
         struct trigger t;
 
-        (void)state;
         for (uint64_t hertz = 1; hertz <= 1000000; hertz *= 1000) {
                 trigger_init(&t, TRIGGER_PERIODIC, 1000 * HZ, 1, 1, NS_PER_S);
                 trigger_change(&t, NS_PER_S + 2500 * NS_PER_US, TRIGGER_PERIODIC, hertz * HZ, 1);
@@ -71,11 +68,10 @@ static void overdue_triggers_stay_as_many(void **state)
         }
 }
 
-static void the_maximum_begins_and_ends_at_once(void **state)
+TEST(the_maximum_begins_and_ends_at_once)
 {
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_PERIODIC, TRIGGER_RATE_MAX, 1, 1, 5);
         assert_int_equal(trigger_take(&t, 100 * NS_PER_S, 1000), 1000);
         trigger_change(&t, 100 * NS_PER_S, TRIGGER_PERIODIC, 10 * HZ, 1);
@@ -89,12 +85,11 @@ static void the_maximum_begins_and_ends_at_once(void **state)
         assert_int_equal(trigger_take(&t, 102 * NS_PER_S, 1000), 1000);
 }
 
-static void poisson_triggers_get_the_new_mean(void **state)
+TEST(poisson_triggers_get_the_new_mean)
 {
         uint64_t now_ns = 0, n;
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_PERIODIC, 100 * HZ, 1, 1, now_ns);
         trigger_take(&t, 0, 1);
         trigger_change(&t, NS_PER_MS, TRIGGER_POISSON, 10000 * HZ, 1);
@@ -107,11 +102,10 @@ static void poisson_triggers_get_the_new_mean(void **state)
 }
 
 /* A burst that has begun goes on, and does not begin again. */
-static void bursts_go_on(void **state)
+TEST(bursts_go_on)
 {
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_BURST, 1000 * HZ, 5, 1, 0);
         assert_int_equal(trigger_take(&t, 0, 3), 3);
         trigger_change(&t, 0, TRIGGER_BURST, 500 * HZ, 5);
@@ -153,13 +147,12 @@ static uint64_t triggers_in(struct dfm_driver *t, uint64_t time_ns)
         return dfm_counts(t->dfm)->triggers - before;
 }
 
-static void the_dfm_follows_another_rate(void **state)
+TEST(the_dfm_follows_another_rate)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_settings to;
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 100 * HZ;
         c.events_max = 4096;
         c.event_timeout_ns = 1000 * NS_PER_S;
@@ -187,13 +180,12 @@ static void the_dfm_follows_another_rate(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_rate_of_before_the_run_counts_from_its_begin(void **state)
+TEST(a_rate_of_before_the_run_counts_from_its_begin)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_settings to;
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 1000 * HZ;
         c.n_ros = c.n_sfi = 1;
         to = settings_of(&c);
@@ -210,13 +202,12 @@ static void a_rate_of_before_the_run_counts_from_its_begin(void **state)
 }
 
 /* While triggers are held back, no schedule runs, and none makes up for the time. */
-static void a_change_while_triggers_are_held_back_makes_no_burst(void **state)
+TEST(a_change_while_triggers_are_held_back_makes_no_burst)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_settings to;
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 100 * HZ;
         to = settings_of(&c);
         dfm_driver_start(&t, &c);
@@ -229,13 +220,12 @@ static void a_change_while_triggers_are_held_back_makes_no_burst(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_earlier_time_out_applies_to_open_events(void **state)
+TEST(an_earlier_time_out_applies_to_open_events)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_settings to = settings_of(&c);
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         dfm_pass_ns(&t, 2 * NS_PER_S);
@@ -266,13 +256,12 @@ static struct sfi_config with_slots(void)
         return c;
 }
 
-static void more_credits_are_granted_at_once(void **state)
+TEST(more_credits_are_granted_at_once)
 {
         struct sfi_config c = with_slots();
         struct sfi_settings to = sfi_settings_of(&c);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         t.now_ns += 2 * NS_PER_MS;
         assert_sfi_says(&t, "dfm: Update granted 4 ack 4");
@@ -291,13 +280,12 @@ static void more_credits_are_granted_at_once(void **state)
 }
 
 /* What is granted stays granted; the number of open events falls as they end. */
-static void fewer_credits_take_none_back(void **state)
+TEST(fewer_credits_take_none_back)
 {
         struct sfi_config c = with_slots();
         struct sfi_settings to = sfi_settings_of(&c);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 3);
         to.credits = 2;
         sfi_change(t.sfi, t.now_ns, &to);
@@ -323,13 +311,12 @@ static void fewer_credits_take_none_back(void **state)
 }
 
 /* Unassigned events leave the slots of later credits free. */
-static void unassigned_events_follow_the_credits(void **state)
+TEST(unassigned_events_follow_the_credits)
 {
         struct sfi_config c = with_slots();
         struct sfi_settings to = sfi_settings_of(&c);
         struct sfi_driver t;
 
-        (void)state;
         c.slots = 4096;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 600; event++)
@@ -343,13 +330,12 @@ static void unassigned_events_follow_the_credits(void **state)
         sfi_driver_fini(&t);
 }
 
-static void retries_follow_at_the_next_round(void **state)
+TEST(retries_follow_at_the_next_round)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_settings to = sfi_settings_of(&c);
         struct sfi_driver t;
 
-        (void)state;
         to.retry_after_ns = 5 * AFTER_NS;
         sfi_driver_init(&t, &c);
         sfi_change(t.sfi, t.now_ns, &to);
@@ -366,13 +352,12 @@ static void retries_follow_at_the_next_round(void **state)
         sfi_driver_fini(&t);
 }
 
-static void outstanding_events_stay_events_or_bytes(void **state)
+TEST(outstanding_events_stay_events_or_bytes)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_settings to;
         struct sfi_driver t;
 
-        (void)state;
         c.outstanding = 1;
         c.room_bytes = 1 << 20;
         to = sfi_settings_of(&c);
@@ -395,27 +380,4 @@ static void outstanding_events_stay_events_or_bytes(void **state)
         assert_int_equal(sfi_new(&t.sfi, &c, t.now_ns), 0);
         assert_true(sfi_may_change_outstanding(t.sfi, 3));
         sfi_free(t.sfi);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_rate_changes_without_burst_or_pause),
-                cmocka_unit_test(what_is_left_of_an_interval_is_scaled),
-                cmocka_unit_test(overdue_triggers_stay_as_many),
-                cmocka_unit_test(the_maximum_begins_and_ends_at_once),
-                cmocka_unit_test(poisson_triggers_get_the_new_mean),
-                cmocka_unit_test(bursts_go_on),
-                cmocka_unit_test(the_dfm_follows_another_rate),
-                cmocka_unit_test(a_rate_of_before_the_run_counts_from_its_begin),
-                cmocka_unit_test(a_change_while_triggers_are_held_back_makes_no_burst),
-                cmocka_unit_test(an_earlier_time_out_applies_to_open_events),
-                cmocka_unit_test(more_credits_are_granted_at_once),
-                cmocka_unit_test(fewer_credits_take_none_back),
-                cmocka_unit_test(unassigned_events_follow_the_credits),
-                cmocka_unit_test(retries_follow_at_the_next_round),
-                cmocka_unit_test(outstanding_events_stay_events_or_bytes),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* The DFM and events that their SFI does not finish in time, and SFIs that leave, return or restart. */
 #include "dfm_driver.h"
 
-static void events_of_a_lost_sfi_go_to_another(void **state)
+TEST(events_of_a_lost_sfi_go_to_another)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.node_timeout_ns = NS_PER_S;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
@@ -35,12 +34,11 @@ static void events_of_a_lost_sfi_go_to_another(void **state)
         }
 }
 
-static void an_unfinished_event_goes_to_another_sfi(void **state)
+TEST(an_unfinished_event_goes_to_another_sfi)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         sfi_grants(&t, 1, 1);
@@ -64,12 +62,11 @@ static void an_unfinished_event_goes_to_another_sfi(void **state)
         dfm_driver_fini(&t);
 }
 
-static void reassignment_prefers_another_sfi(void **state)
+TEST(reassignment_prefers_another_sfi)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.push = false;
         c.events = 2;
         c.reassign_max = 2;
@@ -101,14 +98,13 @@ static void reassignment_prefers_another_sfi(void **state)
         }
 }
 
-static void a_void_entry_does_not_end_a_returned_event(void **state)
+TEST(a_void_entry_does_not_end_a_returned_event)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         struct message_to to;
         uint64_t void_event;
 
-        (void)state;
         c.n_sfi = 1;
         c.push = false;
         c.events = 1;
@@ -133,12 +129,11 @@ static void a_void_entry_does_not_end_a_returned_event(void **state)
 
 /* The event went back and forth. An SFI that knows of the new assignment does not end the event with a
  * report on the former one. */
-static void an_event_that_returned_twice_is_built(void **state)
+TEST(an_event_that_returned_twice_is_built)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.push = false;
         c.events = 1;
         c.reassign_max = 2;
@@ -162,12 +157,11 @@ static void an_event_that_returned_twice_is_built(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_report_on_a_former_assignment_ends_nothing(void **state)
+TEST(a_report_on_a_former_assignment_ends_nothing)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.n_sfi = 1;
         c.push = false;
         c.events = 1;
@@ -184,12 +178,11 @@ static void a_report_on_a_former_assignment_ends_nothing(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second(void **state)
+TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         dfm_pass_ns(&t, c.event_timeout_ns);
@@ -204,12 +197,11 @@ static void a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second(void
         dfm_driver_fini(&t);
 }
 
-static void an_event_taken_back_is_no_longer_held(void **state)
+TEST(an_event_taken_back_is_no_longer_held)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.policy = POLICY_LEAST_LOADED;
         c.push = false;
         dfm_driver_start(&t, &c);
@@ -226,12 +218,11 @@ static void an_event_taken_back_is_no_longer_held(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_event_taken_back_is_void_in_the_stream(void **state)
+TEST(an_event_taken_back_is_void_in_the_stream)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.keep_alive_ns = 1000 * NS_PER_S;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
@@ -248,12 +239,11 @@ static void an_event_taken_back_is_void_in_the_stream(void **state)
         }
 }
 
-static void another_incarnation_starts_afresh(void **state)
+TEST(another_incarnation_starts_afresh)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
@@ -272,12 +262,11 @@ static void another_incarnation_starts_afresh(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_silent_sfi_continues_its_streams(void **state)
+TEST(a_silent_sfi_continues_its_streams)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.n_sfi = 1;
         c.node_timeout_ns = NS_PER_S;
         for (int push = 0; push < 2; push++) {
@@ -307,13 +296,12 @@ static void a_silent_sfi_continues_its_streams(void **state)
 }
 
 /* Otherwise an event that no message mentions would use up its single credit. */
-static void a_silent_sfi_learns_of_unannounced_assignments(void **state)
+TEST(a_silent_sfi_learns_of_unannounced_assignments)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         struct message_to to;
 
-        (void)state;
         c.n_sfi = 1;
         c.node_timeout_ns = NS_PER_S;
         dfm_driver_start(&t, &c);
@@ -330,12 +318,11 @@ static void a_silent_sfi_learns_of_unannounced_assignments(void **state)
 }
 
 /* The previous process had switched often, so its numbers are ahead of the new one's. */
-static void a_late_xoff_of_a_dead_ros_has_no_effect(void **state)
+TEST(a_late_xoff_of_a_dead_ros_has_no_effect)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         driver_join(&t, ROLE_ROS, 0, 2);
         t.message.alive.state = RUN_RUNNING;
@@ -362,12 +349,11 @@ static void sfi_writes(struct dfm_driver *t, uint16_t sfi, uint64_t event)
         sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
-static void an_event_being_written_does_not_time_out(void **state)
+TEST(an_event_being_written_does_not_time_out)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         sfi_writes(&t, 0, 0);
@@ -387,12 +373,11 @@ static void an_event_being_written_does_not_time_out(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_event_that_a_dead_sfi_was_writing_is_reassigned(void **state)
+TEST(an_event_that_a_dead_sfi_was_writing_is_reassigned)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         sfi_writes(&t, 0, 0);
@@ -401,27 +386,4 @@ static void an_event_that_a_dead_sfi_was_writing_is_reassigned(void **state)
         sfi_grants(&t, 1, 1);
         assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(events_of_a_lost_sfi_go_to_another),
-                cmocka_unit_test(an_unfinished_event_goes_to_another_sfi),
-                cmocka_unit_test(reassignment_prefers_another_sfi),
-                cmocka_unit_test(a_void_entry_does_not_end_a_returned_event),
-                cmocka_unit_test(an_event_that_returned_twice_is_built),
-                cmocka_unit_test(a_report_on_a_former_assignment_ends_nothing),
-                cmocka_unit_test(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second),
-                cmocka_unit_test(an_event_taken_back_is_no_longer_held),
-                cmocka_unit_test(an_event_taken_back_is_void_in_the_stream),
-                cmocka_unit_test(another_incarnation_starts_afresh),
-                cmocka_unit_test(a_silent_sfi_continues_its_streams),
-                cmocka_unit_test(a_silent_sfi_learns_of_unannounced_assignments),
-                cmocka_unit_test(an_event_being_written_does_not_time_out),
-                cmocka_unit_test(an_event_that_a_dead_sfi_was_writing_is_reassigned),
-                cmocka_unit_test(a_late_xoff_of_a_dead_ros_has_no_effect),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

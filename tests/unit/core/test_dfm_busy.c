@@ -3,12 +3,11 @@
 
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
-static void busy_follows_the_credits_with_hysteresis(void **state)
+TEST(busy_follows_the_credits_with_hysteresis)
 {
         struct dfm_config c = outside_standard(100);
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         assert_busy(&t, BUSY_STOPPED);
         assert_true(dfm_busy(t.dfm).last == BUSY_NONE);
@@ -36,12 +35,11 @@ static void busy_follows_the_credits_with_hysteresis(void **state)
         outside_ends(&t);
 }
 
-static void busy_follows_the_queue(void **state)
+TEST(busy_follows_the_queue)
 {
         struct dfm_config c = outside_standard(10);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 100);
         ros_says_switch(&t, 1, false);
         dfm_says_with(&t, false);
@@ -62,12 +60,11 @@ static void busy_follows_the_queue(void **state)
         outside_ends(&t);
 }
 
-static void a_full_queue_is_busy_at_once(void **state)
+TEST(a_full_queue_is_busy_at_once)
 {
         struct dfm_config c = outside_standard(10);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 2);
         for (uint64_t k = 1; k <= 7; k++)
                 outside_offers(&t, 100 + k, 0);
@@ -85,12 +82,11 @@ static void a_full_queue_is_busy_at_once(void **state)
 }
 
 /* The ROSs hold the frames of 10 events, so the eighth undecided one is too many. */
-static void undecided_events_that_fill_the_ross_are_busy(void **state)
+TEST(undecided_events_that_fill_the_ross_are_busy)
 {
         struct dfm_config c = outside_standard(100);
         struct dfm_driver t;
 
-        (void)state;
         c.has_front_ends = true;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 1000};
         dfm_driver_start(&t, &c);
@@ -108,12 +104,11 @@ static void undecided_events_that_fill_the_ross_are_busy(void **state)
         outside_ends(&t);
 }
 
-static void the_schedule_has_a_busy_signal_too(void **state)
+TEST(the_schedule_has_a_busy_signal_too)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.busy_above_permille = 900;
         dfm_driver_start(&t, &c);
         assert_busy(&t, BUSY_CREDITS);
@@ -125,13 +120,12 @@ static void the_schedule_has_a_busy_signal_too(void **state)
         dfm_driver_fini(&t);
 }
 
-static void the_clock_makes_an_event_of_each_slice(void **state)
+TEST(the_clock_makes_an_event_of_each_slice)
 {
         struct dfm_config c = outside_standard(4);
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_source = DFM_TRIGGER_CLOCK;
         c.slice_ns = 10 * NS_PER_MS;
         c.utc_offset_ns = 1000 * NS_PER_S;
@@ -168,12 +162,11 @@ static void the_clock_makes_an_event_of_each_slice(void **state)
 }
 
 /* Only the former DFM knew the trigger of an event that no SFI has: it cannot be built any more. */
-static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
+TEST(a_resumed_run_loses_events_whose_trigger_nobody_knows)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_resumes(&t, &c);
         assert_dfm_says(&t, "ross: Clear #0 oldest 1: e2 | ross: Clear #1 oldest 1: e3");
         sfi_grants(&t, 0, 9);
@@ -193,12 +186,11 @@ static void a_resumed_run_loses_events_whose_trigger_nobody_knows(void **state)
 }
 
 /* Ten slices have passed, and four of them became events. */
-static void slices_without_a_dfm_are_missed(void **state)
+TEST(slices_without_a_dfm_are_missed)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_source = DFM_TRIGGER_CLOCK;
         c.slice_ns = 10 * NS_PER_MS;
         c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = 105 * NS_PER_MS};
@@ -212,14 +204,13 @@ static void slices_without_a_dfm_are_missed(void **state)
 
 /* Nobody can decide about what the former DFM did not assign. The event that an SFI has is cleared without
  * its L1 ID, which nobody knows. */
-static void a_resumed_run_loses_events_that_no_sfi_knows(void **state)
+TEST(a_resumed_run_loses_events_that_no_sfi_knows)
 {
         struct dfm_config c = outside_standard(8);
         const struct decision_entry reject = {.event = 4, .verdict = DECISION_REJECT};
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 10};
         outside_resumes(&t, &c);
         assert_dfm_says(&t, "");
@@ -242,21 +233,4 @@ static void a_resumed_run_loses_events_that_no_sfi_knows(void **state)
         }
         assert_int_equal(dfm_open_events(t.dfm), 0);
         dfm_free(t.dfm);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(busy_follows_the_credits_with_hysteresis),
-                cmocka_unit_test(busy_follows_the_queue),
-                cmocka_unit_test(a_full_queue_is_busy_at_once),
-                cmocka_unit_test(undecided_events_that_fill_the_ross_are_busy),
-                cmocka_unit_test(the_schedule_has_a_busy_signal_too),
-                cmocka_unit_test(the_clock_makes_an_event_of_each_slice),
-                cmocka_unit_test(a_resumed_run_loses_events_whose_trigger_nobody_knows),
-                cmocka_unit_test(a_resumed_run_loses_events_that_no_sfi_knows),
-                cmocka_unit_test(slices_without_a_dfm_are_missed),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* The end of events in the DFM: cleared or lost. test_dfm_again.c covers reassignment. */
 #include "dfm_driver.h"
 
-static void ended_events_are_cleared_in_groups(void **state)
+TEST(ended_events_are_cleared_in_groups)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.clear_group = 3;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 8);
@@ -22,12 +21,11 @@ static void ended_events_are_cleared_in_groups(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_incomplete_clear_group_waits_for_clear_after(void **state)
+TEST(an_incomplete_clear_group_waits_for_clear_after)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.clear_group = 2;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
@@ -44,13 +42,12 @@ static void an_incomplete_clear_group_waits_for_clear_after(void **state)
         dfm_driver_fini(&t);
 }
 
-static void clear_groups_are_bounded_by_the_message(void **state)
+TEST(clear_groups_are_bounded_by_the_message)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         struct message_to to;
 
-        (void)state;
         for (int small = 0; small < 2; small++) {
                 c.events_max = 256;
                 c.message_bytes = small ? MESSAGE_HEADER_BYTES + 120 : 1472;
@@ -75,12 +72,11 @@ static void clear_groups_are_bounded_by_the_message(void **state)
         }
 }
 
-static void keep_alive_reveals_a_lost_clear(void **state)
+TEST(keep_alive_reveals_a_lost_clear)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.clear_group = 1;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 3);
@@ -97,12 +93,11 @@ static void keep_alive_reveals_a_lost_clear(void **state)
 }
 
 /* A ROS that missed a Clear may have no room for the oldest event. */
-static void clears_are_repeated_while_the_oldest_event_waits(void **state)
+TEST(clears_are_repeated_while_the_oldest_event_waits)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.clear_group = 2;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 6);
@@ -127,12 +122,11 @@ static void clears_are_repeated_while_the_oldest_event_waits(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_event_is_lost_after_the_last_reassignment(void **state)
+TEST(an_event_is_lost_after_the_last_reassignment)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         for (uint32_t max = 0; max < 3; max++) {
                 c.reassign_max = max;
                 c.events = 1;
@@ -153,12 +147,11 @@ static void an_event_is_lost_after_the_last_reassignment(void **state)
         }
 }
 
-static void an_event_without_an_sfi_is_lost_after_the_time_out(void **state)
+TEST(an_event_without_an_sfi_is_lost_after_the_time_out)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         dfm_pass_ns(&t, c.event_timeout_ns);
@@ -173,12 +166,11 @@ static void an_event_without_an_sfi_is_lost_after_the_time_out(void **state)
         dfm_driver_fini(&t);
 }
 
-static void draining_without_an_sfi_loses_open_events(void **state)
+TEST(draining_without_an_sfi_loses_open_events)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         dfm_stop(t.dfm, t.now_ns);
@@ -192,12 +184,11 @@ static void draining_without_an_sfi_loses_open_events(void **state)
 }
 
 /* Boards may stop before the run. What they answered, or an SFI lost with its machine, is lost. */
-static void triggers_that_nobody_answers_after_a_stop_do_not_count(void **state)
+TEST(triggers_that_nobody_answers_after_a_stop_do_not_count)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         for (int front_ends = 0; front_ends < 2; front_ends++) {
                 c.has_front_ends = front_ends;
                 dfm_driver_start(&t, &c);
@@ -220,12 +211,11 @@ static void triggers_that_nobody_answers_after_a_stop_do_not_count(void **state)
 }
 
 /* Boards that sent frames of a newer trigger had not stopped. */
-static void a_trigger_before_one_that_was_built_counts(void **state)
+TEST(a_trigger_before_one_that_was_built_counts)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.has_front_ends = true;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
@@ -241,13 +231,12 @@ static void a_trigger_before_one_that_was_built_counts(void **state)
 }
 
 /* The frames of a required ROS that vanished are lost with it. */
-static void without_a_required_ros_no_trigger_is_unanswered(void **state)
+TEST(without_a_required_ros_no_trigger_is_unanswered)
 {
         const struct ros_rule rules[] = {{.optional = true}, {}};
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.has_front_ends = true;
         c.ros_rules = rules;
         dfm_driver_start(&t, &c);
@@ -277,12 +266,11 @@ static void be_away(struct dfm_driver *t, uint64_t ns)
 }
 
 /* While nobody could receive anything, accepted events of a run that drains must not expire. */
-static void an_absence_postpones_accepted_events(void **state)
+TEST(an_absence_postpones_accepted_events)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.clear_group = 1;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 3};
         dfm_driver_start(&t, &c);
@@ -319,24 +307,4 @@ static void an_absence_postpones_accepted_events(void **state)
         assert_int_equal(dfm_counts(t.dfm)->lost, 0);
         assert_int_equal(dfm_open_events(t.dfm), 1);
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(ended_events_are_cleared_in_groups),
-                cmocka_unit_test(an_incomplete_clear_group_waits_for_clear_after),
-                cmocka_unit_test(clear_groups_are_bounded_by_the_message),
-                cmocka_unit_test(keep_alive_reveals_a_lost_clear),
-                cmocka_unit_test(clears_are_repeated_while_the_oldest_event_waits),
-                cmocka_unit_test(an_event_is_lost_after_the_last_reassignment),
-                cmocka_unit_test(an_event_without_an_sfi_is_lost_after_the_time_out),
-                cmocka_unit_test(draining_without_an_sfi_loses_open_events),
-                cmocka_unit_test(triggers_that_nobody_answers_after_a_stop_do_not_count),
-                cmocka_unit_test(a_trigger_before_one_that_was_built_counts),
-                cmocka_unit_test(without_a_required_ros_no_trigger_is_unanswered),
-                cmocka_unit_test(an_absence_postpones_accepted_events),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

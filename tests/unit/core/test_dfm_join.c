@@ -71,14 +71,13 @@ static void assert_no_notice(struct dfm_driver *t)
         assert_false(dfm_take_notice(t->dfm, &o));
 }
 
-static void a_refusal_names_the_differing_key(void **state)
+TEST(a_refusal_names_the_differing_key)
 {
         struct dfm_config c = join_standard();
         struct dfm_driver t;
         struct message m;
         uint16_t key;
 
-        (void)state;
         begin(&t, &c);
         for (uint16_t k = 0; k < 3; k++) {
                 m = join_of(&c, ROLE_ROS, 1, 7);
@@ -103,13 +102,12 @@ static void a_refusal_names_the_differing_key(void **state)
         dfm_driver_fini(&t);
 }
 
-static void run_numbers_agree(void **state)
+TEST(run_numbers_agree)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_SFI, 0, 7);
         struct dfm_driver t;
 
-        (void)state;
         begin(&t, &c);
         m.join.run = TRACE_RUN + 1;
         assert_int_equal(answer(&t, &m, NULL), WELCOME_OTHER_RUN);
@@ -121,13 +119,12 @@ static void run_numbers_agree(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_silent_node_can_be_replaced(void **state)
+TEST(a_silent_node_can_be_replaced)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
         struct dfm_driver t;
 
-        (void)state;
         begin(&t, &c);
         assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
         assert_true(speaks(&t, 0, 1, 0));
@@ -143,13 +140,12 @@ static void a_silent_node_can_be_replaced(void **state)
         dfm_driver_fini(&t);
 }
 
-static void two_active_incarnations_are_detected(void **state)
+TEST(two_active_incarnations_are_detected)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
         struct dfm_driver t;
 
-        (void)state;
         begin(&t, &c);
         answer(&t, &m, NULL);
         for (uint32_t k = 0; k < 3; k++) {
@@ -165,13 +161,12 @@ static void two_active_incarnations_are_detected(void **state)
         dfm_driver_fini(&t);
 }
 
-static void nodes_of_another_run_and_late_counting_nodes_are_refused(void **state)
+TEST(nodes_of_another_run_and_late_counting_nodes_are_refused)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 9);
         struct dfm_driver t;
 
-        (void)state;
         c.former.known = true;
         begin(&t, &c);
         m.header.cookie = TRACE_COOKIE + 5;
@@ -188,13 +183,12 @@ static void nodes_of_another_run_and_late_counting_nodes_are_refused(void **stat
         dfm_driver_fini(&t);
 }
 
-static void malformed_messages_are_refused(void **state)
+TEST(malformed_messages_are_refused)
 {
         struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 2, 1);
         struct dfm_driver t;
 
-        (void)state;
         begin(&t, &c);
         assert_false(dfm_receive(t.dfm, t.now_ns, &m));
         m = join_of(&c, ROLE_DFM, 0, 1);
@@ -203,18 +197,4 @@ static void malformed_messages_are_refused(void **state)
         assert_false(dfm_receive(t.dfm, t.now_ns, &m));
         assert_dfm_says(&t, "");
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_refusal_names_the_differing_key),
-                cmocka_unit_test(run_numbers_agree),
-                cmocka_unit_test(a_silent_node_can_be_replaced),
-                cmocka_unit_test(two_active_incarnations_are_detected),
-                cmocka_unit_test(nodes_of_another_run_and_late_counting_nodes_are_refused),
-                cmocka_unit_test(malformed_messages_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

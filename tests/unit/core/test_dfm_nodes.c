@@ -9,12 +9,11 @@ static struct dfm_config with_timeout(void)
         return c;
 }
 
-static void starts_when_all_nodes_are_present(void **state)
+TEST(starts_when_all_nodes_are_present)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         assert_dfm_says_all(&t, "all: KeepAlive starting oldest 0 clears 0 ros 0 sfi 0");
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -58,23 +57,21 @@ static void check_start(const struct dfm_config *c, uint64_t wait_ns)
         dfm_driver_fini(&t);
 }
 
-static void starts_with_some_nodes_after_a_while(void **state)
+TEST(starts_with_some_nodes_after_a_while)
 {
         struct dfm_config c = with_timeout();
 
-        (void)state;
         c.n_ros = 4;
         check_start(&c, NS_PER_S);
         c.start_timeout_ns = 5 * NS_PER_S;
         check_start(&c, 5 * NS_PER_S);
 }
 
-static void needs_a_node_of_each_role_to_start(void **state)
+TEST(needs_a_node_of_each_role_to_start)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         for (int role = 0; role < 2; role++) {
                 dfm_driver_init(&t, &c);
                 for (int i = 0; i < 20; i++, dfm_pass_ns(&t, 500 * NS_PER_MS)) {
@@ -88,12 +85,11 @@ static void needs_a_node_of_each_role_to_start(void **state)
         }
 }
 
-static void sends_keep_alive_periodically(void **state)
+TEST(sends_keep_alive_periodically)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         assert_int_equal(t.now_ns, TRACE_BEGIN_NS);
         for (int i = 0; i < 3; i++) {
@@ -108,12 +104,11 @@ static void sends_keep_alive_periodically(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_node_silent_for_node_timeout_is_gone(void **state)
+TEST(a_node_silent_for_node_timeout_is_gone)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         dfm_pass_with_ros_ns(&t, 1, 500 * NS_PER_MS);
         sfi_grants(&t, 1, 0); /* any message of an SFI is a sign of life */
@@ -128,12 +123,11 @@ static void a_node_silent_for_node_timeout_is_gone(void **state)
 
 /* All nodes fell silent at once, so the first one that returns must not give up the fragments of the others.
  */
-static void a_dfm_that_was_cut_off_waits_for_its_ross(void **state)
+TEST(a_dfm_that_was_cut_off_waits_for_its_ross)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         dfm_pass_ns(&t, c.node_timeout_ns + c.keep_alive_ns);
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 0 sfi 0");
@@ -150,12 +144,11 @@ static void a_dfm_that_was_cut_off_waits_for_its_ross(void **state)
 
 /* The link of the DFM is down for nearly node_timeout. What ROS 1 and SFI 1 send then comes a little later
  * than what the others send. */
-static void a_dfm_that_was_cut_off_gives_all_nodes_their_time(void **state)
+TEST(a_dfm_that_was_cut_off_gives_all_nodes_their_time)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         dfm_pass_ns(&t, c.node_timeout_ns - 1);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -168,12 +161,11 @@ static void a_dfm_that_was_cut_off_gives_all_nodes_their_time(void **state)
 }
 
 /* Events of the first SFI whose time is over must not go to another one that is as silent. */
-static void events_stay_while_the_dfm_is_cut_off(void **state)
+TEST(events_stay_while_the_dfm_is_cut_off)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -188,12 +180,11 @@ static void events_stay_while_the_dfm_is_cut_off(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_overtaken_alive_is_ignored(void **state)
+TEST(an_overtaken_alive_is_ignored)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         t.sfis[0].alive_next = t.ros_alive_next[0] = 10;
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
@@ -207,12 +198,11 @@ static void an_overtaken_alive_is_ignored(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_overtaken_alive_of_the_previous_incarnation_is_ignored(void **state)
+TEST(an_overtaken_alive_of_the_previous_incarnation_is_ignored)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         t.sfis[0] = (struct played_sfi){.incarnation = 2};
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -236,12 +226,11 @@ static void an_overtaken_alive_of_the_previous_incarnation_is_ignored(void **sta
         dfm_driver_fini(&t);
 }
 
-static void xoff_holds_triggers_back_until_the_last_xon(void **state)
+TEST(xoff_holds_triggers_back_until_the_last_xon)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         ros_says_switch(&t, 0, false);
         ros_says_switch(&t, 1, false);
@@ -257,12 +246,11 @@ static void xoff_holds_triggers_back_until_the_last_xon(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_overtaken_xoff_is_ignored(void **state)
+TEST(an_overtaken_xoff_is_ignored)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         t.ros_alive_next[0] = 6;
         ros_says_switch(&t, 0, true);
@@ -273,12 +261,11 @@ static void an_overtaken_xoff_is_ignored(void **state)
         dfm_driver_fini(&t);
 }
 
-static void alive_repeats_and_revokes_xoff(void **state)
+TEST(alive_repeats_and_revokes_xoff)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_XOFF);
         sfi_grants(&t, 0, 1);
@@ -288,12 +275,11 @@ static void alive_repeats_and_revokes_xoff(void **state)
         dfm_driver_fini(&t);
 }
 
-static void the_xoff_of_a_departed_ros_has_no_effect(void **state)
+TEST(the_xoff_of_a_departed_ros_has_no_effect)
 {
         struct dfm_config c = with_timeout();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         ros_says_switch(&t, 0, false);
         dfm_pass_with_ros_ns(&t, 1, 900 * NS_PER_MS);
@@ -308,12 +294,11 @@ static void the_xoff_of_a_departed_ros_has_no_effect(void **state)
         dfm_driver_fini(&t);
 }
 
-static void takes_the_configured_number_of_triggers(void **state)
+TEST(takes_the_configured_number_of_triggers)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 3;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 10);
@@ -325,12 +310,11 @@ static void takes_the_configured_number_of_triggers(void **state)
         dfm_driver_fini(&t);
 }
 
-static void takes_triggers_for_the_configured_time(void **state)
+TEST(takes_triggers_for_the_configured_time)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.duration_ns = NS_PER_S;
         c.trigger_rate_millihertz = 1000; /* one per second */
         dfm_driver_start(&t, &c);
@@ -348,12 +332,11 @@ static void takes_triggers_for_the_configured_time(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_failed_sfi_ends_the_run(void **state)
+TEST(a_failed_sfi_ends_the_run)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -368,12 +351,11 @@ static void a_failed_sfi_ends_the_run(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_leaving_sfi_gets_no_new_events(void **state)
+TEST(a_leaving_sfi_gets_no_new_events)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -388,12 +370,11 @@ static void a_leaving_sfi_gets_no_new_events(void **state)
         dfm_driver_fini(&t);
 }
 
-static void malformed_messages_are_refused(void **state)
+TEST(malformed_messages_are_refused)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         assert_false(ros_says_alive(&t, 2, RUN_RUNNING, 0));
         assert_false(sfi_says_alive(&t, 2, RUN_RUNNING, 0));
@@ -410,13 +391,12 @@ static void malformed_messages_are_refused(void **state)
         dfm_driver_fini(&t);
 }
 
-static void impossible_configurations_are_refused(void **state)
+TEST(impossible_configurations_are_refused)
 {
         struct dfm_config wrong[] = {dfm_standard(), dfm_standard(), dfm_standard(),
                                      dfm_standard(), dfm_standard(), dfm_standard()};
         struct dfm *d = NULL;
 
-        (void)state;
         wrong[0].n_ros = 0;
         wrong[1].n_sfi = EVB_SFI_MAX + 1;
         wrong[2].events_max = 0;
@@ -427,32 +407,4 @@ static void impossible_configurations_are_refused(void **state)
                 assert_true(dfm_new(&d, &wrong[i], 0) < 0);
         assert_null(d);
         assert_null(dfm_free(NULL));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(starts_when_all_nodes_are_present),
-                cmocka_unit_test(starts_with_some_nodes_after_a_while),
-                cmocka_unit_test(needs_a_node_of_each_role_to_start),
-                cmocka_unit_test(sends_keep_alive_periodically),
-                cmocka_unit_test(a_node_silent_for_node_timeout_is_gone),
-                cmocka_unit_test(a_dfm_that_was_cut_off_waits_for_its_ross),
-                cmocka_unit_test(a_dfm_that_was_cut_off_gives_all_nodes_their_time),
-                cmocka_unit_test(events_stay_while_the_dfm_is_cut_off),
-                cmocka_unit_test(an_overtaken_alive_is_ignored),
-                cmocka_unit_test(an_overtaken_alive_of_the_previous_incarnation_is_ignored),
-                cmocka_unit_test(xoff_holds_triggers_back_until_the_last_xon),
-                cmocka_unit_test(an_overtaken_xoff_is_ignored),
-                cmocka_unit_test(alive_repeats_and_revokes_xoff),
-                cmocka_unit_test(the_xoff_of_a_departed_ros_has_no_effect),
-                cmocka_unit_test(takes_the_configured_number_of_triggers),
-                cmocka_unit_test(takes_triggers_for_the_configured_time),
-                cmocka_unit_test(a_failed_sfi_ends_the_run),
-                cmocka_unit_test(a_leaving_sfi_gets_no_new_events),
-                cmocka_unit_test(malformed_messages_are_refused),
-                cmocka_unit_test(impossible_configurations_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

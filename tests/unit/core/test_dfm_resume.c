@@ -87,12 +87,11 @@ static void fini(struct dfm_driver *t)
         dfm_free(t->dfm);
 }
 
-static void unknown_events_are_reassigned(void **state)
+TEST(unknown_events_are_reassigned)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         ross_come(&t, 6);
         comes(&t, ROLE_SFI, 0, 0, 6);
@@ -116,12 +115,11 @@ static void unknown_events_are_reassigned(void **state)
 }
 
 /* The SFI still has them, and their credits, until it learns that they ended. */
-static void events_that_had_ended_keep_their_credits(void **state)
+TEST(events_that_had_ended_keep_their_credits)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         comes(&t, ROLE_ROS, 0, 2, 3);
         comes(&t, ROLE_ROS, 1, 2, 3);
@@ -140,12 +138,11 @@ static void events_that_had_ended_keep_their_credits(void **state)
         fini(&t);
 }
 
-static void an_unanswered_inquiry_is_repeated(void **state)
+TEST(an_unanswered_inquiry_is_repeated)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         /* It asks about events that the SFI has not forgotten. */
         comes(&t, ROLE_ROS, 0, EVB_EVENTS_KEPT + 70, EVB_EVENTS_KEPT + 100);
@@ -165,12 +162,11 @@ static void an_unanswered_inquiry_is_repeated(void **state)
 }
 
 /* Between its Join and the Welcome, an SFI may learn of more events and end them. */
-static void events_known_only_after_the_join_are_not_new(void **state)
+TEST(events_known_only_after_the_join_are_not_new)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         ross_come(&t, 4);
         comes(&t, ROLE_SFI, 0, 0, 4);
@@ -187,14 +183,13 @@ static void events_known_only_after_the_join_are_not_new(void **state)
 }
 
 /* The resumption ends, whatever an SFI reports as its last event. */
-static void an_impossible_newest_event_is_bounded(void **state)
+TEST(an_impossible_newest_event_is_bounded)
 {
         struct dfm_config c = resume_standard();
         struct inventory_entry none[MESSAGE_ENTRIES_MAX] = {};
         struct dfm_driver t;
         uint64_t from = 0;
 
-        (void)state;
         c.n_sfi = 1;
         dfm_driver_init(&t, &c);
         ross_come(&t, 4);
@@ -255,12 +250,11 @@ static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
         begin_with(t, c, 0xf0);
 }
 
-static void events_of_a_late_sfi_count(void **state)
+TEST(events_of_a_late_sfi_count)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         begin_without_sfi1(&t, &c);
         comes(&t, ROLE_SFI, 1, 2, 8);
@@ -282,12 +276,11 @@ static void events_of_a_late_sfi_count(void **state)
 }
 
 /* Events that it had ended, and the former DFM had cleared, counted as lost until it joined. */
-static void lost_events_are_recovered_from_the_late_sfi(void **state)
+TEST(lost_events_are_recovered_from_the_late_sfi)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         begin_with_ended(&t, &c);
         assert_int_equal(dfm_counts(t.dfm)->lost, 3);
@@ -315,12 +308,11 @@ static const struct dfm_processes *record(void)
 }
 
 /* With level 2, open events are decided again, except those of an SFI that joins late. */
-static void open_events_of_a_late_sfi_are_not_decided_again(void **state)
+TEST(open_events_of_a_late_sfi_are_not_decided_again)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 4};
         begin_without_sfi1(&t, &c);
@@ -367,20 +359,18 @@ static void unreported_events_are_lost(bool has_record)
         fini(&t);
 }
 
-static void unreported_events_are_lost_until_all_sfis_report(void **state)
+TEST(unreported_events_are_lost_until_all_sfis_report)
 {
-        (void)state;
         unreported_events_are_lost(true);
         unreported_events_are_lost(false);
 }
 
 /* Nobody knows the numbers of the triggers that waited for a decision. */
-static void undecided_triggers_from_outside_are_forgotten(void **state)
+TEST(undecided_triggers_from_outside_are_forgotten)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
         c.trigger_source = DFM_TRIGGER_OFFERED;
         c.trigger_queue = 16;
@@ -393,12 +383,11 @@ static void undecided_triggers_from_outside_are_forgotten(void **state)
 }
 
 /* It fell silent in the middle of its inventory, and the run resumed without it. */
-static void the_inquiry_continues_after_a_silence(void **state)
+TEST(the_inquiry_continues_after_a_silence)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         c.keep_alive_ns = NS_PER_S;
         dfm_driver_init(&t, &c);
@@ -439,12 +428,11 @@ static void wait_with(struct dfm_driver *t, uint16_t n_ros, uint16_t first_sfi, 
 }
 
 /* The run waits for a ROS for longer than an event may take. */
-static void events_wait_until_the_run_resumes(void **state)
+TEST(events_wait_until_the_run_resumes)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 2 * NS_PER_S;
         c.reassign_max = 0;
         dfm_driver_init(&t, &c);
@@ -466,12 +454,11 @@ static void events_wait_until_the_run_resumes(void **state)
 }
 
 /* An SFI that has events falls silent before the other one reports that it built one of them. */
-static void an_event_of_a_silent_sfi_ends_elsewhere(void **state)
+TEST(an_event_of_a_silent_sfi_ends_elsewhere)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.event_timeout_ns = 100 * NS_PER_S;
         c.keep_alive_ns = NS_PER_S;
         c.reassign_max = 0;
@@ -494,12 +481,11 @@ static void an_event_of_a_silent_sfi_ends_elsewhere(void **state)
 }
 
 /* What the scenario says of the sources holds in a resumed run too. */
-static void a_resumed_run_waits_for_a_silent_source(void **state)
+TEST(a_resumed_run_waits_for_a_silent_source)
 {
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         ross_come(&t, 4);
         t.message.alive.reason = REASON_SILENT;
@@ -513,14 +499,13 @@ static void a_resumed_run_waits_for_a_silent_source(void **state)
 }
 
 /* A ROS process that was not in the run may have replaced one that was. The next DFM learns of it. */
-static void a_ros_that_restarted_without_a_dfm_is_known(void **state)
+TEST(a_ros_that_restarted_without_a_dfm_is_known)
 {
         static const struct ros_rule rules[] = {{.frames = true}, {.frames = true}};
         static struct dfm_processes stored;
         struct dfm_config c = resume_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.ros_rules = rules;
         c.former_processes = record();
         dfm_driver_init(&t, &c);
@@ -563,11 +548,10 @@ static void resume_after(struct dfm_driver *t, uint64_t age_ns, uint64_t wait_ns
 
 /* The machine started again in mid-run, so its clock is younger than the run. The wait for the nodes is part
  * of the duration. */
-static void a_resumed_run_may_be_older_than_the_clock(void **state)
+TEST(a_resumed_run_may_be_older_than_the_clock)
 {
         struct dfm_driver t;
 
-        (void)state;
         assert_true(TRACE_BEGIN_NS < 50 * NS_PER_S);
         resume_after(&t, 50 * NS_PER_S, 4 * NS_PER_S);
         assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
@@ -582,13 +566,12 @@ static void a_resumed_run_may_be_older_than_the_clock(void **state)
         fini(&t);
 }
 
-static void a_resumed_run_past_its_duration_is_reported(void **state)
+TEST(a_resumed_run_past_its_duration_is_reported)
 {
         struct dfm_driver t;
         struct dfm_notice n;
         bool noticed = false, begun = false;
 
-        (void)state;
         resume_after(&t, 56 * NS_PER_S, 4 * NS_PER_S);
         assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
         assert_true(dfm_is_overdue(t.dfm));
@@ -598,29 +581,4 @@ static void a_resumed_run_past_its_duration_is_reported(void **state)
         }
         assert_true(noticed && !begun);
         fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(unknown_events_are_reassigned),
-                cmocka_unit_test(events_that_had_ended_keep_their_credits),
-                cmocka_unit_test(an_unanswered_inquiry_is_repeated),
-                cmocka_unit_test(events_known_only_after_the_join_are_not_new),
-                cmocka_unit_test(an_impossible_newest_event_is_bounded),
-                cmocka_unit_test(events_of_a_late_sfi_count),
-                cmocka_unit_test(lost_events_are_recovered_from_the_late_sfi),
-                cmocka_unit_test(open_events_of_a_late_sfi_are_not_decided_again),
-                cmocka_unit_test(unreported_events_are_lost_until_all_sfis_report),
-                cmocka_unit_test(undecided_triggers_from_outside_are_forgotten),
-                cmocka_unit_test(the_inquiry_continues_after_a_silence),
-                cmocka_unit_test(events_wait_until_the_run_resumes),
-                cmocka_unit_test(an_event_of_a_silent_sfi_ends_elsewhere),
-                cmocka_unit_test(a_resumed_run_waits_for_a_silent_source),
-                cmocka_unit_test(a_ros_that_restarted_without_a_dfm_is_known),
-                cmocka_unit_test(a_resumed_run_may_be_older_than_the_clock),
-                cmocka_unit_test(a_resumed_run_past_its_duration_is_reported),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,13 +36,12 @@ static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, 
         assert_int_equal(o.index, ros);
 }
 
-static void a_silent_ros_is_left_out_until_it_sends_again(void **state)
+TEST(a_silent_ros_is_left_out_until_it_sends_again)
 {
         static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
                 dfm_driver_start(&t, &c);
                 dfm_pass_ns(&t, 100 * NS_PER_MS);
@@ -62,12 +61,11 @@ static void a_silent_ros_is_left_out_until_it_sends_again(void **state)
 }
 
 /* A required ROS without a wait has the time of a node. Other reasons leave no ROS out. */
-static void only_a_long_silence_counts(void **state)
+TEST(only_a_long_silence_counts)
 {
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         ros_reports(&t, 0, REASON_SILENT, 999, 0);
         ros_reports(&t, 1, REASON_BUFFER_FULL, 100000, 0);
@@ -78,12 +76,11 @@ static void only_a_long_silence_counts(void **state)
 }
 
 /* The silent ROS's buffer fills with what it waits for, which must not stop the others. */
-static void a_silent_ros_holds_no_triggers_back(void **state)
+TEST(a_silent_ros_holds_no_triggers_back)
 {
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         ros_reports(&t, 2, REASON_SILENT, 250, ALIVE_XOFF);
@@ -101,7 +98,7 @@ static void a_silent_ros_holds_no_triggers_back(void **state)
         dfm_driver_fini(&t);
 }
 
-static void absent_fragments_are_neither_received_nor_lost(void **state)
+TEST(absent_fragments_are_neither_received_nor_lost)
 {
         struct finished_entry entries[] = {
                 {.event = 0, .end = EVENT_COMPLETE, .absent = 1, .payload_bytes = 100},
@@ -113,7 +110,6 @@ static void absent_fragments_are_neither_received_nor_lost(void **state)
         const struct dfm_counts *n;
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
         sfi_says_update(&t, 0, 0, ARRAY_SIZE(entries), entries);
@@ -129,13 +125,12 @@ static void absent_fragments_are_neither_received_nor_lost(void **state)
 }
 
 /* Further optional ROSs do not delay the start once only such ROSs are missing. */
-static void the_start_waits_for_optional_ross_only_so_long(void **state)
+TEST(the_start_waits_for_optional_ross_only_so_long)
 {
         static const struct ros_rule rules[] = {{}, {.optional = true}, {.optional = true}};
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         c.ros_rules = rules;
         dfm_driver_init(&t, &c);
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -180,27 +175,12 @@ static void check_counts(bool unreliable, const uint64_t frames[3], uint64_t sil
         dfm_driver_fini(&t);
 }
 
-static void final_counts_of_frames_must_agree(void **state)
+TEST(final_counts_of_frames_must_agree)
 {
-        (void)state;
         check_counts(false, (uint64_t[]){7, 7, 7}, 0);
         check_counts(true, (uint64_t[]){7, 7, 6}, 0);
         check_counts(false, (uint64_t[]){7, 7, 0}, 0);
         check_counts(true, (uint64_t[]){7, 6, 0}, 0);
         check_counts(false, (uint64_t[]){7, 7, 6}, 2 * NS_PER_S);
         check_counts(true, (uint64_t[]){7, 6, 6}, 2 * NS_PER_S);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_silent_ros_is_left_out_until_it_sends_again),
-                cmocka_unit_test(only_a_long_silence_counts),
-                cmocka_unit_test(a_silent_ros_holds_no_triggers_back),
-                cmocka_unit_test(absent_fragments_are_neither_received_nor_lost),
-                cmocka_unit_test(the_start_waits_for_optional_ross_only_so_long),
-                cmocka_unit_test(final_counts_of_frames_must_agree),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* The DFM's streams to and from the SFIs: credits, resent entries, and finished events in order. */
 #include "dfm_driver.h"
 
-static void credits_are_never_exceeded(void **state)
+TEST(credits_are_never_exceeded)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 3);
         assert_dfm_says(&t,
@@ -22,12 +21,11 @@ static void credits_are_never_exceeded(void **state)
         dfm_driver_fini(&t);
 }
 
-static void without_credits_it_counts_busy_time(void **state)
+TEST(without_credits_it_counts_busy_time)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 1000000; /* one per millisecond */
         dfm_driver_start(&t, &c);
         assert_true(dfm_is_busy(t.dfm));
@@ -47,12 +45,11 @@ static void without_credits_it_counts_busy_time(void **state)
         dfm_driver_fini(&t);
 }
 
-static void open_events_are_bounded(void **state)
+TEST(open_events_are_bounded)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events_max = 4;
         c.clear_group = 1;
         dfm_driver_start(&t, &c);
@@ -69,7 +66,7 @@ static void open_events_are_bounded(void **state)
         dfm_driver_fini(&t);
 }
 
-static void the_policy_chooses(void **state)
+TEST(the_policy_chooses)
 {
         /* Held and free: SFI 0 4 and 6, SFI 1 2 and 2, SFI 2 1 and 1. SFI 0 was chosen last. */
         static const char *const expected[POLICIES] = {
@@ -80,7 +77,6 @@ static void the_policy_chooses(void **state)
         static const uint16_t order[] = {1, 2, 0};
         static const uint64_t held[] = {4, 2, 1}, granted[] = {10, 4, 2};
 
-        (void)state;
         for (int p = 0; p < POLICIES; p++) {
                 struct dfm_config c = dfm_standard();
                 struct dfm_driver t;
@@ -103,12 +99,11 @@ static void the_policy_chooses(void **state)
         }
 }
 
-static void push_multicasts_assignments_and_pull_does_not(void **state)
+TEST(push_multicasts_assignments_and_pull_does_not)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
                 dfm_driver_init(&t, &c);
@@ -133,12 +128,11 @@ static void describe(void *ctx, uint64_t event, struct event_info *ret)
         *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 
-static void a_message_holds_as_many_entries_as_fit(void **state)
+TEST(a_message_holds_as_many_entries_as_fit)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
                 /* An entry with event information takes 58 bytes, the first one some 70. */
@@ -156,13 +150,12 @@ static void a_message_holds_as_many_entries_as_fit(void **state)
 }
 
 /* An SFI that is lost in between leaves gaps in what is announced. */
-static void all_announcements_that_do_not_fit_follow(void **state)
+TEST(all_announcements_that_do_not_fit_follow)
 {
         struct dfm_config c = dfm_standard();
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.events_max = 256;
         c.node_timeout_ns = NS_PER_S;
         c.message_bytes = MESSAGE_HEADER_BYTES + 32 + MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES;
@@ -192,13 +185,12 @@ static void all_announcements_that_do_not_fit_follow(void **state)
         }
 }
 
-static void an_entry_describes_its_trigger(void **state)
+TEST(an_entry_describes_its_trigger)
 {
         struct dfm_config c = dfm_standard();
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.utc_offset_ns = 3 * NS_PER_S;
         dfm_driver_start(&t, &c);
         dfm_set_utc_offset(t.dfm, 9 * NS_PER_S); /* the run has begun: its time goes on as it is */
@@ -221,13 +213,12 @@ static void an_entry_describes_its_trigger(void **state)
         dfm_driver_fini(&t);
 }
 
-static void unacknowledged_entries_are_resent_with_backoff(void **state)
+TEST(unacknowledged_entries_are_resent_with_backoff)
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.keep_alive_ns = 1000 * NS_PER_S;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
@@ -253,12 +244,11 @@ static void unacknowledged_entries_are_resent_with_backoff(void **state)
         }
 }
 
-static void an_impossible_acknowledgement_is_ignored(void **state)
+TEST(an_impossible_acknowledgement_is_ignored)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
@@ -272,7 +262,7 @@ static void an_impossible_acknowledgement_is_ignored(void **state)
         dfm_driver_fini(&t);
 }
 
-static void finished_events_count_once_and_in_order(void **state)
+TEST(finished_events_count_once_and_in_order)
 {
         const struct finished_entry entries[] = {
                 {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 100},
@@ -284,7 +274,6 @@ static void finished_events_count_once_and_in_order(void **state)
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         n = dfm_counts(t.dfm);
         sfi_grants(&t, 0, 3);
@@ -319,13 +308,12 @@ static void finished_events_count_once_and_in_order(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_acknowledgement_goes_with_assignments_or_waits(void **state)
+TEST(an_acknowledgement_goes_with_assignments_or_waits)
 {
         struct dfm_config c = dfm_standard();
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.push = false;
         c.clear_group = 100;
         dfm_driver_start(&t, &c);
@@ -349,7 +337,7 @@ static void an_acknowledgement_goes_with_assignments_or_waits(void **state)
 }
 
 /* A full share delays messages, and the next one contains what came meanwhile. */
-static void messages_keep_to_their_share(void **state)
+TEST(messages_keep_to_their_share)
 {
         struct dfm_config c = dfm_standard();
         uint64_t sent_bytes[2] = {}, start_ns;
@@ -357,7 +345,6 @@ static void messages_keep_to_their_share(void **state)
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.events_max = 4096;
         c.control = (struct budget_plan){
                 .share_bps = 1000000, .assign_bps = 1000000, .announce_bps = 2000000, .header_bytes = 42};
@@ -396,12 +383,11 @@ static void messages_keep_to_their_share(void **state)
 }
 
 /* What is due and may not be sent yet must not wake the caller. */
-static void an_exhausted_share_delays_an_acknowledgement(void **state)
+TEST(an_exhausted_share_delays_an_acknowledgement)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.control = (struct budget_plan){
                 .share_bps = 8000, .assign_bps = 8000, .announce_bps = 8000000, .header_bytes = 42};
         dfm_driver_start(&t, &c);
@@ -421,12 +407,11 @@ static void an_exhausted_share_delays_an_acknowledgement(void **state)
         dfm_driver_fini(&t);
 }
 
-static void latency_runs_from_trigger_to_end(void **state)
+TEST(latency_runs_from_trigger_to_end)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
@@ -441,27 +426,4 @@ static void latency_runs_from_trigger_to_end(void **state)
         assert_in_range(histogram_quantile(dfm_latency_ns(t.dfm), 1.0), 69 * NS_PER_MS / 10,
                         72 * NS_PER_MS / 10);
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(credits_are_never_exceeded),
-                cmocka_unit_test(without_credits_it_counts_busy_time),
-                cmocka_unit_test(open_events_are_bounded),
-                cmocka_unit_test(the_policy_chooses),
-                cmocka_unit_test(push_multicasts_assignments_and_pull_does_not),
-                cmocka_unit_test(a_message_holds_as_many_entries_as_fit),
-                cmocka_unit_test(all_announcements_that_do_not_fit_follow),
-                cmocka_unit_test(an_entry_describes_its_trigger),
-                cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
-                cmocka_unit_test(an_impossible_acknowledgement_is_ignored),
-                cmocka_unit_test(finished_events_count_once_and_in_order),
-                cmocka_unit_test(an_acknowledgement_goes_with_assignments_or_waits),
-                cmocka_unit_test(messages_keep_to_their_share),
-                cmocka_unit_test(an_exhausted_share_delays_an_acknowledgement),
-                cmocka_unit_test(latency_runs_from_trigger_to_end),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,11 @@
 
 #include "evb/base/random.h"
 
-static void the_first_trigger_waits_until_all_ross_know_the_run(void **state)
+TEST(the_first_trigger_waits_until_all_ross_know_the_run)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 1, 9);
         assert_dfm_says(&t, "");
@@ -25,14 +24,13 @@ static void the_first_trigger_waits_until_all_ross_know_the_run(void **state)
         outside_ends(&t);
 }
 
-static void a_trigger_describes_its_event(void **state)
+TEST(a_trigger_describes_its_event)
 {
         struct trigger_entry e = {.number = UINT64_C(0x1234567890), .time_ns = 5 * NS_PER_S + 77, .type = 42};
         struct dfm_config c = outside_standard(8);
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.utc_offset_ns = 100 * NS_PER_S;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 9);
@@ -65,12 +63,11 @@ static void a_trigger_describes_its_event(void **state)
         outside_ends(&t);
 }
 
-static void a_full_queue_refuses_triggers(void **state)
+TEST(a_full_queue_refuses_triggers)
 {
         struct dfm_config c = outside_standard(5);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 1);
         for (uint64_t k = 1; k <= 5; k++)
                 assert_int_equal(outside_offers(&t, 100 + k, 0), OFFER_QUEUED);
@@ -88,12 +85,11 @@ static void a_full_queue_refuses_triggers(void **state)
         outside_ends(&t);
 }
 
-static void no_number_is_taken_twice(void **state)
+TEST(no_number_is_taken_twice)
 {
         struct dfm_config c = outside_standard(64);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 1);
         assert_int_equal(outside_offers(&t, 100, 0), OFFER_REPEATED);
         assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
@@ -120,12 +116,11 @@ static enum dfm_offer offers_overtaken(struct dfm_driver *t, uint64_t number, ui
 }
 
 /* At the beginning of a run, and not after a reset, lower numbers may still come. */
-static void the_first_number_may_overtake_others(void **state)
+TEST(the_first_number_may_overtake_others)
 {
         struct dfm_config c = outside_standard(64);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 1);
         assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
         assert_int_equal(offers_overtaken(&t, 97, TRIGGER_RESET), OFFER_QUEUED);
@@ -143,13 +138,12 @@ static void the_first_number_may_overtake_others(void **state)
         outside_ends(&t);
 }
 
-static void a_far_jump_needs_agreement(void **state)
+TEST(a_far_jump_needs_agreement)
 {
         const uint64_t far = UINT64_C(1) << 40;
         struct dfm_config c = outside_standard(64);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 1);
         assert_int_equal(outside_offers(&t, far, 0), OFFER_IMPLAUSIBLE);
         assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
@@ -163,12 +157,11 @@ static void a_far_jump_needs_agreement(void **state)
         outside_ends(&t);
 }
 
-static void a_reset_waits_for_earlier_events_and_for_the_ross(void **state)
+TEST(a_reset_waits_for_earlier_events_and_for_the_ross)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 9);
         assert_int_equal(outside_offers(&t, 0, TRIGGER_RESET), OFFER_QUEUED);
         assert_int_equal(outside_offers(&t, 1, 0), OFFER_QUEUED);
@@ -189,12 +182,11 @@ static void a_reset_waits_for_earlier_events_and_for_the_ross(void **state)
         outside_ends(&t);
 }
 
-static void a_lost_trigger_does_not_lose_its_reset(void **state)
+TEST(a_lost_trigger_does_not_lose_its_reset)
 {
         struct dfm_config c = outside_standard(1);
         struct dfm_driver t;
 
-        (void)state;
         for (int marker = 0; marker < 2; marker++) {
                 outside_begins(&t, &c, 2);
                 sfi_grants(&t, 0, 1);
@@ -221,12 +213,11 @@ static void a_lost_trigger_does_not_lose_its_reset(void **state)
         }
 }
 
-static void a_ros_that_is_gone_holds_no_reset_up(void **state)
+TEST(a_ros_that_is_gone_holds_no_reset_up)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         outside_offers(&t, 5, 0);
@@ -239,12 +230,11 @@ static void a_ros_that_is_gone_holds_no_reset_up(void **state)
         outside_ends(&t);
 }
 
-static void triggers_outside_the_run_are_not_taken(void **state)
+TEST(triggers_outside_the_run_are_not_taken)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         c.events = 3;
         dfm_driver_init(&t, &c);
         assert_int_equal(outside_offers(&t, 50, 0), OFFER_NOT_TAKEN);
@@ -266,12 +256,11 @@ static void triggers_outside_the_run_are_not_taken(void **state)
         outside_ends(&t);
 }
 
-static void stopping_drops_the_queue(void **state)
+TEST(stopping_drops_the_queue)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 1);
         outside_offers(&t, 101, 0);
         outside_offers(&t, 102, TRIGGER_RESET);
@@ -284,12 +273,11 @@ static void stopping_drops_the_queue(void **state)
         outside_ends(&t);
 }
 
-static void spills_are_counted(void **state)
+TEST(spills_are_counted)
 {
         struct dfm_config c = outside_standard(16);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 1);
         outside_offers(&t, 101, TRIGGER_SPILL_BEGINS);
         outside_offers(&t, 102, 0);
@@ -308,12 +296,11 @@ static void spills_are_counted(void **state)
 }
 
 /* Whatever comes, each trigger ends exactly once, and no two events have the same number between resets. */
-static void any_numbers_balance(void **state)
+TEST(any_numbers_balance)
 {
         static uint64_t taken[4096];
         struct dfm_config c = outside_standard(16);
 
-        (void)state;
         for (uint64_t seed = 0; seed < 20; seed++) {
                 uint64_t number = 1000, n_taken = 0;
                 struct dfm_driver t;
@@ -344,25 +331,4 @@ static void any_numbers_balance(void **state)
                 assert_true(n_taken > 100);
                 outside_ends(&t);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_trigger_waits_until_all_ross_know_the_run),
-                cmocka_unit_test(a_trigger_describes_its_event),
-                cmocka_unit_test(a_full_queue_refuses_triggers),
-                cmocka_unit_test(no_number_is_taken_twice),
-                cmocka_unit_test(the_first_number_may_overtake_others),
-                cmocka_unit_test(a_far_jump_needs_agreement),
-                cmocka_unit_test(a_reset_waits_for_earlier_events_and_for_the_ross),
-                cmocka_unit_test(a_lost_trigger_does_not_lose_its_reset),
-                cmocka_unit_test(a_ros_that_is_gone_holds_no_reset_up),
-                cmocka_unit_test(triggers_outside_the_run_are_not_taken),
-                cmocka_unit_test(stopping_drops_the_queue),
-                cmocka_unit_test(spills_are_counted),
-                cmocka_unit_test(any_numbers_balance),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,13 +11,12 @@ static void ros_gets_live(struct ros_driver *t, enum run_state run, uint64_t ros
         ros_gets_keep_alive(t, run, 0, sfi_live);
 }
 
-static void sources_are_the_present_ones(void **state)
+TEST(sources_are_the_present_ones)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
         uint32_t number;
 
-        (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(ros_sources(t.ros), 0);
         ros_gets_live(&t, RUN_STARTING, 3, 7);
@@ -46,13 +45,12 @@ static void ros_gets_rate(struct ros_driver *t, uint16_t sfi, uint32_t permille)
         assert_true(to_ros(t, ROLE_SFI, sfi, MESSAGE_RATE, 0));
 }
 
-static void a_share_is_forgotten_unless_repeated(void **state)
+TEST(a_share_is_forgotten_unless_repeated)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
         uint32_t number;
 
-        (void)state;
         ros_driver_init(&t, &c);
         number = ros_demand_number(t.ros);
         ros_gets_rate(&t, 2, 1000);
@@ -78,12 +76,11 @@ static void a_share_is_forgotten_unless_repeated(void **state)
         ros_free(t.ros);
 }
 
-static void totals_carry_the_drops_of_the_own_queue(void **state)
+TEST(totals_carry_the_drops_of_the_own_queue)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         ros_sends(&t, 0);
@@ -118,11 +115,10 @@ static void init_following_sfi(struct sfi_driver *t)
         sfi_observes(t, 10, 0);
 }
 
-static void a_loss_is_reported_to_all_ross_and_repeated(void **state)
+TEST(a_loss_is_reported_to_all_ross_and_repeated)
 {
         struct sfi_driver t;
 
-        (void)state;
         init_following_sfi(&t);
         assert_string_equal(sfi_observes(&t, 1000, 0), "");
         assert_string_equal(sfi_observes(&t, 1000, 200), "");
@@ -131,13 +127,12 @@ static void a_loss_is_reported_to_all_ross_and_repeated(void **state)
         sfi_free(t.sfi);
 }
 
-static void recovery_is_reported_in_steps_and_at_its_end(void **state)
+TEST(recovery_is_reported_in_steps_and_at_its_end)
 {
         struct sfi_config c = sfi_standard();
         unsigned reports = 0, looks = 0, full = 0;
         struct sfi_driver t;
 
-        (void)state;
         c.follows_losses = true;
         c.keep_alive_ns = KEEP_ALIVE_NS * 10;
         sfi_driver_init(&t, &c);
@@ -156,11 +151,10 @@ static void recovery_is_reported_in_steps_and_at_its_end(void **state)
         sfi_free(t.sfi);
 }
 
-static void losses_with_a_known_place_are_not_reported(void **state)
+TEST(losses_with_a_known_place_are_not_reported)
 {
         struct sfi_driver t;
 
-        (void)state;
         init_following_sfi(&t);
         sfi_set_socket_drops(t.sfi, 200);
         assert_string_equal(sfi_observes(&t, 1000, 200), "");
@@ -174,11 +168,10 @@ static void losses_with_a_known_place_are_not_reported(void **state)
 }
 
 /* A ROS claims what it has passed to the kernel, where much of it may still be queued. */
-static void packets_in_a_source_queue_are_not_lost(void **state)
+TEST(packets_in_a_source_queue_are_not_lost)
 {
         struct sfi_driver t;
 
-        (void)state;
         init_following_sfi(&t);
         for (uint32_t i = 0; i < 100; i++)
                 sfi_count_datagram(t.sfi, 1, i);
@@ -190,32 +183,15 @@ static void packets_in_a_source_queue_are_not_lost(void **state)
         sfi_free(t.sfi);
 }
 
-static void without_follows_losses_nothing_is_reported(void **state)
+TEST(without_follows_losses_nothing_is_reported)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint32_t number = 0; number < 1000; number += 2)
                 sfi_count_datagram(t.sfi, 0, number);
         t.now_ns += NS_PER_S;
         assert_sfi_says(&t, "");
         sfi_free(t.sfi);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(sources_are_the_present_ones),
-                cmocka_unit_test(a_share_is_forgotten_unless_repeated),
-                cmocka_unit_test(totals_carry_the_drops_of_the_own_queue),
-                cmocka_unit_test(a_loss_is_reported_to_all_ross_and_repeated),
-                cmocka_unit_test(recovery_is_reported_in_steps_and_at_its_end),
-                cmocka_unit_test(losses_with_a_known_place_are_not_reported),
-                cmocka_unit_test(packets_in_a_source_queue_are_not_lost),
-                cmocka_unit_test(without_follows_losses_nothing_is_reported),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

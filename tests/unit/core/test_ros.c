@@ -1,12 +1,11 @@
 /* The ROS with fragments made on request: holding, sending, clearing and its messages. */
 #include "ros_driver.h"
 
-static void holds_and_sends_a_fragment_once(void **state)
+TEST(holds_and_sends_a_fragment_once)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 4, 2, 0);
         assert_int_equal(ros_next_with_jobs(t.ros, 0), 2);
@@ -20,12 +19,11 @@ static void holds_and_sends_a_fragment_once(void **state)
         ros_free(t.ros);
 }
 
-static void holds_a_fragment_until_it_is_cleared(void **state)
+TEST(holds_a_fragment_until_it_is_cleared)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         ros_gets_assign(&t, 1, 0, 0);
@@ -43,12 +41,11 @@ static void holds_a_fragment_until_it_is_cleared(void **state)
         ros_free(t.ros);
 }
 
-static void void_and_foreign_assignments_send_nothing(void **state)
+TEST(void_and_foreign_assignments_send_nothing)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, ASSIGN_VOID);
         ros_gets_assign(&t, 1, 3, 0);
@@ -57,12 +54,11 @@ static void void_and_foreign_assignments_send_nothing(void **state)
         ros_free(t.ros);
 }
 
-static void sends_the_requested_range(void **state)
+TEST(sends_the_requested_range)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request_part(&t, 0, 3, 64, 128, 0);
         ros_gets_request_part(&t, 0, 3, 64, 159, 0);   /* ends on a block */
@@ -75,12 +71,11 @@ static void sends_the_requested_range(void **state)
         ros_free(t.ros);
 }
 
-static void a_queued_fragment_is_not_queued_again(void **state)
+TEST(a_queued_fragment_is_not_queued_again)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 3, 0);
         ros_gets_request(&t, 0, 3, 1);
@@ -103,12 +98,11 @@ static void a_queued_fragment_is_not_queued_again(void **state)
         ros_free(t.ros);
 }
 
-static void a_cleared_fragment_is_not_sent(void **state)
+TEST(a_cleared_fragment_is_not_sent)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 3, 0);
         ros_gets_request(&t, 0, 4, 0);
@@ -123,12 +117,11 @@ static void a_cleared_fragment_is_not_sent(void **state)
         ros_free(t.ros);
 }
 
-static void keep_alive_makes_up_for_lost_clears(void **state)
+TEST(keep_alive_makes_up_for_lost_clears)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 6; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -147,12 +140,11 @@ static void keep_alive_makes_up_for_lost_clears(void **state)
         ros_free(t.ros);
 }
 
-static void a_stray_clear_number_does_not_spoil_the_count(void **state)
+TEST(a_stray_clear_number_does_not_spoil_the_count)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 5; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -173,12 +165,11 @@ static void a_stray_clear_number_does_not_spoil_the_count(void **state)
         ros_free(t.ros);
 }
 
-static void an_overtaken_keep_alive_is_ignored(void **state)
+TEST(an_overtaken_keep_alive_is_ignored)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX);
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
@@ -206,12 +197,11 @@ static void an_overtaken_keep_alive_is_ignored(void **state)
 }
 
 /* The run goes on, so a frame without room is lost data again. */
-static void a_restarted_dfm_forgets_a_stop(void **state)
+TEST(a_restarted_dfm_forgets_a_stop)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
         ros_gets_keep_alive(&t, RUN_DRAINING, 0, 1);
@@ -229,13 +219,12 @@ static void a_restarted_dfm_forgets_a_stop(void **state)
         ros_free(t.ros);
 }
 
-static void bytes_in_use_stay_until_unpinned(void **state)
+TEST(bytes_in_use_stay_until_unpinned)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
         struct ros_job job;
 
-        (void)state;
         ros_driver_init(&t, &c);
         t.fragment_bytes = EVB_FRAGMENT_MAX_BYTES; /* the whole buffer */
         ros_gets_assign(&t, 0, 0, 0);
@@ -255,12 +244,11 @@ static void bytes_in_use_stay_until_unpinned(void **state)
         ros_free(t.ros);
 }
 
-static void a_full_buffer_sends_xoff_and_room_sends_xon(void **state)
+TEST(a_full_buffer_sends_xoff_and_room_sends_xon)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         for (int entries = 0; entries < 2; entries++) {
                 /* Room for ten fragments: by number, or by bytes. */
                 c.entries = entries ? 10 : 100;
@@ -287,12 +275,11 @@ static void a_full_buffer_sends_xoff_and_room_sends_xon(void **state)
         }
 }
 
-static void a_refused_fragment_takes_no_room(void **state)
+TEST(a_refused_fragment_takes_no_room)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         c.entries = 1;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
@@ -305,12 +292,11 @@ static void a_refused_fragment_takes_no_room(void **state)
         ros_free(t.ros);
 }
 
-static void alive_reports_xoff_when_the_message_was_lost(void **state)
+TEST(alive_reports_xoff_when_the_message_was_lost)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 9; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -327,14 +313,13 @@ static void alive_reports_xoff_when_the_message_was_lost(void **state)
 }
 
 /* A ROS whose buffer is at its limit would otherwise send XOFF and XON at any rate. */
-static void xoff_keeps_to_its_share(void **state)
+TEST(xoff_keeps_to_its_share)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
         unsigned messages = 0;
         uint64_t event = 0;
 
-        (void)state;
         c.control = (struct budget_plan){.alive_bps = 8000, .header_bytes = 42};
         ros_driver_init(&t, &c);
         for (int turn = 0; turn < 100; turn++) {
@@ -348,12 +333,11 @@ static void xoff_keeps_to_its_share(void **state)
         ros_free(t.ros);
 }
 
-static void totals_go_with_alive_to_each_served_sfi(void **state)
+TEST(totals_go_with_alive_to_each_served_sfi)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         ros_gets_assign(&t, 1, 2, 0);
@@ -375,13 +359,12 @@ static void totals_go_with_alive_to_each_served_sfi(void **state)
         ros_free(t.ros);
 }
 
-static void a_partly_sent_fragment_continues(void **state)
+TEST(a_partly_sent_fragment_continues)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
         struct ros_job jobs[2];
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -396,12 +379,11 @@ static void a_partly_sent_fragment_continues(void **state)
         ros_free(t.ros);
 }
 
-static void each_sfi_has_its_own_queue(void **state)
+TEST(each_sfi_has_its_own_queue)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 2, 0);
         ros_gets_assign(&t, 1, 0, 0);
@@ -419,12 +401,11 @@ static void each_sfi_has_its_own_queue(void **state)
         ros_free(t.ros);
 }
 
-static void a_fragment_without_bytes_is_sent_once(void **state)
+TEST(a_fragment_without_bytes_is_sent_once)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         t.fragment_bytes = 0;
         ros_gets_assign(&t, 0, 0, 0);
@@ -434,12 +415,11 @@ static void a_fragment_without_bytes_is_sent_once(void **state)
         ros_free(t.ros);
 }
 
-static void leaves_when_empty_or_when_the_run_is_over(void **state)
+TEST(leaves_when_empty_or_when_the_run_is_over)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         assert_false(ros_is_drained(t.ros));
@@ -463,13 +443,12 @@ static void leaves_when_empty_or_when_the_run_is_over(void **state)
         ros_free(t.ros);
 }
 
-static void malformed_messages_are_refused(void **state)
+TEST(malformed_messages_are_refused)
 {
         struct ros_config c = ros_standard(), wrong[] = {c, c, c, c};
         struct ros_driver t;
         struct ros *r = NULL;
 
-        (void)state;
         ros_driver_init(&t, &c);
         t.message.n = 0;
         assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_ASSIGN, 0));
@@ -491,33 +470,4 @@ static void malformed_messages_are_refused(void **state)
                 assert_true(ros_new(&r, &wrong[i], 0) < 0);
         assert_null(r);
         assert_null(ros_free(NULL));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(holds_and_sends_a_fragment_once),
-                cmocka_unit_test(holds_a_fragment_until_it_is_cleared),
-                cmocka_unit_test(void_and_foreign_assignments_send_nothing),
-                cmocka_unit_test(sends_the_requested_range),
-                cmocka_unit_test(a_queued_fragment_is_not_queued_again),
-                cmocka_unit_test(a_cleared_fragment_is_not_sent),
-                cmocka_unit_test(keep_alive_makes_up_for_lost_clears),
-                cmocka_unit_test(a_stray_clear_number_does_not_spoil_the_count),
-                cmocka_unit_test(a_restarted_dfm_forgets_a_stop),
-                cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
-                cmocka_unit_test(bytes_in_use_stay_until_unpinned),
-                cmocka_unit_test(a_full_buffer_sends_xoff_and_room_sends_xon),
-                cmocka_unit_test(a_refused_fragment_takes_no_room),
-                cmocka_unit_test(alive_reports_xoff_when_the_message_was_lost),
-                cmocka_unit_test(xoff_keeps_to_its_share),
-                cmocka_unit_test(totals_go_with_alive_to_each_served_sfi),
-                cmocka_unit_test(a_partly_sent_fragment_continues),
-                cmocka_unit_test(each_sfi_has_its_own_queue),
-                cmocka_unit_test(a_fragment_without_bytes_is_sent_once),
-                cmocka_unit_test(leaves_when_empty_or_when_the_run_is_over),
-                cmocka_unit_test(malformed_messages_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

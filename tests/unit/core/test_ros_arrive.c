@@ -24,12 +24,11 @@ static void frame_comes(struct ros_driver *t)
         ros_commit(t->ros);
 }
 
-static void an_arrived_fragment_is_sent_at_once(void **state)
+TEST(an_arrived_fragment_is_sent_at_once)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frame_comes(&t);
         frame_comes(&t);
@@ -40,12 +39,11 @@ static void an_arrived_fragment_is_sent_at_once(void **state)
         ros_free(t.ros);
 }
 
-static void a_requested_fragment_is_sent_on_arrival(void **state)
+TEST(a_requested_fragment_is_sent_on_arrival)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 1, 2, 0);
         ros_gets_request(&t, 0, 0, 0);
@@ -60,12 +58,11 @@ static void a_requested_fragment_is_sent_on_arrival(void **state)
         ros_free(t.ros);
 }
 
-static void a_fragment_is_sent_only_when_complete(void **state)
+TEST(a_fragment_is_sent_only_when_complete)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
         ros_gets_assign(&t, 0, 0, 0); /* while its bytes arrive */
@@ -80,12 +77,11 @@ static void a_fragment_is_sent_only_when_complete(void **state)
         ros_free(t.ros);
 }
 
-static void a_fragment_goes_to_the_last_requester(void **state)
+TEST(a_fragment_goes_to_the_last_requester)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 2, 0);
         ros_gets_assign(&t, 0, 1, 0);
@@ -95,12 +91,11 @@ static void a_fragment_goes_to_the_last_requester(void **state)
         ros_free(t.ros);
 }
 
-static void a_frame_that_does_not_come_in_time_is_pending(void **state)
+TEST(a_frame_that_does_not_come_in_time_is_pending)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 0, 0);
         t.now_ns += 1;
@@ -136,12 +131,11 @@ static void a_frame_that_does_not_come_in_time_is_pending(void **state)
         ros_free(t.ros);
 }
 
-static void a_skipped_frame_is_lost(void **state)
+TEST(a_skipped_frame_is_lost)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 1, 1, 0);
         ros_skip(t.ros, 3);
@@ -157,12 +151,11 @@ static void a_skipped_frame_is_lost(void **state)
         ros_free(t.ros);
 }
 
-static void a_truncated_arrival_is_lost(void **state)
+TEST(a_truncated_arrival_is_lost)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (int wanted = 0; wanted < 2; wanted++) {
                 if (wanted)
@@ -178,12 +171,11 @@ static void a_truncated_arrival_is_lost(void **state)
         ros_free(t.ros);
 }
 
-static void a_frame_of_a_cleared_event_is_not_stored(void **state)
+TEST(a_frame_of_a_cleared_event_is_not_stored)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 0, 0);
         ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
@@ -196,12 +188,11 @@ static void a_frame_of_a_cleared_event_is_not_stored(void **state)
         ros_free(t.ros);
 }
 
-static void a_fragment_cleared_during_arrival_is_released_at_its_end(void **state)
+TEST(a_fragment_cleared_during_arrival_is_released_at_its_end)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (int broken = 0; broken < 2; broken++) {
                 assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
@@ -216,12 +207,11 @@ static void a_fragment_cleared_during_arrival_is_released_at_its_end(void **stat
         ros_free(t.ros);
 }
 
-static void a_full_buffer_refuses_frames(void **state)
+TEST(a_full_buffer_refuses_frames)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(frame_begins(&t, EVB_FRAGMENT_MAX_BYTES), ROS_STORE);
         ros_commit(t.ros);
@@ -252,12 +242,11 @@ static void frames_come(struct ros_driver *t, uint32_t n)
                 assert_int_equal((t)->message.alive.frames, n);                                              \
         } while (0)
 
-static void the_dfm_hears_of_frames_before_it_needs_them(void **state)
+TEST(the_dfm_hears_of_frames_before_it_needs_them)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frame_comes(&t);
         t.now_ns += NS_PER_MS;
@@ -284,12 +273,11 @@ static void the_dfm_hears_of_frames_before_it_needs_them(void **state)
         ros_free(t.ros);
 }
 
-static void a_front_end_without_a_wanted_frame_is_hungry(void **state)
+TEST(a_front_end_without_a_wanted_frame_is_hungry)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_expire(t.ros, t.now_ns);
         assert_int_equal(ros_hungry_since_ns(t.ros), 0);
@@ -321,12 +309,11 @@ static uint64_t hungry_for_ns(struct ros_driver *t)
 
 /* The board missed the last trigger, and no other one follows for a while: it is not silent, unless the DFM
  * has left it out. */
-static void a_front_end_is_not_hungry_without_triggers(void **state)
+TEST(a_front_end_is_not_hungry_without_triggers)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         c.number_bits = 16;
         for (int left_out = 0; left_out < 2; left_out++) {
                 ros_driver_init(&t, &c);
@@ -350,9 +337,8 @@ static void a_front_end_is_not_hungry_without_triggers(void **state)
 }
 
 /* Nobody else makes triggers, so no event waits for its frames. */
-static void only_a_leading_front_end_is_hungry_without_triggers(void **state)
+TEST(only_a_leading_front_end_is_hungry_without_triggers)
 {
-        (void)state;
         for (int leads = 0; leads < 2; leads++) {
                 struct ros_config c = arriving();
                 struct ros_driver t;
@@ -371,12 +357,11 @@ static void only_a_leading_front_end_is_hungry_without_triggers(void **state)
 }
 
 /* The front-end is ahead of the trigger: it waits for room, and triggers continue. */
-static void untriggered_frames_hold_no_trigger_back(void **state)
+TEST(untriggered_frames_hold_no_trigger_back)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frames_come(&t, 10);
         assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
@@ -402,12 +387,11 @@ static void untriggered_frames_hold_no_trigger_back(void **state)
         ros_free(t.ros);
 }
 
-static void bytes_count_once_they_are_triggered(void **state)
+TEST(bytes_count_once_they_are_triggered)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         c.buffer_bytes = 10u << 20;
         c.entries = 100;
         ros_driver_init(&t, &c);
@@ -437,12 +421,11 @@ static void bytes_count_once_they_are_triggered(void **state)
 }
 
 /* Other ROSs are ahead. Whatever this ROS waits for, the next frame finds room. */
-static void expected_frames_leave_room_for_arrivals(void **state)
+TEST(expected_frames_leave_room_for_arrivals)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 1; event < 20; event++)
                 ros_gets_request(&t, 0, event, 0);
@@ -464,12 +447,11 @@ static void expected_frames_leave_room_for_arrivals(void **state)
         ros_free(t.ros);
 }
 
-static void a_stopping_ros_does_not_wait_for_triggers(void **state)
+TEST(a_stopping_ros_does_not_wait_for_triggers)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frames_come(&t, 3);
         ros_gets_assign(&t, 0, 0, 0);
@@ -481,12 +463,11 @@ static void a_stopping_ros_does_not_wait_for_triggers(void **state)
         ros_free(t.ros);
 }
 
-static void a_counter_reset_is_answered_at_once(void **state)
+TEST(a_counter_reset_is_answered_at_once)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         t.resets = 1;
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
@@ -497,31 +478,4 @@ static void a_counter_reset_is_answered_at_once(void **state)
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
         assert_ros_says(&t, "");
         ros_free(t.ros);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_arrived_fragment_is_sent_at_once),
-                cmocka_unit_test(a_requested_fragment_is_sent_on_arrival),
-                cmocka_unit_test(a_fragment_is_sent_only_when_complete),
-                cmocka_unit_test(a_fragment_goes_to_the_last_requester),
-                cmocka_unit_test(a_frame_that_does_not_come_in_time_is_pending),
-                cmocka_unit_test(a_skipped_frame_is_lost),
-                cmocka_unit_test(a_truncated_arrival_is_lost),
-                cmocka_unit_test(a_frame_of_a_cleared_event_is_not_stored),
-                cmocka_unit_test(a_fragment_cleared_during_arrival_is_released_at_its_end),
-                cmocka_unit_test(a_full_buffer_refuses_frames),
-                cmocka_unit_test(the_dfm_hears_of_frames_before_it_needs_them),
-                cmocka_unit_test(a_front_end_without_a_wanted_frame_is_hungry),
-                cmocka_unit_test(a_front_end_is_not_hungry_without_triggers),
-                cmocka_unit_test(only_a_leading_front_end_is_hungry_without_triggers),
-                cmocka_unit_test(untriggered_frames_hold_no_trigger_back),
-                cmocka_unit_test(bytes_count_once_they_are_triggered),
-                cmocka_unit_test(expected_frames_leave_room_for_arrivals),
-                cmocka_unit_test(a_stopping_ros_does_not_wait_for_triggers),
-                cmocka_unit_test(a_counter_reset_is_answered_at_once),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

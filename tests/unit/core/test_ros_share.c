@@ -11,14 +11,13 @@ static void freeze(struct ros_driver *t, uint16_t sfi)
                 ros_gets_request_part(t, sfi, 0, 32, 64, 0);
 }
 
-static void a_frozen_sfi_leaves_the_others_their_share(void **state)
+TEST(a_frozen_sfi_leaves_the_others_their_share)
 {
         const uint32_t share = ITEMS / 2 / 3;
         struct ros_config c = ros_standard();
         struct ros_driver t;
         struct ros_job job;
 
-        (void)state;
         ros_driver_init(&t, &c);
         freeze(&t, 0);
         assert_int_equal(ros_counts(t.ros)->full, 2 * ITEMS - (ITEMS - 2 * share));
@@ -39,12 +38,11 @@ static void a_frozen_sfi_leaves_the_others_their_share(void **state)
         ros_free(t.ros);
 }
 
-static void a_forgotten_sfi_releases_its_share(void **state)
+TEST(a_forgotten_sfi_releases_its_share)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (int round = 0; round < 3; round++) {
                 uint64_t full = ros_counts(t.ros)->full;
@@ -70,14 +68,13 @@ static void a_forgotten_sfi_releases_its_share(void **state)
         ros_free(t.ros);
 }
 
-static void arriving_frames_do_not_go_to_a_forgotten_sfi(void **state)
+TEST(arriving_frames_do_not_go_to_a_forgotten_sfi)
 {
         struct ros_fragment f = {.bytes = 100};
         struct ros_config c = ros_standard();
         struct ros_driver t;
         uint64_t at;
 
-        (void)state;
         c.describe = NULL;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
@@ -102,13 +99,12 @@ static void assert_queued(const struct ros_driver *t, uint32_t sfi, uint32_t job
 }
 
 /* Each message tells its SFI what is still queued: payload of all jobs, parts included. */
-static void a_queue_counts_its_bytes(void **state)
+TEST(a_queue_counts_its_bytes)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
         struct ros_job jobs[8];
 
-        (void)state;
         ros_driver_init(&t, &c);
         assert_queued(&t, 0, 0, 0);
         for (uint64_t event = 0; event < 4; event++)
@@ -132,14 +128,13 @@ static void a_queue_counts_its_bytes(void **state)
         ros_free(t.ros);
 }
 
-static void clears_all_events_below_the_oldest(void **state)
+TEST(clears_all_events_below_the_oldest)
 {
         static const uint64_t jumps[] = {1, 2, 3, 50, 1000000};
         struct ros_config c = ros_standard();
         struct ros_driver t;
         uint64_t oldest = 0;
 
-        (void)state;
         c.entries = 100;
         ros_driver_init(&t, &c);
         for (int round = 0; round < 200; round++) {
@@ -162,12 +157,11 @@ static void clears_all_events_below_the_oldest(void **state)
         ros_free(t.ros);
 }
 
-static void an_event_far_beyond_all_others_is_refused(void **state)
+TEST(an_event_far_beyond_all_others_is_refused)
 {
         struct ros_config c = ros_standard();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 5, 0, 0);
         ros_gets_request(&t, 0, 5 + EVB_EVENT_WINDOW + 1, 0);
@@ -182,18 +176,4 @@ static void an_event_far_beyond_all_others_is_refused(void **state)
         assert_int_equal(ros_held(t.ros), 1);
         assert_int_equal(ros_counts(t.ros)->implausible, 2);
         ros_free(t.ros);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_frozen_sfi_leaves_the_others_their_share),
-                cmocka_unit_test(a_forgotten_sfi_releases_its_share),
-                cmocka_unit_test(arriving_frames_do_not_go_to_a_forgotten_sfi),
-                cmocka_unit_test(a_queue_counts_its_bytes),
-                cmocka_unit_test(clears_all_events_below_the_oldest),
-                cmocka_unit_test(an_event_far_beyond_all_others_is_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,11 @@
 #include "evb/core/policy.h"
 #include "evb/core/trigger.h"
 
-static void periodic_triggers_never_drift(void **state)
+TEST(periodic_triggers_never_drift)
 {
         /* 3 kHz: a period of 333333.33 ns. After 10^9 triggers, no fraction of it is lost. */
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_PERIODIC, 3000000, 1, 1, 500);
         assert_int_equal(trigger_take(&t, 500, 10), 1);
         assert_int_equal(trigger_take(&t, 500 + 333332, 10), 0);
@@ -29,11 +28,10 @@ static void periodic_triggers_never_drift(void **state)
         assert_int_equal(trigger_take(&t, 20000000, 100), 6);
 }
 
-static void held_back_triggers_wait(void **state)
+TEST(held_back_triggers_wait)
 {
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_PERIODIC, 1000000, 1, 1, 0);
         trigger_take(&t, 0, 1);
         trigger_hold(&t, 7500000);
@@ -43,13 +41,12 @@ static void held_back_triggers_wait(void **state)
         assert_int_equal(trigger_next_ns(&t), 8500000);
 }
 
-static void burst_and_poisson_triggers_keep_their_rate(void **state)
+TEST(burst_and_poisson_triggers_keep_their_rate)
 {
         double sum = 0, square = 0, last = 0;
         enum { N = 100000 };
         struct trigger t;
 
-        (void)state;
         trigger_init(&t, TRIGGER_BURST, 1000000, 5, 1, 0);
         assert_int_equal(trigger_take(&t, 0, 100), 5);
         assert_int_equal(trigger_next_ns(&t), 5000000);
@@ -70,7 +67,7 @@ static void burst_and_poisson_triggers_keep_their_rate(void **state)
         assert_true(trigger_next_ns(&t) <= 5);
 }
 
-static void each_policy_chooses_by_its_rule(void **state)
+TEST(each_policy_chooses_by_its_rule)
 {
         struct policy_sfi s[4] = {{.free = 2, .held = 8},
                                   {.free = 5, .held = 5},
@@ -78,7 +75,6 @@ static void each_policy_chooses_by_its_rule(void **state)
                                   {.free = 0, .held = 0}};
         uint32_t last = POLICY_NONE, seen = 0;
 
-        (void)state;
         assert_int_equal(policies[POLICY_CREDITS].choose(s, 4, POLICY_NONE),
                          2); /* all of its few credits are free */
         assert_int_equal(policies[POLICY_LEAST_LOADED].choose(s, 4, POLICY_NONE), 2);
@@ -100,12 +96,11 @@ static void each_policy_chooses_by_its_rule(void **state)
         }
 }
 
-static void patterns_are_fixed_and_checked(void **state)
+TEST(patterns_are_fixed_and_checked)
 {
         uint64_t key = pattern_key(1, 2, 3);
         uint8_t whole[400], part[400];
 
-        (void)state;
         assert_int_not_equal(key, pattern_key(2, 2, 3));
         assert_int_not_equal(key, pattern_key(1, 3, 3));
         assert_int_not_equal(key, pattern_key(1, 2, 4));
@@ -131,14 +126,13 @@ static void patterns_are_fixed_and_checked(void **state)
         }
 }
 
-static void faults_occur_at_their_rates(void **state)
+TEST(faults_occur_at_their_rates)
 {
         struct fault_config c = {.loss = 0.05, .reorder = 0.1, .duplicate = 0.02, .seed = 4};
         uint32_t counts[4] = {}, overtaken = 0;
         enum { N = 100000 };
         struct fault f;
 
-        (void)state;
         fault_init(&f, &c);
         for (int i = 0; i < N; i++) {
                 enum fault_fate fate = fault_decide(&f, &overtaken);
@@ -153,18 +147,4 @@ static void faults_occur_at_their_rates(void **state)
         fault_init(&f, &(struct fault_config){.seed = 4});
         for (int i = 0; i < 1000; i++)
                 assert_int_equal(fault_decide(&f, &overtaken), FAULT_PASS);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(periodic_triggers_never_drift),
-                cmocka_unit_test(held_back_triggers_wait),
-                cmocka_unit_test(burst_and_poisson_triggers_keep_their_rate),
-                cmocka_unit_test(each_policy_chooses_by_its_rule),
-                cmocka_unit_test(patterns_are_fixed_and_checked),
-                cmocka_unit_test(faults_occur_at_their_rates),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,13 @@
  * run. */
 #include "sfi_driver.h"
 
-static void a_complete_event_is_reported_with_a_new_credit(void **state)
+TEST(a_complete_event_is_reported_with_a_new_credit)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_built built;
         struct sfi_driver t;
         uint32_t slot;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 5);
         sfi_gets_whole(&t, 5);
@@ -27,14 +26,13 @@ static void a_complete_event_is_reported_with_a_new_credit(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_event_header_comes_from_the_trigger(void **state)
+TEST(the_event_header_comes_from_the_trigger)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_built built;
         struct sfi_driver t;
         uint32_t slot;
 
-        (void)state;
         for (int with_info = 0; with_info < 2; with_info++) {
                 sfi_driver_init(&t, &c);
                 t.message.assign.with_info = with_info;
@@ -66,13 +64,12 @@ static void the_event_header_comes_from_the_trigger(void **state)
         }
 }
 
-static void unacknowledged_entries_are_resent_with_backoff(void **state)
+TEST(unacknowledged_entries_are_resent_with_backoff)
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 2; event++) {
                 sfi_gets_assign(&t, event);
@@ -102,13 +99,12 @@ static void unacknowledged_entries_are_resent_with_backoff(void **state)
 }
 
 /* At 8 kbit/s, a message of some 120 bytes is paid for in 120 ms, and a burst of two frames goes ahead. */
-static void updates_and_requests_keep_to_their_share(void **state)
+TEST(updates_and_requests_keep_to_their_share)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         unsigned updates = 0;
 
-        (void)state;
         c.pull = true;
         c.control = (struct budget_plan){
                 .share_bps = 8000, .update_bps = 8000, .request_bps = 8000, .header_bytes = 42};
@@ -135,12 +131,11 @@ static void updates_and_requests_keep_to_their_share(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_expired_event_is_built_without_missing_fragments(void **state)
+TEST(an_expired_event_is_built_without_missing_fragments)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 0;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
@@ -164,12 +159,11 @@ static void an_expired_event_is_built_without_missing_fragments(void **state)
 }
 
 /* What came while the process did not run waits in its sockets. Only the time before and after counts. */
-static void a_suspended_sfi_extends_the_timeouts_of_its_events(void **state)
+TEST(a_suspended_sfi_extends_the_timeouts_of_its_events)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 0;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
@@ -192,12 +186,11 @@ static void a_suspended_sfi_extends_the_timeouts_of_its_events(void **state)
         }
 }
 
-static void an_unwritable_event_is_lost(void **state)
+TEST(an_unwritable_event_is_lost)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_whole(&t, 0);
@@ -210,12 +203,11 @@ static void an_unwritable_event_is_lost(void **state)
         sfi_driver_fini(&t);
 }
 
-static void credits_follow_the_buffer_size(void **state)
+TEST(credits_follow_the_buffer_size)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.credits = 0;
         c.slots = 16;
         c.n_ros = 1;
@@ -236,12 +228,11 @@ static void credits_follow_the_buffer_size(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_push_credits_follow_the_socket_buffer_too(void **state)
+TEST(in_push_credits_follow_the_socket_buffer_too)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.credits = 0;
         c.room_bytes = 5 * 512 + 200;
         for (int pull = 0; pull < 2; pull++) {
@@ -259,14 +250,13 @@ static void in_push_credits_follow_the_socket_buffer_too(void **state)
 
 /* More would let ROSs run further ahead of each other. A few are known ahead of their requests in any case.
  */
-static void in_pull_credits_follow_the_socket_buffer_down_to_32(void **state)
+TEST(in_pull_credits_follow_the_socket_buffer_down_to_32)
 {
         static const uint32_t rooms[][2] = {{50, 50}, {5, 32}, {0, 96}};
         const uint32_t n_ros = 64, event_bytes = n_ros * 1024;
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.credits = 0;
         c.slots = 128;
         c.pull = true;
@@ -285,22 +275,4 @@ static void in_pull_credits_follow_the_socket_buffer_down_to_32(void **state)
                 assert_sfi_says(&t, says);
                 sfi_driver_fini(&t);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_complete_event_is_reported_with_a_new_credit),
-                cmocka_unit_test(the_event_header_comes_from_the_trigger),
-                cmocka_unit_test(unacknowledged_entries_are_resent_with_backoff),
-                cmocka_unit_test(updates_and_requests_keep_to_their_share),
-                cmocka_unit_test(an_expired_event_is_built_without_missing_fragments),
-                cmocka_unit_test(a_suspended_sfi_extends_the_timeouts_of_its_events),
-                cmocka_unit_test(an_unwritable_event_is_lost),
-                cmocka_unit_test(credits_follow_the_buffer_size),
-                cmocka_unit_test(in_push_credits_follow_the_socket_buffer_too),
-                cmocka_unit_test(in_pull_credits_follow_the_socket_buffer_down_to_32),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

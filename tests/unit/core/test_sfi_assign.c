@@ -2,12 +2,11 @@
 #include "sfi_driver.h"
 #include "sfi_update.h"
 
-static void an_acknowledgement_waits_for_finished_events(void **state)
+TEST(an_acknowledgement_waits_for_finished_events)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += NS_PER_MS;
@@ -21,12 +20,11 @@ static void an_acknowledgement_waits_for_finished_events(void **state)
         sfi_driver_fini(&t);
 }
 
-static void assignments_arrive_in_any_order_and_count_once(void **state)
+TEST(assignments_arrive_in_any_order_and_count_once)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 5, 1, 1, 0);
@@ -41,12 +39,11 @@ static void assignments_arrive_in_any_order_and_count_once(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_repeated_assignment_is_acknowledged_again(void **state)
+TEST(a_repeated_assignment_is_acknowledged_again)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += 2 * NS_PER_MS;
@@ -58,12 +55,11 @@ static void a_repeated_assignment_is_acknowledged_again(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_for_another_incarnation_is_ignored(void **state)
+TEST(an_assignment_for_another_incarnation_is_ignored)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         t.config.member.incarnation = 2;
         sfi_gets_assign(&t, 0);
@@ -75,12 +71,11 @@ static void an_assignment_for_another_incarnation_is_ignored(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_push_fragments_may_precede_their_assignment(void **state)
+TEST(in_push_fragments_may_precede_their_assignment)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_whole(&t, 0);
         assert_sfi_writes(&t, "");
@@ -90,12 +85,11 @@ static void in_push_fragments_may_precede_their_assignment(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_restarts_the_event_timer(void **state)
+TEST(an_assignment_restarts_the_event_timer)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 0;
         sfi_driver_init(&t, &c);
         sfi_gets_fragment(&t, 0, 0);
@@ -110,13 +104,12 @@ static void an_assignment_restarts_the_event_timer(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_beyond_the_window_is_ignored(void **state)
+TEST(an_assignment_beyond_the_window_is_ignored)
 {
         const uint32_t window = 16384; /* beyond the DFM's window */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window, 0);
         assert_int_equal(sfi_open_events(t.sfi), 0);
@@ -125,12 +118,11 @@ static void an_assignment_beyond_the_window_is_ignored(void **state)
         sfi_driver_fini(&t);
 }
 
-static void fragments_without_an_assignment_end_as_late(void **state)
+TEST(fragments_without_an_assignment_end_as_late)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_whole(&t, 0);
         t.now_ns += c.timeout_ns;
@@ -141,12 +133,11 @@ static void fragments_without_an_assignment_end_as_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_void_assignment_only_returns_its_credit(void **state)
+TEST(a_void_assignment_only_returns_its_credit)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 3, 1, t.assign_next++, ASSIGN_VOID);
         t.voids++;
@@ -156,12 +147,11 @@ static void a_void_assignment_only_returns_its_credit(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_event_assigned_elsewhere_is_given_up(void **state)
+TEST(an_event_assigned_elsewhere_is_given_up)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -174,12 +164,11 @@ static void an_event_assigned_elsewhere_is_given_up(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_event_assigned_twice_is_built_once(void **state)
+TEST(an_event_assigned_twice_is_built_once)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -195,13 +184,12 @@ static void an_event_assigned_twice_is_built_once(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_event_reassigned_during_writing_is_built_once(void **state)
+TEST(an_event_reassigned_during_writing_is_built_once)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         uint32_t slot;
 
-        (void)state;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
                 sfi_driver_init(&t, &c);
@@ -219,13 +207,12 @@ static void an_event_reassigned_during_writing_is_built_once(void **state)
 
 /* The event went to another SFI, or nothing arrived in time. Then it returns here, whatever was reported of
  * it before. */
-static void a_returned_event_is_built(void **state)
+TEST(a_returned_event_is_built)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         uint32_t slot;
 
-        (void)state;
         for (int when = 0; when < 6; when++) {
                 c.pull = when % 2;
                 sfi_driver_init(&t, &c);
@@ -255,12 +242,11 @@ static void a_returned_event_is_built(void **state)
         }
 }
 
-static void an_event_that_expired_empty_is_built_when_it_returns(void **state)
+TEST(an_event_that_expired_empty_is_built_when_it_returns)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += c.timeout_ns;
@@ -276,12 +262,11 @@ static void an_event_that_expired_empty_is_built_when_it_returns(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_without_a_slot_is_not_acknowledged(void **state)
+TEST(an_assignment_without_a_slot_is_not_acknowledged)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 10; event < 10 + c.slots; event++)
                 sfi_gets_assign(&t, event);
@@ -296,7 +281,7 @@ static void an_assignment_without_a_slot_is_not_acknowledged(void **state)
 }
 
 /* The wire's sequence numbers wrap; credits and ends do not. */
-static void credits_outlast_the_sequence_numbers(void **state)
+TEST(credits_outlast_the_sequence_numbers)
 {
         struct sfi_updates u = {
                 .assign_next = UINT32_MAX - 1,
@@ -304,7 +289,6 @@ static void credits_outlast_the_sequence_numbers(void **state)
                 .granted = UINT64_C(1) << 32 | 7,
         };
 
-        (void)state;
         for (uint32_t k = 0; k < 4; k++) {
                 assert_false(sfi_updates_has_assignment(&u, UINT32_MAX - 1 + k));
                 sfi_updates_note_assignment(&u, UINT32_MAX - 1 + k);
@@ -312,28 +296,4 @@ static void credits_outlast_the_sequence_numbers(void **state)
         }
         assert_int_equal(sfi_updates_open(&u), 7);
         assert_int_equal(sfi_updates_free_credits(&u), 5);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_acknowledgement_waits_for_finished_events),
-                cmocka_unit_test(assignments_arrive_in_any_order_and_count_once),
-                cmocka_unit_test(a_repeated_assignment_is_acknowledged_again),
-                cmocka_unit_test(an_assignment_for_another_incarnation_is_ignored),
-                cmocka_unit_test(in_push_fragments_may_precede_their_assignment),
-                cmocka_unit_test(an_assignment_restarts_the_event_timer),
-                cmocka_unit_test(an_assignment_beyond_the_window_is_ignored),
-                cmocka_unit_test(fragments_without_an_assignment_end_as_late),
-                cmocka_unit_test(a_void_assignment_only_returns_its_credit),
-                cmocka_unit_test(an_event_assigned_elsewhere_is_given_up),
-                cmocka_unit_test(an_event_assigned_twice_is_built_once),
-                cmocka_unit_test(an_event_reassigned_during_writing_is_built_once),
-                cmocka_unit_test(a_returned_event_is_built),
-                cmocka_unit_test(an_event_that_expired_empty_is_built_when_it_returns),
-                cmocka_unit_test(an_assignment_without_a_slot_is_not_acknowledged),
-                cmocka_unit_test(credits_outlast_the_sequence_numbers),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

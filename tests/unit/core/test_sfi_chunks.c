@@ -1,14 +1,13 @@
 /* The SFI's data path: chunks out of order, repeated, overlapping, contradictory, late, or without room. */
 #include "sfi_driver.h"
 
-static void chunks_arrive_in_any_order(void **state)
+TEST(chunks_arrive_in_any_order)
 {
         static const uint32_t offsets[] = {64, 0, 96, 32};
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         uint64_t base = 0;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
@@ -26,12 +25,11 @@ static void chunks_arrive_in_any_order(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_repeated_chunk_does_not_complete_a_fragment(void **state)
+TEST(a_repeated_chunk_does_not_complete_a_fragment)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 64));
@@ -43,12 +41,11 @@ static void a_repeated_chunk_does_not_complete_a_fragment(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_repeated_fragment_is_counted_once(void **state)
+TEST(a_repeated_fragment_is_counted_once)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
         assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, 64, 100)), SFI_DUPLICATE);
@@ -58,12 +55,11 @@ static void a_repeated_fragment_is_counted_once(void **state)
         sfi_driver_fini(&t);
 }
 
-static void chunks_may_overlap(void **state)
+TEST(chunks_may_overlap)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_chunk(&t, chunk_of(0, 0, 32, 6400, 8000));
@@ -75,7 +71,7 @@ static void chunks_may_overlap(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_chunk_twice_in_one_batch_counts_once(void **state)
+TEST(a_chunk_twice_in_one_batch_counts_once)
 {
         struct sfi_chunk p[] = {chunk_of(0, 0, 0, 100, 100), chunk_of(0, 0, 0, 100, 100),
                                 chunk_of(1, 0, 64, 36, 100), chunk_of(1, 0, 0, 64, 100),
@@ -83,7 +79,6 @@ static void a_chunk_twice_in_one_batch_counts_once(void **state)
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         sfi_reserve(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         sfi_commit(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
@@ -92,13 +87,12 @@ static void a_chunk_twice_in_one_batch_counts_once(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_contradictory_chunk_is_malformed(void **state)
+TEST(a_contradictory_chunk_is_malformed)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_chunk p;
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 100));
         assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 32, 68, 101)), SFI_MALFORMED);
@@ -116,7 +110,7 @@ static void a_contradictory_chunk_is_malformed(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_fragment_status_decides_the_end_of_the_event(void **state)
+TEST(the_fragment_status_decides_the_end_of_the_event)
 {
         static const struct {
                 uint8_t status;
@@ -128,7 +122,6 @@ static void the_fragment_status_decides_the_end_of_the_event(void **state)
         };
         struct sfi_config c = sfi_standard();
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct sfi_chunk p = chunk_of(1, 0, 0, 0, 0);
                 struct sfi_driver t;
@@ -142,12 +135,11 @@ static void the_fragment_status_decides_the_end_of_the_event(void **state)
         }
 }
 
-static void a_fragment_after_the_end_is_late(void **state)
+TEST(a_fragment_after_the_end_is_late)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
                 sfi_driver_start(&t, &c, 1);
@@ -163,12 +155,11 @@ static void a_fragment_after_the_end_is_late(void **state)
         }
 }
 
-static void a_fragment_below_the_oldest_event_is_late(void **state)
+TEST(a_fragment_below_the_oldest_event_is_late)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 5, 3);
         assert_int_equal(sfi_gets_fragment(&t, 0, 4), SFI_LATE);
@@ -176,12 +167,11 @@ static void a_fragment_below_the_oldest_event_is_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_pull_an_unassigned_fragment_is_late(void **state)
+TEST(in_pull_an_unassigned_fragment_is_late)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.pull = true;
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 1), SFI_LATE);
@@ -189,12 +179,11 @@ static void in_pull_an_unassigned_fragment_is_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void without_a_free_slot_there_is_no_room(void **state)
+TEST(without_a_free_slot_there_is_no_room)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         /* Unassigned events have half of so few slots. */
         for (uint64_t event = 0; event < c.slots / 2; event++)
@@ -204,13 +193,12 @@ static void without_a_free_slot_there_is_no_room(void **state)
         sfi_driver_fini(&t);
 }
 
-static void when_memory_is_short_the_youngest_event_gives_way(void **state)
+TEST(when_memory_is_short_the_youngest_event_gives_way)
 {
         struct sfi_config c = sfi_standard();
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 3, 0, 32, big)), SFI_STORE);
         assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 0, 32, big)), SFI_STORE);
@@ -234,13 +222,12 @@ static void when_memory_is_short_the_youngest_event_gives_way(void **state)
 }
 
 /* An assignment may overtake an earlier one. */
-static void events_give_way_in_the_order_of_assignment(void **state)
+TEST(events_give_way_in_the_order_of_assignment)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         sfi_gets_assign(&t, 1);
         sfi_gets_assign(&t, 0);
@@ -252,13 +239,12 @@ static void events_give_way_in_the_order_of_assignment(void **state)
         sfi_driver_fini(&t);
 }
 
-static void as_many_events_give_way_as_needed(void **state)
+TEST(as_many_events_give_way_as_needed)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         sfi_gets_chunk(&t, chunk_of(0, 2, 0, 32, big / 2));
         sfi_gets_chunk(&t, chunk_of(0, 3, 0, 32, big / 2));
@@ -268,7 +254,7 @@ static void as_many_events_give_way_as_needed(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_chunk_whose_memory_was_reassigned_is_not_committed(void **state)
+TEST(a_chunk_whose_memory_was_reassigned_is_not_committed)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_chunk p[] = {chunk_of(0, 1, 0, big, big), chunk_of(1, 1, 0, big, big),
@@ -276,7 +262,6 @@ static void a_chunk_whose_memory_was_reassigned_is_not_committed(void **state)
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         sfi_reserve(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
         for (size_t i = 0; i < ARRAY_SIZE(p); i++)
@@ -291,13 +276,12 @@ static void a_chunk_whose_memory_was_reassigned_is_not_committed(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_reservation_does_not_pass_to_another_event(void **state)
+TEST(a_reservation_does_not_pass_to_another_event)
 {
         struct sfi_chunk old = chunk_of(0, 0, 0, 100, 100), new = chunk_of(0, 1, 0, 100, 100);
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 0);
         sfi_reserve(t.sfi, t.now_ns, &old, 1);
@@ -313,12 +297,11 @@ static void a_reservation_does_not_pass_to_another_event(void **state)
         sfi_driver_fini(&t);
 }
 
-static void recently_ended_events_are_remembered(void **state)
+TEST(recently_ended_events_are_remembered)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 0);
         for (uint64_t event = 0; event < 100; event++) {
@@ -332,13 +315,12 @@ static void recently_ended_events_are_remembered(void **state)
 }
 
 /* Over TCP, a connection can break between a chunk's header and its payload. */
-static void a_reservation_without_payload_can_be_filled_in_chunks(void **state)
+TEST(a_reservation_without_payload_can_be_filled_in_chunks)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         struct sfi_chunk p = chunk_of(0, 1, 0, 4096, 4096);
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         /* A fragment in several chunks used the memory before. */
@@ -355,14 +337,13 @@ static void a_reservation_without_payload_can_be_filled_in_chunks(void **state)
         sfi_driver_fini(&t);
 }
 
-static void datagrams_are_counted_by_sequence_number(void **state)
+TEST(datagrams_are_counted_by_sequence_number)
 {
         static const uint32_t numbers[] = {100, 101, 104,
                                            103, 105, 105}; /* 102 is lost, 103 late, 105 repeated */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
                 assert_int_equal(sfi_count_datagram(t.sfi, 0, numbers[i]), i != 3 && i != 5);
@@ -381,12 +362,11 @@ static void datagrams_are_counted_by_sequence_number(void **state)
 }
 
 /* A ROS that restarts before it has sent much must not hide losses, and neither may a single stray number. */
-static void a_stray_datagram_number_does_not_spoil_the_count(void **state)
+TEST(a_stray_datagram_number_does_not_spoil_the_count)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         for (uint32_t number = 0; number < 10000; number++)
                 sfi_count_datagram(t.sfi, 1, number + (number > 5000));
@@ -424,12 +404,11 @@ static bool built_with_mismatch(struct sfi_driver *t)
         return built.l1_mismatch;
 }
 
-static void a_fragment_of_another_trigger_completes_nothing(void **state)
+TEST(a_fragment_of_another_trigger_completes_nothing)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         for (uint64_t event = 0; event < 2; event++) {
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
@@ -447,12 +426,11 @@ static void a_fragment_of_another_trigger_completes_nothing(void **state)
 }
 
 /* In push, data may come before the assignment, which alone knows the L1 ID. */
-static void the_assignment_decides_on_the_l1_id(void **state)
+TEST(the_assignment_decides_on_the_l1_id)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         assert_int_equal(sfi_gets_chunk(&t, of_another_trigger(0, 0)), SFI_STORE);
         assert_int_equal(sfi_gets_fragment(&t, 1, 0), SFI_MISMATCH); /* not known to be the right one yet */
@@ -466,34 +444,4 @@ static void the_assignment_decides_on_the_l1_id(void **state)
         assert_int_equal(sfi_gets_fragment(&t, 1, 0), SFI_STORE);
         assert_sfi_writes(&t, "e0 complete");
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(chunks_arrive_in_any_order),
-                cmocka_unit_test(a_repeated_chunk_does_not_complete_a_fragment),
-                cmocka_unit_test(a_repeated_fragment_is_counted_once),
-                cmocka_unit_test(chunks_may_overlap),
-                cmocka_unit_test(a_chunk_twice_in_one_batch_counts_once),
-                cmocka_unit_test(a_contradictory_chunk_is_malformed),
-                cmocka_unit_test(the_fragment_status_decides_the_end_of_the_event),
-                cmocka_unit_test(a_fragment_after_the_end_is_late),
-                cmocka_unit_test(a_fragment_below_the_oldest_event_is_late),
-                cmocka_unit_test(in_pull_an_unassigned_fragment_is_late),
-                cmocka_unit_test(without_a_free_slot_there_is_no_room),
-                cmocka_unit_test(when_memory_is_short_the_youngest_event_gives_way),
-                cmocka_unit_test(events_give_way_in_the_order_of_assignment),
-                cmocka_unit_test(as_many_events_give_way_as_needed),
-                cmocka_unit_test(a_chunk_whose_memory_was_reassigned_is_not_committed),
-                cmocka_unit_test(a_reservation_does_not_pass_to_another_event),
-                cmocka_unit_test(recently_ended_events_are_remembered),
-                cmocka_unit_test(a_reservation_without_payload_can_be_filled_in_chunks),
-                cmocka_unit_test(datagrams_are_counted_by_sequence_number),
-                cmocka_unit_test(a_stray_datagram_number_does_not_spoil_the_count),
-                cmocka_unit_test(a_fragment_of_another_trigger_completes_nothing),
-                cmocka_unit_test(the_assignment_decides_on_the_l1_id),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

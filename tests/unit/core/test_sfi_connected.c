@@ -12,12 +12,11 @@ static struct sfi_config over_tcp(bool pull)
         return c;
 }
 
-static void first_requests_are_made_when_the_connection_opens(void **state)
+TEST(first_requests_are_made_when_the_connection_opens)
 {
         struct sfi_config c = over_tcp(true);
         struct sfi_driver t;
 
-        (void)state;
         c.outstanding = 2;
         sfi_driver_start(&t, &c, 4);
         assert_requests(&t, 0, "all: Request e0 e1");
@@ -36,12 +35,11 @@ static void first_requests_are_made_when_the_connection_opens(void **state)
         sfi_driver_fini(&t);
 }
 
-static void nothing_is_repeated_if_nothing_was_requested(void **state)
+TEST(nothing_is_repeated_if_nothing_was_requested)
 {
         struct sfi_config c = over_tcp(true);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         sfi_note_connected(t.sfi, t.now_ns, 0);
         sfi_note_connected(t.sfi, t.now_ns, 7); /* does not exist */
@@ -52,12 +50,11 @@ static void nothing_is_repeated_if_nothing_was_requested(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_later_connection_brings_what_is_missing(void **state)
+TEST(a_later_connection_brings_what_is_missing)
 {
         struct sfi_config c = over_tcp(true);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 3);
         sfi_note_connected(t.sfi, t.now_ns, 0);
         sfi_note_connected(t.sfi, t.now_ns, 1);
@@ -70,13 +67,12 @@ static void a_later_connection_brings_what_is_missing(void **state)
         sfi_driver_fini(&t);
 }
 
-static void memory_that_gives_way_keeps_requests(void **state)
+TEST(memory_that_gives_way_keeps_requests)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_config c = over_tcp(true);
         struct sfi_driver t;
 
-        (void)state;
         c.buffer_bytes = big;
         sfi_driver_start(&t, &c, 2);
         assert_requests(&t, 0, "all: Request e0 e1");
@@ -88,12 +84,11 @@ static void memory_that_gives_way_keeps_requests(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_push_only_a_later_connection_brings_requests(void **state)
+TEST(in_push_only_a_later_connection_brings_requests)
 {
         struct sfi_config c = over_tcp(false);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         sfi_note_connected(t.sfi, t.now_ns, 1);
         assert_requests(&t, 0, "");
@@ -104,7 +99,7 @@ static void in_push_only_a_later_connection_brings_requests(void **state)
 }
 
 /* All events are requested once, though they take several messages, and some end meanwhile. */
-static void requests_of_many_events_take_several_messages(void **state)
+TEST(requests_of_many_events_take_several_messages)
 {
         enum { EVENTS = 1000 };
         struct sfi_config c = over_tcp(true);
@@ -114,7 +109,6 @@ static void requests_of_many_events_take_several_messages(void **state)
         struct message_to to;
         struct sfi_driver t;
 
-        (void)state;
         c.slots = c.credits = EVENTS;
         t = (struct sfi_driver){.config = c, .now_ns = TRACE_BEGIN_NS};
         assert_int_equal(sfi_new(&t.sfi, &c, t.now_ns), 0);
@@ -143,18 +137,4 @@ static void requests_of_many_events_take_several_messages(void **state)
                 assert_int_equal(requested[event], 1);
         assert_int_equal(sfi_open_events(t.sfi), EVENTS);
         sfi_free(t.sfi);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(first_requests_are_made_when_the_connection_opens),
-                cmocka_unit_test(nothing_is_repeated_if_nothing_was_requested),
-                cmocka_unit_test(a_later_connection_brings_what_is_missing),
-                cmocka_unit_test(memory_that_gives_way_keeps_requests),
-                cmocka_unit_test(in_push_only_a_later_connection_brings_requests),
-                cmocka_unit_test(requests_of_many_events_take_several_messages),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

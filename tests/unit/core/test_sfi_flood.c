@@ -13,13 +13,12 @@ static struct sfi_config flooded(void)
         return c;
 }
 
-static void a_flood_is_limited_to_its_share(void **state)
+TEST(a_flood_is_limited_to_its_share)
 {
         struct sfi_config c = flooded();
         struct sfi_driver t;
         uint64_t unknown = 100000;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 500; event++) {
                 for (int i = 0; i < 20; i++)
@@ -36,12 +35,11 @@ static void a_flood_is_limited_to_its_share(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_oldest_unassigned_event_is_dropped_after_its_time(void **state)
+TEST(the_oldest_unassigned_event_is_dropped_after_its_time)
 {
         struct sfi_config c = flooded();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 1000; event < 1032; event++)
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
@@ -64,12 +62,11 @@ static void the_oldest_unassigned_event_is_dropped_after_its_time(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_assignment_finds_a_slot_during_a_flood(void **state)
+TEST(an_assignment_finds_a_slot_during_a_flood)
 {
         struct sfi_config c = sfi_standard(); /* 8 slots */
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 1000; event < 1010; event++)
                 sfi_gets_fragment(&t, 0, event);
@@ -86,13 +83,12 @@ static void an_assignment_finds_a_slot_during_a_flood(void **state)
 }
 
 /* Whatever their numbers, they neither keep memory nor take it from assigned events. */
-static void a_flood_returns_its_memory(void **state)
+TEST(a_flood_returns_its_memory)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t unknown = 0; unknown < 200; unknown += 199) {
                 for (uint16_t ros = 0; ros < 2; ros++)
@@ -107,12 +103,11 @@ static void a_flood_returns_its_memory(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_event_far_beyond_all_others_is_refused(void **state)
+TEST(an_event_far_beyond_all_others_is_refused)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 50, 0, 0, 0); /* from another SFI */
         assert_int_equal(sfi_gets_fragment(&t, 0, 50 + EVB_EVENT_WINDOW + 1), SFI_MALFORMED);
@@ -124,17 +119,4 @@ static void an_event_far_beyond_all_others_is_refused(void **state)
         assert_int_equal(sfi_gets_fragment(&t, 0, (UINT64_C(1) << 40) + EVB_EVENT_WINDOW - 1), SFI_STORE);
         assert_int_equal(sfi_counts(t.sfi)->implausible, 2);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_flood_is_limited_to_its_share),
-                cmocka_unit_test(the_oldest_unassigned_event_is_dropped_after_its_time),
-                cmocka_unit_test(an_assignment_finds_a_slot_during_a_flood),
-                cmocka_unit_test(a_flood_returns_its_memory),
-                cmocka_unit_test(an_event_far_beyond_all_others_is_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

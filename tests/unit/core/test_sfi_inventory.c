@@ -31,12 +31,11 @@ static void is_asked(struct sfi_driver *t, uint64_t incarnation, uint64_t from)
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_INQUIRY, 0));
 }
 
-static void the_inventory_lists_ended_and_open_events(void **state)
+TEST(the_inventory_lists_ended_and_open_events)
 {
         struct sfi_config c = quiet();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         sfi_gets_whole(&t, 0);
         sfi_gets_whole(&t, 2);
@@ -64,12 +63,11 @@ static void the_inventory_lists_ended_and_open_events(void **state)
 }
 
 /* An event that could not be written is neither ended nor open, so another SFI may build it. */
-static void a_failed_event_is_not_in_the_inventory(void **state)
+TEST(a_failed_event_is_not_in_the_inventory)
 {
         struct sfi_config c = quiet();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_whole(&t, 0);
         assert_string_equal(sfi_writes_with(&t, true), "e0 complete");
@@ -82,13 +80,12 @@ static void a_failed_event_is_not_in_the_inventory(void **state)
 }
 
 /* It joins late in the run, and its first KeepAlive is lost. It must remember what it builds. */
-static void a_late_sfi_remembers_events_built_before_the_first_keep_alive(void **state)
+TEST(a_late_sfi_remembers_events_built_before_the_first_keep_alive)
 {
         const uint64_t far = 3 * (uint64_t)EVB_EVENT_WINDOW + 10;
         struct sfi_config c = quiet();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, far);
         sfi_gets_whole(&t, far);
@@ -104,14 +101,13 @@ static void a_late_sfi_remembers_events_built_before_the_first_keep_alive(void *
 }
 
 /* The disk takes longer than the DFM waits for an event. The DFM is informed once. */
-static void an_event_being_written_is_reported(void **state)
+TEST(an_event_being_written_is_reported)
 {
         struct sfi_config c = quiet();
         struct sfi_built built;
         struct sfi_driver t;
         uint32_t slot;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_whole(&t, 0);
         assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
@@ -136,12 +132,11 @@ static void an_event_being_written_is_reported(void **state)
 }
 
 /* The map of a DFM that resumes the run shows the nodes that joined so far. The others are not gone. */
-static void the_node_map_of_a_starting_dfm_ends_no_event(void **state)
+TEST(the_node_map_of_a_starting_dfm_ends_no_event)
 {
         struct sfi_config c = quiet();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_fragment(&t, 0, 0);
@@ -154,7 +149,7 @@ static void the_node_map_of_a_starting_dfm_ends_no_event(void **state)
 }
 
 /* It may then have replaced a process of which the other DFM does not know. */
-static void an_sfi_reports_that_it_came_late(void **state)
+TEST(an_sfi_reports_that_it_came_late)
 {
         static const struct {
                 enum run_state state;
@@ -168,7 +163,6 @@ static void an_sfi_reports_that_it_came_late(void **state)
         struct sfi_config c = quiet();
         struct sfi_driver t;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
                 sfi_driver_init(&t, &c);
                 t.keep_alive_flags = first[i].flags;
@@ -182,18 +176,4 @@ static void an_sfi_reports_that_it_came_late(void **state)
                 assert_int_equal(t.message.inventory.flags, first[i].expected);
                 sfi_driver_fini(&t);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_inventory_lists_ended_and_open_events),
-                cmocka_unit_test(a_failed_event_is_not_in_the_inventory),
-                cmocka_unit_test(a_late_sfi_remembers_events_built_before_the_first_keep_alive),
-                cmocka_unit_test(an_event_being_written_is_reported),
-                cmocka_unit_test(the_node_map_of_a_starting_dfm_ends_no_event),
-                cmocka_unit_test(an_sfi_reports_that_it_came_late),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

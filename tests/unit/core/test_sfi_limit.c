@@ -46,13 +46,12 @@ static void stream(struct sfi_driver *t, uint32_t *number, uint64_t until_ns, ui
         }
 }
 
-static void a_loss_halves_the_limit_which_recovers(void **state)
+TEST(a_loss_halves_the_limit_which_recovers)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
         uint32_t number = 0;
 
-        (void)state;
         c.n_ros = 1;
         start_with_backlog(&t, &c, 1000);
         stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
@@ -71,13 +70,12 @@ static void a_loss_halves_the_limit_which_recovers(void **state)
         sfi_free(t.sfi);
 }
 
-static void packets_in_another_order_are_no_loss(void **state)
+TEST(packets_in_another_order_are_no_loss)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
         uint32_t number = 0;
 
-        (void)state;
         c.n_ros = 1;
         start_with_backlog(&t, &c, 1000);
         for (int k = 0; k < 100; k++) {
@@ -93,14 +91,13 @@ static void packets_in_another_order_are_no_loss(void **state)
 }
 
 /* A gap that opens while an older one may still close has its own time, and counts without a third one. */
-static void a_younger_gap_is_a_loss_too(void **state)
+TEST(a_younger_gap_is_a_loss_too)
 {
         struct sfi_config c = by_bytes();
         uint32_t number = 0, late;
         struct sfi_driver t;
         uint64_t events[1024];
 
-        (void)state;
         c.n_ros = 1;
         start_with_backlog(&t, &c, 1000);
         stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
@@ -121,14 +118,13 @@ static void a_younger_gap_is_a_loss_too(void **state)
         sfi_free(t.sfi);
 }
 
-static void an_unknown_limit_grows_until_the_delay_does(void **state)
+TEST(an_unknown_limit_grows_until_the_delay_does)
 {
         struct sfi_config c = by_bytes();
         uint32_t number = 0;
         struct sfi_driver t;
         uint64_t reached;
 
-        (void)state;
         c.n_ros = 1;
         c.port_bytes = c.port_rate_bps = 0;
         c.room_bytes = 100000;
@@ -149,12 +145,11 @@ static void an_unknown_limit_grows_until_the_delay_does(void **state)
 
 /* A round ends once the bytes of the limit arrived, counted as frames like the limit. Repeated data are none
  * of them. */
-static void a_round_counts_what_was_in_flight(void **state)
+TEST(a_round_counts_what_was_in_flight)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.port_bytes = c.port_rate_bps = 0;
         start_with_backlog(&t, &c, 10);
@@ -167,7 +162,7 @@ static void a_round_counts_what_was_in_flight(void **state)
         sfi_free(t.sfi);
 }
 
-static void the_limit_follows_from_the_buffers(void **state)
+TEST(the_limit_follows_from_the_buffers)
 {
         static const struct {
                 uint64_t port, room, limit;
@@ -179,24 +174,9 @@ static void the_limit_follows_from_the_buffers(void **state)
         };
         struct sfi_config c = by_bytes();
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 c.port_bytes = cases[i].port;
                 c.room_bytes = cases[i].room;
                 assert_int_equal(sfi_in_flight_max_bytes(&c), cases[i].limit);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_loss_halves_the_limit_which_recovers),
-                cmocka_unit_test(packets_in_another_order_are_no_loss),
-                cmocka_unit_test(a_younger_gap_is_a_loss_too),
-                cmocka_unit_test(an_unknown_limit_grows_until_the_delay_does),
-                cmocka_unit_test(a_round_counts_what_was_in_flight),
-                cmocka_unit_test(the_limit_follows_from_the_buffers),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,12 +34,11 @@ static uint16_t reported(struct sfi_driver *t)
         return version;
 }
 
-static void a_run_without_any_waits_for_none(void **state)
+TEST(a_run_without_any_waits_for_none)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         assert_null(sfi_metadata(t.sfi));
         sfi_hears_version(&t, 0);
@@ -47,12 +46,11 @@ static void a_run_without_any_waits_for_none(void **state)
         sfi_driver_fini(&t);
 }
 
-static void they_are_complete_once_all_have_come(void **state)
+TEST(they_are_complete_once_all_have_come)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 2, 3, "C", "3");
         sfi_gets_metadata(&t, 1, 0, 3, "A", "1");
@@ -71,12 +69,11 @@ static void they_are_complete_once_all_have_come(void **state)
         sfi_driver_fini(&t);
 }
 
-static void another_version_replaces_them(void **state)
+TEST(another_version_replaces_them)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 0, 2, "A", "1");
         sfi_gets_metadata(&t, 2, 1, 2, "B", "2");
@@ -92,12 +89,11 @@ static void another_version_replaces_them(void **state)
 }
 
 /* It does not know them, and the files are open. */
-static void a_restarted_dfm_does_not_take_them_away(void **state)
+TEST(a_restarted_dfm_does_not_take_them_away)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 0, 1, "A", "1");
         sfi_hears_version(&t, 1);
@@ -108,12 +104,11 @@ static void a_restarted_dfm_does_not_take_them_away(void **state)
 }
 
 /* Its run never began. The next one is another run, whose versions count from the beginning. */
-static void those_of_a_run_that_did_not_begin_are_forgotten(void **state)
+TEST(those_of_a_run_that_did_not_begin_are_forgotten)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 0, 1, "A", "1");
         assert_int_equal(reported(&t), 1);
@@ -132,17 +127,4 @@ static void those_of_a_run_that_did_not_begin_are_forgotten(void **state)
         assert_null(sfi_metadata(t.sfi));
         assert_int_equal(reported(&t), 0);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_run_without_any_waits_for_none),
-                cmocka_unit_test(they_are_complete_once_all_have_come),
-                cmocka_unit_test(another_version_replaces_them),
-                cmocka_unit_test(a_restarted_dfm_does_not_take_them_away),
-                cmocka_unit_test(those_of_a_run_that_did_not_begin_are_forgotten),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,13 +11,12 @@ static void assert_obstacle(const struct sfi_driver *t, enum node_reason reason,
         assert_int_equal(o.since_ns, since_ns);
 }
 
-static void a_missing_fragment_names_its_ros(void **state)
+TEST(a_missing_fragment_names_its_ros)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         uint64_t since_ns;
 
-        (void)state;
         c.timeout_ns = 60 * NS_PER_S;
         sfi_driver_start(&t, &c, 1);
         since_ns = t.now_ns;
@@ -32,14 +31,13 @@ static void a_missing_fragment_names_its_ros(void **state)
 }
 
 /* The DFM hears of it, with the time since when. */
-static void alive_carries_the_reason(void **state)
+TEST(alive_carries_the_reason)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         struct message_to to;
         bool said = false;
 
-        (void)state;
         c.timeout_ns = 60 * NS_PER_S;
         c.keep_alive_ns = 1500 * NS_PER_MS;
         c.retries_max = 0;
@@ -59,13 +57,12 @@ static void alive_carries_the_reason(void **state)
 }
 
 /* A full disk is the first cause, whatever else the SFI waits for, or fails in later. */
-static void a_full_disk_comes_first(void **state)
+TEST(a_full_disk_comes_first)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
         uint64_t since_ns;
 
-        (void)state;
         c.timeout_ns = 60 * NS_PER_S;
         sfi_driver_start(&t, &c, 1);
         t.now_ns += 2 * NS_PER_S;
@@ -75,15 +72,4 @@ static void a_full_disk_comes_first(void **state)
         sfi_set_failed(t.sfi, t.now_ns, REASON_OUTPUT_MISSING);
         assert_obstacle(&t, REASON_DISK_FULL, 0, since_ns);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_missing_fragment_names_its_ros),
-                cmocka_unit_test(alive_carries_the_reason),
-                cmocka_unit_test(a_full_disk_comes_first),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,11 @@
 
 #include "evb/base/random.h"
 
-static void the_first_requests_are_cautious(void **state)
+TEST(the_first_requests_are_cautious)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
         /* A frame of each fragment, and a batch to each ROS. */
@@ -38,14 +37,13 @@ static bool next_request(struct sfi_driver *t, struct message_to *to)
         return false;
 }
 
-static void requests_are_spaced_exactly_at_the_rate_of_the_port(void **state)
+TEST(requests_are_spaced_exactly_at_the_rate_of_the_port)
 {
         struct sfi_config c = by_bytes();
         struct message_to to;
         struct sfi_driver t;
         uint64_t bytes = 0;
 
-        (void)state;
         c.n_ros = 1;
         c.port_rate_bps = 999999937; /* no byte takes a whole number of nanoseconds */
         start_with_backlog(&t, &c, 2000);
@@ -70,13 +68,12 @@ static void requests_are_spaced_exactly_at_the_rate_of_the_port(void **state)
         sfi_free(t.sfi);
 }
 
-static void a_late_loop_catches_up_within_the_limit(void **state)
+TEST(a_late_loop_catches_up_within_the_limit)
 {
         struct sfi_config c = by_bytes();
         struct message_to to;
         struct sfi_driver t;
 
-        (void)state;
         start_with_backlog(&t, &c, 200);
         sfi_gets_whole(&t, 0); /* the size of an event is known */
         sfi_writes_with(&t, false);
@@ -181,21 +178,19 @@ static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_byt
         sfi_free(t.sfi);
 }
 
-static void the_bytes_in_flight_stay_below_the_limit(void **state)
+TEST(the_bytes_in_flight_stay_below_the_limit)
 {
-        (void)state;
         for (uint64_t seed = 1; seed <= 20; seed++) {
                 play(seed, 2 + seed % 7, 500 << seed % 9, UINT64_C(16384) << seed % 5);
                 play(seed, 6, 100000, 4096); /* not even a frame for each ROS */
         }
 }
 
-static void fragments_larger_than_the_limit_are_requested_in_ranges(void **state)
+TEST(fragments_larger_than_the_limit_are_requested_in_ranges)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.port_bytes = 8192; /* a batch of two frames */
         sfi_driver_start(&t, &c, 1);
@@ -211,13 +206,12 @@ static void fragments_larger_than_the_limit_are_requested_in_ranges(void **state
         sfi_driver_fini(&t);
 }
 
-static void idle_ross_come_first(void **state)
+TEST(idle_ross_come_first)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
         char asked[1024] = "";
 
-        (void)state;
         c.n_ros = 3;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -242,14 +236,13 @@ static void idle_ross_come_first(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_silent_ros_keeps_only_its_share(void **state)
+TEST(a_silent_ros_keeps_only_its_share)
 {
         struct sfi_config c = by_bytes();
         static struct players p;
         struct message_to to;
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 6;
         p = (struct players){};
         start_with_backlog(&t, &c, 50);
@@ -271,12 +264,11 @@ static void a_silent_ros_keeps_only_its_share(void **state)
         sfi_free(t.sfi);
 }
 
-static void a_retry_asks_only_for_what_was_requested(void **state)
+TEST(a_retry_asks_only_for_what_was_requested)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.retry_after_ns = AFTER_NS;
         c.port_bytes = 8192;
@@ -292,12 +284,11 @@ static void a_retry_asks_only_for_what_was_requested(void **state)
 
 /* A fragment of several ranges, of which chunks are lost twice. A chunk that was requested after a retry
  * shows that the retry's answer is lost too. */
-static void each_loss_in_a_fragment_is_retried_at_once(void **state)
+TEST(each_loss_in_a_fragment_is_retried_at_once)
 {
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.port_bytes = 13000;
         c.retry_after_ns = AFTER_NS;
@@ -325,13 +316,12 @@ static void each_loss_in_a_fragment_is_retried_at_once(void **state)
 
 /* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
  * its bytes give way to an older event. */
-static void what_was_never_requested_is_requested_after_giving_way(void **state)
+TEST(what_was_never_requested_is_requested_after_giving_way)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         sfi_gets_fragment(&t, 0, 1);
         assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,128)");
@@ -363,13 +353,12 @@ static uint64_t newest_requested(struct sfi_driver *t)
 }
 
 /* Two events begin before the size of one is known. Then three quarters of the buffer bound them. */
-static void no_more_events_begin_than_the_memory_holds(void **state)
+TEST(no_more_events_begin_than_the_memory_holds)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES / 4; /* eight of these fill the buffer */
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.port_bytes = c.room_bytes = 64u << 20; /* no bound here */
         c.port_rate_bps = UINT64_C(1000000000000);
@@ -388,13 +377,12 @@ static void no_more_events_begin_than_the_memory_holds(void **state)
 }
 
 /* What has no memory is not in flight. Its retry needs room in the limit. */
-static void a_refused_fragment_is_not_in_flight(void **state)
+TEST(a_refused_fragment_is_not_in_flight)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
         struct sfi_config c = by_bytes();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
         sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, big));
@@ -418,24 +406,4 @@ static void a_refused_fragment_is_not_in_flight(void **state)
         assert_sfi_writes(&t, "e1 complete");
         assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_requests_are_cautious),
-                cmocka_unit_test(requests_are_spaced_exactly_at_the_rate_of_the_port),
-                cmocka_unit_test(a_late_loop_catches_up_within_the_limit),
-                cmocka_unit_test(the_bytes_in_flight_stay_below_the_limit),
-                cmocka_unit_test(fragments_larger_than_the_limit_are_requested_in_ranges),
-                cmocka_unit_test(idle_ross_come_first),
-                cmocka_unit_test(a_silent_ros_keeps_only_its_share),
-                cmocka_unit_test(a_retry_asks_only_for_what_was_requested),
-                cmocka_unit_test(each_loss_in_a_fragment_is_retried_at_once),
-                cmocka_unit_test(what_was_never_requested_is_requested_after_giving_way),
-                cmocka_unit_test(no_more_events_begin_than_the_memory_holds),
-                cmocka_unit_test(a_refused_fragment_is_not_in_flight),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,11 @@
  * their timing. */
 #include "sfi_driver.h"
 
-static void requests_events_in_order_of_assignment(void **state)
+TEST(requests_events_in_order_of_assignment)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         sfi_gets_assign(&t, 7);
         sfi_gets_assign(&t, 3);
@@ -16,24 +15,22 @@ static void requests_events_in_order_of_assignment(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_push_there_is_no_first_request(void **state)
+TEST(in_push_there_is_no_first_request)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         assert_requests(&t, AFTER_NS - 1, "");
         assert_requests(&t, 1, "ros0: Request e0 again 1 | ros1: Request e0 again 1");
         sfi_driver_fini(&t);
 }
 
-static void outstanding_events_are_bounded(void **state)
+TEST(outstanding_events_are_bounded)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.outstanding = 2;
         sfi_driver_start(&t, &c, 4);
         assert_requests(&t, 0, "all: Request e0 e1");
@@ -48,12 +45,11 @@ static void outstanding_events_are_bounded(void **state)
         sfi_driver_fini(&t);
 }
 
-static void outstanding_events_follow_the_buffer_of_a_reliable_transport(void **state)
+TEST(outstanding_events_follow_the_buffer_of_a_reliable_transport)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.reliable = true;
         c.room_bytes = 3 * 512 + 100;
         sfi_driver_start(&t, &c, 6);
@@ -65,12 +61,11 @@ static void outstanding_events_follow_the_buffer_of_a_reliable_transport(void **
         sfi_driver_fini(&t);
 }
 
-static void retries_missing_fragments_of_a_silent_ros(void **state)
+TEST(retries_missing_fragments_of_a_silent_ros)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -85,13 +80,12 @@ static void retries_missing_fragments_of_a_silent_ros(void **state)
         sfi_driver_fini(&t);
 }
 
-static void does_not_retry_fragments_that_may_still_be_queued(void **state)
+TEST(does_not_retry_fragments_that_may_still_be_queued)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
         const char *asked;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         requests_after(&t, 0);
         /* ROS 0 is still sending event 0, and the others come after it. */
@@ -111,12 +105,11 @@ static void does_not_retry_fragments_that_may_still_be_queued(void **state)
         sfi_driver_fini(&t);
 }
 
-static void requests_the_missing_ranges(void **state)
+TEST(requests_the_missing_ranges)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -128,12 +121,11 @@ static void requests_the_missing_ranges(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_sixteenth_range_extends_to_the_end(void **state)
+TEST(the_sixteenth_range_extends_to_the_end)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -144,13 +136,12 @@ static void the_sixteenth_range_extends_to_the_end(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_reservation_without_payload_is_requested_entirely(void **state)
+TEST(a_reservation_without_payload_is_requested_entirely)
 {
         struct sfi_chunk p = chunk_of(0, 1, 0, 4096, 4096);
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -164,12 +155,11 @@ static void a_reservation_without_payload_is_requested_entirely(void **state)
         sfi_driver_fini(&t);
 }
 
-static void in_pull_the_event_timer_starts_with_the_request(void **state)
+TEST(in_pull_the_event_timer_starts_with_the_request)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.outstanding = 1;
         c.retries_max = 0;
         sfi_driver_start(&t, &c, 2);
@@ -185,12 +175,11 @@ static void in_pull_the_event_timer_starts_with_the_request(void **state)
         sfi_driver_fini(&t);
 }
 
-static void without_a_ros_pending_first_requests_still_go_out(void **state)
+TEST(without_a_ros_pending_first_requests_still_go_out)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.outstanding = 1;
         sfi_driver_start(&t, &c, 2);
         assert_requests(&t, 0, "all: Request e0");
@@ -198,23 +187,4 @@ static void without_a_ros_pending_first_requests_still_go_out(void **state)
         assert_sfi_writes(&t, "e0 lost");
         assert_requests(&t, 0, "all: Request e1");
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(requests_events_in_order_of_assignment),
-                cmocka_unit_test(in_push_there_is_no_first_request),
-                cmocka_unit_test(outstanding_events_are_bounded),
-                cmocka_unit_test(outstanding_events_follow_the_buffer_of_a_reliable_transport),
-                cmocka_unit_test(retries_missing_fragments_of_a_silent_ros),
-                cmocka_unit_test(does_not_retry_fragments_that_may_still_be_queued),
-                cmocka_unit_test(requests_the_missing_ranges),
-                cmocka_unit_test(the_sixteenth_range_extends_to_the_end),
-                cmocka_unit_test(a_reservation_without_payload_is_requested_entirely),
-                cmocka_unit_test(in_pull_the_event_timer_starts_with_the_request),
-                cmocka_unit_test(without_a_ros_pending_first_requests_still_go_out),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,12 @@
 /* The number and timing of the SFI's retries. See test_sfi_requests.c for first requests. */
 #include "sfi_driver.h"
 
-static void unanswered_retries_are_bounded_with_backoff(void **state)
+TEST(unanswered_retries_are_bounded_with_backoff)
 {
         static const uint64_t distances[] = {1, 1, 2, 4, 8, 16};
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         for (uint32_t max = 0; max <= ARRAY_SIZE(distances); max++) {
                 c.retries_max = max;
@@ -29,14 +28,13 @@ static void unanswered_retries_are_bounded_with_backoff(void **state)
         }
 }
 
-static void unbounded_retries_continue_until_the_event_expires(void **state)
+TEST(unbounded_retries_continue_until_the_event_expires)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
         uint64_t end_ns, asked_ns = 0;
         unsigned asks = 0;
 
-        (void)state;
         c.n_ros = 1;
         c.retries_max = UINT32_MAX;
         c.timeout_ns = 60 * NS_PER_S;
@@ -61,14 +59,13 @@ static void unbounded_retries_continue_until_the_event_expires(void **state)
 
 /* Many events miss fragments of one silent ROS. The SFI requests them at a bounded rate, and the next ROSs
  * get their turn. */
-static void retries_are_rate_limited(void **state)
+TEST(retries_are_rate_limited)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
         struct message_to to;
         uint32_t entries[2] = {};
 
-        (void)state;
         c.retries_max = UINT32_MAX;
         c.slots = c.credits = 1000;
         c.outstanding = 1000;
@@ -89,12 +86,11 @@ static void retries_are_rate_limited(void **state)
         sfi_free(t.sfi);
 }
 
-static void progress_resets_the_retry_count(void **state)
+TEST(progress_resets_the_retry_count)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
@@ -111,12 +107,11 @@ static void progress_resets_the_retry_count(void **state)
         sfi_driver_fini(&t);
 }
 
-static void repeated_data_are_no_progress(void **state)
+TEST(repeated_data_are_no_progress)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
@@ -130,13 +125,12 @@ static void repeated_data_are_no_progress(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_fragment_without_bytes_is_progress(void **state)
+TEST(a_fragment_without_bytes_is_progress)
 {
         struct sfi_chunk none = chunk_of(0, 0, 0, 0, 0);
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -147,13 +141,12 @@ static void a_fragment_without_bytes_is_progress(void **state)
         sfi_driver_fini(&t);
 }
 
-static void all_retries_fit_into_the_event_time(void **state)
+TEST(all_retries_fit_into_the_event_time)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
         unsigned asks = 0;
 
-        (void)state;
         c.n_ros = 1;
         c.retry_after_ns = 300 * NS_PER_MS; /* the doubled pause would be too long */
         sfi_driver_start(&t, &c, 1);
@@ -165,12 +158,11 @@ static void all_retries_fit_into_the_event_time(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_reliable_transport_retries_late(void **state)
+TEST(a_reliable_transport_retries_late)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.reliable = true;
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 1);
@@ -182,12 +174,11 @@ static void a_reliable_transport_retries_late(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_retry_interval_follows_the_latency(void **state)
+TEST(the_retry_interval_follows_the_latency)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 0);
         assert_int_equal(sfi_retry_after_ns(t.sfi), 100 * NS_PER_MS); /* before the first sample */
@@ -211,12 +202,11 @@ static void the_retry_interval_follows_the_latency(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_departed_ros_is_not_retried(void **state)
+TEST(a_departed_ros_is_not_retried)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 2);
@@ -224,12 +214,11 @@ static void a_departed_ros_is_not_retried(void **state)
         sfi_driver_fini(&t);
 }
 
-static void retries_are_bounded_by_the_socket_buffer(void **state)
+TEST(retries_are_bounded_by_the_socket_buffer)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.outstanding = 4;
         c.room_bytes = 100000;
@@ -246,12 +235,11 @@ static void retries_are_bounded_by_the_socket_buffer(void **state)
 
 /* The answer to a retry makes room for the next one, long before the next round. What is still on its way is
  * not requested again. */
-static void retries_continue_as_answers_arrive(void **state)
+TEST(retries_continue_as_answers_arrive)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.room_bytes = 100000;
         sfi_driver_start(&t, &c, 1);
@@ -273,13 +261,12 @@ static void retries_continue_as_answers_arrive(void **state)
 }
 
 /* The SFI requests as much as its socket holds at a time, so a large event takes long. */
-static void an_event_that_waits_for_the_budget_keeps_its_time(void **state)
+TEST(an_event_that_waits_for_the_budget_keeps_its_time)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES, part = big / 4;
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.room_bytes = part;
         sfi_driver_start(&t, &c, 2);
@@ -296,12 +283,11 @@ static void an_event_that_waits_for_the_budget_keeps_its_time(void **state)
 }
 
 /* The fragments of other ROSs show how much the answers will bring. */
-static void retries_of_unknown_size_use_the_budget(void **state)
+TEST(retries_of_unknown_size_use_the_budget)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 3;
         c.room_bytes = 100000;
         sfi_driver_start(&t, &c, 2);
@@ -311,13 +297,12 @@ static void retries_of_unknown_size_use_the_budget(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_evicted_event_is_requested_again(void **state)
+TEST(an_evicted_event_is_requested_again)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 2;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -333,13 +318,12 @@ static void an_evicted_event_is_requested_again(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_evicted_event_gets_its_full_time_again(void **state)
+TEST(an_evicted_event_gets_its_full_time_again)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -357,12 +341,11 @@ static void an_evicted_event_gets_its_full_time_again(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_retried_fragment_overtakes_nothing(void **state)
+TEST(a_retried_fragment_overtakes_nothing)
 {
         struct sfi_config c = sfi_pulling();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -376,12 +359,11 @@ static void a_retried_fragment_overtakes_nothing(void **state)
 
 /* In push, a fragment larger than the socket buffer is always retried. What came beyond a hole shows that the
  * first answer is lost, so the time of the second one is certain. */
-static void a_retry_of_a_hole_shows_the_latency(void **state)
+TEST(a_retry_of_a_hole_shows_the_latency)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.retry_after_ns = 0;
         c.retries_max = UINT32_MAX;
@@ -404,12 +386,11 @@ static void a_retry_of_a_hole_shows_the_latency(void **state)
 }
 
 /* A ROS that missed the assignment, or that is slow: both look the same. */
-static void a_retry_without_a_hole_shows_no_latency(void **state)
+TEST(a_retry_without_a_hole_shows_no_latency)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 1);
@@ -423,12 +404,11 @@ static void a_retry_without_a_hole_shows_no_latency(void **state)
 }
 
 /* The second one is not. */
-static void after_a_loss_the_first_retry_is_early(void **state)
+TEST(after_a_loss_the_first_retry_is_early)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 1;
         c.retry_after_ns = 0;
         c.retries_max = UINT32_MAX;
@@ -455,13 +435,12 @@ static void after_a_loss_the_first_retry_is_early(void **state)
 
 /* While the memory holds an event that is being written, the next one is neither requested nor timed out.
  * Refused answers are answers. */
-static void an_event_that_waits_for_memory_keeps_its_time(void **state)
+TEST(an_event_that_waits_for_memory_keeps_its_time)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -480,13 +459,12 @@ static void an_event_that_waits_for_memory_keeps_its_time(void **state)
 }
 
 /* What is free belongs to the older event, although it has not come. */
-static void an_event_waits_for_memory_that_older_ones_need(void **state)
+TEST(an_event_waits_for_memory_that_older_ones_need)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -506,13 +484,12 @@ static void an_event_waits_for_memory_that_older_ones_need(void **state)
 }
 
 /* Nothing gives memory to an event that is larger than the buffer. */
-static void an_event_larger_than_the_memory_ends(void **state)
+TEST(an_event_larger_than_the_memory_ends)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         c.n_ros = 3;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -522,35 +499,4 @@ static void an_event_larger_than_the_memory_ends(void **state)
         assert_sfi_writes(&t, "e0 partial");
         assert_int_equal(sfi_counts(t.sfi)->starved, 1);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(unanswered_retries_are_bounded_with_backoff),
-                cmocka_unit_test(unbounded_retries_continue_until_the_event_expires),
-                cmocka_unit_test(retries_are_rate_limited),
-                cmocka_unit_test(progress_resets_the_retry_count),
-                cmocka_unit_test(repeated_data_are_no_progress),
-                cmocka_unit_test(a_fragment_without_bytes_is_progress),
-                cmocka_unit_test(all_retries_fit_into_the_event_time),
-                cmocka_unit_test(a_reliable_transport_retries_late),
-                cmocka_unit_test(the_retry_interval_follows_the_latency),
-                cmocka_unit_test(a_departed_ros_is_not_retried),
-                cmocka_unit_test(retries_are_bounded_by_the_socket_buffer),
-                cmocka_unit_test(retries_continue_as_answers_arrive),
-                cmocka_unit_test(an_event_that_waits_for_the_budget_keeps_its_time),
-                cmocka_unit_test(retries_of_unknown_size_use_the_budget),
-                cmocka_unit_test(an_evicted_event_is_requested_again),
-                cmocka_unit_test(an_evicted_event_gets_its_full_time_again),
-                cmocka_unit_test(a_retried_fragment_overtakes_nothing),
-                cmocka_unit_test(a_retry_of_a_hole_shows_the_latency),
-                cmocka_unit_test(a_retry_without_a_hole_shows_no_latency),
-                cmocka_unit_test(after_a_loss_the_first_retry_is_early),
-                cmocka_unit_test(an_event_that_waits_for_memory_keeps_its_time),
-                cmocka_unit_test(an_event_waits_for_memory_that_older_ones_need),
-                cmocka_unit_test(an_event_larger_than_the_memory_ends),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

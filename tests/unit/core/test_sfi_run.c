@@ -1,12 +1,11 @@
 /* The SFI and the run: presence of nodes, the end, and refused messages. */
 #include "sfi_driver.h"
 
-static void a_stopping_sfi_finishes_and_takes_no_new_events(void **state)
+TEST(a_stopping_sfi_finishes_and_takes_no_new_events)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_stop(t.sfi, t.now_ns);
@@ -26,12 +25,11 @@ static void a_stopping_sfi_finishes_and_takes_no_new_events(void **state)
 
 /* All messages that say that an SFI leaves may be lost: it repeats them while the DFM counts it as present.
  */
-static void a_leaving_sfi_knows_whether_the_dfm_knows(void **state)
+TEST(a_leaving_sfi_knows_whether_the_dfm_knows)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         t.sfi_live = 1u << c.index;
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
@@ -46,12 +44,11 @@ static void a_leaving_sfi_knows_whether_the_dfm_knows(void **state)
         sfi_driver_fini(&t);
 }
 
-static void no_event_waits_for_a_departed_ros(void **state)
+TEST(no_event_waits_for_a_departed_ros)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_assign(&t, 1);
@@ -78,12 +75,11 @@ static void no_event_waits_for_a_departed_ros(void **state)
 }
 
 /* Nor for one that has not yet joined the restarted DFM. */
-static void a_restarted_dfm_reports_no_node_as_gone(void **state)
+TEST(a_restarted_dfm_reports_no_node_as_gone)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_assign(&t, 0);
@@ -102,12 +98,11 @@ static void a_restarted_dfm_reports_no_node_as_gone(void **state)
 }
 
 /* It was suspended, and another SFI built the event: the account of this one has no loss. */
-static void an_event_that_ended_elsewhere_is_not_lost(void **state)
+TEST(an_event_that_ended_elsewhere_is_not_lost)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_assign(&t, 0);
@@ -120,12 +115,11 @@ static void an_event_that_ended_elsewhere_is_not_lost(void **state)
         sfi_driver_fini(&t);
 }
 
-static void a_restarted_dfm_forgets_a_stop(void **state)
+TEST(a_restarted_dfm_forgets_a_stop)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_keep_alive(&t, RUN_DRAINING, 0, 3);
@@ -141,12 +135,11 @@ static void a_restarted_dfm_forgets_a_stop(void **state)
         sfi_driver_fini(&t);
 }
 
-static void an_overtaken_keep_alive_is_ignored(void **state)
+TEST(an_overtaken_keep_alive_is_ignored)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -161,12 +154,11 @@ static void an_overtaken_keep_alive_is_ignored(void **state)
         sfi_driver_fini(&t);
 }
 
-static void the_end_of_the_run_closes_all_events(void **state)
+TEST(the_end_of_the_run_closes_all_events)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -180,12 +172,11 @@ static void the_end_of_the_run_closes_all_events(void **state)
 }
 
 /* The DFM may have given up this SFI without knowing what it built. */
-static void events_that_the_dfm_does_not_acknowledge_are_counted(void **state)
+TEST(events_that_the_dfm_does_not_acknowledge_are_counted)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
                 sfi_gets_assign(&t, event);
@@ -204,12 +195,11 @@ static void events_that_the_dfm_does_not_acknowledge_are_counted(void **state)
         sfi_driver_fini(&t);
 }
 
-static void totals_are_complete_when_every_living_ros_reported(void **state)
+TEST(totals_are_complete_when_every_living_ros_reported)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         assert_true(sfi_has_totals(t.sfi)); /* nothing arrived from any ROS */
         sfi_count_datagram(t.sfi, 0, 0);
@@ -235,12 +225,11 @@ static void totals_are_complete_when_every_living_ros_reported(void **state)
 }
 
 /* Control and data have different sockets, and data may wait in queues. */
-static void totals_that_overtake_datagrams_wait_for_them(void **state)
+TEST(totals_that_overtake_datagrams_wait_for_them)
 {
         struct sfi_config c = sfi_standard();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         sfi_count_datagram(t.sfi, 0, 0);
         sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
@@ -255,13 +244,12 @@ static void totals_that_overtake_datagrams_wait_for_them(void **state)
         sfi_driver_fini(&t);
 }
 
-static void malformed_messages_are_refused(void **state)
+TEST(malformed_messages_are_refused)
 {
         struct sfi_config c = sfi_standard(), wrong[] = {c, c, c, c, c, c, c};
         struct sfi_driver t;
         struct sfi *s = NULL;
 
-        (void)state;
         sfi_driver_init(&t, &c);
         t.message.n = 0;
         assert_false(to_sfi(&t, ROLE_ROS, 0, MESSAGE_ASSIGN, 0));
@@ -285,7 +273,7 @@ static void malformed_messages_are_refused(void **state)
 }
 
 /* Lost events take four bytes each, of which a small Update has no room for all. */
-static void an_update_holds_as_many_events_as_fit(void **state)
+TEST(an_update_holds_as_many_events_as_fit)
 {
         struct sfi_config c = sfi_standard();
         uint8_t bytes[1472];
@@ -293,7 +281,6 @@ static void an_update_holds_as_many_events_as_fit(void **state)
         struct sfi_driver t;
         uint32_t next = 0, messages = 0;
 
-        (void)state;
         c.slots = 512;
         c.credits = 256;
         c.retries_max = 0;
@@ -317,25 +304,4 @@ static void an_update_holds_as_many_events_as_fit(void **state)
         assert_int_equal(next, 256);
         assert_int_equal(messages, 2);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_stopping_sfi_finishes_and_takes_no_new_events),
-                cmocka_unit_test(a_leaving_sfi_knows_whether_the_dfm_knows),
-                cmocka_unit_test(no_event_waits_for_a_departed_ros),
-                cmocka_unit_test(a_restarted_dfm_reports_no_node_as_gone),
-                cmocka_unit_test(an_event_that_ended_elsewhere_is_not_lost),
-                cmocka_unit_test(a_restarted_dfm_forgets_a_stop),
-                cmocka_unit_test(an_overtaken_keep_alive_is_ignored),
-                cmocka_unit_test(the_end_of_the_run_closes_all_events),
-                cmocka_unit_test(totals_are_complete_when_every_living_ros_reported),
-                cmocka_unit_test(totals_that_overtake_datagrams_wait_for_them),
-                cmocka_unit_test(malformed_messages_are_refused),
-                cmocka_unit_test(an_update_holds_as_many_events_as_fit),
-                cmocka_unit_test(events_that_the_dfm_does_not_acknowledge_are_counted),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,12 +20,11 @@ static void pass(struct sfi_driver *t, uint64_t ns)
         sfi_says(t);
 }
 
-static void an_event_waits_for_an_optional_fragment_as_configured(void **state)
+TEST(an_event_waits_for_an_optional_fragment_as_configured)
 {
         static const struct ros_rule rules[] = {{}, {.optional = true, .wait_ns = WAIT_NS}};
         struct sfi_driver t;
 
-        (void)state;
         for (int pull = 0; pull < 2; pull++) {
                 struct sfi_config c = with_rules(rules, pull);
 
@@ -46,13 +45,12 @@ static void an_event_waits_for_an_optional_fragment_as_configured(void **state)
 
 /* The wait ends, but a required fragment is still missing: the event ends when that arrives, or at its
  * time-out. */
-static void required_fragments_have_the_whole_time(void **state)
+TEST(required_fragments_have_the_whole_time)
 {
         static const struct ros_rule rules[] = {{}, {.optional = true, .wait_ns = WAIT_NS}};
         struct sfi_config c = with_rules(rules, false);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         pass(&t, 2 * WAIT_NS);
         sfi_gets_fragment(&t, 0, 0);
@@ -65,14 +63,13 @@ static void required_fragments_have_the_whole_time(void **state)
 }
 
 /* Without a wait, sfi.timeout decides; a required ROS with a wait makes events partial earlier. */
-static void waits_and_requirements_are_independent(void **state)
+TEST(waits_and_requirements_are_independent)
 {
         static const struct ros_rule optional[] = {{}, {.optional = true}},
                                      wait[] = {{}, {.wait_ns = WAIT_NS}};
         struct sfi_config c = with_rules(optional, false);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_fragment(&t, 0, 0);
         pass(&t, 2 * NS_PER_S - 1);
@@ -89,14 +86,13 @@ static void waits_and_requirements_are_independent(void **state)
 }
 
 /* A fragment that the ROS reports as pending is absent at once. An event without any fragment is lost. */
-static void reports_of_a_ros_end_the_wait(void **state)
+TEST(reports_of_a_ros_end_the_wait)
 {
         static const struct ros_rule rules[] = {{.optional = true}, {.optional = true, .wait_ns = WAIT_NS}};
         struct sfi_config c = with_rules(rules, false);
         struct sfi_chunk pending = chunk_of(1, 0, 0, 0, 0);
         struct sfi_driver t;
 
-        (void)state;
         pending.chunk.status = FRAGMENT_PENDING;
         sfi_driver_start(&t, &c, 2);
         sfi_gets_fragment(&t, 0, 0);
@@ -109,7 +105,7 @@ static void reports_of_a_ros_end_the_wait(void **state)
 }
 
 /* A lost event is unanswered only if no frame came to any ROS that is present. */
-static void only_pending_fragments_leave_an_event_unanswered(void **state)
+TEST(only_pending_fragments_leave_an_event_unanswered)
 {
         static const struct {
                 int first, second; /* status of the fragment of each ROS; -1: it does not answer */
@@ -128,7 +124,6 @@ static void only_pending_fragments_leave_an_event_unanswered(void **state)
         };
         static const struct ros_rule wait[] = {{.wait_ns = WAIT_NS}, {.wait_ns = WAIT_NS}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 const int statuses[] = {cases[i].first, cases[i].second};
                 struct sfi_config c = with_rules(cases[i].wait ? wait : NULL, false);
@@ -150,13 +145,12 @@ static void only_pending_fragments_leave_an_event_unanswered(void **state)
 }
 
 /* Of this event, the SFI knows nothing: the ROSs, which wait as long, are about to report what they have. */
-static void an_event_without_any_fragment_waits_for_an_answer(void **state)
+TEST(an_event_without_any_fragment_waits_for_an_answer)
 {
         static const struct ros_rule rules[] = {{.wait_ns = WAIT_NS}, {.wait_ns = WAIT_NS}};
         struct sfi_chunk pending = chunk_of(1, 0, 0, 0, 0);
         struct sfi_driver t;
 
-        (void)state;
         pending.chunk.status = FRAGMENT_PENDING;
         for (int pull = 0; pull < 2; pull++) {
                 struct sfi_config c = with_rules(rules, pull);
@@ -174,13 +168,12 @@ static void an_event_without_any_fragment_waits_for_an_answer(void **state)
 }
 
 /* Data may come before the assignment: the wait of an event that is not assigned here must not discard it. */
-static void an_unassigned_event_keeps_its_time(void **state)
+TEST(an_unassigned_event_keeps_its_time)
 {
         static const struct ros_rule rules[] = {{}, {.optional = true, .wait_ns = WAIT_NS}};
         struct sfi_config c = with_rules(rules, false);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 0);
         sfi_gets_fragment(&t, 0, 0);
         pass(&t, 2 * WAIT_NS);
@@ -192,13 +185,12 @@ static void an_unassigned_event_keeps_its_time(void **state)
 }
 
 /* A ROS that the DFM leaves out is not waited for. */
-static void a_left_out_ros_ends_the_wait(void **state)
+TEST(a_left_out_ros_ends_the_wait)
 {
         static const struct ros_rule rules[] = {{}, {.optional = true}};
         struct sfi_config c = with_rules(rules, false);
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 2);
         sfi_gets_fragment(&t, 0, 0);
         assert_sfi_writes(&t, "");
@@ -239,12 +231,11 @@ static struct sfi_config with_auto_credits(void)
 }
 
 /* Events that wait only for the silent ROS 1 leave the socket buffer to others. */
-static void credits_grow_with_the_events_that_only_wait(void **state)
+TEST(credits_grow_with_the_events_that_only_wait)
 {
         struct sfi_config c = with_auto_credits();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         for (uint64_t event = 0; event < 4; event++)
                 sfi_gets_fragment(&t, 0, event);
@@ -259,12 +250,11 @@ static void credits_grow_with_the_events_that_only_wait(void **state)
 }
 
 /* Lost fragments of a ROS that sends others are in flight: more events would only lose more. */
-static void credits_do_not_grow_while_the_ros_sends(void **state)
+TEST(credits_do_not_grow_while_the_ros_sends)
 {
         struct sfi_config c = with_auto_credits();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         for (uint64_t event = 0; event < 4; event++)
                 sfi_gets_fragment(&t, 0, event);
@@ -277,34 +267,14 @@ static void credits_do_not_grow_while_the_ros_sends(void **state)
 }
 
 /* Nothing at all arrives, so no ROS is silent compared with others. */
-static void credits_do_not_grow_if_all_are_silent(void **state)
+TEST(credits_do_not_grow_if_all_are_silent)
 {
         struct sfi_config c = with_auto_credits();
         struct sfi_driver t;
 
-        (void)state;
         sfi_driver_start(&t, &c, 4);
         assert_int_equal(granted(&t, 10 * NS_PER_MS), 4);
         granted(&t, 240 * NS_PER_MS);
         assert_int_equal(granted(&t, 10 * NS_PER_MS), 0);
         sfi_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_event_waits_for_an_optional_fragment_as_configured),
-                cmocka_unit_test(required_fragments_have_the_whole_time),
-                cmocka_unit_test(waits_and_requirements_are_independent),
-                cmocka_unit_test(reports_of_a_ros_end_the_wait),
-                cmocka_unit_test(only_pending_fragments_leave_an_event_unanswered),
-                cmocka_unit_test(an_event_without_any_fragment_waits_for_an_answer),
-                cmocka_unit_test(an_unassigned_event_keeps_its_time),
-                cmocka_unit_test(a_left_out_ros_ends_the_wait),
-                cmocka_unit_test(credits_grow_with_the_events_that_only_wait),
-                cmocka_unit_test(credits_do_not_grow_while_the_ros_sends),
-                cmocka_unit_test(credits_do_not_grow_if_all_are_silent),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

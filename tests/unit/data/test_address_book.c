@@ -14,13 +14,12 @@ static struct net_address at(const char *text, uint16_t port)
         return a;
 }
 
-static void nodes_are_found_by_role_and_index(void **state)
+TEST(nodes_are_found_by_role_and_index)
 {
         struct net_address ros2 = at(SAMPLE_NET ".3", 46910), elsewhere = at(SAMPLE_NET ".3", 1),
                            sfi1 = at(SAMPLE_NET ".4", 46910);
         struct sample s;
 
-        (void)state;
         sample_open(&s, "sfi1", "udp");
         assert_true(net_address_equal(address_book_find(&s.nodes, ROLE_ROS, 1), &ros2));
         assert_true(net_address_equal(address_book_find(&s.nodes, ROLE_SFI, 0), &sfi1));
@@ -33,12 +32,11 @@ static void nodes_are_found_by_role_and_index(void **state)
         sample_close(&s);
 }
 
-static void a_node_without_a_valid_address_is_an_error(void **state)
+TEST(a_node_without_a_valid_address_is_an_error)
 {
         struct address_book book;
         struct sample s;
 
-        (void)state;
         sample_open(&s, "sfi1", "udp");
         s.scenario->nodes[1].address[0] = '\0';
         assert_int_equal(address_book_init(&book, s.scenario), -EINVAL);
@@ -49,11 +47,10 @@ static void a_node_without_a_valid_address_is_an_error(void **state)
         sample_close(&s);
 }
 
-static void datagrams_fill_the_mtu(void **state)
+TEST(datagrams_fill_the_mtu)
 {
         struct scenario *s = sample_scenario("udp");
 
-        (void)state;
         s->network.mtu_bytes = 1500;
         assert_int_equal(network_datagram_bytes(s), 1472);
         strcpy(s->nodes[0].address, "::1");
@@ -61,12 +58,11 @@ static void datagrams_fill_the_mtu(void **state)
         free(s);
 }
 
-static void each_socket_has_its_own_faults(void **state)
+TEST(each_socket_has_its_own_faults)
 {
         struct scenario *s = sample_scenario("udp");
         const struct scenario_node *ros1 = scenario_find(s, "ros1"), *sfi1 = scenario_find(s, "sfi1");
 
-        (void)state;
         s->network.loss = 0.25;
         assert_true(network_fault_config(s, ros1, 0).loss == 0.25);
         assert_int_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, ros1, 0).seed);
@@ -76,13 +72,12 @@ static void each_socket_has_its_own_faults(void **state)
 }
 
 /* The address that a level-2 client learns. */
-static void addresses_become_v6_and_return(void **state)
+TEST(addresses_become_v6_and_return)
 {
         static const uint8_t mapped[16] = {[10] = 0xff, 0xff, 10, 1, 2, 3};
         struct net_address v4 = at("10.1.2.3", 5), v6 = at("fd00::7", 9), back;
         uint8_t bytes[16];
 
-        (void)state;
         net_address_to_v6(&v4, bytes);
         assert_memory_equal(bytes, mapped, 16);
         net_address_of_v6(&back, bytes, 5);
@@ -90,17 +85,4 @@ static void addresses_become_v6_and_return(void **state)
         net_address_to_v6(&v6, bytes);
         net_address_of_v6(&back, bytes, 9);
         assert_true(net_address_equal(&back, &v6) && back.size_bytes == v6.size_bytes);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(nodes_are_found_by_role_and_index),
-                cmocka_unit_test(a_node_without_a_valid_address_is_an_error),
-                cmocka_unit_test(datagrams_fill_the_mtu),
-                cmocka_unit_test(each_socket_has_its_own_faults),
-                cmocka_unit_test(addresses_become_v6_and_return),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

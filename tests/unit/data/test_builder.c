@@ -223,7 +223,7 @@ static uint32_t first_status(const char *path)
         return 0;
 }
 
-static void a_refused_fragment_of_another_trigger_shows_in_the_status(void **state)
+TEST(a_refused_fragment_of_another_trigger_shows_in_the_status)
 {
         for (int refused = 0; refused < 2; refused++) {
                 struct sfi_chunk c = {.source = 1, .chunk = {.l1_id = 1}};
@@ -232,7 +232,6 @@ static void a_refused_fragment_of_another_trigger_shows_in_the_status(void **sta
                 struct bench b;
                 uint32_t slot;
 
-                (void)state;
                 bench_open(&b, OUTPUT_FILE);
                 start(&b);
                 assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
@@ -254,13 +253,12 @@ static void a_refused_fragment_of_another_trigger_shows_in_the_status(void **sta
         }
 }
 
-static void events_end_in_a_file_that_verifies(void **state)
+TEST(events_end_in_a_file_that_verifies)
 {
         struct verify_report report;
         struct event_file *file;
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         start(&b);
         build_events(&b, 3);
@@ -283,11 +281,10 @@ static void events_end_in_a_file_that_verifies(void **state)
         bench_close(&b);
 }
 
-static void a_full_file_is_followed_by_the_next_one(void **state)
+TEST(a_full_file_is_followed_by_the_next_one)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         b.sample.scenario->sfi.file_events = 2;
         start(&b);
@@ -300,12 +297,11 @@ static void a_full_file_is_followed_by_the_next_one(void **state)
         bench_close(&b);
 }
 
-static void each_file_is_listed(void **state)
+TEST(each_file_is_listed)
 {
         enum { FILES = 1100 };
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         b.sample.scenario->sfi.file_events = 1;
         start(&b);
@@ -321,11 +317,10 @@ static void each_file_is_listed(void **state)
         bench_close(&b);
 }
 
-static void an_unsealed_file_keeps_its_temporary_name(void **state)
+TEST(an_unsealed_file_keeps_its_temporary_name)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         start(&b);
         build_events(&b, 1);
@@ -337,11 +332,10 @@ static void an_unsealed_file_keeps_its_temporary_name(void **state)
 }
 
 /* The order to seal must not overtake events that the thread has not seen yet. */
-static void sealing_writes_the_events_that_are_queued(void **state)
+TEST(sealing_writes_the_events_that_are_queued)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         start(&b);
         for (uint64_t event = 0; event < 4; event++)
@@ -352,12 +346,11 @@ static void sealing_writes_the_events_that_are_queued(void **state)
         bench_close(&b);
 }
 
-static void without_files_slots_come_back_at_once(void **state)
+TEST(without_files_slots_come_back_at_once)
 {
         struct bench b;
         int r = -1;
 
-        (void)state;
         bench_open(&b, OUTPUT_NULL);
         start(&b);
         assert_int_equal(builder_fd(b.builder), -1);
@@ -375,7 +368,7 @@ static void without_files_slots_come_back_at_once(void **state)
 }
 
 /* A ROS whose fragments are missing has a line, and another one when that happens again after a pause. */
-static void each_fault_of_a_ros_is_logged(void **state)
+TEST(each_fault_of_a_ros_is_logged)
 {
         static const struct {
                 uint16_t missing; /* ROS */
@@ -386,7 +379,6 @@ static void each_fault_of_a_ros_is_logged(void **state)
         struct bench b;
         uint32_t slot;
 
-        (void)state;
         bench_open(&b, OUTPUT_NULL);
         start(&b);
         partial_lines = 0;
@@ -406,14 +398,13 @@ static void each_fault_of_a_ros_is_logged(void **state)
         bench_close(&b);
 }
 
-static void a_lost_event_is_returned_and_not_written(void **state)
+TEST(a_lost_event_is_returned_and_not_written)
 {
         static struct message m;
         struct message_to to;
         struct bench b;
         uint32_t slot;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         start(&b);
         assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
@@ -430,7 +421,7 @@ static void a_lost_event_is_returned_and_not_written(void **state)
         bench_close(&b);
 }
 
-static void corrupt_fragments_are_counted_and_the_first_is_described(void **state)
+TEST(corrupt_fragments_are_counted_and_the_first_is_described)
 {
         struct reasons reasons = {};
         struct sfi_built built;
@@ -439,7 +430,6 @@ static void corrupt_fragments_are_counted_and_the_first_is_described(void **stat
         char expected[128];
         uint8_t *byte;
 
-        (void)state;
         bench_open(&b, OUTPUT_NULL);
         start(&b);
         builder_take(b.builder, receive_event(&b, 0));
@@ -459,13 +449,12 @@ static void corrupt_fragments_are_counted_and_the_first_is_described(void **stat
         bench_close(&b);
 }
 
-static void nothing_is_verified_if_the_scenario_says_so(void **state)
+TEST(nothing_is_verified_if_the_scenario_says_so)
 {
         struct reasons reasons = {};
         struct bench b;
         uint32_t slot;
 
-        (void)state;
         bench_open(&b, OUTPUT_NULL);
         b.sample.scenario->sfi.verify = false;
         start(&b);
@@ -478,13 +467,12 @@ static void nothing_is_verified_if_the_scenario_says_so(void **state)
         bench_close(&b);
 }
 
-static void a_full_disk_fails_every_later_event(void **state)
+TEST(a_full_disk_fails_every_later_event)
 {
         struct reasons reasons = {};
         char why[SCENARIO_TEXT_MAX + 100];
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         b.sample.scenario->sfi.durability = DURABILITY_WRITTEN;
         start(&b);
@@ -510,14 +498,13 @@ static void a_full_disk_fails_every_later_event(void **state)
 }
 
 /* Between two runs, the folder may come back until a run begins. */
-static void a_missing_folder_fails_the_check_and_the_run(void **state)
+TEST(a_missing_folder_fails_the_check_and_the_run)
 {
         char why[SCENARIO_TEXT_MAX + 100];
         struct reasons reasons = {};
         struct scenario *s;
         struct bench b;
 
-        (void)state;
         bench_open(&b, OUTPUT_FILE);
         s = b.sample.scenario;
         strcat(s->sfi.directory, "/missing");
@@ -531,25 +518,4 @@ static void a_missing_folder_fails_the_check_and_the_run(void **state)
         assert_string_equal(reasons.text[0], why);
         *strrchr(s->sfi.directory, '/') = '\0';
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(events_end_in_a_file_that_verifies),
-                cmocka_unit_test(a_refused_fragment_of_another_trigger_shows_in_the_status),
-                cmocka_unit_test(a_full_file_is_followed_by_the_next_one),
-                cmocka_unit_test(each_file_is_listed),
-                cmocka_unit_test(an_unsealed_file_keeps_its_temporary_name),
-                cmocka_unit_test(sealing_writes_the_events_that_are_queued),
-                cmocka_unit_test(without_files_slots_come_back_at_once),
-                cmocka_unit_test(each_fault_of_a_ros_is_logged),
-                cmocka_unit_test(a_lost_event_is_returned_and_not_written),
-                cmocka_unit_test(corrupt_fragments_are_counted_and_the_first_is_described),
-                cmocka_unit_test(nothing_is_verified_if_the_scenario_says_so),
-                cmocka_unit_test(a_full_disk_fails_every_later_event),
-                cmocka_unit_test(a_missing_folder_fails_the_check_and_the_run),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,12 +141,11 @@ static uint64_t deadline(struct bench *b)
 
 /* 600 fragments wait, but pacing permits 4 frames: jobs are prepared for these alone, and the rate is kept.
  */
-static void pacing_prepares_only_what_it_sends(void **state)
+TEST(pacing_prepares_only_what_it_sends)
 {
         struct bench b;
         uint64_t begin_ns;
 
-        (void)state;
         bench_open(&b, 100000000);
         clock_ns += NS_PER_S; /* fills the bucket */
         begin_ns = clock_ns;
@@ -170,12 +169,11 @@ static void pacing_prepares_only_what_it_sends(void **state)
 }
 
 /* The end of a batch does not cut a datagram short. */
-static void datagrams_are_full_while_more_is_queued(void **state)
+TEST(datagrams_are_full_while_more_is_queued)
 {
         struct bench b;
         uint64_t sent;
 
-        (void)state;
         bench_open(&b, 0);
         assign(&b, 0, 0, 1000);
         while (turn(&b))
@@ -190,13 +188,12 @@ static void datagrams_are_full_while_more_is_queued(void **state)
 
 /* While the qdisc has much to send before it, a datagram waits for more fragments; otherwise it leaves at
  * once. */
-static void a_datagram_waits_behind_a_backlog(void **state)
+TEST(a_datagram_waits_behind_a_backlog)
 {
         struct bench b;
         uint64_t begin_ns;
         size_t made;
 
-        (void)state;
         bench_open(&b, 0);
         assign(&b, 0, 0, 2);
         (void)turn(&b);
@@ -233,11 +230,10 @@ static void a_datagram_waits_behind_a_backlog(void **state)
 }
 
 /* A paced SFI whose socket is full waits for EPOLLOUT; its deadline has passed and must not wake the loop. */
-static void a_blocked_sfi_has_no_deadline(void **state)
+TEST(a_blocked_sfi_has_no_deadline)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, 100000000);
         clock_ns += NS_PER_S;
         assign(&b, 0, 0, 100);
@@ -267,12 +263,11 @@ static void a_blocked_sfi_has_no_deadline(void **state)
 }
 
 /* A datagram that the kernel refuses counts as lost, not as sent, and the ROS continues. */
-static void a_refused_datagram_is_not_counted_as_sent(void **state)
+TEST(a_refused_datagram_is_not_counted_as_sent)
 {
         struct bench b;
         uint64_t sent;
 
-        (void)state;
         bench_open(&b, 0);
         assign(&b, 0, 0, 40);
         send_errno = EHOSTDOWN;
@@ -295,14 +290,13 @@ static void a_refused_datagram_is_not_counted_as_sent(void **state)
 }
 
 /* The first refusal has a line, and another one that follows a pause. */
-static void each_fault_is_logged(void **state)
+TEST(each_fault_is_logged)
 {
         static const struct {
                 unsigned after_s, lines;
         } refusals[] = {{0, 1}, {5, 1}, {9, 1}, {10, 2}, {1, 2}};
         struct bench b;
 
-        (void)state;
         bench_open(&b, 0);
         log_lines = 0;
         send_errno = EHOSTDOWN;
@@ -318,12 +312,11 @@ static void each_fault_is_logged(void **state)
 }
 
 /* Nobody listens: the ICMP error must not wake the loop again and again. */
-static void an_icmp_error_does_not_keep_the_loop_awake(void **state)
+TEST(an_icmp_error_does_not_keep_the_loop_awake)
 {
         struct bench b;
         int wakes = 0;
 
-        (void)state;
         bench_open(&b, 0);
         assign(&b, 0, 0, 4);
         while (turn(&b))
@@ -341,19 +334,4 @@ static void an_icmp_error_does_not_keep_the_loop_awake(void **state)
         }
         assert_int_equal(wakes, 0);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(pacing_prepares_only_what_it_sends),
-                cmocka_unit_test(datagrams_are_full_while_more_is_queued),
-                cmocka_unit_test(a_datagram_waits_behind_a_backlog),
-                cmocka_unit_test(a_blocked_sfi_has_no_deadline),
-                cmocka_unit_test(a_refused_datagram_is_not_counted_as_sent),
-                cmocka_unit_test(each_fault_is_logged),
-                cmocka_unit_test(an_icmp_error_does_not_keep_the_loop_awake),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,12 +140,11 @@ static bool gets_request(struct bench *b, uint16_t ros, int fd)
         return poll(&p, 1, 200) == 1 && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0;
 }
 
-static void an_introduction_is_final(void **state)
+TEST(an_introduction_is_final)
 {
         struct bench b;
         int fd;
 
-        (void)state;
         bench_open(&b);
         fd = dial(ROS1);
         introduce(fd, 0);
@@ -161,12 +160,11 @@ static void an_introduction_is_final(void **state)
         bench_close(&b);
 }
 
-static void a_ros_is_accepted_only_from_its_own_address(void **state)
+TEST(a_ros_is_accepted_only_from_its_own_address)
 {
         struct bench b;
         int other, ros2, ros1;
 
-        (void)state;
         bench_open(&b);
         other = dial(SAMPLE_NET ".77");
         assert_true(is_closed(&b, other));
@@ -186,13 +184,12 @@ static void a_ros_is_accepted_only_from_its_own_address(void **state)
 }
 
 /* Idle connections, more than there are places, neither keep a ROS out nor displace one. */
-static void idle_connections_do_not_keep_a_ros_out(void **state)
+TEST(idle_connections_do_not_keep_a_ros_out)
 {
         enum { IDLE = 40 };
         struct bench b;
         int idle[IDLE], ros1, ros2;
 
-        (void)state;
         bench_open(&b);
         for (int i = 0; i < IDLE / 2; i++)
                 idle[i] = dial(ROS2);
@@ -215,12 +212,11 @@ static void idle_connections_do_not_keep_a_ros_out(void **state)
         bench_close(&b);
 }
 
-static void a_peer_that_stays_silent_is_closed(void **state)
+TEST(a_peer_that_stays_silent_is_closed)
 {
         struct bench b;
         int idle, ros1;
 
-        (void)state;
         bench_open(&b);
         idle = dial(ROS2);
         ros1 = dial(ROS1);
@@ -324,13 +320,12 @@ static bool is_refused(struct ros_bench *b, const uint8_t *bytes, size_t n)
 }
 
 /* The connection is for this SFI's requests, not for messages of the DFM or another SFI. */
-static void a_ros_accepts_only_requests_of_the_connected_sfi(void **state)
+TEST(a_ros_accepts_only_requests_of_the_connected_sfi)
 {
         struct ros_bench b;
         static struct message m;
         uint8_t bytes[512];
 
-        (void)state;
         ros_bench_open(&b);
         assert_false(is_refused(&b, bytes, make_request(bytes, sizeof bytes, ROLE_SFI, 0)));
         assert_int_equal(ros_held(b.sender.core), 1);
@@ -345,12 +340,11 @@ static void a_ros_accepts_only_requests_of_the_connected_sfi(void **state)
         ros_bench_close(&b);
 }
 
-static void a_flood_of_requests_does_not_prolong_a_turn(void **state)
+TEST(a_flood_of_requests_does_not_prolong_a_turn)
 {
         struct ros_bench b;
         uint8_t byte = 0;
 
-        (void)state;
         ros_bench_open(&b);
         flood_bytes = make_request(flood, sizeof flood, ROLE_SFI, 0);
         flooded = 0;
@@ -362,31 +356,15 @@ static void a_flood_of_requests_does_not_prolong_a_turn(void **state)
 }
 
 /* An SFI that no ROS can reach must not look as if it were ready. */
-static void a_closed_port_is_an_error(void **state)
+TEST(a_closed_port_is_an_error)
 {
         struct bench b;
         bool more;
 
-        (void)state;
         bench_open(&b);
         turns(&b);
         assert_return_code(shutdown(sample_find_listener(), SHUT_RDWR), 0);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         assert_int_equal(b.receiver.ops->turn(&b.receiver, b.now_ns, &more), -ECONNABORTED);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_introduction_is_final),
-                cmocka_unit_test(a_ros_is_accepted_only_from_its_own_address),
-                cmocka_unit_test(idle_connections_do_not_keep_a_ros_out),
-                cmocka_unit_test(a_peer_that_stays_silent_is_closed),
-                cmocka_unit_test(a_ros_accepts_only_requests_of_the_connected_sfi),
-                cmocka_unit_test(a_flood_of_requests_does_not_prolong_a_turn),
-                cmocka_unit_test(a_closed_port_is_an_error),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

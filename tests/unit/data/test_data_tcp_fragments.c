@@ -15,13 +15,12 @@
 
 /* ---- Both ends are real ---- */
 
-static void fragments_arrive_byte_for_byte(void **state)
+TEST(fragments_arrive_byte_for_byte)
 {
         /* Less than a block, several fragments per message, several messages per fragment. */
         static const uint32_t sizes[] = {5, 3000, 3u << 20};
         struct pair p;
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(sizes); k++) {
                 pair_open(&p, sizes[k]);
                 for (uint64_t event = 0; event < 4; event++)
@@ -37,12 +36,11 @@ static void fragments_arrive_byte_for_byte(void **state)
 }
 
 /* In pull, the ROS learns of an event only by the request. */
-static void a_request_reaches_the_ros_on_the_same_connection(void **state)
+TEST(a_request_reaches_the_ros_on_the_same_connection)
 {
         static struct message m;
         struct pair p;
 
-        (void)state;
         pair_open(&p, 3000);
         assign(&p, 0);
         build_next(&p, 3000);
@@ -57,12 +55,11 @@ static void a_request_reaches_the_ros_on_the_same_connection(void **state)
 }
 
 /* Another process that introduces itself as the ROS makes the SFI close the ROS's connection. */
-static void a_broken_connection_is_reopened(void **state)
+TEST(a_broken_connection_is_reopened)
 {
         struct pair p;
         int fd;
 
-        (void)state;
         pair_open(&p, 3000);
         assign(&p, 0);
         build_next(&p, 3000);
@@ -82,13 +79,12 @@ static void a_broken_connection_is_reopened(void **state)
 }
 
 /* An SFI that does not read stops the ROS, which continues where it stopped. */
-static void a_slow_sfi_loses_nothing(void **state)
+TEST(a_slow_sfi_loses_nothing)
 {
         const uint32_t bytes = 2 << 20;
         uint64_t sent;
         struct pair p;
 
-        (void)state;
         pair_open(&p, bytes);
         assign(&p, 0);
         build_next(&p, bytes);
@@ -164,14 +160,13 @@ static bool has_built(struct sfi_end *e)
         return false;
 }
 
-static void messages_may_arrive_byte_by_byte(void **state)
+TEST(messages_may_arrive_byte_by_byte)
 {
         struct sfi_end e = {};
         uint8_t bytes[1024];
         size_t n;
         int fd, on = 1;
 
-        (void)state;
         sfi_end_open(&e, NS_PER_S);
         assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(0, 0)));
         fd = dial();
@@ -187,14 +182,13 @@ static void messages_may_arrive_byte_by_byte(void **state)
         sfi_end_close(&e);
 }
 
-static void payload_of_an_ended_event_is_skipped(void **state)
+TEST(payload_of_an_ended_event_is_skipped)
 {
         struct sfi_end e = {};
         uint8_t bytes[8192];
         size_t n;
         int fd;
 
-        (void)state;
         sfi_end_open(&e, NS_PER_S);
         assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(0, 0)));
         assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(1, 0)));
@@ -215,14 +209,13 @@ static void payload_of_an_ended_event_is_skipped(void **state)
         sfi_end_close(&e);
 }
 
-static void another_run_or_a_contradiction_ends_the_connection(void **state)
+TEST(another_run_or_a_contradiction_ends_the_connection)
 {
         struct sfi_end e = {};
         uint8_t bytes[1024];
         size_t n;
         int fd;
 
-        (void)state;
         sfi_end_open(&e, NS_PER_S);
         fd = dial();
         introduce(fd, SAMPLE_COOKIE + 1);
@@ -241,12 +234,11 @@ static void another_run_or_a_contradiction_ends_the_connection(void **state)
 }
 
 /* The listener, and both ends of the connection. One to SFI 2 counts until it is refused. */
-static void all_sockets_are_polled_if_configured(void **state)
+TEST(all_sockets_are_polled_if_configured)
 {
         struct sfi_end sfi = {};
         struct ros_end ros = {};
 
-        (void)state;
         busy_sockets_begin();
         sfi_end_open(&sfi, NS_PER_S);
         ros_end_open(&ros, 100, NS_PER_S);
@@ -262,7 +254,7 @@ static void all_sockets_are_polled_if_configured(void **state)
 
 /* ---- The test is the SFI ---- */
 
-static void the_ros_introduces_itself_before_it_sends(void **state)
+TEST(the_ros_introduces_itself_before_it_sends)
 {
         static struct message m;
         struct net_address local, from;
@@ -274,7 +266,6 @@ static void the_ros_introduces_itself_before_it_sends(void **state)
         uint32_t check;
         int listener, fd = -1;
 
-        (void)state;
         assert_int_equal(net_address_parse(&local, SFI1, DATA_PORT), 0);
         listener = tcp_listen(&local, 0);
         assert_true(listener >= 0);
@@ -303,21 +294,4 @@ static void the_ros_introduces_itself_before_it_sends(void **state)
         close(fd);
         close(listener);
         ros_end_close(&e);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(fragments_arrive_byte_for_byte),
-                cmocka_unit_test(a_request_reaches_the_ros_on_the_same_connection),
-                cmocka_unit_test(a_broken_connection_is_reopened),
-                cmocka_unit_test(a_slow_sfi_loses_nothing),
-                cmocka_unit_test(messages_may_arrive_byte_by_byte),
-                cmocka_unit_test(payload_of_an_ended_event_is_skipped),
-                cmocka_unit_test(another_run_or_a_contradiction_ends_the_connection),
-                cmocka_unit_test(all_sockets_are_polled_if_configured),
-                cmocka_unit_test(the_ros_introduces_itself_before_it_sends),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,11 +14,10 @@ static void pull_open(struct sfi_end *e, uint64_t now_ns)
         assert_int_equal(sfi_counts(e->receiver.core)->assigned, 1);
 }
 
-static void a_request_waits_for_the_first_connection(void **state)
+TEST(a_request_waits_for_the_first_connection)
 {
         struct pair p = {.now_ns = NS_PER_S};
 
-        (void)state;
         pull_open(&p.sfi, p.now_ns);
         for (int i = 0; i < 5; i++)
                 sfi_end_turn(&p.sfi, p.now_ns);
@@ -68,12 +67,11 @@ static uint32_t next_request(struct sfi_end *e, struct inbox *in, uint64_t event
         return 0;
 }
 
-static void a_new_connection_brings_the_requests_of_the_old_one(void **state)
+TEST(a_new_connection_brings_the_requests_of_the_old_one)
 {
         static struct inbox in;
         struct sfi_end e;
 
-        (void)state;
         pull_open(&e, NS_PER_S);
         for (uint32_t connection = 0; connection < 3; connection++) {
                 in = (struct inbox){.fd = dial()};
@@ -86,14 +84,13 @@ static void a_new_connection_brings_the_requests_of_the_old_one(void **state)
 }
 
 /* The ROS does not read for so long that the SFI has no room for further requests. */
-static void requests_that_found_no_room_are_repeated(void **state)
+TEST(requests_that_found_no_room_are_repeated)
 {
         static struct message m;
         static struct inbox in;
         struct sfi_end e;
         uint64_t refused = 0;
 
-        (void)state;
         pull_open(&e, NS_PER_S);
         in = (struct inbox){.fd = dial()};
         introduce(in.fd, SAMPLE_COOKIE);
@@ -114,13 +111,12 @@ static void requests_that_found_no_room_are_repeated(void **state)
 }
 
 /* Another process that introduces itself as the ROS makes the SFI close the ROS's connection. */
-static void a_fragment_survives_a_connection_that_breaks(void **state)
+TEST(a_fragment_survives_a_connection_that_breaks)
 {
         const uint32_t bytes = 3u << 20; /* several messages */
         struct pair p = {.now_ns = NS_PER_S};
         int fd;
 
-        (void)state;
         pull_open(&p.sfi, p.now_ns);
         ros_end_open(&p.ros, bytes, p.now_ns);
         /* A message and a part of the next one. */
@@ -158,11 +154,10 @@ static void keep_alive(struct ros_end *e, uint64_t now_ns, uint64_t sfi_live)
 }
 
 /* A ROS that tried in vain for long does not wait for its next attempt. */
-static void an_sfi_that_joins_is_connected_at_once(void **state)
+TEST(an_sfi_that_joins_is_connected_at_once)
 {
         struct pair p = {.now_ns = NS_PER_S};
 
-        (void)state;
         ros_end_open(&p.ros, 3000, p.now_ns);
         for (int i = 0; i < 40; i++, p.now_ns += 6 * NS_PER_S)
                 ros_end_turn(&p.ros, p.now_ns);
@@ -173,17 +168,4 @@ static void an_sfi_that_joins_is_connected_at_once(void **state)
         keep_alive(&p.ros, p.now_ns, 1);
         assert_int_equal(build_next(&p, 3000), 0);
         pair_close(&p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_request_waits_for_the_first_connection),
-                cmocka_unit_test(a_new_connection_brings_the_requests_of_the_old_one),
-                cmocka_unit_test(requests_that_found_no_room_are_repeated),
-                cmocka_unit_test(an_sfi_that_joins_is_connected_at_once),
-                cmocka_unit_test(a_fragment_survives_a_connection_that_breaks),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,11 +157,10 @@ static void build_event(struct bench *b, uint64_t event, uint32_t bytes)
 }
 
 /* Three ROSs and two threads: the first and the third ROS share one. */
-static void each_ros_belongs_to_one_thread(void **state)
+TEST(each_ros_belongs_to_one_thread)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, 2);
         for (uint64_t event = 0; event < EVENTS; event++)
                 build_event(&b, event, event % 2 ? 20 : 5000);
@@ -174,11 +173,10 @@ static void each_ros_belongs_to_one_thread(void **state)
 }
 
 /* A thread without a ROS would have nothing to do. */
-static void there_are_as_many_threads_as_ross(void **state)
+TEST(there_are_as_many_threads_as_ross)
 {
         struct bench b;
 
-        (void)state;
         started = 0;
         bench_open(&b, 16);
         assert_int_equal(started, ROSS);
@@ -202,14 +200,13 @@ static void wait_for_datagrams(unsigned n)
 }
 
 /* Two were checked for the run that the SFI leaves before it stores them, and one is not valid in any run. */
-static void the_next_run_does_not_get_fragments_of_the_last_one(void **state)
+TEST(the_next_run_does_not_get_fragments_of_the_last_one)
 {
         uint8_t begun[] = {FRAGMENTS_MAGIC, MESSAGE_VERSION};
         struct node_stats *stats;
         struct sfi *last;
         struct bench b;
 
-        (void)state;
         bench_open(&b, 2);
         stats = b.sample.stats;
         build_event(&b, 0, 100);
@@ -237,14 +234,13 @@ static void the_next_run_does_not_get_fragments_of_the_last_one(void **state)
 }
 
 /* The threads hold no more than their rings, and the kernel counts what a socket does not. */
-static void what_the_kernel_drops_is_counted(void **state)
+TEST(what_the_kernel_drops_is_counted)
 {
         const uint64_t all = 20000;
         const struct sfi_counts *counts;
         uint64_t dropped = 0;
         struct bench b;
 
-        (void)state;
         bench_prepare(&b, 2);
         b.sample.scenario->network.receive_buffer_bytes = 64 << 10;
         assert_int_equal(b.receiver.ops->open(&b.receiver), 0);
@@ -268,12 +264,11 @@ static void what_the_kernel_drops_is_counted(void **state)
 }
 
 /* The threads of an SFI share its address with nobody, in whichever order two processes start. */
-static void another_sfi_cannot_have_the_address(void **state)
+TEST(another_sfi_cannot_have_the_address)
 {
         static const uint64_t threads[][2] = {{2, 2}, {2, 0}, {0, 2}, {1, 2}};
         struct bench first, second;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
                 bench_open(&first, threads[i][0]);
                 bench_prepare(&second, threads[i][1]);
@@ -284,11 +279,10 @@ static void another_sfi_cannot_have_the_address(void **state)
         }
 }
 
-static void a_thread_that_cannot_start_ends_the_node(void **state)
+TEST(a_thread_that_cannot_start_ends_the_node)
 {
         struct bench b;
 
-        (void)state;
         bench_prepare(&b, 2);
         atomic_store(&fail_start, true);
         assert_int_equal(b.receiver.ops->open(&b.receiver), -EAGAIN);
@@ -297,18 +291,4 @@ static void a_thread_that_cannot_start_ends_the_node(void **state)
         bench_open(&b, 2); /* the address is free again */
         build_event(&b, 0, 100);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_ros_belongs_to_one_thread),
-                cmocka_unit_test(there_are_as_many_threads_as_ross),
-                cmocka_unit_test(the_next_run_does_not_get_fragments_of_the_last_one),
-                cmocka_unit_test(what_the_kernel_drops_is_counted),
-                cmocka_unit_test(another_sfi_cannot_have_the_address),
-                cmocka_unit_test(a_thread_that_cannot_start_ends_the_node),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,14 +31,13 @@ static void send_as(uint16_t ros, const char *from)
         chunk_packer_free(packer);
 }
 
-static void fragments_from_other_addresses_are_foreign(void **state)
+TEST(fragments_from_other_addresses_are_foreign)
 {
         struct sfi_config config = sample_sfi();
         struct data_receiver r = {.ops = &data_receive_udp};
         struct sample n;
         bool more = true;
 
-        (void)state;
         sample_open(&n, "sfi1", "udp");
         r.context = n.context;
         r.buffer = calloc(1, config.buffer_bytes);
@@ -66,13 +65,4 @@ static void fragments_from_other_addresses_are_foreign(void **state)
         sfi_free(r.core);
         free(r.buffer);
         sample_close(&n);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(fragments_from_other_addresses_are_foreign),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,13 +181,12 @@ static void take_until(struct bench *b, uint16_t ros, uint64_t events)
 }
 
 /* Fragments without bytes, of several chunks in a datagram, and of several datagrams. */
-static void fragments_arrive_complete_and_in_order(void **state)
+TEST(fragments_arrive_complete_and_in_order)
 {
         static const uint32_t sizes[] = {8, 0, 200, 1024, 9000, 1};
         uint64_t event = 0;
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         for (int round = 0; round < 60; round++, event += 7) {
                 for (int i = 0; i < ROSS; i++)
@@ -204,13 +203,12 @@ static void fragments_arrive_complete_and_in_order(void **state)
 }
 
 /* With one datagram in each: all batches are full. Each one that comes back lets one datagram in. */
-static void full_rings_hold_back_and_go_on(void **state)
+TEST(full_rings_hold_back_and_go_on)
 {
         const uint64_t all = 3 * BATCHES;
         struct bench b;
         int waiting;
 
-        (void)state;
         bench_open(&b);
         atomic_store(&messages_max, 1);
         for (uint64_t event = 0; event < all; event++)
@@ -230,12 +228,11 @@ static void full_rings_hold_back_and_go_on(void **state)
 }
 
 /* One datagram has 256 chunks, and all of them more than fit into the batches of a thread. */
-static void datagrams_continue_in_the_next_batch(void **state)
+TEST(datagrams_continue_in_the_next_batch)
 {
         const uint64_t all = 80 * CHUNKS_MAX;
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         for (uint64_t event = 0; event < all; event += CHUNKS_MAX)
                 assert_in_range(fragment_send(&b.ros[1], event, CHUNKS_MAX, 1), 1, 2);
@@ -254,13 +251,12 @@ static void send_changed(struct bench *b, uint32_t size_bytes, uint32_t at, uint
 }
 
 /* The sequence number of what is refused comes again, as the sender would have it. */
-static void refused_datagrams_are_counted_by_verdict(void **state)
+TEST(refused_datagrams_are_counted_by_verdict)
 {
         static struct fragment_sender stranger, late;
         uint8_t text[] = "GET / HTTP/1.1\r\nHost: another.program.example\r\nAccept: */*\r\n\r\n";
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         fragment_sender_open(&stranger, 0, SAMPLE_NET ".77", &b.endpoints[0]->local, SAMPLE_COOKIE);
         fragment_sender_open(&late, 0, hosts[0], &b.endpoints[0]->local, SAMPLE_COOKIE + 1);
@@ -297,7 +293,7 @@ static void refused_datagrams_are_counted_by_verdict(void **state)
         bench_close(&b);
 }
 
-static void injected_faults_lose_no_datagram_but_by_loss(void **state)
+TEST(injected_faults_lose_no_datagram_but_by_loss)
 {
         static const struct fault_config faults = {.reorder = 0.3, .duplicate = 0.2, .seed = 11};
         bool seen[100] = {};
@@ -305,7 +301,6 @@ static void injected_faults_lose_no_datagram_but_by_loss(void **state)
         struct received *r;
         struct bench b;
 
-        (void)state;
         bench_prepare(&b);
         assert_int_equal(faults_new(&b.faults[0], &faults), 0);
         assert_int_equal(start(&b), 0);
@@ -330,11 +325,10 @@ static void injected_faults_lose_no_datagram_but_by_loss(void **state)
         bench_close(&b);
 }
 
-static void threads_end_while_they_wait_for_batches(void **state)
+TEST(threads_end_while_they_wait_for_batches)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         atomic_store(&messages_max, 1);
         for (uint64_t event = 0; event < 3 * BATCHES; event++)
@@ -362,14 +356,13 @@ static void *flood(void *ctx)
         return NULL;
 }
 
-static void threads_end_during_a_flood(void **state)
+TEST(threads_end_during_a_flood)
 {
         struct flood floods[SOCKETS];
         pthread_t senders[SOCKETS];
         struct bench b;
         int batches = 0;
 
-        (void)state;
         bench_open(&b);
         for (int i = 0; i < SOCKETS; i++) {
                 floods[i].ros = &b.ros[i];
@@ -393,11 +386,10 @@ static void threads_end_during_a_flood(void **state)
         bench_close(&b);
 }
 
-static void a_thread_that_cannot_start_is_an_error(void **state)
+TEST(a_thread_that_cannot_start_is_an_error)
 {
         struct bench b;
 
-        (void)state;
         bench_prepare(&b);
         for (int failing = 1; failing <= SOCKETS; failing++) {
                 atomic_store(&fail_start, failing);
@@ -411,12 +403,11 @@ static void a_thread_that_cannot_start_is_an_error(void **state)
         bench_close(&b);
 }
 
-static void a_socket_that_fails_is_an_error(void **state)
+TEST(a_socket_that_fails_is_an_error)
 {
         struct pollfd p = {.events = POLLIN};
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         fragment_send(&b.ros[1], 0, 1, 8);
         take_until(&b, 1, 1);
@@ -431,21 +422,4 @@ static void a_socket_that_fails_is_an_error(void **state)
         assert_true(fragment_threads_prepare_wait(b.threads));
         fragment_threads_woken(b.threads);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(fragments_arrive_complete_and_in_order),
-                cmocka_unit_test(full_rings_hold_back_and_go_on),
-                cmocka_unit_test(datagrams_continue_in_the_next_batch),
-                cmocka_unit_test(refused_datagrams_are_counted_by_verdict),
-                cmocka_unit_test(injected_faults_lose_no_datagram_but_by_loss),
-                cmocka_unit_test(threads_end_while_they_wait_for_batches),
-                cmocka_unit_test(threads_end_during_a_flood),
-                cmocka_unit_test(a_thread_that_cannot_start_is_an_error),
-                cmocka_unit_test(a_socket_that_fails_is_an_error),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,11 +70,10 @@ int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const stru
         return last_wakes = __real_epoll_pwait2(epoll, events, n, timeout, mask);
 }
 
-static void datagrams_are_counted(void **state)
+TEST(datagrams_are_counted)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, false);
         for (int i = 0; i < 100; i++)
                 send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
@@ -93,11 +92,10 @@ static void datagrams_are_counted(void **state)
         bench_close(&b);
 }
 
-static void a_malformed_datagram_is_a_gap(void **state)
+TEST(a_malformed_datagram_is_a_gap)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, false);
         send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
         send_datagram(&b, FRAME_BYTES, 50);
@@ -111,12 +109,11 @@ static void a_malformed_datagram_is_a_gap(void **state)
 }
 
 /* Each datagram that the kernel drops is a gap. A later datagram, or else the socket, reports it. */
-static void a_full_socket_is_a_gap(void **state)
+TEST(a_full_socket_is_a_gap)
 {
         struct bench b;
         uint64_t sent = 0;
 
-        (void)state;
         bench_open(&b, false);
         clear_below(&b, 1000000);
         for (int i = 0; i < 60000; i++, sent++)
@@ -133,11 +130,10 @@ static void a_full_socket_is_a_gap(void **state)
         bench_close(&b);
 }
 
-static void a_broken_frame_is_a_gap_but_an_orderly_end_is_not(void **state)
+TEST(a_broken_frame_is_a_gap_but_an_orderly_end_is_not)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, true);
         accept_stream(&b);
         send_frames(&b, 10);
@@ -160,11 +156,10 @@ static void a_broken_frame_is_a_gap_but_an_orderly_end_is_not(void **state)
         bench_close(&b);
 }
 
-static void a_connection_is_polled_if_configured(void **state)
+TEST(a_connection_is_polled_if_configured)
 {
         struct bench b;
 
-        (void)state;
         busy_sockets_begin();
         bench_open(&b, true);
         accept_stream(&b);
@@ -174,11 +169,10 @@ static void a_connection_is_polled_if_configured(void **state)
 }
 
 /* A connection that cannot be added to the loop is retried. */
-static void a_failed_connection_is_retried(void **state)
+TEST(a_failed_connection_is_retried)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, true);
         fail_adds = 3;
         for (int i = 0; i < 10000 && fail_adds > 0; i++) {
@@ -199,11 +193,10 @@ static void a_failed_connection_is_retried(void **state)
 
 /* The buffer is full and the front-end has closed the stream: this must not wake the loop until there is
  * room. */
-static void a_paused_stream_does_not_wake_the_loop(void **state)
+TEST(a_paused_stream_does_not_wake_the_loop)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, true);
         accept_stream(&b);
         send_frames(&b, ENTRIES + 20);
@@ -225,14 +218,13 @@ static void a_paused_stream_does_not_wake_the_loop(void **state)
 }
 
 /* A frame that finds no room and a malformed datagram have a line each, and another one after a pause. */
-static void each_fault_is_logged(void **state)
+TEST(each_fault_is_logged)
 {
         static const struct {
                 unsigned at_s, lines;
         } times[] = {{1, 2}, {6, 2}, {15, 2}, {25, 4}, {26, 4}};
         struct bench b;
 
-        (void)state;
         bench_open(&b, false);
         for (uint64_t i = 0; i < ENTRIES; i++) {
                 send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
@@ -249,11 +241,10 @@ static void each_fault_is_logged(void **state)
         bench_close(&b);
 }
 
-static void a_flood_of_datagrams_does_not_prolong_a_turn(void **state)
+TEST(a_flood_of_datagrams_does_not_prolong_a_turn)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, false);
         send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
@@ -267,11 +258,10 @@ static void a_flood_of_datagrams_does_not_prolong_a_turn(void **state)
         bench_close(&b);
 }
 
-static void a_flooding_stream_does_not_prolong_a_turn(void **state)
+TEST(a_flooding_stream_does_not_prolong_a_turn)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, true);
         clear_below(&b, 1000000);
         accept_stream(&b);
@@ -286,22 +276,4 @@ static void a_flooding_stream_does_not_prolong_a_turn(void **state)
         assert_int_equal(front_end_deadline_ns(b.front_end), 0);
         flood = false;
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(datagrams_are_counted),
-                cmocka_unit_test(a_malformed_datagram_is_a_gap),
-                cmocka_unit_test(a_full_socket_is_a_gap),
-                cmocka_unit_test(a_broken_frame_is_a_gap_but_an_orderly_end_is_not),
-                cmocka_unit_test(a_connection_is_polled_if_configured),
-                cmocka_unit_test(a_failed_connection_is_retried),
-                cmocka_unit_test(a_paused_stream_does_not_wake_the_loop),
-                cmocka_unit_test(each_fault_is_logged),
-                cmocka_unit_test(a_flood_of_datagrams_does_not_prolong_a_turn),
-                cmocka_unit_test(a_flooding_stream_does_not_prolong_a_turn),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,12 +20,11 @@ static size_t trigger_jobs(struct bench *b, uint32_t number, struct ros_job *job
 }
 
 /* Frames of every size, whose number may arrive in pieces: each is stored under its number. */
-static void frames_are_stored_by_their_numbers(void **state)
+TEST(frames_are_stored_by_their_numbers)
 {
         static const struct number_field field = {.offset_bytes = 5, .bits = 24, .big_endian = true};
         struct ros_job job;
 
-        (void)state;
         for (int tcp = 0; tcp < 2; tcp++) {
                 struct bench b;
 
@@ -62,12 +61,11 @@ static void frames_are_stored_by_their_numbers(void **state)
 }
 
 /* A frame that ends before its number fits no trigger; gaps do not matter to the others. */
-static void short_frames_and_gaps_do_not_spoil_the_numbers(void **state)
+TEST(short_frames_and_gaps_do_not_spoil_the_numbers)
 {
         static const struct number_field field = {.offset_bytes = FRAME_BYTES - 2, .bits = 16};
         struct bench b;
 
-        (void)state;
         for (int tcp = 0; tcp < 2; tcp++) {
                 bench_open_numbered(&b, tcp, &field);
                 if (tcp) {
@@ -94,7 +92,7 @@ static void short_frames_and_gaps_do_not_spoil_the_numbers(void **state)
 }
 
 /* The board closed the connection: the ROS does not wait for its return. */
-static void the_last_slice_of_a_stream_closes(void **state)
+TEST(the_last_slice_of_a_stream_closes)
 {
         struct slicer_config c = {
                 .slice_ns = NS_PER_MS,
@@ -109,7 +107,6 @@ static void the_last_slice_of_a_stream_closes(void **state)
         struct slicer *slicer;
         struct bench b;
 
-        (void)state;
         bench_open_numbered(&b, true, &(struct number_field){.bits = 64});
         assert_int_equal(slicer_new(&slicer, &c), 0);
         front_end_set_slicer(b.front_end, slicer);
@@ -127,15 +124,4 @@ static void the_last_slice_of_a_stream_closes(void **state)
         turn(&b);
         assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 1);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(frames_are_stored_by_their_numbers),
-                cmocka_unit_test(short_frames_and_gaps_do_not_spoil_the_numbers),
-                cmocka_unit_test(the_last_slice_of_a_stream_closes),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void lengths(void **state)
+TEST(lengths)
 {
         static const struct {
                 uint32_t length;
@@ -25,18 +25,16 @@ static void lengths(void **state)
         };
         char text[160];
 
-        (void)state;
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
                 front_end_explain_length(cases[i].length, cases[i].bytes, text, sizeof text);
                 assert_string_equal(text, cases[i].expected);
         }
 }
 
-static void starts(void **state)
+TEST(starts)
 {
         char text[256];
 
-        (void)state;
         front_end_explain_start((const uint8_t *)"\0\0\0\x80\xee\x12", 6, text, sizeof text);
         assert_string_equal(
                 text, "a frame begins with the bytes 00 00 00 80 ee 12: the first 4 give a length of "
@@ -57,12 +55,11 @@ static void check_number(struct number_field field, uint64_t counter, uint64_t e
         assert_string_equal(got, text);
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
         uint64_t expected = 17;
         char text[256];
 
-        (void)state;
         check_number((struct number_field){0, 32, false}, 0x10000000, 17,
                      "the last one is 268435456, expected about 17; in the other byte order it is 16, so "
                      "ros.event-number should be 0:32:be instead of 0:32");
@@ -91,12 +88,11 @@ static void numbers(void **state)
         assert_string_equal(text, "the last one has 0 bytes, too few for ros.event-number = 8:32:be");
 }
 
-static void times(void **state)
+TEST(times)
 {
         struct number_field field = {8, 64, false};
         char text[256];
 
-        (void)state;
         front_end_explain_number(&field, &(struct ros_sample){true, 1234, 40}, NULL, text, sizeof text);
         assert_string_equal(text, "the last time is 1234; the clock of the board has jumped, or its time is "
                                   "not at ros.event-time = 8:64");
@@ -105,20 +101,9 @@ static void times(void **state)
         assert_string_equal(text, "the last one has 15 bytes, too few for ros.event-time = 8:64:be");
 }
 
-static void losses(void **state)
+TEST(losses)
 {
-        (void)state;
         assert_string_equal(front_end_explain_loss(0), "no answer");
         assert_string_equal(front_end_explain_loss(-EPIPE), "the board closed it");
         assert_string_equal(front_end_explain_loss(-ECONNREFUSED), "Connection refused");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(lengths), cmocka_unit_test(starts), cmocka_unit_test(numbers),
-                cmocka_unit_test(times),   cmocka_unit_test(losses),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,12 +158,11 @@ static bool reads(struct bench *b)
         return true;
 }
 
-static void a_late_and_slow_client_learns_of_all_events(void **state)
+TEST(a_late_and_slow_client_learns_of_all_events)
 {
         static struct bench b;
         unsigned idle = 0;
 
-        (void)state;
         bench_open(&b, EVENTS);
         take_all(&b);
         comes(&b);
@@ -176,14 +175,13 @@ static void a_late_and_slow_client_learns_of_all_events(void **state)
 }
 
 /* Events time out each time. That has a line, and another one after a pause. */
-static void each_fault_is_logged(void **state)
+TEST(each_fault_is_logged)
 {
         static const struct {
                 unsigned after_s, lines;
         } times[] = {{1, 1}, {5, 1}, {9, 1}, {10, 2}, {1, 2}};
         static struct bench b;
 
-        (void)state;
         bench_open(&b, 8);
         steps(&b);
         log_lines = 0;
@@ -202,26 +200,14 @@ static void each_fault_is_logged(void **state)
 }
 
 /* A DFM that no client can reach must not look as if it were ready. */
-static void a_closed_port_is_an_error(void **state)
+TEST(a_closed_port_is_an_error)
 {
         static struct bench b;
 
-        (void)state;
         bench_open(&b, 8);
         assert_int_equal(level2_server_receive(b.server, b.dfm.now_ns), 0);
         assert_return_code(shutdown(sample_find_listener(), SHUT_RDWR), 0);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         assert_int_equal(level2_server_receive(b.server, b.dfm.now_ns), -ECONNABORTED);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_late_and_slow_client_learns_of_all_events),
-                cmocka_unit_test(each_fault_is_logged),
-                cmocka_unit_test(a_closed_port_is_an_error),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "evb/base/util.h"
 #include "evb/data/network.h"
 
-static void a_front_end_is_met_where_it_is_in_reach(void **state)
+TEST(a_front_end_is_met_where_it_is_in_reach)
 {
         static const struct {
                 enum scenario_source kind;
@@ -23,7 +23,6 @@ static void a_front_end_is_met_where_it_is_in_reach(void **state)
                 {SOURCE_TCP, "127.0.0.5", "[::1]:5000", "[::]:0"},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct scenario_node n = {.role = ROLE_ROS, .source_kind = cases[i].kind};
                 char text[NET_ADDRESS_TEXT_MAX];
@@ -34,13 +33,4 @@ static void a_front_end_is_met_where_it_is_in_reach(void **state)
                 assert_int_equal(network_front_end_address(&a, &n), 0);
                 assert_string_equal(net_address_format(&a, text), cases[i].local);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_front_end_is_met_where_it_is_in_reach),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,13 +11,12 @@
 #include "evb/base/util.h"
 #include "evb/data/run_file.h"
 
-static void the_core_is_that_of_the_event_files(void **state)
+TEST(the_core_is_that_of_the_event_files)
 {
         static const char *const wrong[] = {"", ".data", "/x/CORE.data", "/x/CORE._12.writing",
                                             "/x/CORE.12.data"};
         char core[64];
 
-        (void)state;
         assert_true(run_file_core("/x/CORE._SFI-1._0012.data", core, sizeof core));
         assert_string_equal(core, "/x/CORE._SFI-1");
         assert_true(run_file_core("/x/CORE._12345.data", core, sizeof core));
@@ -36,14 +35,13 @@ static json_t *load(const char *path)
         return o;
 }
 
-static void a_record_replaces_no_file(void **state)
+TEST(a_record_replaces_no_file)
 {
         static struct scenario s;
         static const char *const names[] = {"CORE.run.json", "CORE.run.2.json", "CORE.run.3.json"};
         char folder[] = "/tmp/evb-record-XXXXXX", core[64], wanted[96], path[RUN_FILE_PATH_MAX];
         struct run_file f = {.scenario = &s, .run = 7, .core = core};
 
-        (void)state;
         assert_non_null(mkdtemp(folder));
         snprintf(core, sizeof core, "%s/CORE", folder);
         strcpy(s.metadata[0].name, "Beam");
@@ -77,14 +75,4 @@ static void a_record_replaces_no_file(void **state)
         assert_int_equal(run_file_write(&f, path), -ENOENT);
         snprintf(wanted, sizeof wanted, "%s.run.json", core);
         assert_string_equal(path, wanted);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_core_is_that_of_the_event_files),
-                cmocka_unit_test(a_record_replaces_no_file),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

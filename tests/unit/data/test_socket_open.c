@@ -106,11 +106,10 @@ static void open_later(void)
         result = socket_open_udp(&opened, &config, "fragments");
 }
 
-static void a_missing_address_is_retried(void **state)
+TEST(a_missing_address_is_retried)
 {
         const char *log;
 
-        (void)state;
         stop_at = 0;
         add_at = 3;
         log = logged_by(open_later);
@@ -129,9 +128,8 @@ static void open_missing(void)
         result = socket_open_listener(&local, 0, "data connections");
 }
 
-static void a_stop_ends_the_wait(void **state)
+TEST(a_stop_ends_the_wait)
 {
-        (void)state;
         add_at = 0;
         stop_at = 2;
         logged_by(open_missing);
@@ -146,7 +144,7 @@ static void remove_later(void)
 }
 
 /* SIGHUP asks for a reload, which follows once the node runs. Meanwhile, the watchdog is fed. */
-static void a_hangup_does_not_end_the_wait(void **state)
+TEST(a_hangup_does_not_end_the_wait)
 {
         const char *name = "@evb-test-notify";
         struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -155,7 +153,6 @@ static void a_hangup_does_not_end_the_wait(void **state)
         char text[512];
         ssize_t n;
 
-        (void)state;
         memcpy(to.sun_path + 1, name + 1, strlen(name) - 1);
         assert_int_equal(__real_bind(fd, (struct sockaddr *)&to,
                                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))),
@@ -183,9 +180,8 @@ static void a_hangup_does_not_end_the_wait(void **state)
 }
 
 /* Under `evb run` all nodes are on this machine, so a missing address is an error. */
-static void a_node_of_evb_run_does_not_wait(void **state)
+TEST(a_node_of_evb_run_does_not_wait)
 {
-        (void)state;
         setenv(NODE_STATS_ENV, "9", 1);
         assert_non_null(
                 strstr(logged_by(open_missing), "cannot open 192.168.99.2:5000 for data connections"));
@@ -205,7 +201,7 @@ static void open_taken(void)
 }
 
 /* An address is not shared even with a socket that permits sharing: it belongs to another program. */
-static void an_address_in_use_is_not_shared(void **state)
+TEST(an_address_in_use_is_not_shared)
 {
         struct net_address local = at("127.0.0.2", 5000);
         int datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
@@ -213,7 +209,6 @@ static void an_address_in_use_is_not_shared(void **state)
         const char *log;
         int on = 1;
 
-        (void)state;
         setsockopt(datagrams, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         setsockopt(stream, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         assert_int_equal(__real_bind(datagrams, &local.any, local.size_bytes), 0);
@@ -235,11 +230,10 @@ static void note_buffers(void)
                 socket_note_buffer(SOCKET_SEND, "fragments", true, 8 << 20, 212992);
 }
 
-static void a_small_buffer_is_logged_once(void **state)
+TEST(a_small_buffer_is_logged_once)
 {
         const char *log = logged_by(note_buffers);
 
-        (void)state;
         assert_non_null(strstr(log, "as send buffer for fragments; raise net.core.wmem_max to 8388608"));
         assert_null(strstr(log, "rmem_max"));
         assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log));
@@ -297,11 +291,10 @@ static void open_busy(void)
 }
 
 /* Where the kernel has no SO_PREFER_BUSY_POLL, or the user lacks CAP_NET_ADMIN, all else works. */
-static void busy_polling_may_be_refused(void **state)
+TEST(busy_polling_may_be_refused)
 {
         const char *log;
 
-        (void)state;
         find_usual();
         /* 49.5 us: the kernel counts whole microseconds. */
         socket_set_busy_poll(49500);
@@ -318,33 +311,21 @@ static void busy_polling_may_be_refused(void **state)
         socket_set_busy_poll(0);
 }
 
-static void without_the_key_no_socket_is_polled(void **state)
+TEST(without_the_key_no_socket_is_polled)
 {
         struct udp_config config = {.local = at("127.0.0.4", 5000)};
 
-        (void)state;
         assert_int_equal(socket_open_udp(&opened, &config, "fragments"), 0);
         socket_poll_busily(opened->fd);
         assert_int_equal(option_of(opened->fd, SO_BUSY_POLL), usual_us);
         endpoint_free(opened);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_missing_address_is_retried),
-                cmocka_unit_test(a_stop_ends_the_wait),
-                cmocka_unit_test(a_hangup_does_not_end_the_wait),
-                cmocka_unit_test(a_node_of_evb_run_does_not_wait),
-                cmocka_unit_test(an_address_in_use_is_not_shared),
-                cmocka_unit_test(a_small_buffer_is_logged_once),
-                cmocka_unit_test(busy_polling_may_be_refused),
-                cmocka_unit_test(without_the_key_no_socket_is_polled),
-        };
-
         if (!own_network_enter(0))
                 return 77;
         signal(SIGHUP, SIG_DFL); /* nohup ignores it */
         signals_hold();
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(argc, argv, NULL, NULL);
 }

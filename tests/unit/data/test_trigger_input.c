@@ -137,11 +137,10 @@ static void assert_counts(struct bench *b, uint64_t offered, uint64_t lost, uint
         assert_int_equal(stats_get(&s->trigger_datagrams_late), late);
 }
 
-static void sequence_numbers_show_losses_and_repeats(void **state)
+TEST(sequence_numbers_show_losses_and_repeats)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         send_packet(&b, 50, 10, 0, 0);
         assert_counts(&b, 10, 0, 0, 0);
@@ -159,11 +158,10 @@ static void sequence_numbers_show_losses_and_repeats(void **state)
         bench_close(&b);
 }
 
-static void a_datagram_that_a_reset_overtook_is_dropped(void **state)
+TEST(a_datagram_that_a_reset_overtook_is_dropped)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         send_packet(&b, 50, 1, 0, 0);
         send_packet(&b, 52, 1, 0, TRIGGER_RESET);
@@ -182,12 +180,11 @@ static void a_datagram_that_a_reset_overtook_is_dropped(void **state)
 }
 
 /* Numbers of datagrams are 32 bits wide: the reset must not seem to come after all of them. */
-static void a_reset_of_long_ago_overtook_nothing(void **state)
+TEST(a_reset_of_long_ago_overtook_nothing)
 {
         const uint32_t later = 100 + (UINT32_C(1) << 31);
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         send_packet(&b, 50, 1, 0, TRIGGER_RESET);
         for (uint32_t k = 0; k < 4; k++) /* four confirm the jump */
@@ -199,11 +196,10 @@ static void a_reset_of_long_ago_overtook_nothing(void **state)
         bench_close(&b);
 }
 
-static void a_restarted_board_is_followed_at_once(void **state)
+TEST(a_restarted_board_is_followed_at_once)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         send_packet(&b, 0, 1, 0, TRIGGER_RESET);
         send_packet(&b, 1, 1, 1, 0);
@@ -263,12 +259,11 @@ static void assert_all_wait(struct bench *b, struct dfm_driver *running, uint32_
 }
 
 /* The network swaps the first datagrams of the trigger box. Only a datagram that comes again is a repeat. */
-static void the_first_datagram_may_overtake_others(void **state)
+TEST(the_first_datagram_may_overtake_others)
 {
         static struct dfm_driver running;
         struct bench b;
 
-        (void)state;
         running_open(&b, &running);
         send_running(&b, &running, 7, 1, 107, 0);
         send_running(&b, &running, 5, 2, 104, TRIGGER_RESET);
@@ -298,13 +293,12 @@ static void the_first_datagram_may_overtake_others(void **state)
 }
 
 /* It counts its datagrams from 0 again, while its triggers go on. */
-static void a_sequence_that_begins_again_costs_no_trigger(void **state)
+TEST(a_sequence_that_begins_again_costs_no_trigger)
 {
         static const uint32_t newest[] = {20, 300};
         static struct dfm_driver running;
         struct bench b;
 
-        (void)state;
         for (unsigned i = 0; i < ARRAY_SIZE(newest); i++) {
                 uint32_t n = 0;
 
@@ -324,13 +318,12 @@ static void a_sequence_that_begins_again_costs_no_trigger(void **state)
 }
 
 /* Its numbers begin again too, without a reset: no trigger vanishes in silence. */
-static void a_repeated_number_is_never_only_a_repeated_datagram(void **state)
+TEST(a_repeated_number_is_never_only_a_repeated_datagram)
 {
         static struct dfm_driver running;
         struct reasons r = {};
         struct bench b;
 
-        (void)state;
         running_open(&b, &running);
         for (uint32_t k = 0; k < 20; k++)
                 send_running(&b, &running, k, 1, k, 0);
@@ -344,13 +337,12 @@ static void a_repeated_number_is_never_only_a_repeated_datagram(void **state)
         running_close(&b, &running);
 }
 
-static void bad_datagrams_are_counted(void **state)
+TEST(bad_datagrams_are_counted)
 {
         uint8_t bytes[1000] = {0};
         struct bench b;
         size_t n;
 
-        (void)state;
         bench_open(&b);
         send_bytes(&b, bytes, 0);
         send_bytes(&b, bytes, 3);
@@ -377,11 +369,10 @@ static void bad_datagrams_are_counted(void **state)
         bench_close(&b);
 }
 
-static void a_flood_does_not_prolong_a_turn(void **state)
+TEST(a_flood_does_not_prolong_a_turn)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         make_packet(flooded, 1, 0, 100, 0, 0);
         send_bytes(&b, flooded, sizeof flooded);
@@ -394,7 +385,7 @@ static void a_flood_does_not_prolong_a_turn(void **state)
 
 /* Repeated triggers, those of another run, and datagrams that are none have a line each, and another one when
  * they come again after a pause. */
-static void each_fault_is_logged(void **state)
+TEST(each_fault_is_logged)
 {
         static const struct {
                 unsigned at_s, lines;
@@ -403,7 +394,6 @@ static void each_fault_is_logged(void **state)
         static struct dfm_driver running;
         struct bench b;
 
-        (void)state;
         running_open(&b, &running);
         for (uint32_t i = 0; i < ARRAY_SIZE(times); i++) {
                 b.now_ns = times[i].at_s * NS_PER_S;
@@ -419,12 +409,11 @@ static void each_fault_is_logged(void **state)
 }
 
 /* Where frames are only counted, each trigger that became no event shifts all later frames. */
-static void lost_triggers_shift_counted_frames(void **state)
+TEST(lost_triggers_shift_counted_frames)
 {
         struct reasons r = {};
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         send_packet(&b, 50, 1, 0, 0);
         send_packet(&b, 52, 1, 2, 0);
@@ -453,13 +442,12 @@ static int hear_busy(struct bench *b, uint8_t bytes[static BUSY_PACKET_BYTES])
         return (int)recv(b->board->fd, bytes, BUSY_PACKET_BYTES, 0);
 }
 
-static void busy_is_sent_at_changes_and_every_100_ms(void **state)
+TEST(busy_is_sent_at_changes_and_every_100_ms)
 {
         struct busy_packet p = {true, BUSY_STOPPED, BUSY_NONE};
         uint8_t bytes[BUSY_PACKET_BYTES];
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         busy_output_turn(b.busy, b.now_ns, &p);
         assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
@@ -490,12 +478,11 @@ static void busy_is_sent_at_changes_and_every_100_ms(void **state)
 }
 
 /* Nobody listens there: ICMP errors must not end anything. */
-static void a_missing_receiver_does_no_harm(void **state)
+TEST(a_missing_receiver_does_no_harm)
 {
         struct busy_packet p = {true, BUSY_STOPPED, BUSY_NONE};
         struct bench b;
 
-        (void)state;
         bench_open(&b);
         endpoint_free(b.board);
         b.board = NULL;
@@ -510,25 +497,4 @@ static void a_missing_receiver_does_no_harm(void **state)
         busy_output_turn(NULL, 0, &p);
         assert_int_equal(busy_output_deadline_ns(NULL), NEVER_NS);
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(sequence_numbers_show_losses_and_repeats),
-                cmocka_unit_test(a_datagram_that_a_reset_overtook_is_dropped),
-                cmocka_unit_test(a_reset_of_long_ago_overtook_nothing),
-                cmocka_unit_test(a_restarted_board_is_followed_at_once),
-                cmocka_unit_test(the_first_datagram_may_overtake_others),
-                cmocka_unit_test(a_sequence_that_begins_again_costs_no_trigger),
-                cmocka_unit_test(a_repeated_number_is_never_only_a_repeated_datagram),
-                cmocka_unit_test(bad_datagrams_are_counted),
-                cmocka_unit_test(a_flood_does_not_prolong_a_turn),
-                cmocka_unit_test(each_fault_is_logged),
-                cmocka_unit_test(lost_triggers_shift_counted_frames),
-                cmocka_unit_test(busy_is_sent_at_changes_and_every_100_ms),
-                cmocka_unit_test(a_missing_receiver_does_no_harm),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,7 @@
 /* Tests the walk over fragments and their interpretation, with valid and with corrupted words. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
+#include "../test.h"
+
 #include <errno.h>
-#include <cmocka.h>
 
 #include "eformat_sample.h"
 
@@ -60,7 +57,7 @@ static int see(void *userdata, const struct eformat_fragment *f)
         return 0;
 }
 
-static void test_walk_visits_parents_first(void **state)
+TEST(test_walk_visits_parents_first)
 {
         static const uint32_t three[] = {EFORMAT_EVENT, EFORMAT_SUBDET, EFORMAT_ROS, EFORMAT_ROB,
                                          EFORMAT_ROD,   EFORMAT_ROS,    EFORMAT_ROB, EFORMAT_ROD};
@@ -82,7 +79,7 @@ static void test_walk_visits_parents_first(void **state)
         assert_int_equal(seen.sums_wrong, 0);
 }
 
-static void test_event_info_round_trip(void **state)
+TEST(test_event_info_round_trip)
 {
         _cleanup_free_ uint8_t *event3 = raw_event(&eformat_3);
         size_t size3 = e.size_bytes;
@@ -101,7 +98,7 @@ static void test_event_info_round_trip(void **state)
         assert_memory_equal(&got, &want, sizeof got);
 }
 
-static void test_raw_payload_round_trip(void **state)
+TEST(test_raw_payload_round_trip)
 {
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
         const uint8_t *payload;
@@ -129,7 +126,7 @@ static int stop(void *userdata, const struct eformat_fragment *f)
         return --*left == 0 ? 17 : 0;
 }
 
-static void test_visit_stops_the_walk(void **state)
+TEST(test_visit_stops_the_walk)
 {
         _cleanup_free_ uint8_t *event = raw_event(&eformat_3);
         struct eformat_fault fault = {.reason = "untouched"};
@@ -148,7 +145,7 @@ static void set(uint8_t *bytes, size_t index, uint32_t value)
         memcpy(bytes + 4 * index, &value, 4);
 }
 
-static void test_faults_have_reasons(void **state)
+TEST(test_faults_have_reasons)
 {
         static const struct {
                 size_t word;
@@ -194,7 +191,7 @@ static void test_faults_have_reasons(void **state)
         assert_int_equal(eformat_walk(event, e.size_bytes, NULL, NULL, &fault), -EBADMSG);
 }
 
-static void test_faults_of_v5_have_reasons(void **state)
+TEST(test_faults_of_v5_have_reasons)
 {
         static const struct {
                 size_t word;
@@ -225,7 +222,7 @@ static void test_faults_of_v5_have_reasons(void **state)
 }
 
 /* ASan detects a read past the end of the copy. */
-static void test_any_word_may_be_wrong(void **state)
+TEST(test_any_word_may_be_wrong)
 {
         static const uint32_t values[] = {
                 0, 1, 7, 63, 0x7fffffff, 0x80000000, 0xffffffff, EFORMAT_EVENT, EFORMAT_ROB, EFORMAT_ROD};
@@ -254,7 +251,7 @@ static void test_any_word_may_be_wrong(void **state)
         }
 }
 
-static void test_wrong_byte_breaks_enclosing_checksums(void **state)
+TEST(test_wrong_byte_breaks_enclosing_checksums)
 {
         _cleanup_free_ uint8_t *event = raw_event(&eformat_5);
         struct seen seen = {0};
@@ -265,7 +262,7 @@ static void test_wrong_byte_breaks_enclosing_checksums(void **state)
         assert_int_equal(seen.sums_ok, 1);
 }
 
-static void test_ros3_parts(void **state)
+TEST(test_ros3_parts)
 {
         uint32_t words[256];
         size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 42, 3, 4);
@@ -292,7 +289,7 @@ static void test_ros3_parts(void **state)
                 assert_int_equal(eformat_ros3_parse(words, cut, 42, &parts, &fault), -EBADMSG);
 }
 
-static void test_ros3_invalid_headers(void **state)
+TEST(test_ros3_invalid_headers)
 {
         static const struct {
                 size_t word;
@@ -313,7 +310,7 @@ static void test_ros3_invalid_headers(void **state)
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, NULL), 0);
 }
 
-static void test_renumber_keeps_differences(void **state)
+TEST(test_renumber_keeps_differences)
 {
         uint32_t words[256], before[256];
         size_t n = sample_ros3(words, 0x00a1500b, 0x00a10020, 42, 3, 4);
@@ -331,23 +328,4 @@ static void test_renumber_keeps_differences(void **state)
         assert_memory_equal(words, before, 4 * n);
         words[20] = 0;
         assert_int_equal(eformat_ros3_renumber(words, 4 * n, 42, 142), -EBADMSG);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_walk_visits_parents_first),
-                cmocka_unit_test(test_event_info_round_trip),
-                cmocka_unit_test(test_raw_payload_round_trip),
-                cmocka_unit_test(test_visit_stops_the_walk),
-                cmocka_unit_test(test_faults_have_reasons),
-                cmocka_unit_test(test_faults_of_v5_have_reasons),
-                cmocka_unit_test(test_any_word_may_be_wrong),
-                cmocka_unit_test(test_wrong_byte_breaks_enclosing_checksums),
-                cmocka_unit_test(test_ros3_parts),
-                cmocka_unit_test(test_ros3_invalid_headers),
-                cmocka_unit_test(test_renumber_keeps_differences),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,10 @@
 /* Tests the encoders: reference words of a small event, the order of fragments, and each kind of missing
  * fragment. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
+#include "../test.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <zlib.h>
-#include <cmocka.h>
 
 #include "eformat_sample.h"
 
@@ -41,7 +38,7 @@ static void assert_words(const uint8_t *bytes, const uint32_t *words, size_t n)
                         fail_msg("word %zu is %08x, not %08x", i, eformat_word(bytes, i), words[i]);
 }
 
-static void test_golden_v3(void **state)
+TEST(test_golden_v3)
 {
         static const uint32_t golden[] = {
                 0xAA1234AA, 18 + 9 + 35, 18,         0x03000000, 0x0079500b, 1,      0,
@@ -65,7 +62,7 @@ static void test_golden_v3(void **state)
         assert_int_equal(e.n_missing, 0);
 }
 
-static void test_golden_v5(void **state)
+TEST(test_golden_v5)
 {
         static const uint32_t golden[] = {
                 0xAA1234AA, 29 + 24,    29,   0x05000000, 0x0079500b, 1,          0,          0,
@@ -84,7 +81,7 @@ static void test_golden_v5(void **state)
 }
 
 /* The combined checksums equal those of the written bytes. */
-static void test_checksums_of_v5(void **state)
+TEST(test_checksums_of_v5)
 {
         struct eformat_settings with = settings;
         uint32_t words[256];
@@ -147,7 +144,7 @@ static void assert_shape(const uint8_t *bytes, const char *wanted)
         assert_string_equal(s.text, wanted);
 }
 
-static void test_order_and_grouping(void **state)
+TEST(test_order_and_grouping)
 {
         static const struct {
                 uint32_t subdet, ros;
@@ -195,7 +192,7 @@ static void test_order_and_grouping(void **state)
         assert_int_equal(eformat_word(partial, 6), 0x80000024);
 }
 
-static void test_every_status(void **state)
+TEST(test_every_status)
 {
         static char payload[] = "abcdefgh";
         struct built_fragment fragments[] = {
@@ -230,7 +227,7 @@ static void test_every_status(void **state)
         assert_int_equal(e.status, 0x8000003c);
 }
 
-static void test_truncated_is_not_partial(void **state)
+TEST(test_truncated_is_not_partial)
 {
         struct built_fragment fragment = {
                 .data = "abcdefgh", .size_bytes = 8, .source_id = 0x700000, .status = FRAGMENT_TRUNCATED};
@@ -242,7 +239,7 @@ static void test_truncated_is_not_partial(void **state)
 }
 
 /* The dummy of an optional source stays as it is, but the event is partial only for other reasons. */
-static void test_optional_is_not_partial(void **state)
+TEST(test_optional_is_not_partial)
 {
         static const uint8_t malformed[32];
         const struct {
@@ -271,7 +268,7 @@ static void test_optional_is_not_partial(void **state)
 }
 
 /* Raw fragments with IDs of their own stand below their own sub-detectors. */
-static void test_source_ids_of_raw_fragments(void **state)
+TEST(test_source_ids_of_raw_fragments)
 {
         struct built_fragment fragments[] = {
                 {.data = "a", .size_bytes = 1, .source_id = 0x520002, .order = 1},
@@ -283,7 +280,7 @@ static void test_source_ids_of_raw_fragments(void **state)
         assert_shape(bytes, "| 52500b: 520001(20000024) 520002| 70500b: 700001");
 }
 
-static void test_l1_mismatch_is_counted(void **state)
+TEST(test_l1_mismatch_is_counted)
 {
         uint32_t words[64];
         size_t n = sample_ros3(words, 0xa1500b, 0xa10020, 8, 1, 2);
@@ -296,7 +293,7 @@ static void test_l1_mismatch_is_counted(void **state)
         assert_memory_equal(bytes + 4 * 18, words, 4 * n);
 }
 
-static void test_builder_bits_and_source(void **state)
+TEST(test_builder_bits_and_source)
 {
         struct built_event event = {.info = info, .status = EFORMAT_EVENT_DUPLICATE_DFM};
 
@@ -311,7 +308,7 @@ static void test_builder_bits_and_source(void **state)
 }
 
 /* Fragments that are all in different sub-detectors need the most scratch in v3.0. */
-static void test_maximum_number_of_fragments(void **state)
+TEST(test_maximum_number_of_fragments)
 {
         static uint32_t words[2][64];
         static struct built_fragment fragments[EVB_ROS_MAX + 1];
@@ -344,7 +341,7 @@ static void test_maximum_number_of_fragments(void **state)
         assert_int_equal(eformat_5.encode(&event, &settings, &e), -E2BIG);
 }
 
-static void test_bounds_are_errors(void **state)
+TEST(test_bounds_are_errors)
 {
         unsigned n_robs = EFORMAT_ROBS_MAX + 2;
         _cleanup_free_ uint32_t *words = malloc(4 * (20 + n_robs * 23));
@@ -364,30 +361,9 @@ static void test_bounds_are_errors(void **state)
         assert_int_equal(eformat_5.encode(&event, &settings, &e), -EMSGSIZE);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
         assert_ptr_equal(eformat_by_name("eformat3"), &eformat_3);
         assert_ptr_equal(eformat_by_name("eformat5"), &eformat_5);
         assert_null(eformat_by_name("eformat4"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_golden_v3),
-                cmocka_unit_test(test_golden_v5),
-                cmocka_unit_test(test_checksums_of_v5),
-                cmocka_unit_test(test_order_and_grouping),
-                cmocka_unit_test(test_every_status),
-                cmocka_unit_test(test_truncated_is_not_partial),
-                cmocka_unit_test(test_optional_is_not_partial),
-                cmocka_unit_test(test_source_ids_of_raw_fragments),
-                cmocka_unit_test(test_l1_mismatch_is_counted),
-                cmocka_unit_test(test_builder_bits_and_source),
-                cmocka_unit_test(test_maximum_number_of_fragments),
-                cmocka_unit_test(test_bounds_are_errors),
-                cmocka_unit_test(test_names),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,12 +8,11 @@
 static const uint32_t vlba[8] = {14363767,  28u << 24 | 1, 1u << 29 | 629, 1u << 26 | 3u << 16 | 65532,
                                  0x3800010, 0xacabfeed,    0x43400000,     0xf2031583};
 
-static void it_reads_a_recording(void **state)
+TEST(it_reads_a_recording)
 {
         uint8_t bytes[sizeof vlba];
         struct vdif_header h;
 
-        (void)state;
         memcpy(bytes, vlba, sizeof bytes);
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_false(h.invalid);
@@ -40,12 +39,11 @@ static void it_reads_a_recording(void **state)
         assert_int_equal(vdif_frames_per_second(&h), 0);
 }
 
-static void it_changes_the_time_and_nothing_else(void **state)
+TEST(it_changes_the_time_and_nothing_else)
 {
         uint8_t bytes[sizeof vlba], before[sizeof vlba];
         struct vdif_header h;
 
-        (void)state;
         memcpy(bytes, vlba, sizeof bytes);
         memcpy(before, vlba, sizeof before);
         vdif_set_time(bytes, 14363768, 1599);
@@ -60,13 +58,12 @@ static void it_changes_the_time_and_nothing_else(void **state)
         assert_memory_equal(bytes, before, sizeof bytes);
 }
 
-static void a_filler_is_invalid_and_has_neither_time_nor_thread(void **state)
+TEST(a_filler_is_invalid_and_has_neither_time_nor_thread)
 {
         uint32_t words[8] = {1u << 31, 28u << 24, 629, 1u << 26 | 65532};
         uint8_t bytes[sizeof words];
         struct vdif_header h;
 
-        (void)state;
         memcpy(bytes, words, sizeof bytes);
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_true(vdif_is_filler(&h));
@@ -79,13 +76,12 @@ static void a_filler_is_invalid_and_has_neither_time_nor_thread(void **state)
         assert_false(vdif_is_filler(&h));
 }
 
-static void a_legacy_header_has_half_the_size(void **state)
+TEST(a_legacy_header_has_half_the_size)
 {
         uint8_t bytes[16];
         struct vdif_header h;
         uint32_t words[4] = {1u << 30 | 7, 2, 3, 1u << 31};
 
-        (void)state;
         memcpy(bytes, words, sizeof bytes);
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_true(h.legacy);
@@ -95,13 +91,12 @@ static void a_legacy_header_has_half_the_size(void **state)
         assert_int_equal(vdif_frames_per_second(&h), 0);
 }
 
-static void what_is_no_header_is_refused(void **state)
+TEST(what_is_no_header_is_refused)
 {
         uint8_t bytes[sizeof vlba];
         uint32_t words[8];
         struct vdif_header h;
 
-        (void)state;
         memcpy(bytes, vlba, sizeof bytes);
         for (size_t n = 0; n < sizeof bytes; n++)
                 assert_true(vdif_read(&h, bytes, n) < 0);
@@ -114,7 +109,7 @@ static void what_is_no_header_is_refused(void **state)
         }
 }
 
-static void a_rate_that_gives_no_whole_frames_is_unknown(void **state)
+TEST(a_rate_that_gives_no_whole_frames_is_unknown)
 {
         struct vdif_header h = {.frame_bytes = 5032,
                                 .header_bytes = 32,
@@ -122,7 +117,6 @@ static void a_rate_that_gives_no_whole_frames_is_unknown(void **state)
                                 .bits_per_sample = 2,
                                 .samples_per_second = 32000001};
 
-        (void)state;
         assert_int_equal(vdif_frames_per_second(&h), 0);
         h.samples_per_second = 0;
         assert_int_equal(vdif_frames_per_second(&h), 0);
@@ -133,18 +127,4 @@ static void a_rate_that_gives_no_whole_frames_is_unknown(void **state)
                                  .bits_per_sample = 32,
                                  .samples_per_second = 1};
         assert_int_equal(vdif_frames_per_second(&h), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_reads_a_recording),
-                cmocka_unit_test(it_changes_the_time_and_nothing_else),
-                cmocka_unit_test(a_filler_is_invalid_and_has_neither_time_nor_thread),
-                cmocka_unit_test(a_legacy_header_has_half_the_size),
-                cmocka_unit_test(what_is_no_header_is_refused),
-                cmocka_unit_test(a_rate_that_gives_no_whole_frames_is_unknown),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,11 @@
 
 static struct lab_point points[LAB_POINTS_MAX];
 
-static void every_measurement_has_points(void **state)
+TEST(every_measurement_has_points)
 {
         double quick_s = 0;
         size_t n = 0;
 
-        (void)state;
         for (size_t i = 0; i < lab_count(); i++) {
                 const struct lab_measurement *m = lab_at(i);
                 size_t all = lab_points(m, NULL, false, points, LAB_POINTS_MAX), few;
@@ -56,13 +55,12 @@ static const struct lab_point *find(size_t n, const char *panel, const char *ser
 }
 
 /* C6 combines 3 buffers, 5 loads, 6 sizes and 7 series. */
-static void c6_has_every_combination(void **state)
+TEST(c6_has_every_combination)
 {
         static const int buffers[] = {128, 256, 512}, loads[] = {10, 50, 90, 110, 150};
         static const double sizes[] = {256, 1024, 4096, 14336, 32768, 65536};
         size_t n = lab_points(lab_find("C6"), NULL, false, points, LAB_POINTS_MAX), few;
 
-        (void)state;
         assert_int_equal(n, 3 * 5 * 6 * 7);
         for (size_t i = 0; i < 3 * 5 * 6; i++) {
                 int buffer = buffers[i / 30], load = loads[i / 6 % 5];
@@ -88,22 +86,20 @@ static void c6_has_every_combination(void **state)
                 assert_true(setting_of(&points[i], "scenario.duration", 0) == 1);
 }
 
-static void the_last_setting_wins(void **state)
+TEST(the_last_setting_wins)
 {
         struct lab_point p = {.settings = "rate=5 xrate=7 rate=9e6 sfi.count=3"};
 
-        (void)state;
         assert_true(setting_of(&p, "rate", 1) == 9e6);
         assert_true(setting_of(&p, "sfi.count", 1) == 3);
         assert_true(setting_of(&p, "count", 4) == 4);
 }
 
 /* Payload is at most 1448 of the 1514 bytes of each frame. */
-static void small_fragments_lower_the_limit(void **state)
+TEST(small_fragments_lower_the_limit)
 {
         double before = 0;
 
-        (void)state;
         for (double bytes = 64; bytes < 1e6; bytes *= 2) {
                 double limit = lab_payload_limit(1e9, 1500, bytes);
 
@@ -113,7 +109,7 @@ static void small_fragments_lower_the_limit(void **state)
         assert_true(before > 118e6);
 }
 
-static void missing_nodes_are_named(void **state)
+TEST(missing_nodes_are_named)
 {
         static const struct {
                 const char *id, *lack;
@@ -129,7 +125,6 @@ static void missing_nodes_are_named(void **state)
         struct lab_bed bed = {.scenario = s};
         char lack[160];
 
-        (void)state;
         assert_non_null(s);
         s->ros.count = 3;
         s->sfi.count = 1;
@@ -151,29 +146,14 @@ static void missing_nodes_are_named(void **state)
 }
 
 /* The kernel has reno in any case, whether or not it lists it. */
-static void a_missing_congestion_control_is_named(void **state)
+TEST(a_missing_congestion_control_is_named)
 {
         const struct lab_measurement *m = lab_find("C10");
         struct lab_point p = {.measurement = m, .settings = "network.tcp-congestion=reno ros.count=4"};
         char lack[200] = "";
 
-        (void)state;
         assert_true(lab_can_make(&p, lack, sizeof lack));
         snprintf(p.settings, sizeof p.settings, "ros.count=4 network.tcp-congestion=nosuchone");
         assert_false(lab_can_make(&p, lack, sizeof lack));
         assert_string_equal(lack, "needs the TCP congestion control nosuchone, which the kernel lacks");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_measurement_has_points),
-                cmocka_unit_test(the_last_setting_wins),
-                cmocka_unit_test(small_fragments_lower_the_limit),
-                cmocka_unit_test(c6_has_every_combination),
-                cmocka_unit_test(missing_nodes_are_named),
-                cmocka_unit_test(a_missing_congestion_control_is_named),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,11 +64,10 @@ static int next(const struct fixture *f)
         return n == 64 ? frame[63] : -1;
 }
 
-static void packets_leave_in_order_after_the_delay(void **state)
+TEST(packets_leave_in_order_after_the_delay)
 {
         struct fixture f;
 
-        (void)state;
         open_line(&f, 0);
         put(&f, IPPROTO_UDP, 1);
         delay_line_turn(&f.line, NS_PER_S);
@@ -88,12 +87,11 @@ static void packets_leave_in_order_after_the_delay(void **state)
 }
 
 /* Control packets always arrive, and each lost packet is counted. */
-static void some_data_are_lost(void **state)
+TEST(some_data_are_lost)
 {
         struct fixture f;
         unsigned udp = 0, tcp = 0;
 
-        (void)state;
         open_line(&f, 0.25);
         for (unsigned i = 0; i < 4000; i++) {
                 int mark;
@@ -118,12 +116,11 @@ static void some_data_are_lost(void **state)
 }
 
 /* A device that is full is not waited for. */
-static void what_cannot_be_passed_on_is_counted(void **state)
+TEST(what_cannot_be_passed_on_is_counted)
 {
         struct fixture f;
         unsigned arrived = 0;
 
-        (void)state;
         open_line(&f, 0);
         for (unsigned i = 0; i < 2000; i++) {
                 put(&f, IPPROTO_UDP, 0);
@@ -136,15 +133,4 @@ static void what_cannot_be_passed_on_is_counted(void **state)
         assert_int_equal(atomic_load(&f.counts.failed) + arrived, 2000);
         assert_int_equal(atomic_load(&f.counts.carried), arrived);
         close_line(&f);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(packets_leave_in_order_after_the_delay),
-                cmocka_unit_test(some_data_are_lost),
-                cmocka_unit_test(what_cannot_be_passed_on_is_counted),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

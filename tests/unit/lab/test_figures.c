@@ -42,11 +42,10 @@ static void assert_figure(const json_t *o, const char *name, double wanted)
 }
 
 /* 10 events in the first 10 ms of 2 s, and none afterwards, are 5 events/s. */
-static void an_early_stop_lowers_the_rate(void **state)
+TEST(an_early_stop_lowers_the_rate)
 {
         json_t *o = figures(&scenario, 100, 10, 0.01);
 
-        (void)state;
         assert_figure(o, "whole_events_per_second", 5);
         assert_figure(o, "whole_bytes_per_second", 5.0 * SOURCES * FRAGMENT_BYTES);
         json_decref(o);
@@ -56,22 +55,20 @@ static void an_early_stop_lowers_the_rate(void **state)
 }
 
 /* Events that complete after the last trigger extend the time. */
-static void a_long_drain_lowers_the_rate(void **state)
+TEST(a_long_drain_lowers_the_rate)
 {
         json_t *o = figures(&scenario, 2000, 2000, 4);
 
-        (void)state;
         assert_figure(o, "whole_events_per_second", 500);
         json_decref(o);
 }
 
 /* Five triggers at 2 Hz, from 0 s to 2 s, represent 2.5 s of load. */
-static void both_end_triggers_count_one_period(void **state)
+TEST(both_end_triggers_count_one_period)
 {
         struct scenario slow = scenario;
         json_t *o;
 
-        (void)state;
         slow.trigger.rate_millihertz = 2000;
         o = figures(&slow, 5, 5, 2);
         assert_figure(o, "whole_events_per_second", 2);
@@ -79,14 +76,13 @@ static void both_end_triggers_count_one_period(void **state)
         json_decref(o);
 }
 
-static void shares_refer_to_port_and_offered_load(void **state)
+TEST(shares_refer_to_port_and_offered_load)
 {
         double limit = lab_payload_limit(LINK_BPS, 1500, FRAGMENT_BYTES),
                offered = 1000.0 * SOURCES * FRAGMENT_BYTES;
         struct scenario fast = scenario;
         json_t *o = figures(&scenario, 2000, 1000, 1);
 
-        (void)state;
         assert_figure(o, "offered_share", offered / limit);
         assert_figure(o, "port_share", 0.5 * offered / limit);
         assert_figure(o, "built_share", 0.5);
@@ -105,21 +101,19 @@ static void shares_refer_to_port_and_offered_load(void **state)
 }
 
 /* docs/protocol.md states how much a full datagram carries. */
-static void the_limit_follows_from_full_datagrams(void **state)
+TEST(the_limit_follows_from_full_datagrams)
 {
         const double per_byte = LINK_BPS / 8.0 / 1514;
 
-        (void)state;
         assert_float_equal(lab_payload_limit(LINK_BPS, 1500, 14 << 10), 1440 * per_byte, 1);
         assert_float_equal(lab_payload_limit(LINK_BPS, 1500, 256), 1408 * per_byte, 1);
 }
 
-static void unlimited_links_and_rates_give_null(void **state)
+TEST(unlimited_links_and_rates_give_null)
 {
         struct scenario bare = scenario, most = scenario;
         json_t *o;
 
-        (void)state;
         bare.network.link_rate_bps = SCENARIO_UNLIMITED;
         o = figures(&bare, 2000, 2000, 2);
         assert_true(json_is_null(json_object_get(o, "port_share")) &&
@@ -134,14 +128,13 @@ static void unlimited_links_and_rates_give_null(void **state)
         json_decref(o);
 }
 
-static void a_missing_value_gives_null(void **state)
+TEST(a_missing_value_gives_null)
 {
         static const char *const of[] = {"events_complete", "payload_bytes"};
         static const char *const figures_of[2][3] = {{"whole_events_per_second", "complete_share", NULL},
                                                      {"whole_bytes_per_second", "port_share", "built_share"}};
         json_t *o;
 
-        (void)state;
         for (size_t i = 0; i < 2; i++) {
                 json_t *report =
                         json_pack("{s:i, s:i, s:i}", "triggers", 9, "events_complete", 9, "payload_bytes", 9);
@@ -160,19 +153,4 @@ static void a_missing_value_gives_null(void **state)
         o = figures(&scenario, 100, 25, 1);
         assert_figure(o, "complete_share", 0.25);
         json_decref(o);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_missing_value_gives_null),
-                cmocka_unit_test(an_early_stop_lowers_the_rate),
-                cmocka_unit_test(a_long_drain_lowers_the_rate),
-                cmocka_unit_test(both_end_triggers_count_one_period),
-                cmocka_unit_test(shares_refer_to_port_and_offered_load),
-                cmocka_unit_test(the_limit_follows_from_full_datagrams),
-                cmocka_unit_test(unlimited_links_and_rates_give_null),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@ static struct flow_result result;
 
 static int set_up(void **state)
 {
-        (void)state;
         flow = (struct flow){.kind = FLOW_UDP, .n_to = 1};
         result = (struct flow_result){.seconds = 2, .sending_seconds = 2};
         histogram_init(&result.sender_shares);
@@ -30,22 +29,20 @@ static double number(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-static void loss_is_null_without_messages(void **state)
+TEST_WITH(loss_is_null_without_messages, set_up, NULL)
 {
         json_t *o = flow_figures(&flow, &result, 1);
 
-        (void)state;
         assert_null_in(o, "loss_percent");
         assert_null_in(o, "lost_messages");
         assert_true(number(o, "received_mbps") == 0);
         json_decref(o);
 }
 
-static void loss_counts_missing_messages(void **state)
+TEST_WITH(loss_counts_missing_messages, set_up, NULL)
 {
         json_t *o;
 
-        (void)state;
         result.sent_messages = result.received_messages[0] = 10;
         result.sent_bytes = result.received_bytes[0] = 1000000;
         o = flow_figures(&flow, &result, 1);
@@ -58,11 +55,10 @@ static void loss_counts_missing_messages(void **state)
         json_decref(o);
 }
 
-static void gaps_are_null_without_packets(void **state)
+TEST_WITH(gaps_are_null_without_packets, set_up, NULL)
 {
         json_t *o;
 
-        (void)state;
         flow.watch_wire = true;
         o = flow_figures(&flow, &result, 1);
         assert_null_in(o, "gap_p50_us");
@@ -79,11 +75,10 @@ static void gaps_are_null_without_packets(void **state)
         json_decref(o);
 }
 
-static void drops_are_null_where_unknown(void **state)
+TEST_WITH(drops_are_null_where_unknown, set_up, NULL)
 {
         json_t *o = json_object();
 
-        (void)state;
         result.source_drops = 3;
         result.socket_drops = 4;
         flow_figures_add_losses(o, &result, 1, FLOW_UDP, true);
@@ -96,14 +91,4 @@ static void drops_are_null_where_unknown(void **state)
         flow_figures_add_losses(o, &result, 1, FLOW_UDP, true);
         assert_null_in(o, "source_packets");
         json_decref(o);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup(f, set_up)
-        const struct CMUnitTest tests[] = {
-                CASE(loss_is_null_without_messages), CASE(loss_counts_missing_messages),
-                CASE(gaps_are_null_without_packets), CASE(drops_are_null_where_unknown)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,9 +182,8 @@ static enum lab_verdict judge(const char *id, json_t *results)
         return v;
 }
 
-static void verdicts_follow_the_points(void **state)
+TEST(verdicts_follow_the_points)
 {
-        (void)state;
         assert_int_equal(ARRAY_SIZE(cases), lab_count() - 14 - 9 - 9); /* E, D, S: elsewhere */
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, good)), cases[i].verdict);
@@ -192,9 +191,8 @@ static void verdicts_follow_the_points(void **state)
         }
 }
 
-static void a_missing_point_prevents_a_verdict(void **state)
+TEST(a_missing_point_prevents_a_verdict)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 json_t *all = results_of(cases[i].id, false, good);
                 size_t n = json_array_size(all);
@@ -231,9 +229,8 @@ static bool is_needed(size_t i, const char *key)
 }
 
 /* Neither null nor a missing value counts as 0. */
-static void an_unknown_figure_prevents_a_verdict(void **state)
+TEST(an_unknown_figure_prevents_a_verdict)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 for (size_t k = 0; k < ARRAY_SIZE(figures); k++) {
                         json_t *results = results_of(cases[i].id, true, good);
@@ -249,11 +246,10 @@ static void an_unknown_figure_prevents_a_verdict(void **state)
         }
 }
 
-static void one_unknown_figure_prevents_a_verdict(void **state)
+TEST(one_unknown_figure_prevents_a_verdict)
 {
         json_t *results = results_of("C5", false, good);
 
-        (void)state;
         json_object_set_new(json_array_get(results, 9), "switch_packets", json_null());
         assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
         assert_string_equal(why, "switch_packets is unknown at 1 of 28 points: 40 Mbit/s at 5120");
@@ -268,9 +264,8 @@ static void one_unknown_figure_prevents_a_verdict(void **state)
 }
 
 /* A throughput of zero never agrees; zero loss is the published outcome of A2 and A4. */
-static void zero_throughput_differs(void **state)
+TEST(zero_throughput_differs)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 bool loss = strcmp(cases[i].id, "A2") == 0 || strcmp(cases[i].id, "A4") == 0;
                 enum lab_verdict v = loss                             ? LAB_AGREES
@@ -286,11 +281,10 @@ static void zero_throughput_differs(void **state)
 }
 
 /* The caller chooses the sweep, or the results' settings imply it. */
-static void a_quick_sweep_is_not_a_full_one(void **state)
+TEST(a_quick_sweep_is_not_a_full_one)
 {
         json_t *quick = results_of("C5", true, good), *whole = results_of("C5", false, good);
 
-        (void)state;
         assert_int_equal(judge_as("C5", quick, LAB_AS_MADE), LAB_BETTER);
         assert_int_equal(judge_as("C5", quick, LAB_QUICK), LAB_BETTER);
         assert_int_equal(judge_as("C5", quick, LAB_WHOLE), LAB_UNKNOWN);
@@ -308,11 +302,10 @@ static void a_quick_sweep_is_not_a_full_one(void **state)
 }
 
 /* This holds even if the newest result lacks a figure. */
-static void the_newest_result_counts(void **state)
+TEST(the_newest_result_counts)
 {
         json_t *results = results_of("A2", true, good), *old = json_deep_copy(json_array_get(results, 1));
 
-        (void)state;
         json_object_set_new(old, "loss_percent", json_null());
         json_array_insert(results, 0, old);
         assert_int_equal(judge_as("A2", results, LAB_AS_MADE), LAB_AGREES);
@@ -323,9 +316,8 @@ static void the_newest_result_counts(void **state)
 }
 
 /* It counts as missing, with its reason, unless the file has a valid result of the point, older or newer. */
-static void a_disturbed_point_prevents_a_verdict(void **state)
+TEST(a_disturbed_point_prevents_a_verdict)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 json_t *results = results_of(cases[i].id, true, good), *first = json_array_get(results, 0);
                 json_t *valid = json_deep_copy(first);
@@ -354,11 +346,10 @@ static enum lab_verdict judge_changed(const char *id, const char *series, const 
         return judge(id, results);
 }
 
-static void verdicts_can_differ(void **state)
+TEST(verdicts_can_differ)
 {
         static const char port[] = "1 Gbit/s, buffer 256 KiB", fast[] = "10 Gbit/s, buffer 256 KiB";
 
-        (void)state;
         assert_int_equal(judge_changed("A1", "", "", "loss_percent", 0.1), LAB_DIFFERS);
         assert_int_equal(judge_changed("A3", "", "", "loss_percent", 3), LAB_DIFFERS);
         assert_int_equal(judge_changed("C1", "pull", "", "whole_events_per_second", 6e3), LAB_AGREES);
@@ -384,12 +375,11 @@ static void verdicts_can_differ(void **state)
 }
 
 /* A loss, an unfilled port, a better pull or a load not built counts; drops of unshaped push do not. */
-static void c6_is_strict(void **state)
+TEST(c6_is_strict)
 {
         static const char over[] = "buffer 256 KiB, offered 150 %", shaped[] = "push, shaped",
                           spare[] = "buffer 256 KiB, offered 50 %";
 
-        (void)state;
         assert_int_equal(judge_changed("C6", shaped, over, "switch_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, spare, "source_packets", 1), LAB_DIFFERS);
         assert_int_equal(judge_changed("C6", shaped, over, "port_share", 0.95), LAB_DIFFERS);
@@ -403,14 +393,13 @@ static void c6_is_strict(void **state)
 }
 
 /* The points whose figures may change a verdict are known, and losses are not among them. */
-static void a_verdict_rests_on_few_points(void **state)
+TEST(a_verdict_rests_on_few_points)
 {
         static const char over[] = "buffer 256 KiB, offered 150 %", shaped[] = "push, shaped";
         struct lab_point decisive[LAB_POINTS_MAX / 16];
         json_t *results = results_of("C6", true, good);
         size_t n;
 
-        (void)state;
         change(results, shaped, over, "switch_packets", json_integer(3));
         assert_int_equal(lab_judge_decisive(lab_find("C6"), results, LAB_QUICK, decisive, 8), 0);
         change(results, "pull, 4", over, "whole_bytes_per_second", json_real(120e6));
@@ -429,11 +418,10 @@ static void a_verdict_rests_on_few_points(void **state)
         json_decref(results);
 }
 
-static void c6_and_c7_name_the_worst_points(void **state)
+TEST(c6_and_c7_name_the_worst_points)
 {
         json_t *results = results_of("C6", false, good);
 
-        (void)state;
         change(results, "push, shaped", "buffer 512 KiB, offered 110 %", "port_share", json_real(0.97));
         assert_int_equal(judge("C6", results), LAB_BETTER);
         assert_non_null(strstr(why, "loses 0 events and 0 packets at 90 combinations"));
@@ -445,11 +433,10 @@ static void c6_and_c7_name_the_worst_points(void **state)
         assert_non_null(strstr(why, "builds at most 110 MB/s with 6x3, 400 MB/s with 8x4"));
 }
 
-static void c10_says_where_to_shape(void **state)
+TEST(c10_says_where_to_shape)
 {
         json_t *results = results_of("C10", false, good);
 
-        (void)state;
         /* Unshaped push loses packets from 12 sources on with 256 KiB, and nowhere with more. */
         for (size_t i = 0; i < json_array_size(results); i++) {
                 json_t *r = json_array_get(results, i);
@@ -476,25 +463,4 @@ static void c10_says_where_to_shape(void **state)
         change(results, "shaped push", "1 Gbit/s, buffer 32 KiB", "switch_packets", json_integer(1));
         assert_int_equal(judge("C10", results), LAB_DIFFERS);
         assert_non_null(strstr(why, "shaped push loses 0 events and 6 packets"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(verdicts_follow_the_points),
-                cmocka_unit_test(a_missing_point_prevents_a_verdict),
-                cmocka_unit_test(an_unknown_figure_prevents_a_verdict),
-                cmocka_unit_test(one_unknown_figure_prevents_a_verdict),
-                cmocka_unit_test(zero_throughput_differs),
-                cmocka_unit_test(a_quick_sweep_is_not_a_full_one),
-                cmocka_unit_test(the_newest_result_counts),
-                cmocka_unit_test(a_disturbed_point_prevents_a_verdict),
-                cmocka_unit_test(verdicts_can_differ),
-                cmocka_unit_test(c6_is_strict),
-                cmocka_unit_test(a_verdict_rests_on_few_points),
-                cmocka_unit_test(c6_and_c7_name_the_worst_points),
-                cmocka_unit_test(c10_says_where_to_shape),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,11 +71,10 @@ static enum lab_verdict judge(const char *id, const json_t *results)
         return lab_judge(lab_find(id), results, LAB_AS_MADE, why, sizeof why);
 }
 
-static void a_row_is_judged_by_its_calls(void **state)
+TEST(a_row_is_judged_by_its_calls)
 {
         char id[] = "E00";
 
-        (void)state;
         for (unsigned row = 1; row <= 13; row++) {
                 id[1] = (char)(row < 10 ? '0' + row : '1');
                 id[2] = (char)(row < 10 ? '\0' : '0' + row % 10);
@@ -93,11 +92,10 @@ static void a_row_is_judged_by_its_calls(void **state)
 }
 
 /* A row is judged without a form that the kernel refuses, and not without the others. */
-static void a_refused_form_may_be_missing(void **state)
+TEST(a_refused_form_may_be_missing)
 {
         json_t *results = results_of("E11", false);
 
-        (void)state;
         change(results, "UDP, io_uring", 0, COST, json_null());
         change(results, "UDP, io_uring", 0, CALLS, json_null());
         change(results, "UDP, io_uring", 0, "corrupt", json_null());
@@ -116,11 +114,10 @@ static void a_refused_form_may_be_missing(void **state)
         json_decref(results);
 }
 
-static void wrong_bytes_spoil_a_row(void **state)
+TEST(wrong_bytes_spoil_a_row)
 {
         json_t *results = results_of("E4", false);
 
-        (void)state;
         change(results, "TCP", 8192, "corrupt", json_real(1));
         assert_int_equal(judge("E4", results), LAB_DIFFERS);
         assert_non_null(strstr(why, "arrived wrong"));
@@ -128,7 +125,7 @@ static void wrong_bytes_spoil_a_row(void **state)
 }
 
 /* Each conclusion is judged, and all must hold. */
-static void conclusions_are_named(void **state)
+TEST(conclusions_are_named)
 {
         static const struct {
                 double row, cost;
@@ -139,7 +136,6 @@ static void conclusions_are_named(void **state)
                 {4, 0.50, "gains on the best of E4 to E8 -10 % (published: 25 %), which no longer holds"},
         };
 
-        (void)state;
         for (int quick = 0; quick < 2; quick++) {
                 json_t *results = results_of("E14", quick);
 
@@ -156,16 +152,4 @@ static void conclusions_are_named(void **state)
                         fail_msg("%s", why);
                 json_decref(results);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_row_is_judged_by_its_calls),
-                cmocka_unit_test(a_refused_form_may_be_missing),
-                cmocka_unit_test(wrong_bytes_spoil_a_row),
-                cmocka_unit_test(conclusions_are_named),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

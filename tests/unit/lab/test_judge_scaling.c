@@ -52,9 +52,8 @@ static enum lab_verdict judge(const char *id, json_t *results, enum lab_extent e
         return v;
 }
 
-static void verdicts_follow_the_points(void **state)
+TEST(verdicts_follow_the_points)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
                 for (int quick = 0; quick < 2; quick++) {
                         enum lab_verdict v =
@@ -67,9 +66,8 @@ static void verdicts_follow_the_points(void **state)
         }
 }
 
-static void a_missing_point_prevents_a_verdict(void **state)
+TEST(a_missing_point_prevents_a_verdict)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
                 json_t *results = results_of(ids[i], false);
 
@@ -93,7 +91,7 @@ static json_t *changed(const char *id, const char *key, double value)
         return results;
 }
 
-static void a_broken_promise_differs(void **state)
+TEST(a_broken_promise_differs)
 {
         static const struct {
                 const char *id, *key;
@@ -104,7 +102,6 @@ static void a_broken_promise_differs(void **state)
                 {"S8", "latency_p99_us", 5e5}, {"S9", "steady_share", 0.9},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(breaks); i++) {
                 if (judge(breaks[i].id, changed(breaks[i].id, breaks[i].key, breaks[i].value), LAB_WHOLE) !=
                     LAB_DIFFERS)
@@ -113,13 +110,12 @@ static void a_broken_promise_differs(void **state)
 }
 
 /* What the model leaves out is missing in no verdict on simulated results, but in that on a lab's. */
-static void simulated_results_need_what_the_model_covers(void **state)
+TEST(simulated_results_need_what_the_model_covers)
 {
         json_t *results = json_array();
         size_t n = lab_points(lab_find("C10"), NULL, true, points, LAB_POINTS_MAX), i;
         json_t *r;
 
-        (void)state;
         for (i = 0; i < n; i++) {
                 if (strncmp(points[i].series, "TCP", 3) == 0)
                         continue;
@@ -138,16 +134,4 @@ static void simulated_results_need_what_the_model_covers(void **state)
         }
         assert_int_equal(judge("C10", results, LAB_QUICK), LAB_UNKNOWN);
         assert_non_null(strstr(why, "TCP push, cubic"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(verdicts_follow_the_points),
-                cmocka_unit_test(a_missing_point_prevents_a_verdict),
-                cmocka_unit_test(a_broken_promise_differs),
-                cmocka_unit_test(simulated_results_need_what_the_model_covers),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

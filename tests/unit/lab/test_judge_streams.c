@@ -102,9 +102,8 @@ static enum lab_verdict judge(const char *id, const json_t *results)
         return lab_judge(lab_find(id), results, LAB_AS_MADE, why, sizeof why);
 }
 
-static void good_figures_have_good_verdicts(void **state)
+TEST(good_figures_have_good_verdicts)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 for (int quick = 0; quick < 2; quick++) {
                         json_t *results = results_of(cases[i].id, quick);
@@ -138,7 +137,7 @@ static void change(json_t *results, const char *series, const char *panel, doubl
 
 #define FREE "free processors, socket of 8 MiB"
 
-static void each_figure_counts(void **state)
+TEST(each_figure_counts)
 {
         static const struct {
                 const char *id, *series, *panel;
@@ -183,7 +182,6 @@ static void each_figure_counts(void **state)
                 {"D9", "memory", "", 0, "least_mbps", 976.5, LAB_BETTER, "(976.50 to 977.00)"},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
                 json_t *results = results_of(changes[i].id, false);
 
@@ -196,7 +194,7 @@ static void each_figure_counts(void **state)
 }
 
 /* With two processors, the ends of a stream wait for each other. */
-static void steadiness_needs_processors(void **state)
+TEST(steadiness_needs_processors)
 {
         static const struct {
                 double wire_mbps, spread_mbps, lost_percent;
@@ -207,7 +205,6 @@ static void steadiness_needs_processors(void **state)
                 {999, 1, 0.01, LAB_DIFFERS},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases_of_two); i++) {
                 json_t *results = results_of("D1", false);
 
@@ -219,15 +216,4 @@ static void steadiness_needs_processors(void **state)
                 assert_non_null(strstr(why, "with 2 processors, steadiness is not judged"));
                 json_decref(results);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(good_figures_have_good_verdicts),
-                cmocka_unit_test(each_figure_counts),
-                cmocka_unit_test(steadiness_needs_processors),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

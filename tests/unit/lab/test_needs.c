@@ -39,9 +39,8 @@ static size_t possible(const struct lab_measurement *m, unsigned ross, unsigned 
         return n_possible;
 }
 
-static void the_named_nodes_are_enough_and_not_too_many(void **state)
+TEST(the_named_nodes_are_enough_and_not_too_many)
 {
-        (void)state;
         for (size_t i = 0; i < lab_count(); i++) {
                 const struct lab_measurement *m = lab_at(i);
                 struct lab_needs needs = needs_of(m);
@@ -59,7 +58,7 @@ static void the_named_nodes_are_enough_and_not_too_many(void **state)
         }
 }
 
-static void nodes_and_features_are_named(void **state)
+TEST(nodes_and_features_are_named)
 {
         static const struct {
                 const char *id, *text;
@@ -81,7 +80,6 @@ static void nodes_and_features_are_named(void **state)
                 {"E8", "this machine; 2.0 GB in /var/tmp"},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct lab_needs needs = needs_of(lab_find(cases[i].id));
                 char text[512];
@@ -93,9 +91,8 @@ static void nodes_and_features_are_named(void **state)
 }
 
 /* What a table cannot take would be missing without a word. */
-static void no_table_is_full(void **state)
+TEST(no_table_is_full)
 {
-        (void)state;
         for (size_t i = 0; i < lab_count(); i++) {
                 struct lab_needs needs = needs_of(lab_at(i));
 
@@ -103,15 +100,4 @@ static void no_table_is_full(void **state)
                 for (size_t k = 0; k < needs.n_features; k++)
                         assert_true(strlen(needs.features[k]) < LAB_FEATURE_TEXT_MAX - 1);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_named_nodes_are_enough_and_not_too_many),
-                cmocka_unit_test(nodes_and_features_are_named),
-                cmocka_unit_test(no_table_is_full),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,11 +40,10 @@ static void assert_near(double value, double expected)
                 fail_msg("%.12g, not %.12g", value, expected);
 }
 
-static void figures_follow_from_the_report(void **state)
+TEST(figures_follow_from_the_report)
 {
         json_t *report = report_of(), *o = stream_figures(report, &shape);
 
-        (void)state;
         assert_near(number(o, "wire_mbps"), 900 * 1514 * 8 / 0.5 / 1e6);
         assert_near(number(o, "mbps"), 900 * 1456 * 8 / 0.5 / 1e6);
         assert_near(number(o, "lost_percent"), 10);
@@ -70,12 +69,11 @@ static void figures_follow_from_the_report(void **state)
 }
 
 /* Two intervals of 0.2 s have 400 packets each; the rest is too short for a third one. */
-static void throughput_is_compared_in_whole_intervals(void **state)
+TEST(throughput_is_compared_in_whole_intervals)
 {
         const struct stream_shape shorter = {.packet_bytes = 1472, .interval_s = 0.01};
         json_t *report = report_of(), *o = stream_figures(report, &shape);
 
-        (void)state;
         assert_int_equal(json_array_size(json_object_get(o, "throughput_mbps")), 2);
         assert_near(number(o, "interval_seconds"), 0.2);
         assert_near(number(o, "spread_mbps"), 0);
@@ -97,7 +95,7 @@ static void throughput_is_compared_in_whole_intervals(void **state)
 }
 
 /* A sender that is gone reports nothing. */
-static void what_is_not_known_is_null(void **state)
+TEST(what_is_not_known_is_null)
 {
         static const char *const names[] = {
                 "lost_percent",     "source_packets",      "socket_packets",
@@ -109,22 +107,10 @@ static void what_is_not_known_is_null(void **state)
                                    "peer", "seconds"),
                *o = stream_figures(report, &shape);
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
                 if (!json_is_null(json_object_get(o, names[i])))
                         fail_msg("%s is not null", names[i]);
         }
         json_decref(o);
         json_decref(report);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(figures_follow_from_the_report),
-                cmocka_unit_test(throughput_is_compared_in_whole_intervals),
-                cmocka_unit_test(what_is_not_known_is_null),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,11 +37,10 @@ static bool is_disturbed(const struct machine_view *v)
         return is_disturbed_at(v, true);
 }
 
-static void each_bound_counts(void **state)
+TEST(each_bound_counts)
 {
         struct machine_view v = calm;
 
-        (void)state;
         assert_false(is_disturbed(&calm));
         v.stolen_share = LAB_STOLEN_SHARE_MAX + 0.011;
         assert_true(is_disturbed(&v));
@@ -61,11 +60,10 @@ static void each_bound_counts(void **state)
 }
 
 /* Others disturb only if they run while the point's processes wait, and wait for them. */
-static void only_contested_time_counts(void **state)
+TEST(only_contested_time_counts)
 {
         struct machine_view v = calm;
 
-        (void)state;
         v.others_share = 0.9;
         assert_false(is_disturbed(&v));
         v = calm;
@@ -88,7 +86,7 @@ static void only_contested_time_counts(void **state)
         assert_false(is_disturbed_at(&v, false));
 }
 
-static void packets_that_the_testbed_lost_disturb(void **state)
+TEST(packets_that_the_testbed_lost_disturb)
 {
         static const struct {
                 json_int_t lost;
@@ -102,7 +100,6 @@ static void packets_that_the_testbed_lost_disturb(void **state)
                  "links and ports would have carried"},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct machine_view v = calm;
                 json_t *figures = json_pack("{s:I}", "testbed_lost_packets", cases[i].lost);
@@ -120,7 +117,7 @@ static void packets_that_the_testbed_lost_disturb(void **state)
         }
 }
 
-static void unknown_figures_are_null_and_no_reason(void **state)
+TEST(unknown_figures_are_null_and_no_reason)
 {
         static const char *const keys[] = {"stolen_share", "others_share",      "waiting_share",
                                            "wait_mean_us", "timer_late_p99_us", "timer_late_max_us",
@@ -129,7 +126,6 @@ static void unknown_figures_are_null_and_no_reason(void **state)
         struct machine_view v = unknown;
         json_t *figures = json_pack("{s:n}", "testbed_lost_packets");
 
-        (void)state;
         /* Standby nodes are not watched, and have no testbed. */
         lab_valid_describe(figures, NULL, true);
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
@@ -148,11 +144,10 @@ static void unknown_figures_are_null_and_no_reason(void **state)
         assert_string_equal(reason, "the lab itself was not scheduled in time to watch the machine");
 }
 
-static void old_results_are_valid(void **state)
+TEST(old_results_are_valid)
 {
         json_t *old = json_pack("{s:s}", "series", "push"), *strange = json_pack("{s:b}", "disturbed", 1);
 
-        (void)state;
         assert_null(lab_valid_reason(old));
         assert_null(lab_valid_reason(strange));
         assert_null(lab_valid_reason(NULL));
@@ -204,9 +199,8 @@ static void expect(json_t *figures, unsigned number, unsigned repeats, bool is_v
         json_decref(figures);
 }
 
-static void a_disturbed_point_is_made_again(void **state)
+TEST(a_disturbed_point_is_made_again)
 {
-        (void)state;
         assert_int_equal(LAB_REPEATS_MAX, 3);
         expect(make(0, 0, 0), 1, 0, true);
         expect(make(1, 0, 0), 2, 1, true);
@@ -225,11 +219,10 @@ static json_t *sample(double y, int lost)
                          "port_share", y / 2);
 }
 
-static void the_median_counts_with_all_losses(void **state)
+TEST(the_median_counts_with_all_losses)
 {
         static const double ys[][3] = {{1, 2, 3}, {3, 1, 2}, {2, 3, 1}, {2, 2, 1}, {2, 2, 2}, {2, 1, 2}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(ys); i++) {
                 json_t *some[] = {sample(ys[i][0], 0), sample(ys[i][1], 7), sample(ys[i][2], 1)};
                 json_t *median = lab_valid_median(some, 3, "built_share");
@@ -246,19 +239,4 @@ static void the_median_counts_with_all_losses(void **state)
                 for (size_t k = 0; k < 3; k++)
                         json_decref(some[k]);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_bound_counts),
-                cmocka_unit_test(only_contested_time_counts),
-                cmocka_unit_test(packets_that_the_testbed_lost_disturb),
-                cmocka_unit_test(unknown_figures_are_null_and_no_reason),
-                cmocka_unit_test(old_results_are_valid),
-                cmocka_unit_test(a_disturbed_point_is_made_again),
-                cmocka_unit_test(the_median_counts_with_all_losses),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

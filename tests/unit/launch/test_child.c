@@ -38,7 +38,7 @@ static void wait_for_full_pipe(const struct child *c)
 }
 
 /* The child plays a node: it writes a report, and its status says whether that succeeded. */
-static void long_reports_are_whole(void **state)
+TEST(long_reports_are_whole)
 {
         static const struct scenario_node node = {.name = "sfi1", .role = ROLE_SFI};
         char program[] = "/tmp/evb-test-child-XXXXXX", script[128];
@@ -48,7 +48,6 @@ static void long_reports_are_whole(void **state)
         uint64_t end_ns = clock_now_ns() + TIMEOUT_NS;
         struct loop *loop;
 
-        (void)state;
         n = snprintf(script, sizeof script, "#!/bin/sh\nprintf %%0%dd 0 2>/dev/null\n", REPORT_BYTES);
         assert_true(fd >= 0);
         assert_int_equal(write(fd, script, (size_t)n), n);
@@ -67,12 +66,4 @@ static void long_reports_are_whole(void **state)
         child_fini(&c);
         loop_free(loop);
         unlink(program);
-}
-
-int main(void)
-{
-        static const struct CMUnitTest tests[] = {
-                cmocka_unit_test(long_reports_are_whole),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

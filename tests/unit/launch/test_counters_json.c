@@ -26,11 +26,10 @@ static void fill(void)
                 histogram_add(&counters.latency_ns, v, v % 7 + 1);
 }
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
         json_t *o;
 
-        (void)state;
         fill();
         o = counters_to_json(&counters);
         assert_int_equal(counters_from_json(&copy, o), 0);
@@ -44,12 +43,11 @@ static void round_trip(void **state)
         json_decref(o);
 }
 
-static void empty_histogram(void **state)
+TEST(empty_histogram)
 {
         struct histogram h, again;
         json_t *o;
 
-        (void)state;
         histogram_init(&h);
         o = histogram_to_json(&h);
         assert_int_equal(histogram_from_json(&again, o), 0);
@@ -58,7 +56,7 @@ static void empty_histogram(void **state)
 }
 
 /* Malformed input is rejected, never read as 0. */
-static void rejects_malformed(void **state)
+TEST(rejects_malformed)
 {
         static const char *const texts[] = {
                 "7",
@@ -78,7 +76,6 @@ static void rejects_malformed(void **state)
         };
         json_t *o;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 o = json_loads(texts[i], JSON_DECODE_ANY, NULL);
                 assert_non_null(o);
@@ -89,12 +86,11 @@ static void rejects_malformed(void **state)
 }
 
 /* A counter that is missing, negative or not an integer makes all of them invalid. */
-static void rejects_bad_counters(void **state)
+TEST(rejects_bad_counters)
 {
         static const char *const names[] = {"triggers", "busy_ns", "events_lost", "packets_socket_dropped",
                                             "qos_rate_bps"};
 
-        (void)state;
         fill();
         for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
                 json_t *bad[] = {NULL, json_null(), json_string("many"), json_integer(-5), json_real(1.5)};
@@ -109,13 +105,4 @@ static void rejects_bad_counters(void **state)
                         json_decref(o);
                 }
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(empty_histogram),
-                                           cmocka_unit_test(rejects_malformed),
-                                           cmocka_unit_test(rejects_bad_counters)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

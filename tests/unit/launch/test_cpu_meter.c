@@ -69,13 +69,12 @@ static void wait_used(pid_t child, uint64_t until_ms)
 }
 
 /* In each interval, the busy child has run for some ticks, however loaded the machine is. */
-static void busy_process_has_larger_share(void **state)
+TEST(busy_process_has_larger_share)
 {
         pid_t busy = begin(work), idle = begin(sleep_on);
         const struct histogram *b, *i;
         struct cpu_meter *m;
 
-        (void)state;
         assert_int_equal(cpu_meter_new(&m, 2, GROUPS), 0);
         assert_int_equal(cpu_meter_add(m, busy, BUSY), 0);
         assert_int_equal(cpu_meter_add(m, idle, IDLE), 0);
@@ -97,12 +96,11 @@ static void busy_process_has_larger_share(void **state)
         cpu_meter_free(m);
 }
 
-static void removed_process_is_not_counted(void **state)
+TEST(removed_process_is_not_counted)
 {
         pid_t child = begin(work), other = begin(sleep_on);
         struct cpu_meter *m;
 
-        (void)state;
         assert_int_equal(cpu_meter_new(&m, 2, 1), 0);
         assert_int_equal(cpu_meter_add(m, child, 0), 0);
         assert_int_equal(cpu_meter_add(m, other, 0), 0);
@@ -145,12 +143,11 @@ static uint64_t share_while_stopped(struct cpu_meter *m)
 
 /* Work before an interval does not count in it, whether a restart or a sample begins it. Only a last tick may
  * be late. */
-static void intervals_are_separate(void **state)
+TEST(intervals_are_separate)
 {
         pid_t child = begin(work);
         struct cpu_meter *m;
 
-        (void)state;
         assert_int_equal(cpu_meter_new(&m, 1, 1), 0);
         assert_int_equal(cpu_meter_add(m, child, 0), 0);
         let_work(child, 200);
@@ -169,13 +166,12 @@ static double of(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-static void describes_shares(void **state)
+TEST(describes_shares)
 {
         struct histogram h;
         const json_t *edges, *below;
         json_t *o;
 
-        (void)state;
         histogram_init(&h);
         o = cpu_meter_describe(&h);
         assert_true(json_is_null(o));
@@ -197,16 +193,4 @@ static void describes_shares(void **state)
                                         : edge < 83 || share == 1);
         }
         json_decref(o);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(busy_process_has_larger_share),
-                cmocka_unit_test(removed_process_is_not_counted),
-                cmocka_unit_test(intervals_are_separate),
-                cmocka_unit_test(describes_shares),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

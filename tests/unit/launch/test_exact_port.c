@@ -56,7 +56,7 @@ static void compare(uint64_t rate_bps, uint64_t buffer_bytes, uint64_t seed)
         assert_true(carried > PACKETS / 4 && dropped > PACKETS / 100);
 }
 
-static void the_program_does_the_arithmetic(void **state)
+TEST(the_program_does_the_arithmetic)
 {
         static const struct {
                 uint64_t rate_bps, buffer_bytes;
@@ -66,21 +66,19 @@ static void the_program_does_the_arithmetic(void **state)
                 {400000000000, 512 << 10},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 compare(cases[i].rate_bps, cases[i].buffer_bytes, 20260000 + i);
 }
 
 /* A byte at 400 Gbit/s takes 20 ps: packets back to back for 100 us fill the buffer at the same byte as
  * packets that all arrive at once. */
-static void nothing_is_lost_to_rounding(void **state)
+TEST(nothing_is_lost_to_rounding)
 {
         enum { N = 1000, BYTES = 1250 }; /* 25 ns each */
         struct exact_port *port = new_port(400000000000, BYTES);
         uint64_t begin_ns = clock_now_ns() + NS_PER_MS;
         struct exact_port_counts counts;
 
-        (void)state;
         for (unsigned i = 0; i < N; i++) {
                 struct packet p = {begin_ns + UINT64_C(25) * i, BYTES, 0};
 
@@ -95,13 +93,12 @@ static void nothing_is_lost_to_rounding(void **state)
 }
 
 /* A super-packet arrives at the rate of its link. Its first segments have left when its last one comes. */
-static void a_super_packet_counts_as_its_segments(void **state)
+TEST(a_super_packet_counts_as_its_segments)
 {
         struct exact_port *port = new_port(1000000000, 2 * FRAME_MOST);
         uint64_t now_ns = clock_now_ns() + 10 * NS_PER_MS;
         struct packet p = {now_ns, 40 * FRAME_MOST, 40};
 
-        (void)state;
         assert_int_equal(decide(port, &p), (uint32_t)TC_ACT_UNSPEC);
         /* One segment is in the buffer: one more fits, and then none. */
         p.bytes = FRAME_MOST, p.segments = 0;
@@ -134,7 +131,7 @@ static uint32_t stamp(const struct exact_port *port, uint64_t timestamp_ns)
 /* At 100 kbit/s, a frame takes 121 ms: so long that the test's own delays do not matter. */
 #define FRAME_NS 121120000
 
-static void a_link_sends_one_frame_after_another(void **state)
+TEST(a_link_sends_one_frame_after_another)
 {
         const struct exact_port_config config = {.rate_bps = 100000, .buffer_bytes = 1 << 20};
         uint64_t departure_ns, before_ns, after_ns;
@@ -143,7 +140,6 @@ static void a_link_sends_one_frame_after_another(void **state)
         int64_t late_ns;
         int tries = 0;
 
-        (void)state;
         /* Repeated if the test got no processor until the link was idle again. */
         do {
                 struct exact_port *port = open_port(&config);
@@ -170,12 +166,11 @@ static void a_link_sends_one_frame_after_another(void **state)
 }
 
 /* Marks are in ns, which do not wrap with the picoseconds. */
-static void marks_outlast_the_picoseconds(void **state)
+TEST(marks_outlast_the_picoseconds)
 {
         struct exact_port *port = new_port(100000, 1 << 20);
         uint64_t departure_ns = UINT64_MAX / 1000 + 1 + clock_now_ns() + NS_PER_S;
 
-        (void)state;
         for (unsigned i = 1; i <= 5; i++)
                 assert_int_equal(stamp(port, departure_ns),
                                  (uint32_t)(departure_ns + (uint64_t)i * FRAME_NS));
@@ -192,7 +187,7 @@ static uint32_t decide_marked(const struct exact_port *port, uint32_t from, uint
 }
 
 /* Frames that were stamped one after another do not collide because they are decided together. */
-static void marks_are_arrivals(void **state)
+TEST(marks_are_arrivals)
 {
         enum { N = 50, EACH_NS = 1211200 };
         const struct exact_port_config config = {
@@ -200,7 +195,6 @@ static void marks_are_arrivals(void **state)
         struct exact_port *port = open_port(&config);
         uint64_t now_ns;
 
-        (void)state;
         usleep(100000);
         now_ns = clock_now_ns() - 100000000 + EACH_NS;
         for (unsigned i = 0; i < N; i++) {
@@ -217,7 +211,7 @@ static void marks_are_arrivals(void **state)
 }
 
 /* A link that needs seconds for its burst: its frames count as arriving when the link has sent them. */
-static void a_slow_link_is_ahead(void **state)
+TEST(a_slow_link_is_ahead)
 {
         enum { EACH_NS = 302800000 };
         const struct exact_port_config config = {
@@ -225,7 +219,6 @@ static void a_slow_link_is_ahead(void **state)
         struct exact_port *port = open_port(&config);
         uint64_t now_ns = clock_now_ns();
 
-        (void)state;
         for (unsigned i = 1; i <= 3; i++) {
                 uint64_t at_ns = now_ns + i * (uint64_t)EACH_NS;
 
@@ -264,7 +257,7 @@ static void *send_all(void *arg)
         return NULL;
 }
 
-static void processors_share_a_port(void **state)
+TEST(processors_share_a_port)
 {
         enum { THREADS = 4, FIT = 700000, BYTES = 1000 };
         struct exact_port *port = new_port(1000000000, (uint64_t)FIT * BYTES);
@@ -274,7 +267,6 @@ static void processors_share_a_port(void **state)
         pthread_barrier_t start;
         struct exact_port_counts counts;
 
-        (void)state;
         pthread_barrier_init(&start, NULL, THREADS);
         for (unsigned i = 0; i < THREADS; i++) {
                 senders[i] = (struct sender){port, now_ns, BYTES, &start, 0};
@@ -289,20 +281,4 @@ static void processors_share_a_port(void **state)
         assert_int_equal(counts.packets + counts.dropped_packets, THREADS * RUNS);
         assert_int_equal(counts.packets, FIT);
         exact_port_free(port);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_program_does_the_arithmetic),
-                cmocka_unit_test(nothing_is_lost_to_rounding),
-                cmocka_unit_test(a_super_packet_counts_as_its_segments),
-                cmocka_unit_test(a_link_sends_one_frame_after_another),
-                cmocka_unit_test(marks_outlast_the_picoseconds),
-                cmocka_unit_test(marks_are_arrivals),
-                cmocka_unit_test(a_slow_link_is_ahead),
-                cmocka_unit_test(processors_share_a_port),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,12 +107,11 @@ static uint64_t begin_ns(void)
 
 static const uint64_t lags_ns[] = {20 * NS_PER_US, 200 * NS_PER_US, NS_PER_MS, 5 * NS_PER_MS, 50 * NS_PER_MS};
 
-static void a_lagging_link_loses_nothing(void **state)
+TEST(a_lagging_link_loses_nothing)
 {
         static const uint64_t buffers[] = {8192, BUFFER_BYTES, 256 << 10};
         static struct run run;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(lags_ns) * ARRAY_SIZE(buffers); i++) {
                 uint64_t at_ns = begin_ns(), lag_ns = lags_ns[i % ARRAY_SIZE(lags_ns)];
 
@@ -124,11 +123,10 @@ static void a_lagging_link_loses_nothing(void **state)
 }
 
 /* A sender fills its link; now and then somebody else's small packet is on time. */
-static void a_flooding_link_loses_nothing(void **state)
+TEST(a_flooding_link_loses_nothing)
 {
         static struct run run;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(lags_ns); i++) {
                 uint64_t at_ns = begin_ns();
                 struct link control = {at_ns, 0};
@@ -141,11 +139,10 @@ static void a_flooding_link_loses_nothing(void **state)
         }
 }
 
-static void late_super_packets_lose_nothing(void **state)
+TEST(late_super_packets_lose_nothing)
 {
         static struct run run;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(lags_ns); i++) {
                 uint64_t at_ns = begin_ns();
 
@@ -157,11 +154,10 @@ static void late_super_packets_lose_nothing(void **state)
 }
 
 /* Two links offer a fifth more than the port's rate. */
-static void an_overload_loses_as_much(void **state)
+TEST(an_overload_loses_as_much)
 {
         static struct run run;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(lags_ns); i++) {
                 uint64_t at_ns = begin_ns(), ideal_bytes, dropped_bytes;
 
@@ -176,7 +172,7 @@ static void an_overload_loses_as_much(void **state)
 }
 
 /* A port is full of large packets when small ones come late: it drops large ones, as if none were late. */
-static void small_packets_find_room(void **state)
+TEST(small_packets_find_room)
 {
         enum { PERIOD_NS = 2000000 };
         static struct run run;
@@ -185,7 +181,6 @@ static void small_packets_find_room(void **state)
         struct link control = {at_ns + FRAME_NS / 2, 0};
         struct exact_port_counts counts;
 
-        (void)state;
         run.n = 0, run.buffer_bytes = BUFFER_BYTES;
         for (unsigned i = 0; i < FIT; i++)
                 add(&run, &(struct link){at_ns, 0}, 0, (struct packet){.bytes = FRAME_MOST}, 0);
@@ -228,11 +223,10 @@ static void add_links(struct run *r, uint64_t *seed)
 }
 
 /* A slot does not know the order in it. So the port may carry somewhat more than an ideal one. */
-static void random_links_lose_as_much(void **state)
+TEST(random_links_lose_as_much)
 {
         static struct run run;
 
-        (void)state;
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
                 uint64_t s = seed, ideal_bytes, dropped_bytes, offered_bytes = 0;
 
@@ -255,14 +249,13 @@ static bool carries(const struct exact_port *port, uint64_t arrival_ns)
 }
 
 /* The port is idle, and full from then on. */
-static void idle_time_is_used_once_and_in_order(void **state)
+TEST(idle_time_is_used_once_and_in_order)
 {
         enum { IDLE_FRAMES = 200, BUSY_FRAMES = 400 };
         struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
         uint64_t at_ns = begin_ns(), front_ns = at_ns + (uint64_t)BUSY_FRAMES * FRAME_NS;
         unsigned carried = 0, behind = 0;
 
-        (void)state;
         for (unsigned i = 0; i < FIT; i++)
                 assert_true(carries(port, at_ns));
         for (unsigned i = 1; i <= BUSY_FRAMES; i++)
@@ -284,12 +277,11 @@ static void idle_time_is_used_once_and_in_order(void **state)
 }
 
 /* A packet from a time before the history arrives at the front. */
-static void the_history_is_finite(void **state)
+TEST(the_history_is_finite)
 {
         struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
         uint64_t at_ns = begin_ns();
 
-        (void)state;
         assert_true(carries(port, at_ns));
         for (unsigned i = 1; i < FIT; i++)
                 assert_true(carries(port, at_ns - NS_PER_S));
@@ -299,14 +291,13 @@ static void the_history_is_finite(void **state)
 }
 
 /* Times in ps wrap while one link lags. */
-static void times_wrap(void **state)
+TEST(times_wrap)
 {
         struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
         const uint64_t wrap_ns = UINT64_MAX / 1000, day_ns = UINT64_C(86400) * NS_PER_S;
         static struct run run;
         struct exact_port_counts counts;
 
-        (void)state;
         /* Only times that are less than half of the range apart can be compared. */
         for (uint64_t at_ns = begin_ns(); at_ns < wrap_ns - NS_PER_S;
              at_ns += MIN(60 * day_ns, wrap_ns - at_ns - NS_PER_S))
@@ -317,21 +308,4 @@ static void times_wrap(void **state)
         decide_all(&run, port, &counts);
         assert_int_equal(counts.dropped_packets, 0);
         exact_port_free(port);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_lagging_link_loses_nothing),
-                cmocka_unit_test(a_flooding_link_loses_nothing),
-                cmocka_unit_test(late_super_packets_lose_nothing),
-                cmocka_unit_test(an_overload_loses_as_much),
-                cmocka_unit_test(small_packets_find_room),
-                cmocka_unit_test(random_links_lose_as_much),
-                cmocka_unit_test(idle_time_is_used_once_and_in_order),
-                cmocka_unit_test(the_history_is_finite),
-                cmocka_unit_test(times_wrap),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

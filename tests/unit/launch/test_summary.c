@@ -79,9 +79,8 @@ static void check_balance(uint64_t built, uint64_t reassigned, bool balanced)
         json_decref(o);
 }
 
-static void the_dfm_counts_what_the_sfis_built(void **state)
+TEST(the_dfm_counts_what_the_sfis_built)
 {
-        (void)state;
         check_balance(EVENTS, 0, true);
         check_balance(EVENTS - 1, 0, false);
         check_balance(EVENTS + 1, 0, false);
@@ -89,12 +88,11 @@ static void the_dfm_counts_what_the_sfis_built(void **state)
         check_balance(EVENTS + 2, 1, false);
 }
 
-static void failed_packets_are_reported_and_not_lost_in_the_network(void **state)
+TEST(failed_packets_are_reported_and_not_lost_in_the_network)
 {
         struct sample s;
         int status;
 
-        (void)state;
         begin(&s);
         stats_add(&s.stats[1]->packets_send_failed, 7);
         stats_add(&s.stats[2]->packets_lost, 9);
@@ -108,12 +106,11 @@ static void failed_packets_are_reported_and_not_lost_in_the_network(void **state
 }
 
 /* 10 events of 1000 bytes: triggers from 1 s, complete from 2 s to 3 s. */
-static void throughput_leaves_the_first_event_out(void **state)
+TEST(throughput_leaves_the_first_event_out)
 {
         struct sample s;
         int status;
 
-        (void)state;
         begin(&s);
         stats_add(&s.stats[0]->payload_bytes, EVENTS * 1000);
         stats_set(&s.stats[0]->first_trigger_ns, NS_PER_S);
@@ -126,15 +123,4 @@ static void throughput_leaves_the_first_event_out(void **state)
                            (EVENTS - 1) * 1000, 1e-3);
         assert_float_equal(json_number_value(json_object_get(o, "building_seconds")), 2, 1e-9);
         json_decref(o);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_dfm_counts_what_the_sfis_built),
-                cmocka_unit_test(throughput_leaves_the_first_event_out),
-                cmocka_unit_test(failed_packets_are_reported_and_not_lost_in_the_network),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

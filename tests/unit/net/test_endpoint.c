@@ -104,9 +104,8 @@ static void send_and_compare(const char *host, enum segmentation segmentation, b
         endpoint_free(to);
 }
 
-static void bytes_and_order_are_kept(void **state)
+TEST(bytes_and_order_are_kept)
 {
-        (void)state;
         for (int connected = 0; connected < 2; connected++) {
                 send_and_compare("127.0.0.1", SEGMENTATION_AUTO, connected);
                 send_and_compare("127.0.0.1", SEGMENTATION_OFF, connected);
@@ -115,7 +114,7 @@ static void bytes_and_order_are_kept(void **state)
 }
 
 /* Without checksums the kernel refuses to segment (net/ipv4/udp.c: udp_send_skb). */
-static void a_refusal_only_costs_speed(void **state)
+TEST(a_refusal_only_costs_speed)
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
@@ -123,7 +122,6 @@ static void a_refusal_only_costs_speed(void **state)
         struct endpoint *from = open_udp("127.0.0.1", &to->local, SEGMENTATION_AUTO);
         int on = 1;
 
-        (void)state;
         assert_int_equal(setsockopt(from->fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
         make_datagrams(out, iov, NULL);
         assert_int_equal(endpoint_send(from, out, DATAGRAMS), DATAGRAMS);
@@ -133,7 +131,7 @@ static void a_refusal_only_costs_speed(void **state)
         endpoint_free(to);
 }
 
-static void an_absent_peer_ends_nothing(void **state)
+TEST(an_absent_peer_ends_nothing)
 {
         struct endpoint *gone = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
         struct net_address to = gone->local;
@@ -142,7 +140,6 @@ static void an_absent_peer_ends_nothing(void **state)
         struct outgoing out = {&iov, 1, 100, NULL};
         struct datagram d;
 
-        (void)state;
         endpoint_free(gone);
         for (int i = 0; i < 5; i++) {
                 assert_int_equal(endpoint_send(from, &out, 1), 1);
@@ -151,7 +148,7 @@ static void an_absent_peer_ends_nothing(void **state)
         endpoint_free(from);
 }
 
-static void too_large_is_counted(void **state)
+TEST(too_large_is_counted)
 {
         static uint8_t large[70000];
         struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO),
@@ -159,7 +156,6 @@ static void too_large_is_counted(void **state)
         struct iovec iov[2] = {{large, sizeof large}, {bytes[0], 10}};
         struct outgoing out[2] = {{&iov[0], 1, sizeof large, &to->local}, {&iov[1], 1, 10, &to->local}};
 
-        (void)state;
         sizes[0] = 10;
         assert_int_equal(endpoint_send(from, out, 2), 2);
         assert_int_equal(from->counts.send_failed, 1);
@@ -168,7 +164,7 @@ static void too_large_is_counted(void **state)
         endpoint_free(to);
 }
 
-static void a_full_buffer_is_counted(void **state)
+TEST(a_full_buffer_is_counted)
 {
         struct udp_config c = {.local = address("127.0.0.1"),
                                .receive_buffer_bytes = 16384,
@@ -178,7 +174,6 @@ static void a_full_buffer_is_counted(void **state)
         uint64_t got = 0;
         int n;
 
-        (void)state;
         assert_int_equal(endpoint_new_udp(&to, &c), 0);
         assert_true(to->granted_receive_bytes >= 16384);
         for (int i = 0; i < 500; i++) {
@@ -196,7 +191,7 @@ static void a_full_buffer_is_counted(void **state)
 }
 
 /* The datagram that follows those that were dropped says how many they were. */
-static void drops_have_a_place(void **state)
+TEST(drops_have_a_place)
 {
         struct udp_config c = {.local = address("127.0.0.1"), .receive_buffer_bytes = 1};
         struct endpoint *to = NULL, *from;
@@ -205,7 +200,6 @@ static void drops_have_a_place(void **state)
         struct datagram in;
         uint32_t received = 0;
 
-        (void)state;
         assert_int_equal(endpoint_new_udp(&to, &c), 0);
         from = open_udp("127.0.0.1", &to->local, SEGMENTATION_OFF);
         for (size_t i = 0; i < DATAGRAMS; i++)
@@ -222,7 +216,7 @@ static void drops_have_a_place(void **state)
         endpoint_free(to);
 }
 
-static void the_kernel_notes_when_datagrams_arrive(void **state)
+TEST(the_kernel_notes_when_datagrams_arrive)
 {
         struct udp_config c = {.local = address("127.0.0.1"), .timestamps = true};
         struct endpoint *to = NULL, *from;
@@ -231,7 +225,6 @@ static void the_kernel_notes_when_datagrams_arrive(void **state)
         uint64_t before_ns = clock_utc_ns();
         struct datagram in = {};
 
-        (void)state;
         assert_int_equal(endpoint_new_udp(&to, &c), 0);
         from = open_udp("127.0.0.1", &to->local, SEGMENTATION_OFF);
         assert_int_equal(endpoint_send(from, &out, 1), 1);
@@ -243,7 +236,7 @@ static void the_kernel_notes_when_datagrams_arrive(void **state)
 }
 
 /* Datagrams with times of their own are not joined, and the kernel takes the times (SO_TXTIME). */
-static void datagrams_have_times_to_leave(void **state)
+TEST(datagrams_have_times_to_leave)
 {
         const struct sock_txtime txtime = {.clockid = CLOCK_MONOTONIC};
         struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_OFF),
@@ -252,7 +245,6 @@ static void datagrams_have_times_to_leave(void **state)
         struct outgoing out[3];
         struct datagram in;
 
-        (void)state;
         for (size_t i = 0; i < 3; i++)
                 out[i] = (struct outgoing){
                         .iov = &iov[i], .n_iov = 1, .size_bytes = 100, .leave_ns = clock_now_ns() + i};
@@ -272,7 +264,7 @@ static void datagrams_have_times_to_leave(void **state)
         endpoint_free(to);
 }
 
-static void a_group_reaches_all_members(void **state)
+TEST(a_group_reaches_all_members)
 {
         struct endpoint *from = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO), *members[2];
         struct net_address group = address("239.255.7.77");
@@ -280,7 +272,6 @@ static void a_group_reaches_all_members(void **state)
         struct iovec iov = {bytes[0], 64};
         struct outgoing out = {&iov, 1, 64, &group};
 
-        (void)state;
         group.v4.sin_port = from->local.v4.sin_port; /* a free port */
         for (int i = 0; i < 2; i++)
                 assert_int_equal(endpoint_new_udp(&members[i], &c), 0);
@@ -293,7 +284,7 @@ static void a_group_reaches_all_members(void **state)
         endpoint_free(from);
 }
 
-static void endpoints_within_the_process(void **state)
+TEST(endpoints_within_the_process)
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
@@ -302,7 +293,6 @@ static void endpoints_within_the_process(void **state)
         struct endpoint *to, *from, *same;
         struct datagram d;
 
-        (void)state;
         assert_int_equal(endpoint_new_inproc(&to, &there, 250), 0);
         assert_int_equal(endpoint_new_inproc(&same, &there, 1), -EADDRINUSE);
         assert_int_equal(endpoint_new_inproc(&from, &here, 1), 0);
@@ -370,12 +360,11 @@ static void through_faults(const struct fault_config *config, uint32_t counts[3]
         endpoint_free(to);
 }
 
-static void faults_have_the_configured_rates(void **state)
+TEST(faults_have_the_configured_rates)
 {
         uint32_t counts[3];
         bool in_order;
 
-        (void)state;
         through_faults(&(struct fault_config){.seed = 1}, counts, &in_order);
         assert_true(counts[1] == 5000 && in_order);
         through_faults(&(struct fault_config){.loss = 0.1, .seed = 1}, counts, &in_order);
@@ -390,7 +379,7 @@ static void faults_have_the_configured_rates(void **state)
 
 /* 0 means that the endpoint is empty, even if a whole batch was lost: the datagrams behind it would wait
  * unnoticed. */
-static void a_lost_batch_does_not_look_empty(void **state)
+TEST(a_lost_batch_does_not_look_empty)
 {
         struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
         struct fault_config config = {.loss = 0.9, .reorder = 0.05, .seed = 3};
@@ -398,7 +387,6 @@ static void a_lost_batch_does_not_look_empty(void **state)
         struct datagram d[4];
         struct faults *f;
 
-        (void)state;
         assert_int_equal(endpoint_new_inproc(&to, &there, 500), 0);
         assert_int_equal(endpoint_new_inproc(&from, &here, 1), 0);
         assert_int_equal(faults_new(&f, &config), 0);
@@ -450,34 +438,12 @@ static void send_large(const char *host, bool connected)
 
 /* A datagram larger than the device's packets is sent in IP fragments, but not within a super-packet. Nothing
  * is lost, whatever error the kernel returns. Needs small packets, so it has its own network namespace. */
-static void a_large_datagram_is_sent_alone(void **state)
+TEST(a_large_datagram_is_sent_alone)
 {
-        (void)state;
         if (!own_network_enter(1500))
                 skip();
         send_large("127.0.0.1", false);
         send_large("127.0.0.1", true);
         send_large("::1", false);
         send_large("::1", true);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(bytes_and_order_are_kept),
-                cmocka_unit_test(a_refusal_only_costs_speed),
-                cmocka_unit_test(an_absent_peer_ends_nothing),
-                cmocka_unit_test(too_large_is_counted),
-                cmocka_unit_test(a_full_buffer_is_counted),
-                cmocka_unit_test(drops_have_a_place),
-                cmocka_unit_test(the_kernel_notes_when_datagrams_arrive),
-                cmocka_unit_test(datagrams_have_times_to_leave),
-                cmocka_unit_test(a_group_reaches_all_members),
-                cmocka_unit_test(endpoints_within_the_process),
-                cmocka_unit_test(faults_have_the_configured_rates),
-                cmocka_unit_test(a_lost_batch_does_not_look_empty),
-                cmocka_unit_test(a_large_datagram_is_sent_alone), /* last, because it leaves this network */
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,18 +69,16 @@ static void the_program_divides_datagrams(const char *host)
         endpoint_free(from);
 }
 
-static void endpoints_share_an_address_v4(void **state)
+TEST(endpoints_share_an_address_v4)
 {
-        (void)state;
         the_program_divides_datagrams("127.0.0.1");
 }
 
-static void endpoints_share_an_address_v6(void **state)
+TEST(endpoints_share_an_address_v6)
 {
         struct net_address local;
         struct endpoint *e;
 
-        (void)state;
         assert_int_equal(net_address_parse(&local, "::1", 0), 0);
         if (open_at(&e, &local, NULL) < 0) {
                 print_message("skipped: this machine has no ::1\n");
@@ -91,7 +89,7 @@ static void endpoints_share_an_address_v6(void **state)
 }
 
 /* Datagrams stay valid in the memory of their system call while the endpoint receives into another one. */
-static void datagrams_arrive_in_memory_of_the_caller(void **state)
+TEST(datagrams_arrive_in_memory_of_the_caller)
 {
         uint8_t *memory[2] = {malloc(ENDPOINT_MEMORY_BYTES), malloc(ENDPOINT_MEMORY_BYTES)};
         struct datagram d[2][4];
@@ -99,7 +97,6 @@ static void datagrams_arrive_in_memory_of_the_caller(void **state)
         struct net_address local;
         uint8_t byte = 0;
 
-        (void)state;
         assert_true(memory[0] && memory[1]);
         assert_int_equal(net_address_parse(&local, "127.0.0.1", 0), 0);
         assert_int_equal(open_at(&to, &local, NULL), 0);
@@ -128,15 +125,4 @@ static void datagrams_arrive_in_memory_of_the_caller(void **state)
         endpoint_free(to);
         free(memory[0]);
         free(memory[1]);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(endpoints_share_an_address_v4),
-                cmocka_unit_test(endpoints_share_an_address_v6),
-                cmocka_unit_test(datagrams_arrive_in_memory_of_the_caller),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

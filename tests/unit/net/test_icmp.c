@@ -139,9 +139,8 @@ static void expect_unharmed(void (*send_error)(uint8_t, uint8_t), uint8_t type, 
         assert_int_equal(endpoint_receive(from, d, ARRAY_SIZE(d)), 0);
 }
 
-static void no_icmp_code_ends_an_endpoint(void **state)
+TEST(no_icmp_code_ends_an_endpoint)
 {
-        (void)state;
         open_pair("127.0.0.1", AF_INET, IPPROTO_ICMP);
         for (int code = 0; code <= NR_ICMP_UNREACH; code++) {
                 if (code != ICMP_FRAG_NEEDED)
@@ -153,9 +152,8 @@ static void no_icmp_code_ends_an_endpoint(void **state)
         close_pair();
 }
 
-static void no_code_of_icmp6_ends_it(void **state)
+TEST(no_code_of_icmp6_ends_it)
 {
-        (void)state;
         open_pair("::1", AF_INET6, IPPROTO_ICMPV6);
         for (int code = 0; code <= 7; code++)
                 expect_unharmed(send_error_v6, ICMP6_DST_UNREACH, (uint8_t)code);
@@ -165,14 +163,9 @@ static void no_code_of_icmp6_ends_it(void **state)
         close_pair();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(no_icmp_code_ends_an_endpoint),
-                cmocka_unit_test(no_code_of_icmp6_ends_it),
-        };
-
         if (!own_network_enter(0))
                 return 77;
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(argc, argv, NULL, NULL);
 }

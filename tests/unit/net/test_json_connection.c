@@ -43,7 +43,6 @@ static int set_up(void **state)
 {
         int pair[2];
 
-        (void)state;
         memset(&t, 0, sizeof t);
         t.connection = (struct json_connection){.received = received, .ended = ended};
         assert_int_equal(loop_new(&t.loop), 0);
@@ -54,7 +53,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         json_connection_close(&t.connection);
         json_connection_close(&t.connection);
         close(t.peer);
@@ -81,11 +79,10 @@ static void write_all(const char *text, size_t n)
         run_loop();
 }
 
-static void accepts_lines_in_fragments(void **state)
+TEST_WITH(accepts_lines_in_fragments, set_up, tear_down)
 {
         static const char text[] = "{\"n\": 1}\n{\"n\": 20}\n\n{\"n\":\n";
 
-        (void)state;
         for (size_t i = 0; i < sizeof text - 2; i++)
                 write_all(text + i, 1);
         assert_int_equal(t.received, 2);
@@ -96,27 +93,24 @@ static void accepts_lines_in_fragments(void **state)
         assert_int_equal(t.ended, -EBADMSG);
 }
 
-static void rejects_other_json(void **state)
+TEST_WITH(rejects_other_json, set_up, tear_down)
 {
-        (void)state;
         write_all("{\"n\": 1}\n[1]\n{\"n\": 1}\n", 23);
         assert_int_equal(t.received, 1);
         assert_int_equal(t.ended, -EBADMSG);
         assert_false(json_connection_is_open(&t.connection));
 }
 
-static void closes_in_callback(void **state)
+TEST_WITH(closes_in_callback, set_up, tear_down)
 {
-        (void)state;
         t.close_when_received = true;
         write_all("{\"n\": 1}\n{\"n\": 1}\n", 18);
         assert_int_equal(t.received, 1);
         assert_int_equal(t.ended, 0);
 }
 
-static void reports_end_of_peer(void **state)
+TEST_WITH(reports_end_of_peer, set_up, tear_down)
 {
-        (void)state;
         write_all("{\"n\": 3}\n", 9);
         close(t.peer);
         t.peer = -1;
@@ -128,9 +122,8 @@ static void reports_end_of_peer(void **state)
 }
 
 /* The peer's last message arrives even if our own cannot be sent. */
-static void reads_before_failed_write(void **state)
+TEST_WITH(reads_before_failed_write, set_up, tear_down)
 {
-        (void)state;
         assert_int_equal(write(t.peer, "{\"n\": 3}\n", 9), 9);
         close(t.peer);
         t.peer = -1;
@@ -143,9 +136,8 @@ static void reads_before_failed_write(void **state)
 }
 
 /* A peer that never stops sending does not block the loop. */
-static void yields_to_the_loop(void **state)
+TEST_WITH(yields_to_the_loop, set_up, tear_down)
 {
-        (void)state;
         t.follow = 1000;
         write_all("{\"n\": 1}\n", 9);
         assert_in_range(t.received, 1, 10);
@@ -156,12 +148,11 @@ static void yields_to_the_loop(void **state)
 }
 
 /* Tests a line of the maximum length, then one that is a byte longer. */
-static void limits_line_length(void **state)
+TEST_WITH(limits_line_length, set_up, tear_down)
 {
         size_t n = JSON_CONNECTION_LINE_MAX_BYTES;
         char *text = malloc(n + 1);
 
-        (void)state;
         assert_non_null(text);
         memset(text, ' ', n);
         memcpy(text, "{\"n\": 1}", 8);
@@ -174,12 +165,11 @@ static void limits_line_length(void **state)
         free(text);
 }
 
-static void sends_lines(void **state)
+TEST_WITH(sends_lines, set_up, tear_down)
 {
         char back[64];
         ssize_t n;
 
-        (void)state;
         json_connection_send(&t.connection, json_pack("{s:i}", "n", 5));
         n = read(t.peer, back, sizeof back);
         assert_int_equal(n, 8);
@@ -187,13 +177,12 @@ static void sends_lines(void **state)
 }
 
 /* Messages wait for a slow peer, up to a limit, and arrive in order. */
-static void limits_unsent_bytes(void **state)
+TEST_WITH(limits_unsent_bytes, set_up, tear_down)
 {
         char *long_text = calloc(1, 100001), buffer[65536];
         size_t sent = 0, read_bytes = 0;
         ssize_t n;
 
-        (void)state;
         memset(long_text, 'x', 100000);
         for (; sent < 100; sent++)
                 json_connection_send(&t.connection, json_pack("{s:s}", "n", long_text));
@@ -212,29 +201,15 @@ static void limits_unsent_bytes(void **state)
 }
 
 /* A peer's text must not move the terminal's cursor or begin a line of a log. */
-static void replaces_control_characters(void **state)
+TEST_WITH(replaces_control_characters, set_up, tear_down)
 {
         json_t *value = json_string("a\nb\x1b[2J\tc\x7f d \xc3\xa9"), *none = json_integer(5);
         char text[64], small[4];
 
-        (void)state;
         assert_string_equal(json_connection_text(value, text, sizeof text), "a?b?[2J?c? d \xc3\xa9");
         assert_string_equal(json_connection_text(value, small, sizeof small), "a?b");
         assert_string_equal(json_connection_text(none, text, sizeof text), "no reason given");
         assert_string_equal(json_connection_text(NULL, text, sizeof text), "no reason given");
         json_decref(value);
         json_decref(none);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        const struct CMUnitTest tests[] = {
-                CASE(accepts_lines_in_fragments), CASE(rejects_other_json),
-                CASE(closes_in_callback),         CASE(reports_end_of_peer),
-                CASE(reads_before_failed_write),  CASE(yields_to_the_loop),
-                CASE(limits_line_length),         CASE(sends_lines),
-                CASE(limits_unsent_bytes),        CASE(replaces_control_characters)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

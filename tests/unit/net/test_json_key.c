@@ -103,9 +103,8 @@ static void say(struct end *e, json_int_t n)
         json_connection_send(&e->connection, json_pack("{s:I}", "n", n));
 }
 
-static void messages_wait_for_the_peers_nonce(void **state)
+TEST(messages_wait_for_the_peers_nonce)
 {
-        (void)state;
         open_both(&key, &key);
         say(&t.dialer, 1);
         say(&t.dialer, 2);
@@ -122,7 +121,7 @@ static void messages_wait_for_the_peers_nonce(void **state)
 }
 
 /* Both ends know why; the dialer as a refusal. */
-static void both_ends_need_the_same_key(void **state)
+TEST(both_ends_need_the_same_key)
 {
         const struct {
                 const struct auth_key *dialers, *acceptors;
@@ -132,7 +131,6 @@ static void both_ends_need_the_same_key(void **state)
                      {NULL, &key, -ENOKEY, "only one end"},
                      {&key, &other, -EKEYREJECTED, "different keys"}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 open_both(cases[i].dialers, cases[i].acceptors);
                 say(&t.dialer, 1);
@@ -144,11 +142,10 @@ static void both_ends_need_the_same_key(void **state)
         }
 }
 
-static void a_stranger_can_neither_repeat_nor_change_nor_insert(void **state)
+TEST(a_stranger_can_neither_repeat_nor_change_nor_insert)
 {
         static const char forged[] = "{\"n\": 50}\n{\"refused\": \"you\"}\n";
 
-        (void)state;
         for (int how = 0; how < 3; how++) {
                 open_both(&key, &key);
                 exchange();
@@ -172,12 +169,11 @@ static void a_stranger_can_neither_repeat_nor_change_nor_insert(void **state)
 }
 
 /* What was recorded on one connection does not count on the next one. */
-static void a_recorded_connection_is_worth_nothing(void **state)
+TEST(a_recorded_connection_is_worth_nothing)
 {
         char recorded[4096];
         size_t n;
 
-        (void)state;
         open_both(&key, &key);
         assert_int_equal(loop_wait(t.loop, 0), 0);
         n = (size_t)read(t.to_dialer, recorded, sizeof recorded);
@@ -198,9 +194,8 @@ static void a_recorded_connection_is_worth_nothing(void **state)
         close_both();
 }
 
-static void a_silent_peer_does_not_fill_the_memory(void **state)
+TEST(a_silent_peer_does_not_fill_the_memory)
 {
-        (void)state;
         open_both(&key, &key);
         for (int i = 0; i < 100; i++)
                 say(&t.dialer, i);
@@ -210,20 +205,11 @@ static void a_silent_peer_does_not_fill_the_memory(void **state)
 
 static int set_up(void **state)
 {
-        (void)state;
         assert_int_equal(auth_key_init(&key, (const uint8_t *)"one", 3), 0);
         return auth_key_init(&other, (const uint8_t *)"two", 3);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(messages_wait_for_the_peers_nonce),
-                cmocka_unit_test(both_ends_need_the_same_key),
-                cmocka_unit_test(a_stranger_can_neither_repeat_nor_change_nor_insert),
-                cmocka_unit_test(a_recorded_connection_is_worth_nothing),
-                cmocka_unit_test(a_silent_peer_does_not_fill_the_memory),
-        };
-
-        return cmocka_run_group_tests(tests, set_up, NULL);
+        return test_run(argc, argv, set_up, NULL);
 }

@@ -33,14 +33,13 @@ static int read_text(const char *text, mode_t mode)
         return r;
 }
 
-static void all_forms_are_one_key(void **state)
+TEST(all_forms_are_one_key)
 {
         static const char *const texts[] = {HEX "\n", HEX, BASE64 "\n", BASE64 "\r\n",
                                             "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\n"};
         struct auth_key expected;
         uint8_t bytes[32];
 
-        (void)state;
         for (uint8_t i = 0; i < sizeof bytes; i++)
                 bytes[i] = i;
         assert_int_equal(auth_key_init(&expected, bytes, sizeof bytes), 0);
@@ -53,7 +52,7 @@ static void all_forms_are_one_key(void **state)
         assert_memory_not_equal(key.bytes, expected.bytes, sizeof key.bytes);
 }
 
-static void other_files_are_refused(void **state)
+TEST(other_files_are_refused)
 {
         static const char *const texts[] = {
                 "",
@@ -66,7 +65,6 @@ static void other_files_are_refused(void **state)
                 HEX " \n",
                 BASE64 "!\n"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 assert_int_equal(read_text(texts[i], 0600), -EINVAL);
                 assert_non_null(strstr(e.message, "at least 32 random bytes"));
@@ -74,11 +72,10 @@ static void other_files_are_refused(void **state)
         }
 }
 
-static void a_file_that_others_may_use_is_refused(void **state)
+TEST(a_file_that_others_may_use_is_refused)
 {
         static const mode_t modes[] = {0640, 0604, 0620, 0602, 0644, 0666};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
                 assert_int_equal(read_text(HEX "\n", modes[i]), -EINVAL);
                 assert_non_null(strstr(e.message, "run chmod 600 /tmp/evb-key-"));
@@ -91,11 +88,10 @@ static void a_file_that_others_may_use_is_refused(void **state)
         assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
 }
 
-static void what_is_not_a_file_is_refused(void **state)
+TEST(what_is_not_a_file_is_refused)
 {
         char fifo[] = "/tmp/evb-key-fifo-XXXXXX";
 
-        (void)state;
         assert_int_equal(key_file_read("/tmp", &key, &e), -EINVAL);
         assert_int_equal(key_file_read("/tmp/evb-there-is-none", &key, &e), -ENOENT);
         /* Nobody writes to it. */
@@ -104,16 +100,4 @@ static void what_is_not_a_file_is_refused(void **state)
         assert_int_equal(mkfifo(fifo, 0600), 0);
         assert_int_equal(key_file_read(fifo, &key, &e), -EINVAL);
         unlink(fifo);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(all_forms_are_one_key),
-                cmocka_unit_test(other_files_are_refused),
-                cmocka_unit_test(a_file_that_others_may_use_is_refused),
-                cmocka_unit_test(what_is_not_a_file_is_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,6 @@ static char directory[64], path[80];
 
 static int set_up(void **state)
 {
-        (void)state;
         strcpy(directory, "/tmp/evb-local-XXXXXX");
         if (!mkdtemp(directory))
                 return -1;
@@ -26,7 +25,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         unlink(path);
         return rmdir(directory);
 }
@@ -67,12 +65,11 @@ static void end(pid_t pid)
         assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void the_file_lives_as_long_as_the_listener(void **state)
+TEST_WITH(the_file_lives_as_long_as_the_listener, set_up, tear_down)
 {
         struct local_listener l;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(local_listener_check(path, &e), 0);
         assert_false(exists());
         assert_int_equal(local_listener_open(&l, path, &e), 0);
@@ -82,12 +79,11 @@ static void the_file_lives_as_long_as_the_listener(void **state)
         local_listener_close(&l);
 }
 
-static void the_socket_of_a_crashed_process_is_replaced(void **state)
+TEST_WITH(the_socket_of_a_crashed_process_is_replaced, set_up, tear_down)
 {
         struct local_listener l;
         struct error e = {};
 
-        (void)state;
         end(start_listener());
         assert_true(exists());
         assert_int_equal(local_listener_check(path, &e), 0);
@@ -96,13 +92,12 @@ static void the_socket_of_a_crashed_process_is_replaced(void **state)
         local_listener_close(&l);
 }
 
-static void the_socket_of_a_living_process_stays(void **state)
+TEST_WITH(the_socket_of_a_living_process_stays, set_up, tear_down)
 {
         pid_t pid = start_listener();
         struct local_listener l;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(local_listener_open(&l, path, &e), -EADDRINUSE);
         assert_int_equal(kill(pid, SIGSTOP), 0);
         assert_int_equal(local_listener_open(&l, path, &e), -EADDRINUSE);
@@ -112,24 +107,22 @@ static void the_socket_of_a_living_process_stays(void **state)
         end(pid);
 }
 
-static void another_file_stays(void **state)
+TEST_WITH(another_file_stays, set_up, tear_down)
 {
         struct local_listener l;
         struct error e = {};
 
-        (void)state;
         close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
         assert_int_equal(local_listener_open(&l, path, &e), -EEXIST);
         assert_non_null(strstr(e.message, "not a socket"));
         assert_true(exists());
 }
 
-static void the_socket_of_a_successor_stays(void **state)
+TEST_WITH(the_socket_of_a_successor_stays, set_up, tear_down)
 {
         struct local_listener l, successor;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(local_listener_open(&l, path, &e), 0);
         assert_int_equal(unlink(path), 0);
         assert_int_equal(local_listener_open(&successor, path, &e), 0);
@@ -139,27 +132,11 @@ static void the_socket_of_a_successor_stays(void **state)
         assert_false(exists());
 }
 
-static void a_missing_directory_is_an_error(void **state)
+TEST(a_missing_directory_is_an_error)
 {
         struct local_listener l;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(local_listener_open(&l, "/tmp/evb-no-such-directory/socket", &e), -ENOENT);
         assert_int_equal(local_listener_check("/tmp/evb-no-such-directory/socket", &e), -ENOENT);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_file_lives_as_long_as_the_listener, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(the_socket_of_a_crashed_process_is_replaced, set_up,
-                                                tear_down),
-                cmocka_unit_test_setup_teardown(the_socket_of_a_living_process_stays, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(another_file_stays, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(the_socket_of_a_successor_stays, set_up, tear_down),
-                cmocka_unit_test(a_missing_directory_is_an_error),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,14 +10,13 @@
 #include "evb/base/util.h"
 #include "evb/net/tcp.h"
 
-static void addresses_are_parsed_and_formatted(void **state)
+TEST(addresses_are_parsed_and_formatted)
 {
         static const char *const bad[] = {"",     "300.1.1.1", "localhost", "1.2.3",
                                           "[::1", "::g",       "1.2.3.4.5", "fe80::1%nodevice"};
         char text[NET_ADDRESS_TEXT_MAX];
         struct net_address a, b;
 
-        (void)state;
         assert_int_equal(net_address_parse(&a, "192.168.1.5", 26800), 0);
         assert_string_equal(net_address_format(&a, text), "192.168.1.5:26800");
         assert_int_equal(net_address_parse_with_port(&b, "192.168.1.5:26800"), 0);
@@ -81,7 +80,7 @@ static void close_pair(struct pair *p)
 }
 
 /* Reads a stream of numbered bytes in all mixtures of staged and direct reads. */
-static void streams_keep_every_byte(void **state)
+TEST(streams_keep_every_byte)
 {
         enum { BYTES = 1 << 20 };
         static uint8_t sent[BYTES], got[BYTES];
@@ -89,7 +88,6 @@ static void streams_keep_every_byte(void **state)
         struct tcp_reader r;
         size_t out = 0, in = 0;
 
-        (void)state;
         for (size_t i = 0; i < BYTES; i++)
                 sent[i] = (uint8_t)(i * 7 + i / 251);
         assert_int_equal(tcp_reader_init(&r, p.in, 4096), 0);
@@ -124,13 +122,12 @@ static void streams_keep_every_byte(void **state)
         close_pair(&p);
 }
 
-static void the_congestion_control_is_chosen(void **state)
+TEST(the_congestion_control_is_chosen)
 {
         struct pair p = connect_pair();
         char name[16] = "";
         socklen_t size = sizeof name;
 
-        (void)state;
         /* Every kernel has this one. */
         assert_int_equal(tcp_choose_congestion(p.out, "reno"), 0);
         assert_int_equal(getsockopt(p.out, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
@@ -139,27 +136,25 @@ static void the_congestion_control_is_chosen(void **state)
         close_pair(&p);
 }
 
-static void a_full_connection_waits(void **state)
+TEST(a_full_connection_waits)
 {
         static uint8_t bytes[65536];
         struct pair p = connect_pair();
         struct iovec iov = {bytes, sizeof bytes};
         ssize_t n = 0;
 
-        (void)state;
         for (int i = 0; i < 10000 && n >= 0; i++)
                 n = tcp_send(p.out, &iov, 1);
         assert_int_equal(n, -EAGAIN);
         close_pair(&p);
 }
 
-static void refused_connections_are_reported(void **state)
+TEST(refused_connections_are_reported)
 {
         struct pair p = connect_pair();
         struct net_address to, local;
         int fd;
 
-        (void)state;
         to.size_bytes = sizeof to.v6;
         assert_int_equal(getsockname(p.listener, &to.any, &to.size_bytes), 0);
         close_pair(&p);
@@ -173,12 +168,11 @@ static void refused_connections_are_reported(void **state)
                 assert_int_equal(fd, -ECONNREFUSED);
 }
 
-static void pauses_grow(void **state)
+TEST(pauses_grow)
 {
         struct tcp_backoff b;
         uint64_t longest = 100 * NS_PER_MS;
 
-        (void)state;
         tcp_backoff_init(&b, 5);
         for (int i = 0; i < 40; i++) {
                 uint64_t pause = tcp_backoff_next_ns(&b);
@@ -188,18 +182,4 @@ static void pauses_grow(void **state)
         }
         tcp_backoff_reset(&b);
         assert_true(tcp_backoff_next_ns(&b) <= 100 * NS_PER_MS);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(addresses_are_parsed_and_formatted),
-                cmocka_unit_test(streams_keep_every_byte),
-                cmocka_unit_test(the_congestion_control_is_chosen),
-                cmocka_unit_test(a_full_connection_waits),
-                cmocka_unit_test(refused_connections_are_reported),
-                cmocka_unit_test(pauses_grow),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,24 +30,22 @@ static int read_text(const char *text, size_t n)
         return r;
 }
 
-static void the_first_line_is_the_token(void **state)
+TEST(the_first_line_is_the_token)
 {
         static const char *const texts[] = {TOKEN, TOKEN "\n", TOKEN "\r\nmore\n"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 assert_int_equal(read_text(texts[i], strlen(texts[i])), 0);
                 assert_string_equal(token, TOKEN);
         }
 }
 
-static void other_files_are_refused(void **state)
+TEST(other_files_are_refused)
 {
         static const char *const texts[] = {"",           "\n" TOKEN, "0123456789abcde", "0123456789 abcdef",
                                             TOKEN "\xff", "\t" TOKEN};
         char longest[TOKEN_MAX_BYTES + 2];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 assert_int_equal(read_text(texts[i], strlen(texts[i])), -EINVAL);
                 assert_non_null(strstr(e.message, "16 to 128 printable characters"));
@@ -61,9 +59,8 @@ static void other_files_are_refused(void **state)
 }
 
 /* A pipe without a writer would hold the program up. */
-static void a_pipe_is_no_wait(void **state)
+TEST(a_pipe_is_no_wait)
 {
-        (void)state;
         strcpy(path, "/tmp/evb-token-fifo-XXXXXX");
         close(mkstemp(path));
         unlink(path);
@@ -72,9 +69,8 @@ static void a_pipe_is_no_wait(void **state)
         unlink(path);
 }
 
-static void tokens_are_compared_as_a_whole(void **state)
+TEST(tokens_are_compared_as_a_whole)
 {
-        (void)state;
         assert_true(token_equal(TOKEN, TOKEN));
         assert_false(token_equal(TOKEN, ""));
         assert_false(token_equal(TOKEN, "0123456789abcdeg"));
@@ -82,16 +78,4 @@ static void tokens_are_compared_as_a_whole(void **state)
         assert_false(token_equal(TOKEN, "0123456789abcde"));
         assert_false(token_equal(TOKEN, TOKEN TOKEN));
         assert_false(token_equal("", "x"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_line_is_the_token),
-                cmocka_unit_test(other_files_are_refused),
-                cmocka_unit_test(a_pipe_is_no_wait),
-                cmocka_unit_test(tokens_are_compared_as_a_whole),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

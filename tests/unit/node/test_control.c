@@ -86,11 +86,10 @@ static unsigned turns_until(struct bench *b, const _Atomic uint64_t *counter, ui
         return got;
 }
 
-static void a_message_from_its_senders_address_is_accepted(void **state)
+TEST(a_message_from_its_senders_address_is_accepted)
 {
         struct bench b;
 
-        (void)state;
         bench_open(&b, ROS1, PORT);
         send_alive(&b);
         assert_int_equal(turns_until(&b, &b.node.stats->control_received, 1), 1);
@@ -98,11 +97,10 @@ static void a_message_from_its_senders_address_is_accepted(void **state)
         bench_close(&b);
 }
 
-static void a_message_from_another_address_or_port_is_foreign(void **state)
+TEST(a_message_from_another_address_or_port_is_foreign)
 {
         struct bench b;
 
-        (void)state;
         for (int port = 0; port < 2; port++) {
                 bench_open(&b, port ? ROS1 : STRANGER, port ? 0 : PORT);
                 send_alive(&b);
@@ -127,14 +125,13 @@ static size_t send_probe(struct bench *b, uint32_t padding_bytes, uint8_t *bytes
 }
 
 /* The answer is as long as the Probe, up to a whole datagram; it goes to nodes of the scenario alone. */
-static void a_probe_is_answered_with_the_same_length(void **state)
+TEST(a_probe_is_answered_with_the_same_length)
 {
         static struct message answer;
         uint8_t bytes[2048];
         struct bench b;
         size_t n;
 
-        (void)state;
         bench_open(&b, ROS1, PORT);
         for (uint32_t padding = 0; padding < 2; padding++) {
                 n = send_probe(&b, padding * (uint32_t)(b.node.control.message_bytes - MESSAGE_PROBE_BYTES),
@@ -154,12 +151,11 @@ static void a_probe_is_answered_with_the_same_length(void **state)
 }
 
 /* Strangers send more datagrams than a turn reads. The rest waits for the next turn, which begins at once. */
-static void a_flood_does_not_stall_the_node(void **state)
+TEST(a_flood_does_not_stall_the_node)
 {
         struct bench b;
         uint64_t first;
 
-        (void)state;
         bench_open(&b, STRANGER, PORT);
         for (int i = 0; i < 1500; i++)
                 send_alive(&b);
@@ -174,14 +170,13 @@ static void a_flood_does_not_stall_the_node(void **state)
 }
 
 /* The node answers, so that a node with a wrong address can report its mistake. */
-static void a_join_from_a_wrong_address_is_answered(void **state)
+TEST(a_join_from_a_wrong_address_is_answered)
 {
         static struct message m;
         uint8_t bytes[1472];
         struct datagram answer;
         struct bench b;
 
-        (void)state;
         bench_open(&b, STRANGER, PORT);
         m.header = (struct message_header){.sender_role = ROLE_ROS, .type = MESSAGE_JOIN};
         m.join.incarnation = 5;
@@ -209,7 +204,7 @@ static void open_others(struct endpoint **ret, const char *const *addresses, siz
 
 /* Without a multicast group, the DFM sends to each ROS in turn; what is for all nodes goes to each SFI in any
  * case. */
-static void a_message_to_all_reaches_each_node(void **state)
+TEST(a_message_to_all_reaches_each_node)
 {
         static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".4", SAMPLE_NET ".5"};
         static struct message m;
@@ -217,7 +212,6 @@ static void a_message_to_all_reaches_each_node(void **state)
         struct datagram d;
         struct bench b;
 
-        (void)state;
         bench_open(&b, STRANGER, PORT);
         open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
@@ -237,7 +231,7 @@ static void a_message_to_all_reaches_each_node(void **state)
 }
 
 /* Whatever its type is. */
-static void a_message_of_an_sfi_to_all_is_for_the_ross(void **state)
+TEST(a_message_of_an_sfi_to_all_is_for_the_ross)
 {
         static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".5"};
         static struct message m;
@@ -245,7 +239,6 @@ static void a_message_of_an_sfi_to_all_is_for_the_ross(void **state)
         struct datagram d;
         struct bench b;
 
-        (void)state;
         bench_open_as(&b, "sfi1", STRANGER, PORT);
         open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
@@ -258,19 +251,4 @@ static void a_message_of_an_sfi_to_all_is_for_the_ross(void **state)
                 endpoint_free(nodes[i]);
         }
         bench_close(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_message_from_its_senders_address_is_accepted),
-                cmocka_unit_test(a_message_from_another_address_or_port_is_foreign),
-                cmocka_unit_test(a_probe_is_answered_with_the_same_length),
-                cmocka_unit_test(a_join_from_a_wrong_address_is_answered),
-                cmocka_unit_test(a_message_to_all_reaches_each_node),
-                cmocka_unit_test(a_message_of_an_sfi_to_all_is_for_the_ross),
-                cmocka_unit_test(a_flood_does_not_stall_the_node),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,12 +134,11 @@ static void close_both(void)
         end_close(&ros);
 }
 
-static void a_hello_makes_both_sessions_known(void **state)
+TEST(a_hello_makes_both_sessions_known)
 {
         struct control_hello h;
         unsigned greeted = 0;
 
-        (void)state;
         open_both(key_path);
         while (control_auth_greet(&ros.auth, &h)) {
                 if (net_address_equal(h.to, &ros.nodes.dfm))
@@ -154,9 +153,8 @@ static void a_hello_makes_both_sessions_known(void **state)
         close_both();
 }
 
-static void the_first_message_of_a_session_is_refused(void **state)
+TEST(the_first_message_of_a_session_is_refused)
 {
-        (void)state;
         open_both(key_path);
         assert_false(pass(&ros, &dfm));
         assert_int_equal(stats_get(&dfm.stats->control_unproven), 1);
@@ -167,11 +165,10 @@ static void the_first_message_of_a_session_is_refused(void **state)
         close_both();
 }
 
-static void a_copy_is_refused(void **state)
+TEST(a_copy_is_refused)
 {
         struct packet old, p, q;
 
-        (void)state;
         open_both(key_path);
         old = make(&ros, dfm.node);
         pass(&ros, &dfm);
@@ -201,11 +198,10 @@ static void a_copy_is_refused(void **state)
 }
 
 /* A copy of the former session must not count after a restart of its sender, nor of its receiver. */
-static void copies_do_not_survive_a_restart(void **state)
+TEST(copies_do_not_survive_a_restart)
 {
         struct packet from_ros, from_dfm, to_group;
 
-        (void)state;
         for (int which = 0; which < 2; which++) {
                 open_both(key_path);
                 pass(&ros, &dfm);
@@ -234,14 +230,13 @@ static void copies_do_not_survive_a_restart(void **state)
 }
 
 /* A recorded answer is to another challenge. */
-static void a_recorded_answer_proves_nothing(void **state)
+TEST(a_recorded_answer_proves_nothing)
 {
         struct control_hello h;
         struct packet answer = {.n = AUTH_HELLO_BYTES}, message;
         struct datagram d;
         size_t n;
 
-        (void)state;
         open_both(key_path);
         /* The ROS answers a challenge of the DFM; a stranger keeps the answer and lets it pass. */
         while (control_auth_greet(&dfm.auth, &h) && !net_address_equal(h.to, &dfm.nodes.ros[0]))
@@ -264,11 +259,10 @@ static void a_recorded_answer_proves_nothing(void **state)
         close_both();
 }
 
-static void another_key_and_none_are_told_apart(void **state)
+TEST(another_key_and_none_are_told_apart)
 {
         struct packet p;
 
-        (void)state;
         open_both(other_path);
         assert_false(pass(&ros, &dfm));
         assert_false(pass(&dfm, &ros));
@@ -293,11 +287,10 @@ static void another_key_and_none_are_told_apart(void **state)
 }
 
 /* The number of a message that came from a wrong address stays free for the genuine one. */
-static void a_wrong_address_takes_no_number(void **state)
+TEST(a_wrong_address_takes_no_number)
 {
         struct packet p;
 
-        (void)state;
         open_both(key_path);
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
@@ -310,11 +303,10 @@ static void a_wrong_address_takes_no_number(void **state)
         close_both();
 }
 
-static void garbage_is_harmless(void **state)
+TEST(garbage_is_harmless)
 {
         struct packet p, q;
 
-        (void)state;
         open_both(key_path);
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
@@ -345,29 +337,16 @@ static int write_key(char *path, const char *text)
 
 static int set_up(void **state)
 {
-        (void)state;
         return write_key(key_path, "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n") +
                write_key(other_path, "100102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n");
 }
 
 static int tear_down(void **state)
 {
-        (void)state;
         return unlink(key_path) + unlink(other_path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_hello_makes_both_sessions_known),
-                cmocka_unit_test(the_first_message_of_a_session_is_refused),
-                cmocka_unit_test(a_copy_is_refused),
-                cmocka_unit_test(copies_do_not_survive_a_restart),
-                cmocka_unit_test(a_recorded_answer_proves_nothing),
-                cmocka_unit_test(another_key_and_none_are_told_apart),
-                cmocka_unit_test(a_wrong_address_takes_no_number),
-                cmocka_unit_test(garbage_is_harmless),
-        };
-
-        return cmocka_run_group_tests(tests, set_up, tear_down);
+        return test_run(argc, argv, set_up, tear_down);
 }

@@ -46,12 +46,11 @@ static void reports(struct dfm_driver *t, enum node_role role, uint16_t index, u
         dfm_says_with(t, false);
 }
 
-static void the_first_cause_is_named(void **state)
+TEST(the_first_cause_is_named)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         assert_string_equal(why(&t), "no credit from sfi1, sfi2");
         reports(&t, ROLE_ROS, 0, REASON_QUEUE_FULL, 0);
@@ -70,12 +69,11 @@ static void the_first_cause_is_named(void **state)
         dfm_driver_fini(&t);
 }
 
-static void other_causes_are_named(void **state)
+TEST(other_causes_are_named)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         reports(&t, ROLE_ROS, 1, REASON_BUFFER_FULL, 0); /* an effect, not a cause */
         assert_string_equal(why(&t), "no credit from sfi1, sfi2");
@@ -90,13 +88,12 @@ static void other_causes_are_named(void **state)
 }
 
 /* Before it counts as gone, and whatever follows from it. */
-static void a_silent_node_is_named(void **state)
+TEST(a_silent_node_is_named)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         struct obstacle o = {};
 
-        (void)state;
         start(&t, &c);
         sfi0_takes(&t, 1);
         for (int i = 0; i < 12; i++) {
@@ -114,12 +111,11 @@ static void a_silent_node_is_named(void **state)
         dfm_driver_fini(&t);
 }
 
-static void open_events_have_a_place(void **state)
+TEST(open_events_have_a_place)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 2;
         start(&t, &c);
         sfi0_takes(&t, 2);
@@ -131,12 +127,11 @@ static void open_events_have_a_place(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_pause_of_triggers_is_named(void **state)
+TEST(a_pause_of_triggers_is_named)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 1;
         start(&t, &c);
         sfi_grants(&t, 0, 4);
@@ -149,15 +144,4 @@ static void a_pause_of_triggers_is_named(void **state)
         scenario.trigger.port = 4000;
         assert_string_equal(why(&t), "no trigger at UDP port 4000");
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_cause_is_named),     cmocka_unit_test(other_causes_are_named),
-                cmocka_unit_test(a_silent_node_is_named),       cmocka_unit_test(open_events_have_a_place),
-                cmocka_unit_test(a_pause_of_triggers_is_named),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,13 +39,12 @@ static const char *why(struct dfm_driver *t, const struct idle *last)
         return r.text[0];
 }
 
-static void missing_nodes_are_named(void **state)
+TEST(missing_nodes_are_named)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_init(&t, &config);
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -57,13 +56,12 @@ static void missing_nodes_are_named(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_long_list_of_nodes_is_shortened(void **state)
+TEST(a_long_list_of_nodes_is_shortened)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
 
-        (void)state;
         config.n_ros = 20;
         name_nodes(&config);
         dfm_driver_init(&t, &config);
@@ -76,13 +74,12 @@ static void a_long_list_of_nodes_is_shortened(void **state)
 }
 
 /* At the end all nodes have left and XOFF is forgotten, so the reason must come from an earlier note. */
-static void a_ros_that_held_triggers_back_is_named(void **state)
+TEST(a_ros_that_held_triggers_back_is_named)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         ros_says_switch(&t, 1, false);
@@ -98,13 +95,12 @@ static void a_ros_that_held_triggers_back_is_named(void **state)
         dfm_driver_fini(&t);
 }
 
-static void who_holds_back_at_the_end(void **state)
+TEST(who_holds_back_at_the_end)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         char text[256];
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         sfi0_takes(&t, 1);
@@ -119,7 +115,7 @@ static void who_holds_back_at_the_end(void **state)
 
 /* All of its events had ended, and another process took its place: without durability, no file may have them.
  */
-static void files_that_were_not_closed_are_a_reason(void **state)
+TEST(files_that_were_not_closed_are_a_reason)
 {
         static const struct {
                 enum scenario_durability durability;
@@ -144,7 +140,6 @@ static void files_that_were_not_closed_are_a_reason(void **state)
                 {DURABILITY_WRITTEN, RUN_ENDED, true, NULL},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct dfm_config config = dfm_standard();
                 struct reasons r = {};
@@ -176,14 +171,13 @@ static void files_that_were_not_closed_are_a_reason(void **state)
         }
 }
 
-static void a_slow_front_end_is_a_reason(void **state)
+TEST(a_slow_front_end_is_a_reason)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
         char text[OBSTACLE_TEXT_MAX];
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
@@ -197,7 +191,7 @@ static void a_slow_front_end_is_a_reason(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_reset_is_a_reason(void **state)
+TEST(a_reset_is_a_reason)
 {
         const struct trigger_entry reset = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
         struct dfm_config config = dfm_standard();
@@ -205,7 +199,6 @@ static void a_reset_is_a_reason(void **state)
         struct idle idle = {};
         char text[256];
 
-        (void)state;
         name_nodes(&config);
         config.trigger_source = DFM_TRIGGER_OFFERED;
         config.trigger_queue = 8;
@@ -236,13 +229,12 @@ static void a_reset_is_a_reason(void **state)
         dfm_driver_fini(&t);
 }
 
-static void missing_credits_are_a_reason(void **state)
+TEST(missing_credits_are_a_reason)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         idle_note(&idle, t.dfm, &scenario);
@@ -251,14 +243,13 @@ static void missing_credits_are_a_reason(void **state)
 }
 
 /* After the first trigger, only the fate of events matters. */
-static void open_partial_and_lost_events_are_counted(void **state)
+TEST(open_partial_and_lost_events_are_counted)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
         struct reasons r = {};
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         sfi0_takes(&t, 4);
@@ -276,7 +267,7 @@ static void open_partial_and_lost_events_are_counted(void **state)
 }
 
 /* An SFI that fails to seal its last file reports that in its last message. */
-static void failed_output_and_repeated_events_are_reasons(void **state)
+TEST(failed_output_and_repeated_events_are_reasons)
 {
         struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
         struct dfm_config config = dfm_standard();
@@ -284,7 +275,6 @@ static void failed_output_and_repeated_events_are_reasons(void **state)
         struct idle idle = {};
         struct reasons r = {};
 
-        (void)state;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
         sfi0_takes(&t, 1);
@@ -348,11 +338,10 @@ static void count_reasons_after(bool with_events, enum fate fate, struct reasons
 }
 
 /* It may have built what was then assigned to another one. */
-static void an_sfi_that_fell_silent_with_events_is_a_reason(void **state)
+TEST(an_sfi_that_fell_silent_with_events_is_a_reason)
 {
         struct reasons r;
 
-        (void)state;
         count_reasons_after(true, SILENT, &r);
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0],
@@ -365,11 +354,10 @@ static void an_sfi_that_fell_silent_with_events_is_a_reason(void **state)
 }
 
 /* The new process knows nothing of what the former one built. */
-static void an_sfi_that_restarted_with_events_is_a_reason(void **state)
+TEST(an_sfi_that_restarted_with_events_is_a_reason)
 {
         struct reasons r;
 
-        (void)state;
         for (enum fate fate = REPLACED; fate <= REPLACED_AT_ONCE; fate++) {
                 count_reasons_after(true, fate, &r);
                 assert_int_equal(r.n, 1);
@@ -382,7 +370,7 @@ static void an_sfi_that_restarted_with_events_is_a_reason(void **state)
 }
 
 /* All its events ended: only its farewell was lost. */
-static void an_sfi_that_finished_its_events_may_fall_silent(void **state)
+TEST(an_sfi_that_finished_its_events_may_fall_silent)
 {
         struct finished_entry writing = {.event = 0, .end = UPDATE_WRITING};
         struct dfm_config config = dfm_standard();
@@ -390,7 +378,6 @@ static void an_sfi_that_finished_its_events_may_fall_silent(void **state)
         struct idle idle = {};
         struct reasons r = {};
 
-        (void)state;
         config.node_timeout_ns = NS_PER_S;
         name_nodes(&config);
         dfm_driver_start(&t, &config);
@@ -405,14 +392,13 @@ static void an_sfi_that_finished_its_events_may_fall_silent(void **state)
 }
 
 /* The event went to another SFI before the silence was noticed, so none is open on it any more. */
-static void an_sfi_whose_event_timed_out_is_a_reason(void **state)
+TEST(an_sfi_whose_event_timed_out_is_a_reason)
 {
         struct dfm_config config = dfm_standard();
         struct dfm_driver t;
         struct idle idle = {};
         struct reasons r = {};
 
-        (void)state;
         config.node_timeout_ns = 2 * NS_PER_S;
         config.event_timeout_ns = 3 * NS_PER_S / 2;
         config.events = 1;
@@ -479,11 +465,10 @@ static void count_ros_reasons(const struct ros_rule *rules, bool dies, bool retu
 }
 
 /* Only a process knows which frames it read and used. */
-static void a_ros_that_restarts_or_does_not_report_is_a_reason(void **state)
+TEST(a_ros_that_restarts_or_does_not_report_is_a_reason)
 {
         struct reasons r;
 
-        (void)state;
         count_ros_reasons(boards, false, false, 0, &r);
         assert_int_equal(r.n, 0);
         count_ros_reasons(boards, false, true, 0, &r);
@@ -502,11 +487,10 @@ static void a_ros_that_restarts_or_does_not_report_is_a_reason(void **state)
         }
 }
 
-static void frames_in_no_event_are_a_reason(void **state)
+TEST(frames_in_no_event_are_a_reason)
 {
         struct reasons r;
 
-        (void)state;
         count_ros_reasons(boards, false, false, ALIVE_SHORT, &r);
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0],
@@ -515,39 +499,13 @@ static void frames_in_no_event_are_a_reason(void **state)
 }
 
 /* Further reasons are only counted, and no reason is listed twice. */
-static void reasons_are_bounded(void **state)
+TEST(reasons_are_bounded)
 {
         struct reasons r = {};
 
-        (void)state;
         for (int i = 0; i < REASONS_MAX + 10; i++)
                 reasons_add(&r, "reason %d", i);
         reasons_add(&r, "reason %d", 3);
         assert_int_equal(r.n, REASONS_MAX + 10);
         assert_string_equal(r.text[REASONS_MAX - 1], "reason 31");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(missing_nodes_are_named),
-                cmocka_unit_test(a_long_list_of_nodes_is_shortened),
-                cmocka_unit_test(a_ros_that_held_triggers_back_is_named),
-                cmocka_unit_test(files_that_were_not_closed_are_a_reason),
-                cmocka_unit_test(a_slow_front_end_is_a_reason),
-                cmocka_unit_test(a_reset_is_a_reason),
-                cmocka_unit_test(missing_credits_are_a_reason),
-                cmocka_unit_test(open_partial_and_lost_events_are_counted),
-                cmocka_unit_test(who_holds_back_at_the_end),
-                cmocka_unit_test(reasons_are_bounded),
-                cmocka_unit_test(failed_output_and_repeated_events_are_reasons),
-                cmocka_unit_test(an_sfi_that_fell_silent_with_events_is_a_reason),
-                cmocka_unit_test(an_sfi_that_restarted_with_events_is_a_reason),
-                cmocka_unit_test(an_sfi_that_finished_its_events_may_fall_silent),
-                cmocka_unit_test(an_sfi_whose_event_timed_out_is_a_reason),
-                cmocka_unit_test(a_ros_that_restarts_or_does_not_report_is_a_reason),
-                cmocka_unit_test(frames_in_no_event_are_a_reason),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,21 +17,19 @@ static struct losses_sample note(struct losses *l, struct losses_sample now)
         return losses_recent(l);
 }
 
-static void losses_of_a_run_begin_with_it(void **state)
+TEST(losses_of_a_run_begin_with_it)
 {
         struct losses l = {};
         struct losses_sample r = note(&l, at(0, 5, 2, 3));
 
-        (void)state;
         assert_true(r.complete == 5 && r.partial == 2 && r.lost == 3);
 }
 
-static void losses_are_over_after_ten_seconds(void **state)
+TEST(losses_are_over_after_ten_seconds)
 {
         struct losses l = {};
         struct losses_sample r = {};
 
-        (void)state;
         for (unsigned i = 0; i <= 4; i++)
                 r = note(&l, at(i, 10 * i, i, 2 * i));
         assert_true(r.complete == 40 && r.partial == 4 && r.lost == 8);
@@ -46,24 +44,22 @@ static void losses_are_over_after_ten_seconds(void **state)
 }
 
 /* A node that is looked at rarely is asked about the time since then. */
-static void a_late_look_covers_more(void **state)
+TEST(a_late_look_covers_more)
 {
         struct losses l = {};
         struct losses_sample r;
 
-        (void)state;
         note(&l, at(0, 0, 0, 0));
         r = note(&l, at(60, 100, 0, 1));
         assert_true(r.lost == 1 && r.now_ns == 100 * NS_PER_S);
 }
 
 /* One event in a minute, and all are lost. */
-static void rare_losses_last_until_an_event_is_complete(void **state)
+TEST(rare_losses_last_until_an_event_is_complete)
 {
         struct losses l = {};
         struct losses_sample r = {};
 
-        (void)state;
         note(&l, at(0, 0, 0, 0));
         for (unsigned i = 1; i < 300; i++) {
                 r = note(&l, at(i, 0, 0, i / 60));
@@ -74,12 +70,11 @@ static void rare_losses_last_until_an_event_is_complete(void **state)
         assert_true(r.lost == 0);
 }
 
-static void packets_that_were_only_late_are_not_lost(void **state)
+TEST(packets_that_were_only_late_are_not_lost)
 {
         struct losses l = {};
         struct losses_sample now = at(0, 0, 0, 0);
 
-        (void)state;
         now.packets_lost = 10;
         note(&l, now);
         for (unsigned i = 1; i < 12; i++)
@@ -89,12 +84,11 @@ static void packets_that_were_only_late_are_not_lost(void **state)
 }
 
 /* Each peer has the same windows. */
-static void fragments_are_recent_for_as_long_as_events(void **state)
+TEST(fragments_are_recent_for_as_long_as_events)
 {
         struct metrics_peer p = {};
         struct losses l = {};
 
-        (void)state;
         for (unsigned i = 0; i < 30; i++) {
                 struct losses_sample now = at(i, i, i < 3 ? i : 2, 0);
                 bool moved = losses_note(&l, &now);
@@ -104,18 +98,4 @@ static void fragments_are_recent_for_as_long_as_events(void **state)
                 assert_int_equal(p.fragments_lost, 10 * now.partial);
         }
         assert_int_equal(p.lost_recently, 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(losses_of_a_run_begin_with_it),
-                cmocka_unit_test(losses_are_over_after_ten_seconds),
-                cmocka_unit_test(a_late_look_covers_more),
-                cmocka_unit_test(rare_losses_last_until_an_event_is_complete),
-                cmocka_unit_test(packets_that_were_only_late_are_not_lost),
-                cmocka_unit_test(fragments_are_recent_for_as_long_as_events),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

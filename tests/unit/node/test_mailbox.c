@@ -33,7 +33,7 @@ static void *ask_often(void *ctx)
         return i == REQUESTS ? NULL : ctx;
 }
 
-static void two_threads_get_their_own_answers(void **state)
+TEST(two_threads_get_their_own_answers)
 {
         struct run_mailbox *m;
         unsigned answered = 0;
@@ -41,7 +41,6 @@ static void two_threads_get_their_own_answers(void **state)
         struct pollfd fd = {.events = POLLIN};
         void *failed;
 
-        (void)state;
         assert_int_equal(run_mailbox_new(&m), 0);
         fd.fd = run_mailbox_fd(m);
         for (unsigned i = 0; i < 2; i++)
@@ -86,14 +85,13 @@ static void *ask_once(void *ctx)
         return run_mailbox_ask(ctx, &r) && r.status == 200 ? NULL : ctx;
 }
 
-static void a_turn_does_not_wait_for_the_lock(void **state)
+TEST(a_turn_does_not_wait_for_the_lock)
 {
         struct run_mailbox *m;
         pthread_t asker;
         eventfd_t n;
         void *failed;
 
-        (void)state;
         assert_int_equal(run_mailbox_new(&m), 0);
         assert_int_equal(pthread_create(&asker, NULL, ask_once, m), 0);
         while (eventfd_read(run_mailbox_fd(m), &n) < 0)
@@ -107,14 +105,4 @@ static void a_turn_does_not_wait_for_the_lock(void **state)
         pthread_join(asker, &failed);
         assert_null(failed);
         run_mailbox_free(m);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(two_threads_get_their_own_answers),
-                cmocka_unit_test(a_turn_does_not_wait_for_the_lock),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,12 +38,11 @@ static void free_view(struct metrics_view *v, struct metrics_state *shared)
         text = NULL;
 }
 
-static void counters_have_names_by_rule(void **state)
+TEST(counters_have_names_by_rule)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
 
-        (void)state;
         v.counters[METRICS_COUNTER_events_complete] = UINT64_MAX;
         v.counters[METRICS_COUNTER_payload_bytes] = 3;
         v.counters[METRICS_COUNTER_busy_ns] = 12000000034;
@@ -72,12 +71,11 @@ static void counters_have_names_by_rule(void **state)
         free_view(&v, &shared);
 }
 
-static void the_older_format_differs_in_names_of_families(void **state)
+TEST(the_older_format_differs_in_names_of_families)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
 
-        (void)state;
         write_view(&v, false);
         assert_line("# TYPE evb_events_complete_total counter");
         assert_line("# HELP evb_events_complete_total Events built with all fragments.");
@@ -88,13 +86,12 @@ static void the_older_format_differs_in_names_of_families(void **state)
 }
 
 /* Each value appears once: a table whose rows miss or repeat a counter is wrong. */
-static void every_counter_appears_once(void **state)
+TEST(every_counter_appears_once)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("ros1", &shared);
         char value[32];
 
-        (void)state;
         for (unsigned i = 0; i < METRICS_COUNTERS; i++)
                 v.counters[i] = 1000000000 * UINT64_C(770001) + i * UINT64_C(1000000000);
         write_view(&v, true);
@@ -113,11 +110,10 @@ static void every_counter_appears_once(void **state)
         free_view(&v, &shared);
 }
 
-static void each_family_has_one_head_and_adjacent_samples(void **state)
+TEST(each_family_has_one_head_and_adjacent_samples)
 {
         static const char *const nodes[] = {"dfm", "ros1", "sfi1"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
                 struct metrics_state shared;
                 struct metrics_view v = sample_view(nodes[i], &shared);
@@ -144,14 +140,13 @@ static void each_family_has_one_head_and_adjacent_samples(void **state)
         }
 }
 
-static void histograms_are_cumulative(void **state)
+TEST(histograms_are_cumulative)
 {
         struct metrics_histogram folded;
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
         struct histogram h;
 
-        (void)state;
         histogram_init(&h);
         histogram_add(&h, 10 * NS_PER_US, 2);
         histogram_add(&h, 3 * NS_PER_MS, 5);
@@ -171,24 +166,22 @@ static void histograms_are_cumulative(void **state)
         free_view(&v, &shared);
 }
 
-static void names_are_escaped(void **state)
+TEST(names_are_escaped)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
 
-        (void)state;
         v.version = "a\"b\\c\nd";
         write_view(&v, true);
         assert_line("evb_build_info{node=\"dfm\",role=\"dfm\",version=\"a\\\"b\\\\c\\nd\"} 1");
         free_view(&v, &shared);
 }
 
-static void roles_have_metrics_of_their_peers(void **state)
+TEST(roles_have_metrics_of_their_peers)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("ros1", &shared);
 
-        (void)state;
         for (size_t i = 0; i < shared.n_peers; i++) {
                 if (v.scenario->nodes[i].role != ROLE_SFI)
                         continue;
@@ -205,12 +198,11 @@ static void roles_have_metrics_of_their_peers(void **state)
         free_view(&v, &shared);
 }
 
-static void run_control_has_one_state_or_none(void **state)
+TEST(run_control_has_one_state_or_none)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
 
-        (void)state;
         write_view(&v, true);
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"paused\"} 0");
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"error\"} 0");
@@ -222,7 +214,7 @@ static void run_control_has_one_state_or_none(void **state)
 }
 
 /* After a repair, the kernel counts from zero. */
-static void shaping_counters_never_go_back(void **state)
+TEST(shaping_counters_never_go_back)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("ros1", &shared);
@@ -231,7 +223,6 @@ static void shaping_counters_never_go_back(void **state)
         struct tc_row row = {.counters = {.known = true, .bytes = 100, .drops = 3, .backlog_bytes = 9}};
         struct tc_status status = {.rows = &row, .n = 1};
 
-        (void)state;
         assert_true(tc_address_parse(&row.address, sfi->address));
         metrics_take_shaping(&shared, v.scenario, &status);
         assert_true(to->known);
@@ -249,12 +240,11 @@ static void shaping_counters_never_go_back(void **state)
         free_view(&v, &shared);
 }
 
-static void rates_are_of_a_second_or_more(void **state)
+TEST(rates_are_of_a_second_or_more)
 {
         struct metrics_sample last = {};
         struct metrics_rates rates = {};
 
-        (void)state;
         metrics_take_rates(&rates, &last, &(struct metrics_sample){.now_ns = NS_PER_S, .events = 1000});
         assert_true(rates.events_hz == 0);
         metrics_take_rates(&rates, &last,
@@ -281,11 +271,10 @@ static void rates_are_of_a_second_or_more(void **state)
 }
 
 /* A DFM that waits for its next run takes no rates, so those of the last run must go with it. */
-static void rates_end_with_their_run(void **state)
+TEST(rates_end_with_their_run)
 {
         struct metrics_state s;
 
-        (void)state;
         assert_int_equal(metrics_state_init(&s, 1), 0);
         s.rates = (struct metrics_rates){.triggers_hz = 1000, .events_hz = 1000, .busy_share = 0.5};
         metrics_state_begin_run(&s);
@@ -293,7 +282,7 @@ static void rates_end_with_their_run(void **state)
         metrics_state_fini(&s);
 }
 
-static void clients_choose_the_format(void **state)
+TEST(clients_choose_the_format)
 {
         static const struct {
                 const char *accept;
@@ -318,29 +307,8 @@ static void clients_choose_the_format(void **state)
                 {"application/openmetrics-text;q=nan", false},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 if (metrics_wants_open_metrics(cases[i].accept) != cases[i].open_metrics)
                         fail_msg("Accept: %s", cases[i].accept);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(counters_have_names_by_rule),
-                cmocka_unit_test(the_older_format_differs_in_names_of_families),
-                cmocka_unit_test(every_counter_appears_once),
-                cmocka_unit_test(each_family_has_one_head_and_adjacent_samples),
-                cmocka_unit_test(histograms_are_cumulative),
-                cmocka_unit_test(names_are_escaped),
-                cmocka_unit_test(roles_have_metrics_of_their_peers),
-                cmocka_unit_test(run_control_has_one_state_or_none),
-                cmocka_unit_test(shaping_counters_never_go_back),
-                cmocka_unit_test(rates_are_of_a_second_or_more),
-                cmocka_unit_test(rates_end_with_their_run),
-                cmocka_unit_test(clients_choose_the_format),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,12 +51,11 @@ static void fill(struct dfm_processes *p)
         p->words[2] = 0x41;
 }
 
-static void what_was_written_is_read(void **state)
+TEST(what_was_written_is_read)
 {
         struct dfm_processes *expected = calloc(1, sizeof *expected);
         struct processes_file f, g;
 
-        (void)state;
         assert_non_null(expected);
         fill(expected);
         open_file(&f);
@@ -75,14 +74,13 @@ static void what_was_written_is_read(void **state)
 }
 
 /* Cut off anywhere, or with any byte changed. */
-static void a_damaged_file_is_refused(void **state)
+TEST(a_damaged_file_is_refused)
 {
         struct processes_file f;
         uint8_t bytes[1024];
         ssize_t n;
         FILE *file;
 
-        (void)state;
         open_file(&f);
         fill(f.processes);
         assert_int_equal(processes_file_write(&f), 0);
@@ -108,11 +106,10 @@ static void a_damaged_file_is_refused(void **state)
 }
 
 /* An old file would be wrong. */
-static void a_failure_leaves_no_file(void **state)
+TEST(a_failure_leaves_no_file)
 {
         struct processes_file f;
 
-        (void)state;
         open_file(&f);
         fill(f.processes);
         assert_int_equal(processes_file_write(&f), 0);
@@ -129,23 +126,15 @@ static void a_failure_leaves_no_file(void **state)
 
 static int set_up(void **state)
 {
-        (void)state;
         return mkdtemp(folder) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-        (void)state;
         return rmdir(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(what_was_written_is_read),
-                cmocka_unit_test(a_damaged_file_is_refused),
-                cmocka_unit_test(a_failure_leaves_no_file),
-        };
-
-        return cmocka_run_group_tests(tests, set_up, tear_down);
+        return test_run(argc, argv, set_up, tear_down);
 }

@@ -40,11 +40,10 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
 }
 
 /* Jobs for an SFI that has left are dropped once, and those for other SFIs stay. */
-static void jobs_for_an_sfi_that_left_are_dropped(void **state)
+TEST(jobs_for_an_sfi_that_left_are_dropped)
 {
         struct node n;
 
-        (void)state;
         sample_node(&n, "ros1", "tcp");
         n.kind = &node_ros;
         assert_int_equal(control_open(&n.control, n.scenario, n.self, n.stats, n.loop), 0);
@@ -72,13 +71,4 @@ static void jobs_for_an_sfi_that_left_are_dropped(void **state)
         node_ros.close(&n);
         control_close(&n.control);
         sample_node_free(&n);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(jobs_for_an_sfi_that_left_are_dropped),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,14 +65,13 @@ static uint32_t time_now(void)
         return (uint32_t)(clock_utc_ns() / NS_PER_S);
 }
 
-static void numbers_do_not_repeat(void **state)
+TEST(numbers_do_not_repeat)
 {
         enum { PROCESSES = 4, EACH = 50 };
         bool seen[PROCESSES * EACH + 1] = {};
         int pipe_fds[2];
         uint32_t number;
 
-        (void)state;
         drop("run-number");
         assert_int_equal(pipe(pipe_fds), 0);
         for (int i = 0; i < PROCESSES; i++) {
@@ -105,12 +104,11 @@ static void numbers_do_not_repeat(void **state)
 }
 
 /* A small number may have been used before, so a damaged file leads to the time instead. */
-static void a_damaged_file_does_not_restart_the_numbers(void **state)
+TEST(a_damaged_file_does_not_restart_the_numbers)
 {
         static const char *const texts[] = {"x\n",          "-3\n",  "12", "99999999999999999999999\n",
                                             "4294967295\n", "1 2\n", "\n", ""};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 uint32_t before = time_now(), number;
 
@@ -125,7 +123,7 @@ static void a_damaged_file_does_not_restart_the_numbers(void **state)
 
 /* A crash of the machine may leave a file of zeros, or an empty one. Only a file that does not exist is new.
  */
-static void an_empty_or_zero_filled_file_is_not_a_new_one(void **state)
+TEST(an_empty_or_zero_filled_file_is_not_a_new_one)
 {
         static const struct {
                 const char *bytes;
@@ -134,7 +132,6 @@ static void an_empty_or_zero_filled_file_is_not_a_new_one(void **state)
         char path[RUN_RECORD_PATH_MAX];
         uint32_t number = 77;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
                 put_bytes("run-number", files[i].bytes, files[i].n);
                 assert_int_equal(run_record_next_number(&number, true, path), -EBADMSG);
@@ -150,12 +147,11 @@ static void an_empty_or_zero_filled_file_is_not_a_new_one(void **state)
         assert_int_equal(number, 1);
 }
 
-static void without_a_file_the_number_is_the_time(void **state)
+TEST(without_a_file_the_number_is_the_time)
 {
         uint32_t before = time_now();
         char path[128];
 
-        (void)state;
         drop("run-number");
         path_of("run-number", path, sizeof path);
         assert_int_equal(mkdir(path, 0700), 0); /* no user can write to a directory as if it were a file */
@@ -164,12 +160,11 @@ static void without_a_file_the_number_is_the_time(void **state)
 }
 
 /* run.number = next gets a number of the sequence or an error, and leaves a damaged file as it is. */
-static void a_strict_number_is_never_the_time(void **state)
+TEST(a_strict_number_is_never_the_time)
 {
         char path[RUN_RECORD_PATH_MAX], directory[128];
         uint32_t number = 77;
 
-        (void)state;
         drop("run-number");
         assert_int_equal(run_record_next_number(&number, true, path), 0);
         assert_int_equal(number, 1);
@@ -188,12 +183,11 @@ static void a_strict_number_is_never_the_time(void **state)
         drop("run-number");
 }
 
-static void only_an_unfinished_run_can_be_resumed(void **state)
+TEST(only_an_unfinished_run_can_be_resumed)
 {
         struct run_record s, again;
         struct dfm_former f;
 
-        (void)state;
         drop("dfm-127.0.0.1-5");
         run_record_open(&s, "127.0.0.1", 5);
         assert_true(s.fd >= 0);
@@ -221,12 +215,11 @@ static void only_an_unfinished_run_can_be_resumed(void **state)
 }
 
 /* The next DFM can name a run whose DFM was killed before its report, and when it began. */
-static void a_run_without_a_report_is_named(void **state)
+TEST(a_run_without_a_report_is_named)
 {
         static const bool unreported[] = {
                 [RUN_STAGE_RUNNING] = false, [RUN_STAGE_ENDED] = true, [RUN_STAGE_REPORTED] = false};
 
-        (void)state;
         for (enum run_stage stage = RUN_STAGE_RUNNING; stage <= RUN_STAGE_REPORTED; stage++) {
                 struct run_record s;
                 struct run_former f;
@@ -243,7 +236,7 @@ static void a_run_without_a_report_is_named(void **state)
 }
 
 /* Until the first run begins, the file is empty. */
-static void a_damaged_record_of_a_run_is_noticed(void **state)
+TEST(a_damaged_record_of_a_run_is_noticed)
 {
         static const struct {
                 const char *bytes;
@@ -251,7 +244,6 @@ static void a_damaged_record_of_a_run_is_noticed(void **state)
                 bool damaged;
         } files[] = {{"", 0, false}, {"nonsense", 8, true}, {"\0\0\0\0", 4, true}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
                 struct run_record s;
 
@@ -307,12 +299,11 @@ static const char *record(uint64_t age_ns, int64_t step_ns, bool other_boot)
 }
 
 /* The clock may be set while a run goes on; only after a start of the machine there is none but it. */
-static void the_age_of_a_run_does_not_follow_the_wall_clock(void **state)
+TEST(the_age_of_a_run_does_not_follow_the_wall_clock)
 {
         const uint64_t hour_ns = 3600 * NS_PER_S;
         uint64_t age_ns;
 
-        (void)state;
         assert_int_equal(age_of(record(5 * NS_PER_S, 0, false), &age_ns), RUN_AGE_CERTAIN);
         assert_in_range(age_ns, 5 * NS_PER_S, hour_ns - 1);
         assert_int_equal(age_of(record(5 * NS_PER_S, (int64_t)hour_ns, false), &age_ns), RUN_AGE_STEPPED);
@@ -331,24 +322,13 @@ static void the_age_of_a_run_does_not_follow_the_wall_clock(void **state)
         assert_true(age_ns > hour_ns);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(numbers_do_not_repeat),
-                cmocka_unit_test(a_damaged_file_does_not_restart_the_numbers),
-                cmocka_unit_test(an_empty_or_zero_filled_file_is_not_a_new_one),
-                cmocka_unit_test(without_a_file_the_number_is_the_time),
-                cmocka_unit_test(a_strict_number_is_never_the_time),
-                cmocka_unit_test(only_an_unfinished_run_can_be_resumed),
-                cmocka_unit_test(a_run_without_a_report_is_named),
-                cmocka_unit_test(a_damaged_record_of_a_run_is_noticed),
-                cmocka_unit_test(the_age_of_a_run_does_not_follow_the_wall_clock),
-        };
         int failed;
 
         if (!mkdtemp(folder) || setenv("STATE_DIRECTORY", folder, 1) < 0)
                 return 1;
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
+        failed = test_run(argc, argv, NULL, NULL);
         drop("run-number");
         (void)rmdir(folder);
         return failed;

@@ -40,9 +40,8 @@ static void assert_dropped(uint64_t first, uint64_t second)
         assert_int_equal(stats_get(&n.stats->packets_source_dropped), first + second);
 }
 
-static void drops_are_counted_for_each_sfi(void **state)
+TEST(drops_are_counted_for_each_sfi)
 {
-        (void)state;
         open_tree();
         see(0, 0, false);
         see(100, 10, false);
@@ -52,9 +51,8 @@ static void drops_are_counted_for_each_sfi(void **state)
         sample_node_free(&n);
 }
 
-static void totals_continue_after_a_repair(void **state)
+TEST(totals_continue_after_a_repair)
 {
-        (void)state;
         open_tree();
         see(100, 10, false);
         see_nothing();
@@ -85,12 +83,11 @@ static uint64_t planned_burst(uint64_t sfi_live, uint64_t sources, uint64_t *ret
 }
 
 /* A burst that became shorter when they return would cost the packets in the queue. */
-static void bursts_stay_while_nodes_are_absent(void **state)
+TEST(bursts_stay_while_nodes_are_absent)
 {
         struct scenario *s;
         uint64_t all_bytes, all_bps, bps;
 
-        (void)state;
         open_tree();
         s = (struct scenario *)n.scenario;
         s->qos.rate_bps = SCENARIO_AUTO;
@@ -111,15 +108,4 @@ static void bursts_stay_while_nodes_are_absent(void **state)
         s->network.link_rate_bps = UINT64_C(100000000);
         assert_true(planned_burst(3, 1, &bps) < all_bytes);
         sample_node_free(&n);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(drops_are_counted_for_each_sfi),
-                cmocka_unit_test(totals_continue_after_a_repair),
-                cmocka_unit_test(bursts_stay_while_nodes_are_absent),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,11 +51,10 @@ static void pass_ms(struct watch *w, unsigned ms)
                 look(w);
 }
 
-static void work_that_waits_is_a_stall(void **state)
+TEST(work_that_waits_is_a_stall)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, true, "no credit from sfi1", NEVER_NS);
         pass_ms(&w, 900);
         assert_int_equal(w.stall.now.kind, OBSTACLE_NONE);
@@ -76,11 +75,10 @@ static void work_that_waits_is_a_stall(void **state)
         assert_string_equal(w.stall.last.text, "no credit from sfi1");
 }
 
-static void steady_work_is_no_stall(void **state)
+TEST(steady_work_is_no_stall)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, true, "x", NEVER_NS);
         for (int i = 0; i < 20; i++) {
                 pass_ms(&w, 4000);
@@ -91,11 +89,10 @@ static void steady_work_is_no_stall(void **state)
 }
 
 /* A node that has nothing to do has a reason, but no stall, for hours; if the owner wants, one line. */
-static void idle_is_no_stall(void **state)
+TEST(idle_is_no_stall)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, false, "no trigger", 60 * NS_PER_S);
         pass_ms(&w, 50000);
         assert_int_equal(w.stall.now.kind, OBSTACLE_WAIT);
@@ -112,11 +109,10 @@ static void idle_is_no_stall(void **state)
         assert_int_equal(w.lines[STALL_NOTHING], 3600 * 20);
 }
 
-static void a_wait_before_the_run_has_its_reason_at_once(void **state)
+TEST(a_wait_before_the_run_has_its_reason_at_once)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, false, "waiting for ros2", 0);
         w.work.before_run = true;
         assert_int_equal(look(&w), STALL_NOTHING);
@@ -124,11 +120,10 @@ static void a_wait_before_the_run_has_its_reason_at_once(void **state)
         assert_string_equal(w.stall.now.text, "waiting for ros2");
 }
 
-static void the_reason_may_change(void **state)
+TEST(the_reason_may_change)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, true, "ros1 silent", NEVER_NS);
         pass_ms(&w, 6000);
         w.why = "no credit from sfi1";
@@ -148,12 +143,11 @@ static void the_reason_may_change(void **state)
 }
 
 /* Each stall counts, but a line follows another only after 10 s. */
-static void many_stalls_are_folded(void **state)
+TEST(many_stalls_are_folded)
 {
         struct watch w;
         unsigned folded = 0;
 
-        (void)state;
         begin(&w, true, "slow disk on sfi1", NEVER_NS);
         w.stall.settings.stall_ns = NS_PER_S; /* run.stall-timeout is as short */
         for (int i = 0; i < 50; i++) {
@@ -168,11 +162,10 @@ static void many_stalls_are_folded(void **state)
 }
 
 /* A second fault is no repetition of the first: its line does not wait. */
-static void a_stall_for_another_reason_has_a_line(void **state)
+TEST(a_stall_for_another_reason_has_a_line)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, true, "slow disk on sfi1", NEVER_NS);
         pass_ms(&w, 6000);
         assert_int_equal(w.lines[STALL_BEGAN], 1);
@@ -185,11 +178,10 @@ static void a_stall_for_another_reason_has_a_line(void **state)
 }
 
 /* A process that did not run cannot blame others for that time. */
-static void a_suspension_is_no_stall(void **state)
+TEST(a_suspension_is_no_stall)
 {
         struct watch w;
 
-        (void)state;
         begin(&w, true, "x", NEVER_NS);
         pass_ms(&w, 2000);
         w.now_ns += 100 * NS_PER_S;
@@ -202,14 +194,13 @@ static void a_suspension_is_no_stall(void **state)
         assert_true(w.stall.stalled_ns < 7 * NS_PER_S);
 }
 
-static void reasons_have_names(void **state)
+TEST(reasons_have_names)
 {
         static struct scenario s = {.n_nodes = 2,
                                     .nodes = {{.name = "ros4", .role = ROLE_ROS, .index = 3},
                                               {.name = "sfi1", .role = ROLE_SFI, .address = "10.0.0.5"}}};
         char text[128];
 
-        (void)state;
         assert_string_equal(reason_text(&s, REASON_WAITS_FOR, 3, text, sizeof text),
                             "waits for fragments of ros4");
         assert_string_equal(reason_text(&s, REASON_QUEUE_FULL, 0, text, sizeof text),
@@ -231,13 +222,12 @@ static void reasons_have_names(void **state)
                 assert_null(strstr(reason_text(&s, i, 0, text, sizeof text), "null"));
 }
 
-static void an_obstacle_is_published_whole(void **state)
+TEST(an_obstacle_is_published_whole)
 {
         struct obstacle_board board = {};
         struct obstacle o = {.kind = OBSTACLE_STALL, .since_ns = 5 * NS_PER_S, .timed = true}, read;
         char text[OBSTACLE_TEXT_MAX + 32];
 
-        (void)state;
         assert_true(obstacle_read(&board, &read));
         assert_int_equal(read.kind, OBSTACLE_NONE);
         snprintf(o.text, sizeof o.text, "ros4 silent");
@@ -270,13 +260,12 @@ static void *publish(void *ctx)
 }
 
 /* A reader gets the text of one moment, or knows that it does not. */
-static void a_reader_gets_one_obstacle(void **state)
+TEST(a_reader_gets_one_obstacle)
 {
         static struct obstacle_board board;
         struct obstacle o;
         pthread_t writer;
 
-        (void)state;
         assert_int_equal(pthread_create(&writer, NULL, publish, &board), 0);
         do {
                 if (!obstacle_read(&board, &o) || o.kind == OBSTACLE_NONE)
@@ -285,23 +274,4 @@ static void a_reader_gets_one_obstacle(void **state)
                         assert_int_equal(o.text[i], o.since_ns);
         } while (atomic_load(&board.sequence) < 2 * PUBLICATIONS);
         assert_int_equal(pthread_join(writer, NULL), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(work_that_waits_is_a_stall),
-                cmocka_unit_test(steady_work_is_no_stall),
-                cmocka_unit_test(idle_is_no_stall),
-                cmocka_unit_test(a_wait_before_the_run_has_its_reason_at_once),
-                cmocka_unit_test(the_reason_may_change),
-                cmocka_unit_test(many_stalls_are_folded),
-                cmocka_unit_test(a_stall_for_another_reason_has_a_line),
-                cmocka_unit_test(a_suspension_is_no_stall),
-                cmocka_unit_test(reasons_have_names),
-                cmocka_unit_test(an_obstacle_is_published_whole),
-                cmocka_unit_test(a_reader_gets_one_obstacle),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

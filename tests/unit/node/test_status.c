@@ -39,13 +39,12 @@ static void assert_value(const json_t *o, const char *path, const char *expected
         free(found);
 }
 
-static void a_dfm_has_its_figures_in_its_status(void **state)
+TEST(a_dfm_has_its_figures_in_its_status)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
         json_t *o;
 
-        (void)state;
         shared.event_latency.count = 1;
         o = status_of(&v);
         assert_value(o, "run", "null");
@@ -110,14 +109,13 @@ static void a_dfm_has_its_figures_in_its_status(void **state)
         sample_view_free(&v, &shared);
 }
 
-static void a_ros_has_its_figures_in_its_status(void **state)
+TEST(a_ros_has_its_figures_in_its_status)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("ros1", &shared);
         struct scenario *s = (struct scenario *)v.scenario;
         json_t *o;
 
-        (void)state;
         shared.buffer_used_bytes = s->ros.buffer_size_bytes / 4;
         shared.held_fragments = 5;
         shared.peers[3] = (struct metrics_peer){.fragments = 6, .bytes = 7, .queued_bytes = 8};
@@ -163,13 +161,12 @@ static void a_ros_has_its_figures_in_its_status(void **state)
         sample_view_free(&v, &shared);
 }
 
-static void an_sfi_has_its_figures_in_its_status(void **state)
+TEST(an_sfi_has_its_figures_in_its_status)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("sfi1", &shared);
         json_t *o;
 
-        (void)state;
         shared.credits = 3;
         shared.unwritten_events = 4;
         v.disk = (struct metrics_disk){true, 5, 10};
@@ -218,13 +215,12 @@ static void an_sfi_has_its_figures_in_its_status(void **state)
 }
 
 /* Of the last seconds, and only what the role can know. */
-static void recent_losses_have_a_count_for_each_place(void **state)
+TEST(recent_losses_have_a_count_for_each_place)
 {
         struct metrics_state shared;
         struct metrics_view v = sample_view("dfm", &shared);
         json_t *o;
 
-        (void)state;
         shared.losses =
                 (struct losses){.older = {.now_ns = NS_PER_S, .lost = 2, .partial = 1, .packets_lost = 1},
                                 .now = {.now_ns = 2 * NS_PER_S,
@@ -255,16 +251,4 @@ static void recent_losses_have_a_count_for_each_place(void **state)
         assert_value(o, "losses.source_qdisc_packets", "null");
         json_decref(o);
         sample_view_free(&v, &shared);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_dfm_has_its_figures_in_its_status),
-                cmocka_unit_test(a_ros_has_its_figures_in_its_status),
-                cmocka_unit_test(an_sfi_has_its_figures_in_its_status),
-                cmocka_unit_test(recent_losses_have_a_count_for_each_place),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

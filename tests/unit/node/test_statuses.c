@@ -59,7 +59,6 @@ static void stop(struct server *s)
 
 static int set_up(void **state)
 {
-        (void)state;
         strcpy(t.folder, "/tmp/evb-test-XXXXXX");
         assert_non_null(mkdtemp(t.folder));
         for (size_t i = 0; i < ANSWERS; i++)
@@ -72,7 +71,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         for (size_t i = 0; i < ANSWERS; i++)
                 stop(&t.servers[i]);
         free(t.scenario);
@@ -89,13 +87,12 @@ static struct node_status *find(struct statuses *s, const char *name)
         return NULL;
 }
 
-static void each_answer_is_judged(void **state)
+TEST_WITH(each_answer_is_judged, set_up, tear_down)
 {
         struct statuses s;
         struct error e = {};
         char expected[SCENARIO_TEXT_MAX + 40];
 
-        (void)state;
         serve(&t.servers[0], "dfm", 200,
               "{\"node\":\"dfm\",\"state\":\"running\",\"stalled_seconds\":6.7,\"reason\":\"no credit\"}");
         serve(&t.servers[1], "ros1", 200, "{\"node\":\"ros2\",\"state\":\"running\"}");
@@ -134,9 +131,8 @@ static void assert_condition(const char *answer, const char *word, const char *p
 
 #define ANSWER(members) "{\"node\":\"dfm\",\"state\":\"running\"" members "}"
 
-static void the_condition_is_what_an_operator_should_see(void **state)
+TEST_WITH(the_condition_is_what_an_operator_should_see, set_up, tear_down)
 {
-        (void)state;
         assert_condition(ANSWER(""), "running", "");
         assert_condition(ANSWER(",\"control_state\":\"running\",\"losses\":{\"events_lost\":0}"), "running",
                          "");
@@ -153,9 +149,8 @@ static void the_condition_is_what_an_operator_should_see(void **state)
 }
 
 /* Any program may listen where a node should. */
-static void nonsense_is_no_loss(void **state)
+TEST_WITH(nonsense_is_no_loss, set_up, tear_down)
 {
-        (void)state;
         assert_condition(ANSWER(",\"losses\":[1]"), "running", "");
         assert_condition(ANSWER(",\"losses\":{\"events_lost\":\"many\",\"events_partial\":-5}"), "running",
                          "");
@@ -165,12 +160,11 @@ static void nonsense_is_no_loss(void **state)
 }
 
 /* What a node answered last is not shown for one that is gone, nor its former problem once it is back. */
-static void answers_replace_each_other(void **state)
+TEST_WITH(answers_replace_each_other, set_up, tear_down)
 {
         struct statuses s;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
         assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
         assert_null(find(&s, "dfm")->status);
@@ -187,13 +181,12 @@ static void answers_replace_each_other(void **state)
         statuses_fini(&s);
 }
 
-static void the_object_names_nodes_without_an_answer(void **state)
+TEST_WITH(the_object_names_nodes_without_an_answer, set_up, tear_down)
 {
         struct statuses s;
         struct error e = {};
         json_t *o;
 
-        (void)state;
         serve(&t.servers[0], "dfm", 200, "{\"node\":\"dfm\",\"state\":\"ready\"}");
         assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
         assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
@@ -223,7 +216,7 @@ static void wait_until_pending(struct statuses_watch *w, struct loop *loop, size
 }
 
 /* ros1 accepts connections and says nothing, as a stopped process does. */
-static void a_silent_node_delays_no_other(void **state)
+TEST_WITH(a_silent_node_delays_no_other, set_up, tear_down)
 {
         struct statuses_watch *w;
         struct node_status *dfm, *ros;
@@ -233,7 +226,6 @@ static void a_silent_node_delays_no_other(void **state)
         uint64_t now_ns = clock_now_ns(), asked_ns;
         char path[128];
 
-        (void)state;
         serve(&t.servers[0], "dfm", 200, "{\"node\":\"dfm\",\"state\":\"ready\"}");
         snprintf(path, sizeof path, "%s/ros1", t.folder);
         assert_int_equal(local_listener_open(&t.servers[1].listener, path, &e), 0);
@@ -275,31 +267,14 @@ static void a_silent_node_delays_no_other(void **state)
         loop_free(loop);
 }
 
-static void a_scenario_without_places_is_refused(void **state)
+TEST_WITH(a_scenario_without_places_is_refused, set_up, tear_down)
 {
         struct statuses s;
         struct error e = {};
 
-        (void)state;
         t.scenario->metrics.kind = METRICS_NONE;
         assert_int_equal(statuses_init(&s, t.scenario, &e), -EINVAL);
         assert_non_null(strstr(e.message, "metrics.listen: the nodes serve no status"));
         assert_string_equal(e.location, t.scenario->path);
         statuses_fini(&s);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(each_answer_is_judged, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(the_condition_is_what_an_operator_should_see, set_up,
-                                                tear_down),
-                cmocka_unit_test_setup_teardown(nonsense_is_no_loss, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(answers_replace_each_other, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(the_object_names_nodes_without_an_answer, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(a_silent_node_delays_no_other, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(a_scenario_without_places_is_refused, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,11 +33,10 @@ static void check(enum node_role role, enum run_state s, bool is_sealing, uint64
         assert_string_equal(stop_text(&n, now_ns, text), expected);
 }
 
-static void each_role_says_what_it_does(void **s)
+TEST(each_role_says_what_it_does)
 {
         static const uint64_t at_once = 100 * NS_PER_S;
 
-        (void)s;
         check(ROLE_ROS, RUN_RUNNING, false, at_once,
               "stopping: serves run 7 until it ends, at most 45 s longer");
         check(ROLE_ROS, RUN_DRAINING, false, at_once + 44 * NS_PER_S + 1,
@@ -52,11 +51,4 @@ static void each_role_says_what_it_does(void **s)
         /* A reload does not change the time-out of a DFM that is stopped. */
         check(ROLE_DFM, RUN_DRAINING, false, at_once + NS_PER_S,
               "stopping: finishes the open events of run 7, at most 9 s longer");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {cmocka_unit_test(each_role_says_what_it_does)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

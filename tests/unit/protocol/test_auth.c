@@ -12,16 +12,14 @@ static struct auth_key key, other;
 
 static int set_up(void **state)
 {
-        (void)state;
         assert_int_equal(auth_key_init(&key, (const uint8_t *)"some bytes", 10), 0);
         return auth_key_init(&other, (const uint8_t *)"some byteS", 10);
 }
 
-static void purposes_have_different_keys(void **state)
+TEST(purposes_have_different_keys)
 {
         struct auth_key made[4];
 
-        (void)state;
         for (int i = 0; i < 3; i++)
                 auth_derive(&made[i], &key, (enum auth_purpose)(AUTH_CONTROL + i));
         auth_derive(&made[3], &other, AUTH_CONTROL);
@@ -35,13 +33,12 @@ static void purposes_have_different_keys(void **state)
         assert_memory_equal(made[0].bytes, made[1].bytes, sizeof key.bytes);
 }
 
-static void a_changed_message_is_refused(void **state)
+TEST(a_changed_message_is_refused)
 {
         static const struct auth_trailer sent = {.session = 77, .number = 12345678901, .to = 0x2003};
         uint8_t bytes[TEXT_BYTES + AUTH_TRAILER_BYTES] = TEXT;
         struct auth_trailer got;
 
-        (void)state;
         assert_int_equal(auth_seal(&key, bytes, TEXT_BYTES, &sent), sizeof bytes);
         assert_true(auth_open(&key, bytes, sizeof bytes, &got));
         assert_int_equal(got.session, sent.session);
@@ -59,19 +56,18 @@ static void a_changed_message_is_refused(void **state)
 }
 
 /* The vectors of SipHash's authors are in libsodium's own tests; this one holds the layout. */
-static void the_layout_is_that_of_the_document(void **state)
+TEST(the_layout_is_that_of_the_document)
 {
         static const uint8_t expected[] = {8, 7, 6, 5, 4, 3, 2, 1, 6, 5, 4, 3, 2, 1, 1, 0x20};
         uint8_t bytes[TEXT_BYTES + AUTH_TRAILER_BYTES] = TEXT;
 
-        (void)state;
         auth_seal(&key, bytes, TEXT_BYTES,
                   &(struct auth_trailer){
                           .session = 0x0102030405060708, .number = 0x010203040506, .to = AUTH_NODE(2, 1)});
         assert_memory_equal(bytes + TEXT_BYTES, expected, sizeof expected);
 }
 
-static void a_changed_hello_is_refused(void **state)
+TEST(a_changed_hello_is_refused)
 {
         static const struct auth_hello sent = {.from = 0x1000,
                                                .to = 0x2001,
@@ -83,7 +79,6 @@ static void a_changed_hello_is_refused(void **state)
         uint8_t bytes[AUTH_HELLO_BYTES + 1];
         struct auth_hello got;
 
-        (void)state;
         auth_hello_encode(&key, &sent, bytes);
         assert_true(auth_is_hello(bytes, AUTH_HELLO_BYTES));
         assert_false(auth_is_hello(bytes, AUTH_HELLO_BYTES - 1));
@@ -101,11 +96,10 @@ static void a_changed_hello_is_refused(void **state)
         }
 }
 
-static void each_number_counts_once(void **state)
+TEST(each_number_counts_once)
 {
         struct auth_window w = {};
 
-        (void)state;
         auth_window_begin(&w, 5000);
         for (uint64_t i = 0; i < 5000; i += 7)
                 assert_false(auth_window_take(&w, i));
@@ -146,13 +140,12 @@ static size_t make_line(struct auth_line *l, const char *text, char *line)
         return (size_t)sprintf(line, "%s %s", tag, text);
 }
 
-static void lines_count_in_their_place_alone(void **state)
+TEST(lines_count_in_their_place_alone)
 {
         struct ends e, later;
         char first[100], second[100], back[100];
         size_t n, m, k;
 
-        (void)state;
         begin(&e, &key, 1, 2);
         n = make_line(&e.dialer, "{\"a\":1}", first);
         m = make_line(&e.dialer, "{\"a\":2}", second);
@@ -176,13 +169,12 @@ static void lines_count_in_their_place_alone(void **state)
         assert_null(auth_line_open(&later.acceptor, first, n));
 }
 
-static void changed_lines_are_refused(void **state)
+TEST(changed_lines_are_refused)
 {
         struct ends e;
         char line[100];
         size_t n;
 
-        (void)state;
         begin(&e, &key, 1, 2);
         n = make_line(&e.dialer, "{}", line);
         for (size_t i = 0; i < n; i++) {
@@ -194,7 +186,7 @@ static void changed_lines_are_refused(void **state)
         assert_non_null(auth_line_open(&e.acceptor, line, n));
 }
 
-static void nonces_have_32_digits(void **state)
+TEST(nonces_have_32_digits)
 {
         static const char *const wrong[] = {"", "00", "0123456789abcdef0123456789abcde",
                                             "0123456789abcdef0123456789abcdeg",
@@ -202,7 +194,6 @@ static void nonces_have_32_digits(void **state)
         uint8_t nonce[AUTH_NONCE_BYTES];
         char text[AUTH_LINE_TEXT_BYTES];
 
-        (void)state;
         assert_true(auth_nonce_parse(nonce, "0123456789abcdef0123456789ABCDEF"));
         auth_nonce_format(nonce, text);
         assert_string_equal(text, "0123456789abcdef0123456789abcdef");
@@ -211,18 +202,7 @@ static void nonces_have_32_digits(void **state)
                 assert_false(auth_nonce_parse(nonce, wrong[i]));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(purposes_have_different_keys),
-                cmocka_unit_test(a_changed_message_is_refused),
-                cmocka_unit_test(the_layout_is_that_of_the_document),
-                cmocka_unit_test(a_changed_hello_is_refused),
-                cmocka_unit_test(each_number_counts_once),
-                cmocka_unit_test(lines_count_in_their_place_alone),
-                cmocka_unit_test(changed_lines_are_refused),
-                cmocka_unit_test(nonces_have_32_digits),
-        };
-
-        return cmocka_run_group_tests(tests, set_up, NULL);
+        return test_run(argc, argv, set_up, NULL);
 }

@@ -19,11 +19,10 @@ static struct budget_demand standard(void)
 }
 
 /* A sender with more to say than the budget permits sends exactly the rate, and one burst on top. */
-static void the_rate_is_kept_and_used(void **state)
+TEST(the_rate_is_kept_and_used)
 {
         struct random r;
 
-        (void)state;
         random_init(&r, 5);
         for (uint64_t rate_bps = 1000; rate_bps <= UINT64_C(400000000000); rate_bps *= 7) {
                 uint64_t now_ns = 5, sent_bytes = 0, start_ns = now_ns;
@@ -47,11 +46,10 @@ static void the_rate_is_kept_and_used(void **state)
         }
 }
 
-static void after_a_pause_messages_leave_at_once(void **state)
+TEST(after_a_pause_messages_leave_at_once)
 {
         struct budget b;
 
-        (void)state;
         budget_init(&b, 1000000, BUDGET_HEADER_BYTES);
         for (int pause = 0; pause < 3; pause++) {
                 uint64_t now_ns = NS_PER_S * (uint64_t)(pause + 1);
@@ -69,12 +67,11 @@ static void after_a_pause_messages_leave_at_once(void **state)
         assert_int_equal(budget_next_ns(&b), 0);
 }
 
-static void the_share_follows_the_event_rate(void **state)
+TEST(the_share_follows_the_event_rate)
 {
         struct budget_demand d = standard();
         struct budget_plan p = budget_plan_make(&d);
 
-        (void)state;
         /* 125 MB/s in frames of 1514 bytes with 62 of headers, by 6 fragments and their entries. */
         assert_true(p.event_rate_hz > 19000 && p.event_rate_hz < 20000);
         assert_int_equal(p.needed_bps, (uint64_t)(p.event_rate_hz * 48));
@@ -99,12 +96,11 @@ static void the_share_follows_the_event_rate(void **state)
         assert_int_equal(budget_plan_make(&d).share_bps, 7000000);
 }
 
-static void every_port_has_a_bound(void **state)
+TEST(every_port_has_a_bound)
 {
         static const uint64_t links[] = {1, 10000000, 1000000000, UINT64_C(400000000000)};
         struct random r;
 
-        (void)state;
         random_init(&r, 8);
         for (int k = 0; k < 2000; k++) {
                 struct budget_demand d = standard();
@@ -123,16 +119,4 @@ static void every_port_has_a_bound(void **state)
         struct budget_plan none = budget_plan_make(&(struct budget_demand){.n_ros = 1, .n_sfi = 1});
 
         assert_int_equal(none.share_bps + none.assign_bps + none.update_bps, 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_rate_is_kept_and_used),
-                cmocka_unit_test(after_a_pause_messages_leave_at_once),
-                cmocka_unit_test(the_share_follows_the_event_rate),
-                cmocka_unit_test(every_port_has_a_bound),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

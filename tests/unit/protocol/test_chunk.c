@@ -102,7 +102,7 @@ static uint64_t left_from(size_t job)
         return bytes;
 }
 
-static void fragments_survive_partly_sent_batches(void **state)
+TEST(fragments_survive_partly_sent_batches)
 {
         static const size_t sizes[] = {DATAGRAM_BYTES, 1452, 8972, 65000};
         struct random r;
@@ -144,13 +144,12 @@ static void fragments_survive_partly_sent_batches(void **state)
 
 /* The share of payload in full datagrams: what docs/protocol.md promises. The number of the event is that of
  * a long run, the stride that of one SFI among several. */
-static void full_datagrams_carry_payload(void **state)
+TEST(full_datagrams_carry_payload)
 {
         static const struct {
                 uint32_t fragment_bytes, least_bytes;
         } cases[] = {{256, 1408}, {1024, 1430}, {14336, 1440}, {200 << 10, 1440}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct chunk_job equal[200];
                 const struct chunk_datagram *d;
@@ -187,12 +186,11 @@ static void full_datagrams_carry_payload(void **state)
         }
 }
 
-static void only_a_datagram_with_room_is_not_full(void **state)
+TEST(only_a_datagram_with_room_is_not_full)
 {
         const struct chunk_datagram *d;
         struct chunk_packer *p;
 
-        (void)state;
         assert_int_equal(chunk_packer_new(&p, DATAGRAM_BYTES, 4), 0);
         for (uint32_t n = 1; n < 2000; n++) {
                 struct chunk_job job = {.chunk.fragment_bytes = n, .to_bytes = n, .payload = zeros};
@@ -205,13 +203,12 @@ static void only_a_datagram_with_room_is_not_full(void **state)
         assert_true(chunk_packer_new(&p, 64, 4) < 0);
 }
 
-static void a_stream_is_not_padded(void **state)
+TEST(a_stream_is_not_padded)
 {
         const struct chunk_datagram *d;
         struct chunk_packer *p;
         struct chunk_job equal[300];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(equal); i++)
                 equal[i] = (struct chunk_job){
                         .chunk = {.event = i, .fragment_bytes = 1000}, .to_bytes = 1000, .payload = zeros};
@@ -224,14 +221,13 @@ static void a_stream_is_not_padded(void **state)
 }
 
 /* Many chunks without bytes: messages end at the maximum number, and none is lost. */
-static void a_message_has_a_maximum_number_of_chunks(void **state)
+TEST(a_message_has_a_maximum_number_of_chunks)
 {
         static struct chunk_job empty[1000];
         const struct chunk_datagram *d;
         struct chunk_packer *p;
         size_t job = 0;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(empty); i++)
                 empty[i] = (struct chunk_job){
                         .chunk = {.event = i, .l1_id = (uint32_t)i, .status = FRAGMENT_NONE}};
@@ -281,11 +277,10 @@ static bool is_same(const struct chunk *a, const struct chunk *b)
 }
 
 /* Any sequence of chunks comes back, and each prefix of its bytes is only short, never accepted. */
-static void every_chunk_survives_encoding(void **state)
+TEST(every_chunk_survives_encoding)
 {
         struct random r;
 
-        (void)state;
         random_init(&r, 11);
         for (int round = 0; round < 3000; round++) {
                 struct chunk_context out = chunk_context_begin(ROS), in = out;
@@ -319,13 +314,12 @@ static void every_chunk_survives_encoding(void **state)
 }
 
 /* What is sent is the whole chunk, or as many blocks as fit; its entry is that of a chunk of this length. */
-static void no_longer_chunk_would_fit(void **state)
+TEST(no_longer_chunk_would_fit)
 {
         static const size_t most[] = {100, 1500, 5000, EVB_FRAGMENT_MAX_BYTES};
         size_t whole = 0, part = 0, none = 0;
         struct random r;
 
-        (void)state;
         random_init(&r, 17);
         for (int round = 0; round < 200000; round++) {
                 uint8_t fitted[CHUNK_ENTRY_MAX_BYTES], entry[CHUNK_ENTRY_MAX_BYTES];
@@ -371,7 +365,7 @@ static enum message_verdict decode(const uint8_t *bytes, size_t n)
                 {__VA_ARGS__}, sizeof((uint8_t[]){__VA_ARGS__})                                              \
         }
 
-static void impossible_chunks_are_refused(void **state)
+TEST(impossible_chunks_are_refused)
 {
         /* A fragment of 64 bytes and what makes its entry impossible. Numbers below 128 are one byte. */
         static const struct {
@@ -398,7 +392,6 @@ static void impossible_chunks_are_refused(void **state)
         };
         static const uint8_t right[] = {0x1C, 64, 1, 1}, whole[] = {0x04, 64};
 
-        (void)state;
         assert_int_equal(decode(right, sizeof right), MESSAGE_OK);
         assert_int_equal(decode(whole, sizeof whole), MESSAGE_OK);
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
@@ -432,13 +425,12 @@ static size_t make_message(uint8_t *to, uint64_t cookie)
         return n;
 }
 
-static void flipped_bits_and_foreign_messages_are_refused(void **state)
+TEST(flipped_bits_and_foreign_messages_are_refused)
 {
         uint8_t bytes[256];
         struct chunk_reader r;
         size_t n = make_message(bytes, COOKIE), head_bytes;
 
-        (void)state;
         assert_int_equal(chunk_reader_init(&r, bytes, n, COOKIE), MESSAGE_OK);
         head_bytes = r.head_bytes;
         /* Compact: 20 bytes of header; flags, event, L1 id, size and kind; flags, event and size. */
@@ -467,21 +459,4 @@ static void flipped_bits_and_foreign_messages_are_refused(void **state)
         message_header_encode(&(struct message_header){.cookie = COOKIE, .sender_role = ROLE_ROS}, bytes, 0);
         assert_int_equal(chunk_reader_init(&r, bytes, n, COOKIE), MESSAGE_MALFORMED);
         assert_int_equal(chunk_reader_init(&r, bytes, n, COOKIE + 1), MESSAGE_OTHER_RUN);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(fragments_survive_partly_sent_batches),
-                cmocka_unit_test(full_datagrams_carry_payload),
-                cmocka_unit_test(only_a_datagram_with_room_is_not_full),
-                cmocka_unit_test(a_stream_is_not_padded),
-                cmocka_unit_test(a_message_has_a_maximum_number_of_chunks),
-                cmocka_unit_test(every_chunk_survives_encoding),
-                cmocka_unit_test(no_longer_chunk_would_fit),
-                cmocka_unit_test(impossible_chunks_are_refused),
-                cmocka_unit_test(flipped_bits_and_foreign_messages_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

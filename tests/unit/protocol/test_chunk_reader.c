@@ -25,7 +25,7 @@ static enum message_verdict read_directory(struct chunk_reader *r, const uint8_t
 }
 
 /* The reader keeps what it decoded: its bytes may be reused. */
-static void entries_without_fields_repeat_the_one_before(void **state)
+TEST(entries_without_fields_repeat_the_one_before)
 {
         /* Fragments of 64 bytes. Differences of event numbers are coded as twice their value. */
         static const uint8_t directory[] = {
@@ -35,7 +35,6 @@ static void entries_without_fields_repeat_the_one_before(void **state)
         const uint8_t *none;
         struct chunk c;
 
-        (void)state;
         assert_int_equal(read_directory(&r, directory, sizeof directory), MESSAGE_OK);
         assert_int_equal(r.header.payload_bytes, 5 * 64);
         for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
@@ -51,12 +50,11 @@ static void entries_without_fields_repeat_the_one_before(void **state)
         assert_false(chunk_reader_next(&r, &c, &none));
 }
 
-static void too_many_entries_are_refused(void **state)
+TEST(too_many_entries_are_refused)
 {
         uint8_t plain[CHUNKS_MAX + 1] = {}, sized[2 * (CHUNKS_MAX + 1)];
         struct chunk_reader r;
 
-        (void)state;
         for (size_t i = 0; i <= CHUNKS_MAX; i++) {
                 sized[2 * i] = CHUNK_HAS_SIZE;
                 sized[2 * i + 1] = (uint8_t)(1 + i % 100);
@@ -71,13 +69,12 @@ static void too_many_entries_are_refused(void **state)
         assert_int_equal(r.n, CHUNKS_MAX);
 }
 
-static void an_entry_without_fields_never_reaches_the_last_number(void **state)
+TEST(an_entry_without_fields_never_reaches_the_last_number)
 {
         /* Event -2, as a difference from 0; the next one is expected one further. */
         static const uint8_t directory[] = {CHUNK_HAS_EVENT, 3, CHUNK_IS_LAST};
         struct chunk_reader r;
 
-        (void)state;
         assert_int_equal(read_directory(&r, directory, sizeof directory), MESSAGE_MALFORMED);
 }
 
@@ -98,7 +95,7 @@ static void forge_check(uint8_t *bytes, size_t n)
 }
 
 /* Random bytes never lead out of the datagram, and what is accepted is consistent. */
-static void random_bytes_do_no_harm(void **state)
+TEST(random_bytes_do_no_harm)
 {
         uint64_t accepted = 0;
         struct random r;
@@ -129,16 +126,4 @@ static void random_bytes_do_no_harm(void **state)
                 free(bytes);
         }
         assert_true(accepted > 100);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(entries_without_fields_repeat_the_one_before),
-                cmocka_unit_test(too_many_entries_are_refused),
-                cmocka_unit_test(an_entry_without_fields_never_reaches_the_last_number),
-                cmocka_unit_test(random_bytes_do_no_harm),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,11 +70,10 @@ static void fill(struct random *r, uint32_t type, size_t n)
         }
 }
 
-static void consecutive_events_take_few_bytes(void **state)
+TEST(consecutive_events_take_few_bytes)
 {
         size_t bytes;
 
-        (void)state;
         memset(&sent, 0, sizeof sent);
         sent.header = (struct message_header){.sender_role = ROLE_DFM, .type = MESSAGE_ASSIGN};
         for (; sent.n < MESSAGE_ENTRIES_MAX; sent.n++)
@@ -90,12 +89,11 @@ static void consecutive_events_take_few_bytes(void **state)
 
 /* Fitted or not, a message has the same bytes; and what was fitted has no effect on the next message in the
  * same memory, made or received. */
-static void fitted_entries_are_encoded_alike(void **state)
+TEST(fitted_entries_are_encoded_alike)
 {
         static uint8_t plain[ROOM_BYTES], fitted[ROOM_BYTES], other[ROOM_BYTES];
         struct random r;
 
-        (void)state;
         random_init(&r, 31);
         for (int round = 0; round < 3000; round++) {
                 uint32_t type = types[random_below(&r, ARRAY_SIZE(types))];
@@ -124,12 +122,11 @@ static void fitted_entries_are_encoded_alike(void **state)
         }
 }
 
-static void as_many_entries_are_taken_as_fit(void **state)
+TEST(as_many_entries_are_taken_as_fit)
 {
         static uint8_t bytes[ROOM_BYTES];
         struct random r;
 
-        (void)state;
         random_init(&r, 37);
         for (int round = 0; round < 3000; round++) {
                 size_t n = 1 + random_below(&r, MESSAGE_ENTRIES_MAX), least, most, size;
@@ -149,12 +146,11 @@ static void as_many_entries_are_taken_as_fit(void **state)
         }
 }
 
-static void a_wrong_entry_is_not_sent(void **state)
+TEST(a_wrong_entry_is_not_sent)
 {
         uint8_t bytes[1472];
         struct random r;
 
-        (void)state;
         random_init(&r, 41);
         for (size_t wrong = 0; wrong < 3; wrong++) {
                 fill(&r, MESSAGE_REQUEST, 3);
@@ -162,16 +158,4 @@ static void a_wrong_entry_is_not_sent(void **state)
                 message_fit(&sent, sizeof bytes);
                 assert_int_equal(message_encode(&sent, bytes, sizeof bytes), 0);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(consecutive_events_take_few_bytes),
-                cmocka_unit_test(fitted_entries_are_encoded_alike),
-                cmocka_unit_test(as_many_entries_are_taken_as_fit),
-                cmocka_unit_test(a_wrong_entry_is_not_sent),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,13 +79,12 @@ static void step(struct event_set *s, struct model *m, struct random *r)
         }
 }
 
-static void matches_a_plain_set(void **state)
+TEST(matches_a_plain_set)
 {
         static const uint64_t bases[] = {0, EVB_EVENT_WINDOW - 256, 7 * (uint64_t)EVB_EVENT_WINDOW - 64,
                                          UINT64_C(5000000000) / 64 * 64, UINT64_C(1000000000000) / 64 * 64};
         struct event_set s, copy;
 
-        (void)state;
         assert_int_equal(event_set_init(&s), 0);
         assert_int_equal(event_set_init(&copy), 0);
         for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -110,11 +109,10 @@ static void matches_a_plain_set(void **state)
 }
 
 /* Only what was added is cleared, so a copy must know that. */
-static void a_copy_can_be_cleared(void **state)
+TEST(a_copy_can_be_cleared)
 {
         struct event_set s, copy;
 
-        (void)state;
         assert_int_equal(event_set_init(&s) | event_set_init(&copy), 0);
         event_set_add(&s, 5);
         event_set_copy(&copy, &s);
@@ -130,11 +128,10 @@ static void a_copy_can_be_cleared(void **state)
 }
 
 /* Events that end in order leave an empty set each time, which costs nothing to clear. */
-static void a_set_that_was_emptied_in_steps_is_empty(void **state)
+TEST(a_set_that_was_emptied_in_steps_is_empty)
 {
         struct event_set s;
 
-        (void)state;
         assert_int_equal(event_set_init(&s), 0);
         for (uint64_t event = 0, from; event < 1000; event = from) {
                 from = event + 1 + event % 3;
@@ -147,11 +144,10 @@ static void a_set_that_was_emptied_in_steps_is_empty(void **state)
         event_set_fini(&s);
 }
 
-static void the_oldest_event_leaps_only_by_agreement(void **state)
+TEST(the_oldest_event_leaps_only_by_agreement)
 {
         struct random r;
 
-        (void)state;
         random_init(&r, 1);
         for (int run = 0; run < 1000; run++) {
                 uint64_t now = random_below(&r, UINT64_C(1) << 40);
@@ -178,16 +174,4 @@ static void the_oldest_event_leaps_only_by_agreement(void **state)
         struct jump first = {};
 
         assert_true(jump_is_believed(&first, 0, UINT64_C(1) << 50, EVB_EVENT_WINDOW));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(matches_a_plain_set),
-                cmocka_unit_test(a_copy_can_be_cleared),
-                cmocka_unit_test(a_set_that_was_emptied_in_steps_is_empty),
-                cmocka_unit_test(the_oldest_event_leaps_only_by_agreement),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

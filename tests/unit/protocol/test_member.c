@@ -56,13 +56,12 @@ static bool joins(struct member *m, uint64_t now_ns)
         return member_make_join(m, now_ns, false, &join);
 }
 
-static void joins_until_it_is_welcome(void **state)
+TEST(joins_until_it_is_welcome)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
         struct message j;
 
-        (void)state;
         assert_true(member_make_join(&m, now_ns, false, &j));
         assert_int_equal(j.header.cookie, 0);
         assert_int_equal(j.header.sender_role, ROLE_ROS);
@@ -80,12 +79,11 @@ static void joins_until_it_is_welcome(void **state)
         assert_int_equal(m.run, TRACE_RUN);
 }
 
-static void trusts_only_its_own_run_and_dfm(void **state)
+TEST(trusts_only_its_own_run_and_dfm)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
 
-        (void)state;
         assert_false(hears(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
         assert_int_equal(m.foreign, 0); /* it is in no run: nothing is foreign yet */
         assert_true(joins(&m, now_ns));
@@ -102,13 +100,12 @@ static void trusts_only_its_own_run_and_dfm(void **state)
 }
 
 /* A stranger cannot cause a Join more often than every 20 ms. */
-static void strangers_cause_few_joins(void **state)
+TEST(strangers_cause_few_joins)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
         int n = 0;
 
-        (void)state;
         assert_true(joins(&m, now_ns));
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
         for (int i = 0; i < 1000; i++, now_ns += NS_PER_MS) {
@@ -118,12 +115,11 @@ static void strangers_cause_few_joins(void **state)
         assert_int_equal(n, 49);
 }
 
-static void a_refusal_is_reported_once_and_join_repeats(void **state)
+TEST(a_refusal_is_reported_once_and_join_repeats)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
 
-        (void)state;
         assert_true(joins(&m, now_ns));
         assert_int_equal(welcome(&m, now_ns, TRACE_DFM, 0, WELCOME_OTHER_CONFIG), MEMBER_REFUSED);
         assert_int_equal(welcome(&m, now_ns, TRACE_DFM, 0, WELCOME_OTHER_CONFIG), MEMBER_NOTHING);
@@ -133,14 +129,13 @@ static void a_refusal_is_reported_once_and_join_repeats(void **state)
         assert_int_equal(m.refusal, WELCOME_OK);
 }
 
-static void a_welcome_for_another_node_is_ignored(void **state)
+TEST(a_welcome_for_another_node_is_ignored)
 {
         struct message w = {
                 .header = {.cookie = TRACE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
                 .dfm = TRACE_DFM};
         struct member m = begun();
 
-        (void)state;
         w.welcome.incarnation = OURS + 1;
         assert_int_equal(member_receive_welcome(&m, TRACE_BEGIN_NS, &w), MEMBER_NOTHING);
         w.welcome.incarnation = OURS;
@@ -155,13 +150,12 @@ static void a_welcome_for_another_node_is_ignored(void **state)
         assert_false(member_is_joined(&m));
 }
 
-static void another_dfm_is_followed_after_a_join(void **state)
+TEST(another_dfm_is_followed_after_a_join)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
         struct message j;
 
-        (void)state;
         assert_true(joins(&m, now_ns));
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
         now_ns += NS_PER_S;
@@ -178,12 +172,11 @@ static void another_dfm_is_followed_after_a_join(void **state)
 }
 
 /* The streams of the new DFM would restart here but not there, and never agree again. */
-static void a_late_welcome_of_a_former_dfm_is_ignored(void **state)
+TEST(a_late_welcome_of_a_former_dfm_is_ignored)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
 
-        (void)state;
         assert_true(joins(&m, now_ns));
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
         for (uint64_t dfm = TRACE_DFM + 1; dfm < TRACE_DFM + 4; dfm++) {
@@ -206,19 +199,4 @@ static void a_late_welcome_of_a_former_dfm_is_ignored(void **state)
                         assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
                 }
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(joins_until_it_is_welcome),
-                cmocka_unit_test(trusts_only_its_own_run_and_dfm),
-                cmocka_unit_test(strangers_cause_few_joins),
-                cmocka_unit_test(a_refusal_is_reported_once_and_join_repeats),
-                cmocka_unit_test(a_welcome_for_another_node_is_ignored),
-                cmocka_unit_test(another_dfm_is_followed_after_a_join),
-                cmocka_unit_test(a_late_welcome_of_a_former_dfm_is_ignored),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

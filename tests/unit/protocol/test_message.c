@@ -200,11 +200,10 @@ static size_t entries_of(uint32_t type, bool info)
                        : fit;
 }
 
-static void messages_survive_encoding(void **state)
+TEST(messages_survive_encoding)
 {
         uint8_t bytes[9000];
 
-        (void)state;
         for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
                 for (int info = 0; info < 2; info++) {
                         size_t fit = entries_of(types[t], info), n = make(types[t], fit, info, bytes, 1472);
@@ -226,13 +225,12 @@ static void messages_survive_encoding(void **state)
 }
 
 /* Wrong bytes with a right check word: refused, or decoded to something that can be encoded again. */
-static void wrong_entries_do_no_harm(void **state)
+TEST(wrong_entries_do_no_harm)
 {
         uint32_t decoded = 0, refused = 0;
         uint8_t bytes[1472], again[16384];
         struct random r;
 
-        (void)state;
         random_init(&r, 12);
         for (int turn = 0; turn < 40000; turn++) {
                 uint32_t type = types[random_below(&r, ARRAY_SIZE(types))];
@@ -276,12 +274,11 @@ static enum message_verdict decode_with(uint32_t type, size_t at, uint8_t value,
         return message_decode(&got, bytes, n);
 }
 
-static void impossible_decisions_are_refused(void **state)
+TEST(impossible_decisions_are_refused)
 {
         static const size_t entries_at = 8, verdict_at = 16 + 8, second_verdict_at = 32 + 8;
         static const uint32_t lists[] = {MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_READOUTS};
 
-        (void)state;
         for (unsigned verdict = 0; verdict < 256; verdict++) {
                 enum message_verdict expected = verdict == 1 || verdict == 2 ? MESSAGE_OK : MESSAGE_MALFORMED;
 
@@ -317,19 +314,17 @@ static enum message_verdict decode_request_of(uint64_t event)
         return message_decode(&got, bytes, sizeof bytes);
 }
 
-static void the_number_of_void_entries_is_no_event(void **state)
+TEST(the_number_of_void_entries_is_no_event)
 {
-        (void)state;
         assert_int_equal(decode_request_of(UINT64_C(1) << 63), MESSAGE_OK);
         assert_int_equal(got.request.entries[0].event, UINT64_C(1) << 63);
         assert_int_equal(decode_request_of(ASSIGN_VOID_EVENT), MESSAGE_MALFORMED);
 }
 
-static void impossible_readouts_are_refused(void **state)
+TEST(impossible_readouts_are_refused)
 {
         static const size_t first = 16, second = 16 + 24;
 
-        (void)state;
         /* An index of EVB_ROS_MAX or more, port 0, and a flag that nobody knows. */
         assert_int_equal(decode_with(MESSAGE_READOUTS, first + 1, EVB_ROS_MAX >> 8, 0), MESSAGE_MALFORMED);
         assert_int_equal(decode_with(MESSAGE_READOUTS, second + 1, 255, 0), MESSAGE_MALFORMED);
@@ -340,11 +335,10 @@ static void impossible_readouts_are_refused(void **state)
 }
 
 /* What an SFI writes into files ends, and the number of its names is bounded. */
-static void impossible_metadata_are_refused(void **state)
+TEST(impossible_metadata_are_refused)
 {
         static const size_t number = 10, count = 12, value_end = 16 + 64 + 191;
 
-        (void)state;
         assert_int_equal(decode_with(MESSAGE_METADATA, number, 0, 0), MESSAGE_OK);
         assert_string_equal(got.metadata.entry.name, "Shift");
         assert_int_equal(strlen(got.metadata.entry.value), METADATA_VALUE_BYTES - 1);
@@ -357,11 +351,10 @@ static void impossible_metadata_are_refused(void **state)
         assert_int_equal(make(MESSAGE_METADATA, 0, false, (uint8_t[512]){}, 512), MESSAGE_HEADER_BYTES + 272);
 }
 
-static void a_full_list_fits(void **state)
+TEST(a_full_list_fits)
 {
         static uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
 
-        (void)state;
         assert_int_equal(make(MESSAGE_UNDECIDED, MESSAGE_ENTRIES_MAX, false, bytes, sizeof bytes),
                          sizeof bytes);
         assert_true(make(MESSAGE_DECISION, MESSAGE_ENTRIES_MAX, false, bytes, sizeof bytes) > 0);
@@ -370,11 +363,10 @@ static void a_full_list_fits(void **state)
         assert_int_equal(got.n, MESSAGE_ENTRIES_MAX);
 }
 
-static void flipped_bits_and_truncations_are_refused(void **state)
+TEST(flipped_bits_and_truncations_are_refused)
 {
         uint8_t bytes[1472], *copy;
 
-        (void)state;
         for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
                 size_t n = make(types[t], 3, true, bytes, sizeof bytes);
 
@@ -394,12 +386,11 @@ static void flipped_bits_and_truncations_are_refused(void **state)
         }
 }
 
-static void foreign_messages_are_distinguished(void **state)
+TEST(foreign_messages_are_distinguished)
 {
         uint8_t bytes[1472];
         size_t n = make(MESSAGE_ALIVE, 0, false, bytes, sizeof bytes);
 
-        (void)state;
         assert_int_equal(
                 message_decode(&got, (const uint8_t *)"GET / HTTP/1.1\r\n\r\nHost: x\r\n\r\n\r\n\r\n", 33),
                 MESSAGE_FOREIGN);
@@ -409,21 +400,4 @@ static void foreign_messages_are_distinguished(void **state)
         assert_int_equal(message_decode(&got, bytes, n), MESSAGE_OTHER_VERSION);
         assert_string_equal(message_type_name(MESSAGE_CLEAR), "Clear");
         assert_string_equal(message_type_name(5), "unknown");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(messages_survive_encoding),
-                cmocka_unit_test(wrong_entries_do_no_harm),
-                cmocka_unit_test(impossible_decisions_are_refused),
-                cmocka_unit_test(the_number_of_void_entries_is_no_event),
-                cmocka_unit_test(impossible_readouts_are_refused),
-                cmocka_unit_test(impossible_metadata_are_refused),
-                cmocka_unit_test(a_full_list_fits),
-                cmocka_unit_test(flipped_bits_and_truncations_are_refused),
-                cmocka_unit_test(foreign_messages_are_distinguished),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 static const unsigned widths[] = {16, 24, 32, 64};
 
-static void a_counter_is_read_at_its_place(void **state)
+TEST(a_counter_is_read_at_its_place)
 {
         static const uint8_t frame[] = {0xff, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08};
         static const struct {
@@ -22,7 +22,6 @@ static void a_counter_is_read_at_its_place(void **state)
         };
         uint64_t value;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 size_t end = number_field_end(&cases[i].field);
 
@@ -33,9 +32,8 @@ static void a_counter_is_read_at_its_place(void **state)
         }
 }
 
-static void the_nearest_number_is_taken(void **state)
+TEST(the_nearest_number_is_taken)
 {
-        (void)state;
         assert_int_equal(number_extend(0xfffe, 16, 0x20001), 0x1fffe);
         assert_int_equal(number_extend(0x0003, 16, 0x1fffe), 0x20003);
         assert_int_equal(number_extend(0x7fff, 16, 0x10000), 0x17fff);
@@ -52,11 +50,10 @@ static void the_nearest_number_is_taken(void **state)
 }
 
 /* A counter that follows its own numbers, with steps to and fro, never loses its place. */
-static void numbers_survive_every_wrap(void **state)
+TEST(numbers_survive_every_wrap)
 {
         struct random random;
 
-        (void)state;
         for (size_t w = 0; w < ARRAY_SIZE(widths); w++) {
                 unsigned bits = widths[w];
                 uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
@@ -72,15 +69,4 @@ static void numbers_survive_every_wrap(void **state)
                         near = number;
                 }
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_counter_is_read_at_its_place),
-                cmocka_unit_test(the_nearest_number_is_taken),
-                cmocka_unit_test(numbers_survive_every_wrap),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

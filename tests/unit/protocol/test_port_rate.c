@@ -32,11 +32,10 @@ static bool observe(struct port *p, uint32_t capacity)
         return port_rate_look(&p->rate, p->now_ns, &p->counts);
 }
 
-static void nothing_lost_changes_nothing(void **state)
+TEST(nothing_lost_changes_nothing)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         for (int i = 0; i < 100; i++)
                 assert_false(observe(&p, 1000));
@@ -45,11 +44,10 @@ static void nothing_lost_changes_nothing(void **state)
         assert_int_equal(port_rate_below_ns(&p.rate, p.now_ns), 0);
 }
 
-static void a_loss_decreases_below_what_arrived(void **state)
+TEST(a_loss_decreases_below_what_arrived)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         assert_false(observe(&p, 800));
         assert_true(observe(&p, 1000));         /* still missing */
@@ -67,12 +65,11 @@ static void a_loss_decreases_below_what_arrived(void **state)
 }
 
 /* The share follows the capacity and loses little; afterwards the planned rate returns. */
-static void it_settles_and_recovers(void **state)
+TEST(it_settles_and_recovers)
 {
         uint64_t lost, sum = 0;
         struct port p;
 
-        (void)state;
         port_init(&p);
         observe(&p, 600);
         lost = p.counts.lost;
@@ -96,11 +93,10 @@ static void it_settles_and_recovers(void **state)
 }
 
 /* A report names the packets that one reduction lost, not all since the start. */
-static void each_reduction_counts_its_own_losses(void **state)
+TEST(each_reduction_counts_its_own_losses)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         for (uint32_t capacity = 800; capacity <= 900; capacity += 100) {
                 observe(&p, capacity);
@@ -113,12 +109,11 @@ static void each_reduction_counts_its_own_losses(void **state)
         assert_int_equal(p.rate.lost, 3000);
 }
 
-static void it_never_grows_by_a_jump(void **state)
+TEST(it_never_grows_by_a_jump)
 {
         struct port p;
         uint32_t before;
 
-        (void)state;
         port_init(&p);
         observe(&p, 300);
         observe(&p, 1000);
@@ -131,22 +126,20 @@ static void it_never_grows_by_a_jump(void **state)
         }
 }
 
-static void a_dead_port_keeps_the_least_share(void **state)
+TEST(a_dead_port_keeps_the_least_share)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         for (int i = 0; i < 100; i++)
                 observe(&p, 0);
         assert_int_equal(p.rate.permille, PORT_RATE_LEAST);
 }
 
-static void single_losses_do_not_count(void **state)
+TEST(single_losses_do_not_count)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         for (int i = 0; i < 50; i++) {
                 p.counts.lost += PORT_RATE_LOST_MIN - 1; /* of few packets */
@@ -157,11 +150,10 @@ static void single_losses_do_not_count(void **state)
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
 }
 
-static void packets_that_are_only_late_do_not_count(void **state)
+TEST(packets_that_are_only_late_do_not_count)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         for (int i = 0; i < 10; i++) {
                 p.counts.lost = 500;
@@ -173,11 +165,10 @@ static void packets_that_are_only_late_do_not_count(void **state)
         assert_int_equal(p.rate.decreases, 0);
 }
 
-static void losses_of_the_own_socket_do_not_count(void **state)
+TEST(losses_of_the_own_socket_do_not_count)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         for (int i = 0; i < 20; i++) {
                 p.counts.socket_drops += 3; /* super-packets count once */
@@ -190,11 +181,10 @@ static void losses_of_the_own_socket_do_not_count(void **state)
 }
 
 /* The ROS learns of its drops after the SFI has seen the gaps. */
-static void losses_of_a_source_are_excused_later(void **state)
+TEST(losses_of_a_source_are_excused_later)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         observe(&p, 900);
         observe(&p, 1000);
@@ -212,11 +202,10 @@ static void losses_of_a_source_are_excused_later(void **state)
 }
 
 /* Each ROS reports for itself; none of them explains half of the loss alone. */
-static void losses_that_sources_report_in_turn_are_excused(void **state)
+TEST(losses_that_sources_report_in_turn_are_excused)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         observe(&p, 50);
         for (int i = 0; i < 6; i++) /* a second decrease follows before the first report */
@@ -234,11 +223,10 @@ static void losses_that_sources_report_in_turn_are_excused(void **state)
 }
 
 /* A processor that is away for longer than an interval delivers its packets afterwards. */
-static void packets_that_arrive_after_all_undo_a_decrease(void **state)
+TEST(packets_that_arrive_after_all_undo_a_decrease)
 {
         struct port p;
 
-        (void)state;
         port_init(&p);
         p.counts.lost = 300;
         observe(&p, 900);
@@ -257,12 +245,11 @@ static void packets_that_arrive_after_all_undo_a_decrease(void **state)
         assert_int_equal(p.rate.lost, 0);
 }
 
-static void a_few_drops_of_a_source_do_not_excuse_a_large_loss(void **state)
+TEST(a_few_drops_of_a_source_do_not_excuse_a_large_loss)
 {
         struct port p;
         uint32_t share;
 
-        (void)state;
         port_init(&p);
         observe(&p, 500);
         observe(&p, 1000);
@@ -271,25 +258,4 @@ static void a_few_drops_of_a_source_do_not_excuse_a_large_loss(void **state)
         p.counts.source_drops += 10;
         observe(&p, 1000);
         assert_true(p.rate.permille < share + 100);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(nothing_lost_changes_nothing),
-                cmocka_unit_test(a_loss_decreases_below_what_arrived),
-                cmocka_unit_test(it_settles_and_recovers),
-                cmocka_unit_test(each_reduction_counts_its_own_losses),
-                cmocka_unit_test(it_never_grows_by_a_jump),
-                cmocka_unit_test(a_dead_port_keeps_the_least_share),
-                cmocka_unit_test(single_losses_do_not_count),
-                cmocka_unit_test(packets_that_are_only_late_do_not_count),
-                cmocka_unit_test(losses_of_the_own_socket_do_not_count),
-                cmocka_unit_test(losses_of_a_source_are_excused_later),
-                cmocka_unit_test(losses_that_sources_report_in_turn_are_excused),
-                cmocka_unit_test(packets_that_arrive_after_all_undo_a_decrease),
-                cmocka_unit_test(a_few_drops_of_a_source_do_not_excuse_a_large_loss),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

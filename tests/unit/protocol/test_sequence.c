@@ -10,11 +10,10 @@ static void note_all(struct sequence *q, uint32_t from, uint32_t n)
                 assert_int_equal(sequence_note(q, from + k), SEQUENCE_NEW);
 }
 
-static void gaps_count_as_lost_until_filled(void **state)
+TEST(gaps_count_as_lost_until_filled)
 {
         struct sequence q = {};
 
-        (void)state;
         note_all(&q, UINT32_MAX - 2, 5); /* across the wrap-around */
         assert_int_equal(q.expected, 5);
         assert_int_equal(sequence_note(&q, 5), SEQUENCE_NEW); /* without 2, 3 and 4 */
@@ -29,11 +28,10 @@ static void gaps_count_as_lost_until_filled(void **state)
         assert_int_equal(q.suspects + q.resyncs, 0);
 }
 
-static void repeats_do_not_hide_losses(void **state)
+TEST(repeats_do_not_hide_losses)
 {
         struct sequence q = {};
 
-        (void)state;
         for (uint32_t k = 0; k < 100; k += 2) {
                 assert_int_equal(sequence_note(&q, k), SEQUENCE_NEW);
                 assert_int_equal(sequence_note(&q, k), SEQUENCE_REPEAT);
@@ -41,12 +39,11 @@ static void repeats_do_not_hide_losses(void **state)
         assert_int_equal(sequence_lost(&q), 49);
 }
 
-static void a_single_far_number_changes_nothing(void **state)
+TEST(a_single_far_number_changes_nothing)
 {
         static const uint32_t far[] = {1u << 31, 0xFFFF0000, 1010 + SEQUENCE_WINDOW, 1u << 20, 1905000000};
         struct sequence q = {};
 
-        (void)state;
         note_all(&q, 0, 1000);
         for (uint32_t i = 0; i < 5; i++) {
                 assert_int_equal(sequence_note(&q, far[i]), SEQUENCE_SUSPECT);
@@ -61,11 +58,10 @@ static void a_single_far_number_changes_nothing(void **state)
         assert_int_equal(q.suspects, 15);
 }
 
-static void a_long_outage_is_counted(void **state)
+TEST(a_long_outage_is_counted)
 {
         struct sequence q = {};
 
-        (void)state;
         note_all(&q, 0, 10);
         for (uint32_t k = 0; k < SEQUENCE_AGREE - 1; k++)
                 assert_int_equal(sequence_note(&q, 500000 + 2 * k), SEQUENCE_SUSPECT);
@@ -79,12 +75,11 @@ static void a_long_outage_is_counted(void **state)
 }
 
 /* The first numbers after a jump may overtake each other. */
-static void a_restart_is_not_a_loss_and_hides_none(void **state)
+TEST(a_restart_is_not_a_loss_and_hides_none)
 {
         static const uint32_t first[] = {1, 0, 2};
         struct sequence q = {};
 
-        (void)state;
         note_all(&q, 0, 10000);
         note_all(&q, 10005, 1);
         for (int i = 0; i < 3; i++)
@@ -100,11 +95,10 @@ static void a_restart_is_not_a_loss_and_hides_none(void **state)
 }
 
 /* It restarts before it has sent much, so its numbers look like repeats. */
-static void a_restart_after_few_messages_is_detected(void **state)
+TEST(a_restart_after_few_messages_is_detected)
 {
         struct sequence q = {};
 
-        (void)state;
         note_all(&q, 0, 400);
         note_all(&q, 410, 90);
         for (uint32_t k = 0; k < SEQUENCE_REPEATS - 1; k++)
@@ -115,11 +109,10 @@ static void a_restart_after_few_messages_is_detected(void **state)
         assert_int_equal(q.resyncs, 1);
 }
 
-static void a_known_restart_is_followed_at_once(void **state)
+TEST(a_known_restart_is_followed_at_once)
 {
         struct sequence q = {};
 
-        (void)state;
         note_all(&q, 0, 100);
         note_all(&q, 103, 1);
         sequence_restart(&q);
@@ -134,11 +127,10 @@ static void a_known_restart_is_followed_at_once(void **state)
 
 /* The network may swap the first messages: none of them repeats another one, and what is between them is
  * missing. */
-static void the_first_message_may_overtake_others(void **state)
+TEST(the_first_message_may_overtake_others)
 {
         struct sequence q = {};
 
-        (void)state;
         assert_false(sequence_precede(&q, 5));
         note_all(&q, 2, 3);
         assert_false(sequence_precede(&q, 2));
@@ -158,11 +150,10 @@ static void the_first_message_may_overtake_others(void **state)
         assert_true(sequence_precede(&q, 4));
 }
 
-static void a_claim_reveals_lost_messages(void **state)
+TEST(a_claim_reveals_lost_messages)
 {
         struct sequence q = {};
 
-        (void)state;
         assert_false(sequence_claim(&q, 5)); /* numbers before the first one do not count */
         assert_int_equal(sequence_lost(&q), 0);
         note_all(&q, 0, 10);
@@ -184,7 +175,7 @@ static void a_claim_reveals_lost_messages(void **state)
 }
 
 /* Whatever is lost, repeated and delayed, the count equals the numbers that never arrived. */
-static void counts_are_exact(void **state)
+TEST(counts_are_exact)
 {
         for (uint64_t seed = 1; seed <= 50; seed++) {
                 enum { N = 20000 };
@@ -193,7 +184,6 @@ static void counts_are_exact(void **state)
                 struct random random;
                 uint64_t lost = 0;
 
-                (void)state;
                 memset(came, 0, sizeof came);
                 random_init(&random, seed);
                 came[0] = true;
@@ -211,22 +201,4 @@ static void counts_are_exact(void **state)
                 assert_int_equal(sequence_lost(&q), lost);
                 assert_int_equal(q.suspects, 0);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(gaps_count_as_lost_until_filled),
-                cmocka_unit_test(repeats_do_not_hide_losses),
-                cmocka_unit_test(a_single_far_number_changes_nothing),
-                cmocka_unit_test(a_long_outage_is_counted),
-                cmocka_unit_test(a_restart_is_not_a_loss_and_hides_none),
-                cmocka_unit_test(a_restart_after_few_messages_is_detected),
-                cmocka_unit_test(a_known_restart_is_followed_at_once),
-                cmocka_unit_test(the_first_message_may_overtake_others),
-                cmocka_unit_test(a_claim_reveals_lost_messages),
-                cmocka_unit_test(counts_are_exact),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,12 +15,11 @@ static const uint8_t sample[64] = {
         0,    0,    0,    0,    0,    0,    0,    0,    0xff, 0xff, 0xff, 0xff, 0,    0,    0,    0,
 };
 
-static void every_byte_has_its_place(void **state)
+TEST(every_byte_has_its_place)
 {
         struct trigger_packet p;
         struct trigger_entry e;
 
-        (void)state;
         assert_int_equal(trigger_packet_decode(&p, sample, sizeof sample), TRIGGER_PACKET_OK);
         assert_int_equal(p.n, 2);
         assert_int_equal(p.sequence, 0x14131211);
@@ -33,12 +32,11 @@ static void every_byte_has_its_place(void **state)
         assert_true(e.type == UINT32_MAX && e.flags == 0);
 }
 
-static void a_datagram_without_entries_carries_its_sequence(void **state)
+TEST(a_datagram_without_entries_carries_its_sequence)
 {
         uint8_t bytes[16];
         struct trigger_packet p;
 
-        (void)state;
         memcpy(bytes, sample, sizeof bytes);
         bytes[6] = 0;
         assert_int_equal(trigger_packet_decode(&p, bytes, sizeof bytes), TRIGGER_PACKET_OK);
@@ -46,12 +44,11 @@ static void a_datagram_without_entries_carries_its_sequence(void **state)
         assert_int_equal(p.sequence, 0x14131211);
 }
 
-static void any_other_length_is_refused(void **state)
+TEST(any_other_length_is_refused)
 {
         uint8_t bytes[sizeof sample + 1] = {0};
         struct trigger_packet p;
 
-        (void)state;
         memcpy(bytes, sample, sizeof sample);
         for (size_t n = 0; n <= sizeof bytes; n++)
                 assert_int_equal(trigger_packet_decode(&p, bytes, n), n == sizeof sample ? TRIGGER_PACKET_OK
@@ -69,9 +66,8 @@ static void decode_changed(size_t at, uint8_t value, enum trigger_verdict expect
         assert_int_equal(trigger_packet_decode(&p, bytes, sizeof bytes), expected);
 }
 
-static void wrong_values_are_refused(void **state)
+TEST(wrong_values_are_refused)
 {
-        (void)state;
         decode_changed(0, 'e', TRIGGER_PACKET_FOREIGN);
         decode_changed(3, 'B', TRIGGER_PACKET_FOREIGN);
         decode_changed(4, 2, TRIGGER_PACKET_FOREIGN);
@@ -94,9 +90,8 @@ static void explain_changed(size_t at, uint8_t value, size_t n, const char *expe
         assert_string_equal(text, expected);
 }
 
-static void a_refusal_is_explained(void **state)
+TEST(a_refusal_is_explained)
 {
-        (void)state;
         explain_changed(0, 'E', 15, "it has 15 bytes, expected at least the header's 16");
         explain_changed(0, 'E', 0, "it has 0 bytes, expected at least the header's 16");
         explain_changed(3, 'B', 64, "it begins with the bytes 45 56 42 42, expected \"EVBT\"");
@@ -109,13 +104,12 @@ static void a_refusal_is_explained(void **state)
 }
 
 /* Whatever arrives, nothing beyond its bytes is read: sanitizers watch. */
-static void hostile_bytes_do_no_harm(void **state)
+TEST(hostile_bytes_do_no_harm)
 {
         struct trigger_packet p;
         char text[160];
         struct random r;
 
-        (void)state;
         random_init(&r, 11);
         for (int k = 0; k < 200000; k++) {
                 size_t n = random_below(&r, 80);
@@ -136,14 +130,13 @@ static void hostile_bytes_do_no_harm(void **state)
         }
 }
 
-static void the_busy_datagram_has_16_bytes(void **state)
+TEST(the_busy_datagram_has_16_bytes)
 {
         static const uint8_t expected[BUSY_PACKET_BYTES] = {'E', 'V', 'B', 'B', 1,    3,    0,    0,
                                                             1,   2,   3,   4,   0x55, 0x66, 0x77, 0x88};
         struct busy_packet p = {.busy = true, .reason = BUSY_OUTPUT, .last = UINT64_C(0x8877665504030201)};
         uint8_t bytes[BUSY_PACKET_BYTES];
 
-        (void)state;
         busy_packet_encode(&p, bytes);
         assert_memory_equal(bytes, expected, sizeof bytes);
         p = (struct busy_packet){.last = BUSY_NONE};
@@ -151,19 +144,4 @@ static void the_busy_datagram_has_16_bytes(void **state)
         assert_int_equal(bytes[4], 0);
         assert_int_equal(bytes[5], BUSY_NOT);
         assert_int_equal(bytes[15], 0xff);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_byte_has_its_place),
-                cmocka_unit_test(a_datagram_without_entries_carries_its_sequence),
-                cmocka_unit_test(any_other_length_is_refused),
-                cmocka_unit_test(wrong_values_are_refused),
-                cmocka_unit_test(a_refusal_is_explained),
-                cmocka_unit_test(hostile_bytes_do_no_harm),
-                cmocka_unit_test(the_busy_datagram_has_16_bytes),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,6 @@ static void add_node(enum node_role role, unsigned index)
 
 static int set_up(void **state)
 {
-        (void)state;
         t.scenario = calloc(1, sizeof *t.scenario);
         assert_non_null(t.scenario);
         t.scenario->network.order_port = 20000 + (unsigned)getpid() % 20000;
@@ -56,7 +55,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         command_server_free(t.server);
         t.server = NULL;
         loop_free(t.loop);
@@ -147,13 +145,12 @@ static void connect_both(void)
 }
 
 /* The server disconnects a coordinator that reads no answers. The last command to its nodes is stop. */
-static void sends_nothing_after_stop(void **state)
+TEST_WITH(sends_nothing_after_stop, set_up, tear_down)
 {
         char *command = malloc(LINE_BYTES), line[300];
         size_t n = (size_t)snprintf(command, LINE_BYTES, "{\"command\": {\"kind\": \"run\"}, \"to\": [");
         bool stopped = false;
 
-        (void)state;
         assert_non_null(command);
         while (n < LINE_BYTES / 4)
                 n += (size_t)snprintf(command + n, LINE_BYTES - n, "\"x\",");
@@ -173,12 +170,11 @@ static void sends_nothing_after_stop(void **state)
 }
 
 /* The connected node stays; a second one of the same name is refused. */
-static void refuses_second_node_of_a_name(void **state)
+TEST_WITH(refuses_second_node_of_a_name, set_up, tear_down)
 {
         int second;
         char line[300];
 
-        (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         connect_both();
         for (int i = 0; i < 20; i++) {
@@ -203,7 +199,7 @@ static void refuses_second_node_of_a_name(void **state)
 }
 
 /* A node of another version may introduce itself in another way; its user must learn why it is refused. */
-static void refuses_unknown_introduction(void **state)
+TEST_WITH(refuses_unknown_introduction, set_up, tear_down)
 {
         static const char *const introductions[] = {
                 "{\"hello\": {\"name\": \"ros1\"}}\n",
@@ -212,7 +208,6 @@ static void refuses_unknown_introduction(void **state)
         };
         char line[300];
 
-        (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (size_t i = 0; i < ARRAY_SIZE(introductions); i++) {
                 int fd = connect_from(t.scenario->nodes[1].address);
@@ -245,11 +240,10 @@ static void assert_idle_is_refused(void)
 }
 
 /* The server disconnects a silent coordinator, so that another one can connect. */
-static void disconnects_idle_coordinator(void **state)
+TEST_WITH(disconnects_idle_coordinator, set_up, tear_down)
 {
         char line[300];
 
-        (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         connect_both();
         command_server_turn(t.server, loop_now_ns(t.loop) + IDLE_NS / 2);
@@ -265,7 +259,7 @@ static void disconnects_idle_coordinator(void **state)
 }
 
 /* A coordinator may be silent while its run continues. */
-static void keeps_busy_coordinator(void **state)
+TEST_WITH(keeps_busy_coordinator, set_up, tear_down)
 {
         static const char *const ends[] = {
                 "{\"answer\": {\"job\": 5, \"state\": \"ended\"}}\n",
@@ -274,7 +268,6 @@ static void keeps_busy_coordinator(void **state)
         };
         char line[300];
 
-        (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
                 connect_both();
@@ -306,12 +299,11 @@ static void keeps_busy_coordinator(void **state)
 }
 
 /* The server forwards at most as many answers as the commands can have. */
-static void drops_excess_answers(void **state)
+TEST_WITH(drops_excess_answers, set_up, tear_down)
 {
         char line[300];
         unsigned heard = 0;
 
-        (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         connect_both();
         assert_true(send_text(t.coordinator,
@@ -326,11 +318,10 @@ static void drops_excess_answers(void **state)
 }
 
 /* Silent connections lock out no node, not even from the node's own address. */
-static void survives_silent_connections(void **state)
+TEST_WITH(survives_silent_connections, set_up, tear_down)
 {
         int silent[3 * PEERS_MAX], n = 0;
 
-        (void)state;
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (; n < 3 * PEERS_MAX; n++) {
                 silent[n] = connect_from(t.scenario->nodes[2].address);
@@ -342,11 +333,10 @@ static void survives_silent_connections(void **state)
 }
 
 /* The usual soft limit allows fewer connections than a scenario has nodes. */
-static void raises_descriptor_limit(void **state)
+TEST_WITH(raises_descriptor_limit, set_up, tear_down)
 {
         struct rlimit before, now;
 
-        (void)state;
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
         assert_int_equal(
                 setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max}), 0);
@@ -354,17 +344,4 @@ static void raises_descriptor_limit(void **state)
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         assert_in_range(now.rlim_cur, ROSS + 32, before.rlim_max);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        const struct CMUnitTest tests[] = {
-                CASE(sends_nothing_after_stop),      CASE(raises_descriptor_limit),
-                CASE(refuses_second_node_of_a_name), CASE(disconnects_idle_coordinator),
-                CASE(keeps_busy_coordinator),        CASE(drops_excess_answers),
-                CASE(survives_silent_connections),   CASE(refuses_unknown_introduction),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,8 @@ static uint64_t stop_ns(uint64_t command_ns, uint64_t own_ns)
 }
 
 /* No command can delay a stop for days. */
-static void limits_stop_time(void **state)
+TEST(limits_stop_time)
 {
-        (void)state;
         assert_true(stop_ns(HOUR_NS, NS_PER_S) <= 2 * NS_PER_S * 60);
         /* The node's own timeouts may be longer. */
         assert_true(stop_ns(HOUR_NS, HOUR_NS) >= 2 * HOUR_NS);
@@ -108,24 +107,13 @@ static int begin_flows(struct error *e, bool with_invalid)
         return r;
 }
 
-static void no_endpoint_starts_beside_an_invalid_one(void **state)
+TEST(no_endpoint_starts_beside_an_invalid_one)
 {
         struct error e = {};
 
-        (void)state;
         assert_int_equal(begin_flows(&e, false), -EAGAIN);
         assert_int_equal(forks, 1);
         assert_int_equal(begin_flows(&e, true), -EINVAL);
         assert_non_null(strstr(e.message, "endpoint 1"));
         assert_int_equal(forks, 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(limits_stop_time),
-                cmocka_unit_test(no_endpoint_starts_beside_an_invalid_one),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

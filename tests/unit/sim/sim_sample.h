@@ -1,14 +1,9 @@
 /* A small scenario for the simulator. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../test.h"
 
-#include <cmocka.h>
+#include <stdio.h>
 
 #include "evb/base/util.h"
 #include "evb/sim/sim.h"

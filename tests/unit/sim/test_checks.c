@@ -192,134 +192,100 @@ static void expect(enum lie told_lie, const char *const *keys, size_t n, const c
         expect_after(NULL, 0, told_lie, keys, n, text);
 }
 
-static void honest_cores_pass(void **state)
+TEST(honest_cores_pass)
 {
-        (void)state;
         expect(LIE_NONE, NULL, 0, NULL);
 }
 
-static void a_complete_event_has_all_fragments(void **state)
+TEST(a_complete_event_has_all_fragments)
 {
         static const char *const keys[] = {"network.loss=0.2", "sfi.retries=0"};
 
-        (void)state;
         expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
         expect(LIE_COMPLETE, keys, ARRAY_SIZE(keys), "is complete without a fragment of ros");
 }
 
-static void a_fragment_has_the_size_of_its_source(void **state)
+TEST(a_fragment_has_the_size_of_its_source)
 {
-        (void)state;
         expect(LIE_SIZE, NULL, 0, "has a fragment of ros2 with 1999 bytes, which made 2000");
 }
 
-static void the_bytes_of_an_event_came_for_it(void **state)
+TEST(the_bytes_of_an_event_came_for_it)
 {
-        (void)state;
         expect(LIE_MIXED, NULL, 0, "of which only some arrived for it");
 }
 
-static void triggers_balance(void **state)
+TEST(triggers_balance)
 {
-        (void)state;
         expect(LIE_COUNT, NULL, 0, "ends-once: dfm: ");
 }
 
-static void an_end_counts_once(void **state)
+TEST(an_end_counts_once)
 {
         static const char *const keys[] = {"network.loss=0.2", "sfi.retries=0"};
         static const char *const one[] = {"sfi.count=1"};
 
-        (void)state;
         expect(LIE_TWICE, keys, ARRAY_SIZE(keys), " events count as complete and ");
         expect(LIE_BUILT_TWICE, one, ARRAY_SIZE(one), "ends-once: sfi1: it built event 20 twice");
 }
 
 /* With retries and time, a network that loses packets loses no event. */
-static void without_failures_nothing_is_lost(void **state)
+TEST(without_failures_nothing_is_lost)
 {
         static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.event-timeout=40s",
                                            "dfm.node-timeout=1s"};
 
-        (void)state;
         expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
         expect(LIE_LOST, keys, ARRAY_SIZE(keys), "nothing-lost: dfm: 0 events are partial and 1 lost");
         /* Shorter time-outs promise nothing. */
         expect(LIE_LOST, NULL, 0, NULL);
 }
 
-static void an_sfi_counts_what_it_built(void **state)
+TEST(an_sfi_counts_what_it_built)
 {
-        (void)state;
         expect(LIE_SFI_COUNT, NULL, 0, "accounts-balance: sfi");
 }
 
-static void nothing_stays_in_a_buffer(void **state)
+TEST(nothing_stays_in_a_buffer)
 {
-        (void)state;
         expect(LIE_BYTES, NULL, 0, "it has no open event, but 32 bytes");
         expect(LIE_HELD, NULL, 0, "buffers-bounded: ros");
 }
 
-static void an_sfi_has_at_most_its_credits(void **state)
+TEST(an_sfi_has_at_most_its_credits)
 {
         static const char *const few[] = {"sfi.credits=2", "sfi.count=1", "trigger.rate=max"};
 
-        (void)state;
         expect(LIE_NONE, few, ARRAY_SIZE(few), NULL);
         expect(LIE_CREDITS, few, ARRAY_SIZE(few), "sfi1 has 3 events and 2 credits");
         expect(LIE_CREDITS, NULL, 0, "accounts-balance: dfm: SFIs have ");
 }
 
 /* Without progress for longer than every time-out. */
-static void a_stall_is_found(void **state)
+TEST(a_stall_is_found)
 {
         static const char *const keys[] = {"trigger.events=100000", "trigger.rate=5kHz"};
 
-        (void)state;
         expect(LIE_STILL, keys, ARRAY_SIZE(keys), "nothing-waits: dfm: nothing has moved for");
 }
 
 /* Three sources, each at the rate of the port. */
-static void a_valid_plan_drops_nothing(void **state)
+TEST(a_valid_plan_drops_nothing)
 {
         static const char *const keys[] = {"qos.backend=htb+tbf", "ros.fragment-size=20kB"};
 
-        (void)state;
         expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
         expect(LIE_PLAN, keys, ARRAY_SIZE(keys), "plan-holds: sfi");
 }
 
 /* The nodes are the DFM, three ROSs and two SFIs. */
-static void a_restarted_dfm_knows_of_replaced_sfis(void **state)
+TEST(a_restarted_dfm_knows_of_replaced_sfis)
 {
         static const struct sim_fault faults[] = {
                 {SIM_RESTART, 4, 20 * NS_PER_MS, 0},
                 {SIM_RESTART, 0, 40 * NS_PER_MS, 0},
         };
 
-        (void)state;
         expect_after(faults, ARRAY_SIZE(faults), LIE_NONE, NULL, 0, NULL);
         expect_after(faults, ARRAY_SIZE(faults), LIE_FORGOTTEN, NULL, 0, "did before the DFM restarted");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(honest_cores_pass),
-                cmocka_unit_test(a_complete_event_has_all_fragments),
-                cmocka_unit_test(a_fragment_has_the_size_of_its_source),
-                cmocka_unit_test(the_bytes_of_an_event_came_for_it),
-                cmocka_unit_test(triggers_balance),
-                cmocka_unit_test(an_end_counts_once),
-                cmocka_unit_test(without_failures_nothing_is_lost),
-                cmocka_unit_test(an_sfi_counts_what_it_built),
-                cmocka_unit_test(nothing_stays_in_a_buffer),
-                cmocka_unit_test(an_sfi_has_at_most_its_credits),
-                cmocka_unit_test(a_stall_is_found),
-                cmocka_unit_test(a_valid_plan_drops_nothing),
-                cmocka_unit_test(a_restarted_dfm_knows_of_replaced_sfis),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,27 +43,25 @@ static void two_events_of_a_full_buffer(const char *rate, const char *receive_bu
 
 /* With seed 8, the second assignment overtakes the first: one event had the memory and waited for its
  * requests, the other one had been requested and waited for memory, for the whole of sfi.timeout. */
-static void memory_and_requests_have_one_order(void **state)
+TEST(memory_and_requests_have_one_order)
 {
         struct sim_model model = sim_model_usual;
 
-        (void)state;
         model.wake_ns = 10 * NS_PER_US;
         model.packet_ns = 0;
         two_events_of_a_full_buffer("network.link-rate=unlimited", "network.receive-buffer=64KiB", &model);
 }
 
 /* With seed 2, fragments without memory counted as in flight, and took the share of their ROSs. */
-static void refused_fragments_are_not_in_flight(void **state)
+TEST(refused_fragments_are_not_in_flight)
 {
-        (void)state;
         two_events_of_a_full_buffer("network.link-rate=100Mbit", "network.receive-buffer=auto",
                                     &sim_model_usual);
 }
 
 /* With seed 19, a fragment without memory was requested again and again, and lost in parts, which took the
  * limit from the older events that had the memory. */
-static void what_finds_no_memory_is_not_requested_again(void **state)
+TEST(what_finds_no_memory_is_not_requested_again)
 {
         static const char *const keys[] = {
                 "scenario.mode=pull",    "trigger.rate=2kHz",
@@ -77,12 +75,11 @@ static void what_finds_no_memory_is_not_requested_again(void **state)
                 "ros.buffer-size=64MiB",
         };
 
-        (void)state;
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 7, 20 * NS_PER_S);
 }
 
 /* With seed 1, the ROS misses a Clear, and has no room for the oldest events. */
-static void a_lost_clear_is_made_up_for(void **state)
+TEST(a_lost_clear_is_made_up_for)
 {
         static const char *const keys[] = {
                 "scenario.mode=pull",   "trigger.rate=max",       "trigger.events=75",
@@ -94,14 +91,13 @@ static void a_lost_clear_is_made_up_for(void **state)
         };
         struct sim_model model = sim_model_usual;
 
-        (void)state;
         model.wake_ns = model.packet_ns = 0;
         expect_complete(keys, ARRAY_SIZE(keys), &model, 75, 5 * NS_PER_S);
 }
 
 /* The SFIs have more credits than the ROSs have room for events. With seed 10, one ROS holds the first half
  * of the events and the other one the second, and each SFI waits for the half that is missing. */
-static void all_open_events_fit_into_each_ros(void **state)
+TEST(all_open_events_fit_into_each_ros)
 {
         static const char *const keys[] = {
                 "trigger.rate=max",      "trigger.events=48",    "ros.count=2",
@@ -111,13 +107,12 @@ static void all_open_events_fit_into_each_ros(void **state)
                 "dfm.keep-alive=200ms",  "dfm.node-timeout=2s",
         };
 
-        (void)state;
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);
 }
 
 /* Each fragment is larger than the socket buffer, so all are requested again, and only the answers to that
  * show the latency. Retries 100 ms apart took 20 s, and a third of the events ended at sfi.timeout. */
-static void retries_alone_show_the_latency(void **state)
+TEST(retries_alone_show_the_latency)
 {
         static const char *const keys[] = {
                 "trigger.rate=max",
@@ -137,13 +132,12 @@ static void retries_alone_show_the_latency(void **state)
                 "dfm.node-timeout=3s",
         };
 
-        (void)state;
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 20, 3 * NS_PER_S);
 }
 
 /* Of 4,000 chunks, 40 are lost. Each waited 100 ms for its retry in pull, as no latency was known, and the
  * event ended at sfi.timeout. */
-static void large_fragments_survive_losses(void **state)
+TEST(large_fragments_survive_losses)
 {
         static const char *const keys[] = {
                 "scenario.mode=pull",    "trigger.events=1",
@@ -153,13 +147,12 @@ static void large_fragments_survive_losses(void **state)
                 "network.loss=0.01",
         };
 
-        (void)state;
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 1, NS_PER_S);
 }
 
 /* Four events come at once, as no size is known yet, and the memory holds one of them and a part of another.
  * The others used up their retries, whose answers found no memory, and their time. */
-static void the_first_events_wait_for_memory(void **state)
+TEST(the_first_events_wait_for_memory)
 {
         static const char *const keys[] = {
                 "trigger.rate=max",        "trigger.events=6", "ros.count=6",
@@ -168,13 +161,12 @@ static void the_first_events_wait_for_memory(void **state)
                 "network.link-rate=1Gbit",
         };
 
-        (void)state;
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 6, 3 * NS_PER_S);
 }
 
 /* The same on processes that wake late, and with a small socket buffer, which loses most of each event. A
  * retry of as much as that buffer holds was followed by a pause of up to 250 ms. */
-static void the_first_events_survive_late_processes(void **state)
+TEST(the_first_events_survive_late_processes)
 {
         static const char *const keys[] = {
                 "trigger.rate=max",
@@ -193,7 +185,6 @@ static void the_first_events_survive_late_processes(void **state)
         };
         struct sim_model model = sim_model_usual;
 
-        (void)state;
         model.wake_ns = 20 * NS_PER_MS;
         expect_complete(keys, ARRAY_SIZE(keys), &model, 6, 8 * NS_PER_S);
 }
@@ -201,7 +192,7 @@ static void the_first_events_survive_late_processes(void **state)
 /* Sixteen credits, and memory for one event, and a part of another. With most seeds, a ROS that was ahead of
  * the others filled the memory with later events, and what gave way came again only as fast as retries: 6 to
  * 23 s for 12 MB. */
-static void events_wait_until_memory_is_free(void **state)
+TEST(events_wait_until_memory_is_free)
 {
         static const char *const keys[] = {
                 "scenario.mode=pull",
@@ -224,25 +215,6 @@ static void events_wait_until_memory_is_free(void **state)
         };
         struct sim_model model = sim_model_usual;
 
-        (void)state;
         model.wake_ns = model.packet_ns = 0;
         expect_complete(keys, ARRAY_SIZE(keys), &model, 8, 3 * NS_PER_S);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(memory_and_requests_have_one_order),
-                cmocka_unit_test(refused_fragments_are_not_in_flight),
-                cmocka_unit_test(what_finds_no_memory_is_not_requested_again),
-                cmocka_unit_test(a_lost_clear_is_made_up_for),
-                cmocka_unit_test(all_open_events_fit_into_each_ros),
-                cmocka_unit_test(retries_alone_show_the_latency),
-                cmocka_unit_test(large_fragments_survive_losses),
-                cmocka_unit_test(the_first_events_wait_for_memory),
-                cmocka_unit_test(the_first_events_survive_late_processes),
-                cmocka_unit_test(events_wait_until_memory_is_free),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,10 @@
 
 #include <errno.h>
 
-static void one_seed_is_one_history(void **state)
+TEST(one_seed_is_one_history)
 {
         static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
                 struct scenario *s = sample_scenario(&modes[i], 1);
                 struct sim_config c = sample_config(s, 3);
@@ -25,7 +24,7 @@ static void one_seed_is_one_history(void **state)
 }
 
 /* Nothing but the processes' own times may decide. */
-static void the_trace_changes_nothing(void **state)
+TEST(the_trace_changes_nothing)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_config c = sample_config(s, 3);
@@ -33,7 +32,6 @@ static void the_trace_changes_nothing(void **state)
         char *text = NULL;
         size_t n = 0;
 
-        (void)state;
         c.trace = open_memstream(&text, &n);
         assert_true(sample_outcome_of(&c).result.digest == digest);
         fclose(c.trace);
@@ -44,7 +42,7 @@ static void the_trace_changes_nothing(void **state)
 }
 
 /* 12 kB of each of 3 ROSs: 36 kB and more do not fit into 16 KiB. */
-static void an_overload_drops_at_the_port_and_retries_help(void **state)
+TEST(an_overload_drops_at_the_port_and_retries_help)
 {
         static const char *const keys[] = {"network.switch-buffer=16KiB", "ros.fragment-size=12kB",
                                            "sfi.timeout=5s", "dfm.event-timeout=20s"};
@@ -52,14 +50,13 @@ static void an_overload_drops_at_the_port_and_retries_help(void **state)
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o = sample_outcome_of(&c);
 
-        (void)state;
         assert_true(o.result.port_drops > 0);
         assert_int_equal(o.result.link_drops, 0);
         assert_int_equal(o.complete, 100);
         free(s);
 }
 
-static void a_crashed_sfi_costs_only_what_it_had(void **state)
+TEST(a_crashed_sfi_costs_only_what_it_had)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault faults[] = {{SIM_CRASH, sample_node(s, "sfi1"), 10 * NS_PER_MS, 0},
@@ -68,7 +65,6 @@ static void a_crashed_sfi_costs_only_what_it_had(void **state)
         uint64_t quiet = sample_outcome_of(&c).result.digest;
         struct sample_outcome o;
 
-        (void)state;
         c.faults = faults;
         c.n_faults = ARRAY_SIZE(faults);
         o = sample_outcome_of(&c);
@@ -80,14 +76,13 @@ static void a_crashed_sfi_costs_only_what_it_had(void **state)
 }
 
 /* The run goes on where it was: the events before count. */
-static void a_dfm_that_starts_again_resumes_the_run(void **state)
+TEST(a_dfm_that_starts_again_resumes_the_run)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault fault = {SIM_RESTART, sample_node(s, "dfm"), 20 * NS_PER_MS, 0};
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o;
 
-        (void)state;
         c.faults = &fault;
         c.n_faults = 1;
         o = sample_outcome_of(&c);
@@ -96,14 +91,13 @@ static void a_dfm_that_starts_again_resumes_the_run(void **state)
         free(s);
 }
 
-static void a_pause_delays_and_loses_nothing(void **state)
+TEST(a_pause_delays_and_loses_nothing)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault fault = {SIM_PAUSE, sample_node(s, "ros2"), 10 * NS_PER_MS, 15 * NS_PER_MS};
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o;
 
-        (void)state;
         c.faults = &fault;
         c.n_faults = 1;
         o = sample_outcome_of(&c);
@@ -114,7 +108,7 @@ static void a_pause_delays_and_loses_nothing(void **state)
 /* The DFM gives up all events of an SFI that slept for longer than dfm.event-timeout. Nobody answers requests
  * for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of events that
  * the former one gave up, and must not lend their credits again. */
-static void an_sfi_drops_what_the_dfm_gave_up(void **state)
+TEST(an_sfi_drops_what_the_dfm_gave_up)
 {
         static const char *const keys[] = {
                 "scenario.mode=pull", "trigger.rate=20kHz",     "trigger.events=300",
@@ -125,7 +119,6 @@ static void an_sfi_drops_what_the_dfm_gave_up(void **state)
         static const uint64_t restarts_ms[] = {0, 100, 250, 310};
         struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(restarts_ms); i++) {
                 struct sim_fault faults[] = {
                         {SIM_PAUSE, sample_node(s, "sfi1"), 3 * NS_PER_MS, 300 * NS_PER_MS},
@@ -144,7 +137,7 @@ static void an_sfi_drops_what_the_dfm_gave_up(void **state)
 }
 
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
-static void a_slow_process_drops_at_its_socket(void **state)
+TEST(a_slow_process_drops_at_its_socket)
 {
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
                                            "ros.fragment-size=8kB"};
@@ -152,7 +145,6 @@ static void a_slow_process_drops_at_its_socket(void **state)
         struct sim_config c = sample_config(s, 1);
         struct sim *sim;
 
-        (void)state;
         c.model.packet_ns = NS_PER_MS;
         sim = sample_run(&c);
         assert_null(sim_result(sim).violation);
@@ -163,13 +155,12 @@ static void a_slow_process_drops_at_its_socket(void **state)
         free(s);
 }
 
-static void what_the_model_lacks_is_refused(void **state)
+TEST(what_the_model_lacks_is_refused)
 {
         static const char *const keys[] = {"scenario.transport=tcp", "ros.pacing=1Mbit",
                                            "trigger.source=clock", "level2.listen=tcp:4000",
                                            "trigger.events=0"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
                 struct scenario *s = sample_scenario(&keys[i], 1);
                 struct error e = {};
@@ -182,7 +173,7 @@ static void what_the_model_lacks_is_refused(void **state)
 
 /* A ROS sends 40 kB to each SFI at the rate of its class: 1 Gbit/s / 3 sources. Its burst lasts less than a
  * timer of 1 ms is late on average. */
-static void late_timers_cost_a_part_of_the_rate(void **state)
+TEST(late_timers_cost_a_part_of_the_rate)
 {
         static const char *const settings[] = {
                 "qos.backend=auto", "ros.fragment-size=40kB", "network.switch-buffer=32KiB",
@@ -191,7 +182,6 @@ static void late_timers_cost_a_part_of_the_rate(void **state)
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome exact = sample_outcome_of(&c), late;
 
-        (void)state;
         c.model.timer_ns = NS_PER_MS;
         late = sample_outcome_of(&c);
         assert_int_equal(exact.complete, 100);
@@ -202,7 +192,7 @@ static void late_timers_cost_a_part_of_the_rate(void **state)
 }
 
 /* Five nodes that work 100 us for each packet are faster on two processors than on one. */
-static void nodes_can_share_processors(void **state)
+TEST(nodes_can_share_processors)
 {
         static const char *const settings[] = {"trigger.rate=max", "sfi.timeout=1s", "dfm.event-timeout=4s",
                                                "dfm.node-timeout=500ms", "trigger.events=1000"};
@@ -210,7 +200,6 @@ static void nodes_can_share_processors(void **state)
         struct sim_config c = sample_config(s, 1);
         uint64_t ends_ns[4];
 
-        (void)state;
         c.model.packet_ns = c.model.send_ns = 100 * NS_PER_US;
         for (uint32_t i = 0; i < 4; i++) {
                 c.model.processors = (uint32_t[]){0, 8, 2, 1}[i];
@@ -222,11 +211,10 @@ static void nodes_can_share_processors(void **state)
         free(s);
 }
 
-static void chaos_breaks_no_rule(void **state)
+TEST(chaos_breaks_no_rule)
 {
         static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
                 struct scenario *s = sample_scenario(&modes[i], 1);
                 struct sim_config c = sample_config(s, 1);
@@ -239,13 +227,12 @@ static void chaos_breaks_no_rule(void **state)
 }
 
 /* What a history with chaos prints makes the same one without it. */
-static void the_faults_of_chaos_make_the_same_history(void **state)
+TEST(the_faults_of_chaos_make_the_same_history)
 {
         struct scenario *s = sample_scenario(NULL, 0);
         struct sim_config c = sample_config(s, 0);
         size_t n_faults = 0;
 
-        (void)state;
         for (uint64_t seed = 1; seed <= 5; seed++) {
                 struct scenario quiet = *s;
                 const struct sim_fault *faults;
@@ -272,25 +259,4 @@ static void the_faults_of_chaos_make_the_same_history(void **state)
         }
         assert_true(n_faults > 5);
         free(s);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(one_seed_is_one_history),
-                cmocka_unit_test(the_trace_changes_nothing),
-                cmocka_unit_test(an_overload_drops_at_the_port_and_retries_help),
-                cmocka_unit_test(a_crashed_sfi_costs_only_what_it_had),
-                cmocka_unit_test(a_dfm_that_starts_again_resumes_the_run),
-                cmocka_unit_test(a_pause_delays_and_loses_nothing),
-                cmocka_unit_test(an_sfi_drops_what_the_dfm_gave_up),
-                cmocka_unit_test(a_slow_process_drops_at_its_socket),
-                cmocka_unit_test(what_the_model_lacks_is_refused),
-                cmocka_unit_test(late_timers_cost_a_part_of_the_rate),
-                cmocka_unit_test(nodes_can_share_processors),
-                cmocka_unit_test(chaos_breaks_no_rule),
-                cmocka_unit_test(the_faults_of_chaos_make_the_same_history),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

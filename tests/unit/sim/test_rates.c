@@ -1,12 +1,7 @@
 /* Links, ports and token buckets against cases computed by hand, closed forms, and the rule of the emulated
  * switch in exact arithmetic. */
+#include "../test.h"
 #include "evb/sim/rates.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "evb/base/random.h"
 #include "evb/base/util.h"
@@ -14,9 +9,8 @@
 #define GBIT UINT64_C(1000000000)
 #define US (PS_PER_NS * NS_PER_US)
 
-static void a_byte_takes_the_time_of_its_bits(void **state)
+TEST(a_byte_takes_the_time_of_its_bits)
 {
-        (void)state;
         assert_int_equal(rates_time_ps(1, 400 * GBIT), 20);
         assert_int_equal(rates_time_ps(1514, GBIT), 1514 * 8000);
         /* 8e12 / 3e9 = 2666.67 */
@@ -25,11 +19,10 @@ static void a_byte_takes_the_time_of_its_bits(void **state)
         assert_int_equal(rates_time_ps(UINT64_C(1) << 30, 10000000), (UINT64_C(1) << 30) * 800000);
 }
 
-static void a_link_sends_one_frame_after_the_other(void **state)
+TEST(a_link_sends_one_frame_after_the_other)
 {
         struct sim_link l = {.rate_bps = GBIT}, infinite = {};
 
-        (void)state;
         assert_int_equal(sim_link_send(&l, 5 * US, 1000), 13 * US);
         assert_int_equal(sim_link_send(&l, 5 * US, 500), 17 * US);
         assert_int_equal(sim_link_send(&l, 16 * US, 250), 19 * US);
@@ -38,12 +31,11 @@ static void a_link_sends_one_frame_after_the_other(void **state)
 }
 
 /* 1 Gbit/s, 3000 bytes: 24 us. Frames of 1000 bytes take 8 us each. */
-static void a_port_drops_what_its_buffer_does_not_hold(void **state)
+TEST(a_port_drops_what_its_buffer_does_not_hold)
 {
         struct sim_port p = {.rate_bps = GBIT, .buffer_bytes = 3000};
         uint64_t leaves_ps = 0;
 
-        (void)state;
         assert_true(sim_port_take(&p, 0, 1000, &leaves_ps) && leaves_ps == 8 * US);
         assert_true(sim_port_take(&p, 0, 1000, &leaves_ps) && leaves_ps == 16 * US);
         assert_true(sim_port_take(&p, 0, 1000, &leaves_ps) && leaves_ps == 24 * US);
@@ -57,12 +49,11 @@ static void a_port_drops_what_its_buffer_does_not_hold(void **state)
 }
 
 /* The frame that does not fit is not held. */
-static void a_port_knows_the_most_that_it_held(void **state)
+TEST(a_port_knows_the_most_that_it_held)
 {
         struct sim_port p = {.rate_bps = GBIT, .buffer_bytes = 3000}, infinite = {};
         uint64_t leaves_ps = 0;
 
-        (void)state;
         assert_int_equal(sim_port_most_bytes(&p), 0);
         assert_true(sim_port_take(&p, 0, 1000, &leaves_ps));
         assert_true(sim_port_take(&p, 4 * US, 1500, &leaves_ps));
@@ -74,12 +65,11 @@ static void a_port_knows_the_most_that_it_held(void **state)
         assert_int_equal(sim_port_most_bytes(&infinite), 0);
 }
 
-static void an_unlimited_port_drops_nothing(void **state)
+TEST(an_unlimited_port_drops_nothing)
 {
         struct sim_port p = {.buffer_bytes = 100};
         uint64_t leaves_ps = 0;
 
-        (void)state;
         for (int i = 0; i < 100; i++)
                 assert_true(sim_port_take(&p, 3 * US, 1514, &leaves_ps) && leaves_ps == 3 * US);
         assert_int_equal(p.dropped, 0);
@@ -87,12 +77,11 @@ static void an_unlimited_port_drops_nothing(void **state)
 
 /* docs/lab-port.md: after = max(end, arrival) + bytes * 8 / rate; dropped if after - arrival is more than
  * buffer * 8 / rate. In units of 1/rate s, nothing is rounded. */
-static void a_port_follows_the_rule_of_the_lab(void **state)
+TEST(a_port_follows_the_rule_of_the_lab)
 {
         static const uint64_t rates[] = {GBIT, 100 * 1000000, 10 * GBIT, 400 * GBIT};
         struct random r;
 
-        (void)state;
         random_init(&r, 7);
         for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
                 struct sim_port p = {.rate_bps = rates[i], .buffer_bytes = 64 << 10};
@@ -117,11 +106,10 @@ static void a_port_follows_the_rule_of_the_lab(void **state)
 }
 
 /* A full bucket passes burst / size packets at once, and then one each size / rate. */
-static void tbf_passes_its_burst_and_then_the_rate(void **state)
+TEST(tbf_passes_its_burst_and_then_the_rate)
 {
         struct sim_bucket b;
 
-        (void)state;
         sim_bucket_init(&b, 8 * GBIT, 5000, 0, false);
         for (int i = 0; i < 5; i++) {
                 assert_true(sim_bucket_next_ps(&b, 1000) <= 10 * US);
@@ -144,11 +132,10 @@ static void tbf_passes_its_burst_and_then_the_rate(void **state)
         assert_int_equal(sim_bucket_next_ps(&b, 1000), 1001 * US);
 }
 
-static void tbf_never_passes_more_than_its_burst(void **state)
+TEST(tbf_never_passes_more_than_its_burst)
 {
         struct sim_bucket b;
 
-        (void)state;
         sim_bucket_init(&b, GBIT, 1514, 0, false);
         assert_true(sim_bucket_next_ps(&b, 1514) != NEVER_NS);
         assert_int_equal(sim_bucket_next_ps(&b, 1515), NEVER_NS);
@@ -160,11 +147,10 @@ static void tbf_never_passes_more_than_its_burst(void **state)
 }
 
 /* HTB passes a packet while it has any tokens, then repays. */
-static void htb_gets_into_debt(void **state)
+TEST(htb_gets_into_debt)
 {
         struct sim_bucket b;
 
-        (void)state;
         sim_bucket_init(&b, 8 * GBIT, 1000, 0, true);
         assert_int_equal(sim_bucket_next_ps(&b, 9000), 0);
         sim_bucket_take(&b, 100 * US, 9000);
@@ -174,32 +160,13 @@ static void htb_gets_into_debt(void **state)
         assert_int_equal(sim_bucket_next_ps(&b, 1), 108 * US + US / 10);
 }
 
-static void a_bucket_without_a_rate_passes_everything(void **state)
+TEST(a_bucket_without_a_rate_passes_everything)
 {
         struct sim_bucket b;
 
-        (void)state;
         sim_bucket_init(&b, 0, 10, 24, false);
         for (int i = 0; i < 10; i++) {
                 assert_int_equal(sim_bucket_next_ps(&b, 1 << 20), 0);
                 sim_bucket_take(&b, 5, 1 << 20);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_byte_takes_the_time_of_its_bits),
-                cmocka_unit_test(a_link_sends_one_frame_after_the_other),
-                cmocka_unit_test(a_port_drops_what_its_buffer_does_not_hold),
-                cmocka_unit_test(a_port_knows_the_most_that_it_held),
-                cmocka_unit_test(an_unlimited_port_drops_nothing),
-                cmocka_unit_test(a_port_follows_the_rule_of_the_lab),
-                cmocka_unit_test(tbf_passes_its_burst_and_then_the_rate),
-                cmocka_unit_test(tbf_never_passes_more_than_its_burst),
-                cmocka_unit_test(htb_gets_into_debt),
-                cmocka_unit_test(a_bucket_without_a_rate_passes_everything),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,7 @@
 /* Tests reader and repair on damaged files: truncated at every byte, with every word replaced. Nothing may
  * crash, and a repaired file must be valid and contain every intact event. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "../test.h"
 
 #include "evb/store/replay.h"
 #include "evb/store/verify.h"
@@ -84,7 +81,7 @@ static void assert_sound(const char *path, uint64_t events)
         assert_int_equal(report.events, events);
 }
 
-static void test_front_and_end(void **state)
+TEST_WITH(test_front_and_end, setup, teardown)
 {
         struct fixture *f = *state;
         struct event_file_end end;
@@ -103,7 +100,7 @@ static void test_front_and_end(void **state)
         assert_sound(f->path, 4);
 }
 
-static void test_real_file(void **state)
+TEST(test_real_file)
 {
         const char *path = sample_real_file();
         struct verify_report report;
@@ -123,7 +120,7 @@ static void test_real_file(void **state)
         assert_false(report.has_seed);
 }
 
-static void test_truncated_at_every_byte(void **state)
+TEST_WITH(test_truncated_at_every_byte, setup, teardown)
 {
         struct fixture *f = *state;
 
@@ -153,7 +150,7 @@ static void test_truncated_at_every_byte(void **state)
         }
 }
 
-static void test_bytes_after_the_end(void **state)
+TEST_WITH(test_bytes_after_the_end, setup, teardown)
 {
         struct fixture *f = *state;
         struct event_file_repair repair;
@@ -184,7 +181,7 @@ static void assert_is(const char *path, const struct fixture *f, const unsigned 
 }
 
 /* Whole events behind a damage stay: in another file, as a repair in place would have to move them. */
-static void test_events_behind_damage(void **state)
+TEST_WITH(test_events_behind_damage, setup, teardown)
 {
         struct fixture *f = *state;
         const struct {
@@ -227,7 +224,7 @@ static void test_events_behind_damage(void **state)
 }
 
 /* The second file may be of another run. */
-static void test_another_file_behind_the_end(void **state)
+TEST_WITH(test_another_file_behind_the_end, setup, teardown)
 {
         struct fixture *f = *state;
         _cleanup_free_ uint8_t *twice = malloc(2 * f->size_bytes);
@@ -247,7 +244,7 @@ static void test_another_file_behind_the_end(void **state)
         }
 }
 
-static void test_every_word_replaced(void **state)
+TEST_WITH(test_every_word_replaced, setup, teardown)
 {
         static const uint32_t values[] = {
                 0, 1, 4, 0x7ffffffc, 0xfffffffc, 0xffffffff, EVENT_FILE_DATA, EVENT_FILE_END, EFORMAT_EVENT};
@@ -279,7 +276,7 @@ static void test_every_word_replaced(void **state)
         }
 }
 
-static void test_output_is_not_overwritten(void **state)
+TEST_WITH(test_output_is_not_overwritten, setup, teardown)
 {
         struct fixture *f = *state;
         struct event_file_repair repair;
@@ -289,20 +286,4 @@ static void test_output_is_not_overwritten(void **state)
         assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), -EEXIST);
         assert_int_equal(event_file_repair("/nonexistent", NULL, SAMPLE_NOW, &repair), -ENOENT);
         assert_int_equal(event_file_repair(f->directory, NULL, SAMPLE_NOW, &repair), -EISDIR);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_front_and_end, setup, teardown),
-                cmocka_unit_test(test_real_file),
-                cmocka_unit_test_setup_teardown(test_truncated_at_every_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_bytes_after_the_end, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_events_behind_damage, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_another_file_behind_the_end, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_every_word_replaced, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_output_is_not_overwritten, setup, teardown),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

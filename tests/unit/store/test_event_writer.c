@@ -1,10 +1,7 @@
 /* Tests the event writer: reference bytes at both ends of a file, the start of the next file, and disk errors
  * at every byte. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "../test.h"
+
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -14,7 +11,7 @@
 
 #include "writer_sample.h"
 
-static void test_core_name(void **state)
+TEST(test_core_name)
 {
         char text[96];
 
@@ -22,7 +19,7 @@ static void test_core_name(void **state)
                             "data26_evb.00091668.physics_Main.daq.RAW._lb0000._SFI-1");
 }
 
-static void test_golden_version_2(void **state)
+TEST_WITH(test_golden_version_2, setup, teardown)
 {
         static const char texts[] = "SFI-1   "
                                     "\x3e\0\0\0" CORE " seed=5  ";
@@ -62,7 +59,7 @@ static void test_golden_version_2(void **state)
         event_writer_free(w);
 }
 
-static void test_version_6_reads_back(void **state)
+TEST_WITH(test_version_6_reads_back, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -100,7 +97,7 @@ static void test_version_6_reads_back(void **state)
         event_file_free(file);
 }
 
-static void test_next_file_by_events(void **state)
+TEST_WITH(test_next_file_by_events, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -136,7 +133,7 @@ static void test_next_file_by_events(void **state)
         assert_int_equal(eformat_word(first + size_bytes - 40, 8), 0);
 }
 
-static void test_next_file_by_bytes(void **state)
+TEST_WITH(test_next_file_by_bytes, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -153,7 +150,7 @@ static void test_next_file_by_bytes(void **state)
         event_writer_free(w);
 }
 
-static void test_wrong_settings(void **state)
+TEST_WITH(test_wrong_settings, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -191,7 +188,7 @@ static void on_sealing(void *userdata)
 }
 
 /* The writer reports that the kernel has its events before it seals the file, which may take long. */
-static void test_counts_before_sealing(void **state)
+TEST_WITH(test_counts_before_sealing, setup, teardown)
 {
         struct closed closed;
         struct sealing sealing = {0};
@@ -212,7 +209,7 @@ static void test_counts_before_sealing(void **state)
 }
 
 /* Events are accepted, then in the kernel, on the disk, and in a closed file. */
-static void test_counts(void **state)
+TEST_WITH(test_counts, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -239,7 +236,7 @@ static void test_counts(void **state)
         event_writer_free(w);
 }
 
-static void test_inconsistent_sizes(void **state)
+TEST_WITH(test_inconsistent_sizes, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -257,7 +254,7 @@ static void test_inconsistent_sizes(void **state)
 }
 
 /* Between calls the file is complete, so that a killed process loses at most the buffer. */
-static void test_file_is_complete_after_every_write(void **state)
+TEST_WITH(test_file_is_complete_after_every_write, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -280,7 +277,7 @@ static void test_file_is_complete_after_every_write(void **state)
 }
 
 /* Otherwise the credits of an SFI with fewer bytes on their way than a buffer would wait for all of them. */
-static void test_no_copy_waits_for_a_full_buffer(void **state)
+TEST_WITH(test_no_copy_waits_for_a_full_buffer, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -343,7 +340,7 @@ static void fill_until_error(const char *directory, int error, uint32_t size_byt
         unlink(closed.last);
 }
 
-static void test_limit_at_every_byte(void **state)
+TEST_WITH(test_limit_at_every_byte, setup, teardown)
 {
         signal(SIGXFSZ, SIG_IGN);
         for (uint64_t limit = 1000; limit<3200; limit += limit> 1400 && limit < 2600 ? 4 : 52) {
@@ -354,7 +351,7 @@ static void test_limit_at_every_byte(void **state)
         limit_file_size(0);
 }
 
-static void test_no_room_for_the_first_file(void **state)
+TEST_WITH(test_no_room_for_the_first_file, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -397,7 +394,7 @@ static int on_small_tmpfs(const char *directory)
         return 0;
 }
 
-static void test_full_disk(void **state)
+TEST_WITH(test_full_disk, setup, teardown)
 {
         int status;
         pid_t pid = fork();
@@ -417,26 +414,9 @@ static void test_full_disk(void **state)
         assert_int_equal(status, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_core_name),
-                cmocka_unit_test_setup_teardown(test_golden_version_2, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_version_6_reads_back, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_next_file_by_events, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_next_file_by_bytes, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_wrong_settings, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_counts, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_counts_before_sealing, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_inconsistent_sizes, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_file_is_complete_after_every_write, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_no_copy_waits_for_a_full_buffer, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_limit_at_every_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_no_room_for_the_first_file, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
-        };
-
         if (!sample_can_write())
                 return 77;
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(argc, argv, NULL, NULL);
 }

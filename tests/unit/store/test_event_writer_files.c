@@ -1,9 +1,6 @@
 /* Tests how the writer numbers its files, and how it protects the open one. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "../test.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <linux/magic.h>
@@ -30,7 +27,7 @@ static void on_left(void *userdata, const char *path, pid_t writer)
 }
 
 /* A new writer begins after the highest existing number. */
-static void test_next_free_number(void **state)
+TEST_WITH(test_next_free_number, setup, teardown)
 {
         static const struct {
                 const char *name, *next;
@@ -74,7 +71,7 @@ static void test_next_free_number(void **state)
 }
 
 /* It also skips a number that another writer takes in the meantime. */
-static void test_number_taken_concurrently(void **state)
+TEST_WITH(test_number_taken_concurrently, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -94,7 +91,7 @@ static void test_number_taken_concurrently(void **state)
 }
 
 /* If the open file is removed, the next write fails, before more events are lost. */
-static void test_removed_while_written(void **state)
+TEST_WITH(test_removed_while_written, setup, teardown)
 {
         static const size_t sizes[] = {8, 8 << 20}; /* buffered and unbuffered */
         struct closed closed;
@@ -122,7 +119,7 @@ static void test_removed_while_written(void **state)
 }
 
 /* A file that somebody empties, to make room, is not sealed as if it held its events; nor one that grew. */
-static void test_resized_while_written(void **state)
+TEST_WITH(test_resized_while_written, setup, teardown)
 {
         static const struct {
                 size_t next_bytes; /* of the next event; 0: none, the file is closed */
@@ -157,7 +154,7 @@ static void test_resized_while_written(void **state)
 }
 
 /* A file that is emptied while the kernel takes data for it has the expected size again after that. */
-static void test_resized_at_any_moment(void **state)
+TEST_WITH(test_resized_at_any_moment, setup, teardown)
 {
         struct closed closed;
         struct event_writer_settings s = make_settings(*state, &closed);
@@ -221,7 +218,7 @@ static void assert_same_bytes(const char *path, const uint8_t *bytes, size_t siz
 
 /* Repair refuses a file that another process writes and names that process. It works once that process ends.
  */
-static void test_locked_while_written(void **state)
+TEST_WITH(test_locked_while_written, setup, teardown)
 {
         char path[PATH_MAX], copy[PATH_MAX];
         struct event_file_repair repair;
@@ -277,7 +274,7 @@ static size_t cached_pages(const char *path)
 }
 
 /* By default, the memory of a closed file is free for the next one. Direct writes need none. */
-static void test_closed_file_in_page_cache(void **state)
+TEST_WITH(test_closed_file_in_page_cache, setup, teardown)
 {
         static uint8_t bytes[1 << 20];
         struct iovec iov = {bytes, sizeof bytes};
@@ -304,19 +301,9 @@ static void test_closed_file_in_page_cache(void **state)
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_next_free_number, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_number_taken_concurrently, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_resized_while_written, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_resized_at_any_moment, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_removed_while_written, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_locked_while_written, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_closed_file_in_page_cache, setup, teardown),
-        };
-
         if (!sample_can_write())
                 return 77;
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(argc, argv, NULL, NULL);
 }

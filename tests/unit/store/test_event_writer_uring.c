@@ -1,9 +1,6 @@
 /* Tests the event writer when the kernel is late, writes less than it should, or fails in the background. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "../test.h"
 
 #include "evb/sys/uring.h"
 #include "writer_sample.h"
@@ -101,7 +98,7 @@ static uint64_t fill(struct event_writer *w, uint64_t first)
 }
 
 /* Events count as written when the kernel has them, and not when it got the order. */
-static void test_counts_with_the_completion(void **state)
+TEST_WITH(test_counts_with_the_completion, setup, teardown)
 {
         for (int direct = 0; direct <= has_direct; direct++) {
                 struct closed closed;
@@ -132,7 +129,7 @@ static void test_counts_with_the_completion(void **state)
 }
 
 /* A killed process loses what it has in memory; what it wrote stays readable. */
-static void test_free_ends_the_write(void **state)
+TEST_WITH(test_free_ends_the_write, setup, teardown)
 {
         for (int direct = 0; direct <= has_direct; direct++) {
                 char path[PATH_MAX];
@@ -149,7 +146,7 @@ static void test_free_ends_the_write(void **state)
         }
 }
 
-static void test_short_writes_are_completed(void **state)
+TEST_WITH(test_short_writes_are_completed, setup, teardown)
 {
         static const int sizes[] = {1, 511, 512, 4095, 4096, 4097, 8000};
 
@@ -170,7 +167,7 @@ static void test_short_writes_are_completed(void **state)
 }
 
 /* As without the background: the file ends with the last event that is in it. */
-static void test_errors(void **state)
+TEST_WITH(test_errors, setup, teardown)
 {
         for (unsigned i = 0; i < 16; i++) {
                 struct event_writer_counts counts;
@@ -199,7 +196,7 @@ static void test_errors(void **state)
 }
 
 /* A request that the kernel did not carry out is repeated. */
-static void test_repeats(void **state)
+TEST_WITH(test_repeats, setup, teardown)
 {
         static const int errors[] = {-EAGAIN, -EINTR, -EINVAL};
 
@@ -217,16 +214,8 @@ static void test_repeats(void **state)
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_counts_with_the_completion, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_free_ends_the_write, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_short_writes_are_completed, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_repeats, setup, teardown),
-        };
-
         has_direct = sample_has_direct();
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(argc, argv, NULL, NULL);
 }

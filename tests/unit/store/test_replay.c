@@ -1,10 +1,7 @@
 /* Tests that replaying the real file reproduces its events byte for byte, and that later passes get new IDs.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "../test.h"
 
 #include "evb/store/replay.h"
 #include "store_sample.h"
@@ -59,7 +56,7 @@ static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *
         return bytes;
 }
 
-static void test_rebuilt_events_have_the_same_bytes(void **state)
+TEST(test_rebuilt_events_have_the_same_bytes)
 {
         struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
@@ -101,7 +98,7 @@ static void assert_shifted(const uint8_t *a, const uint8_t *b, size_t size_bytes
         assert_int_equal(n, wanted);
 }
 
-static void test_later_passes_are_renumbered(void **state)
+TEST(test_later_passes_are_renumbered)
 {
         struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
@@ -124,7 +121,7 @@ static void test_later_passes_are_renumbered(void **state)
         replay_free(replay);
 }
 
-static void test_l1_ids_are_unique(void **state)
+TEST(test_l1_ids_are_unique)
 {
         struct replay *replay = open_real();
         uint32_t seen[100];
@@ -153,7 +150,7 @@ static int count_robs(void *userdata, const struct eformat_fragment *f)
         return 0;
 }
 
-static void test_real_events_as_version_five(void **state)
+TEST(test_real_events_as_version_five)
 {
         struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
@@ -169,7 +166,7 @@ static void test_real_events_as_version_five(void **state)
         replay_free(replay);
 }
 
-static void test_small_buffer_stays_unchanged(void **state)
+TEST(test_small_buffer_stays_unchanged)
 {
         struct replay *replay = open_real();
         struct replay_fragment f;
@@ -185,7 +182,7 @@ static void test_small_buffer_stays_unchanged(void **state)
 }
 
 /* In this synthetic file, the second event lacks source 1. */
-static void test_absent_source(void **state)
+TEST(test_absent_source)
 {
         char *directory = sample_directory(), path[PATH_MAX];
         struct error error = {};
@@ -264,7 +261,7 @@ static void replay_two_runs(const char *directory)
         assert_refused(path, -EBADMSG, "another file begins after the end record; split them at this byte");
 }
 
-static void test_invalid_files_are_rejected(void **state)
+TEST(test_invalid_files_are_rejected)
 {
         char *directory = sample_directory(), path[PATH_MAX];
         struct event_writer_settings s = {
@@ -299,19 +296,4 @@ static void test_invalid_files_are_rejected(void **state)
         sample_write(path, bytes, size_bytes);
         assert_refused(path, -EBADMSG, "ROD size does not match its counts");
         sample_remove(directory);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rebuilt_events_have_the_same_bytes),
-                cmocka_unit_test(test_later_passes_are_renumbered),
-                cmocka_unit_test(test_l1_ids_are_unique),
-                cmocka_unit_test(test_real_events_as_version_five),
-                cmocka_unit_test(test_small_buffer_stays_unchanged),
-                cmocka_unit_test(test_absent_source),
-                cmocka_unit_test(test_invalid_files_are_rejected),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

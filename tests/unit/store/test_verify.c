@@ -1,9 +1,6 @@
 /* Tests that a valid file verifies, and that each fault is reported with its event and byte. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "../test.h"
 
 #include "evb/store/verify.h"
 #include "store_sample.h"
@@ -71,7 +68,7 @@ static struct verify_report check(const char *path, const uint64_t *seed, struct
         return report;
 }
 
-static void test_valid_file(void **state)
+TEST_WITH(test_valid_file, setup, teardown)
 {
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
 
@@ -97,7 +94,7 @@ static void test_valid_file(void **state)
         }
 }
 
-static void test_another_seed(void **state)
+TEST_WITH(test_another_seed, setup, teardown)
 {
         const char *path;
         size_t size_bytes;
@@ -114,7 +111,7 @@ static void test_another_seed(void **state)
 }
 
 /* Changes a payload byte of the last source of the last event, before 2 status and 3 trailer words. */
-static void test_one_wrong_byte(void **state)
+TEST_WITH(test_one_wrong_byte, setup, teardown)
 {
         const char *path;
         size_t size_bytes, at;
@@ -130,7 +127,7 @@ static void test_one_wrong_byte(void **state)
         assert_int_equal(found.fault.offset_bytes, at);
 }
 
-static void test_one_wrong_byte_breaks_checksums(void **state)
+TEST_WITH(test_one_wrong_byte_breaks_checksums, setup, teardown)
 {
         const char *path;
         size_t size_bytes;
@@ -146,7 +143,7 @@ static void test_one_wrong_byte_breaks_checksums(void **state)
         assert_int_equal(found.n, 3);
 }
 
-static void test_wrong_counters(void **state)
+TEST_WITH(test_wrong_counters, setup, teardown)
 {
         const char *path;
         size_t size_bytes;
@@ -166,7 +163,7 @@ static void test_wrong_counters(void **state)
         }
 }
 
-static void test_missing_end(void **state)
+TEST_WITH(test_missing_end, setup, teardown)
 {
         const char *path;
         size_t size_bytes;
@@ -179,18 +176,4 @@ static void test_missing_end(void **state)
         assert_int_equal(report.events, 4);
         assert_int_equal(found.n, 1);
         assert_string_equal(found.fault.reason, "file ends without an end record");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_valid_file, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_another_seed, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_one_wrong_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_one_wrong_byte_breaks_checksums, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_wrong_counters, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_missing_end, setup, teardown),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,13 +14,11 @@ static struct account a;
 
 static int begin(void **state)
 {
-        (void)state;
         return account_init(&a, CAPACITY, WINDOW);
 }
 
 static int end(void **state)
 {
-        (void)state;
         account_fini(&a);
         return 0;
 }
@@ -36,11 +34,10 @@ static uint64_t decide(uint64_t until, bool all)
         return a.given_up - before;
 }
 
-static void packets_in_order_are_decided_at_once(void **state)
+TEST_WITH(packets_in_order_are_decided_at_once, begin, end)
 {
         bool arrived = false;
 
-        (void)state;
         for (uint64_t i = 0; i < 1000; i++) {
                 assert_int_equal(account_take(&a, i, i + CAPACITY), ACCOUNT_NEW);
                 assert_true(account_decide(&a, a.end, false, &arrived));
@@ -52,9 +49,8 @@ static void packets_in_order_are_decided_at_once(void **state)
         assert_int_equal(a.out_of_order, 0);
 }
 
-static void a_packet_may_be_overtaken_by_a_window(void **state)
+TEST_WITH(a_packet_may_be_overtaken_by_a_window, begin, end)
 {
-        (void)state;
         for (uint64_t i = 1; i <= WINDOW - 1; i++)
                 assert_int_equal(account_take(&a, i, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(a.end, false), 0);
@@ -65,9 +61,8 @@ static void a_packet_may_be_overtaken_by_a_window(void **state)
         assert_int_equal(a.out_of_order, 1);
 }
 
-static void then_its_place_is_given_up_and_it_is_late(void **state)
+TEST_WITH(then_its_place_is_given_up_and_it_is_late, begin, end)
 {
-        (void)state;
         for (uint64_t i = 1; i <= WINDOW; i++)
                 assert_int_equal(account_take(&a, i, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(a.end, false), 1);
@@ -81,9 +76,8 @@ static void then_its_place_is_given_up_and_it_is_late(void **state)
         assert_int_equal(a.out_of_order, 0);
 }
 
-static void a_packet_beyond_the_ring_waits_for_its_place(void **state)
+TEST_WITH(a_packet_beyond_the_ring_waits_for_its_place, begin, end)
 {
-        (void)state;
         assert_int_equal(account_take(&a, 10, 10), ACCOUNT_BEYOND);
         assert_int_equal(account_take(&a, CAPACITY, UINT64_MAX), ACCOUNT_BEYOND);
         assert_int_equal(a.received, 0);
@@ -93,18 +87,16 @@ static void a_packet_beyond_the_ring_waits_for_its_place(void **state)
         assert_int_equal(a.end, CAPACITY + 1);
 }
 
-static void the_end_decides_all(void **state)
+TEST_WITH(the_end_decides_all, begin, end)
 {
-        (void)state;
         assert_int_equal(account_take(&a, 2, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(5, true), 4);
         assert_int_equal(a.base, 5);
         assert_int_equal(a.received + a.given_up, 5);
 }
 
-static void the_next_one_is_found(void **state)
+TEST_WITH(the_next_one_is_found, begin, end)
 {
-        (void)state;
         assert_int_equal(account_next(&a), 0);
         assert_int_equal(account_take(&a, 5, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(account_next(&a), 5);
@@ -114,9 +106,8 @@ static void the_next_one_is_found(void **state)
         assert_int_equal(account_next(&a), 6);
 }
 
-static void what_is_too_old_is_a_duplicate(void **state)
+TEST_WITH(what_is_too_old_is_a_duplicate, begin, end)
 {
-        (void)state;
         decide(3 * (uint64_t)CAPACITY, true);
         assert_int_equal(account_take(&a, 0, UINT64_MAX), ACCOUNT_DUPLICATE);
         assert_int_equal(account_take(&a, 2 * CAPACITY, UINT64_MAX), ACCOUNT_LATE);
@@ -125,13 +116,12 @@ static void what_is_too_old_is_a_duplicate(void **state)
 }
 
 /* A network that loses, duplicates and delays at random, and a ring that is full at times. */
-static void the_accounts_balance(void **state)
+TEST_WITH(the_accounts_balance, begin, end)
 {
         enum { PACKETS = 20000 };
         struct random random;
         uint64_t arrived = 0, taken = 0;
 
-        (void)state;
         for (uint64_t seed = 0; seed < 20; seed++) {
                 account_fini(&a);
                 assert_int_equal(account_init(&a, CAPACITY, WINDOW), 0);
@@ -162,31 +152,11 @@ static void the_accounts_balance(void **state)
         }
 }
 
-static void sizes_are_checked(void **state)
+TEST(sizes_are_checked)
 {
         struct account b;
 
-        (void)state;
         assert_int_equal(account_init(&b, 0, 0), -EINVAL);
         assert_int_equal(account_init(&b, 64, 64), -EINVAL);
         account_fini(NULL);
-}
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                CASE(packets_in_order_are_decided_at_once),
-                CASE(a_packet_may_be_overtaken_by_a_window),
-                CASE(then_its_place_is_given_up_and_it_is_late),
-                CASE(a_packet_beyond_the_ring_waits_for_its_place),
-                CASE(the_end_decides_all),
-                CASE(the_next_one_is_found),
-                CASE(what_is_too_old_is_a_duplicate),
-                CASE(the_accounts_balance),
-                cmocka_unit_test(sizes_are_checked),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

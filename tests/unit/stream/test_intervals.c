@@ -13,11 +13,10 @@ static json_int_t at(const json_t *o, const char *name, size_t i)
 }
 
 /* An interval that is not over would look like a lower throughput. */
-static void intervals_that_are_over_are_described(void **state)
+TEST(intervals_that_are_over_are_described)
 {
         json_t *o;
 
-        (void)state;
         intervals_init(&intervals);
         o = intervals_describe(&intervals);
         assert_int_equal(json_array_size(json_object_get(o, "packets")), 0);
@@ -38,13 +37,12 @@ static void intervals_that_are_over_are_described(void **state)
 }
 
 /* A day has more intervals than there is room for; none of its packets is forgotten. */
-static void long_streams_have_longer_intervals(void **state)
+TEST(long_streams_have_longer_intervals)
 {
         json_int_t packets = 0;
         size_t n;
         json_t *o;
 
-        (void)state;
         intervals_init(&intervals);
         for (uint64_t s = 0; s <= 86400; s++)
                 intervals_add(&intervals, s * NS_PER_S, 3, 10);
@@ -56,14 +54,4 @@ static void long_streams_have_longer_intervals(void **state)
                 packets += at(o, "packets", i);
         assert_true(packets > 3 * 86400 - 3 * 103 && packets <= 3 * 86401);
         json_decref(o);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(intervals_that_are_over_are_described),
-                cmocka_unit_test(long_streams_have_longer_intervals),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,9 +28,8 @@ static uint64_t length_at(uint64_t buffer_bytes, uint32_t packet_bytes, uint64_t
         return after(&n, START_NS, gap_ns, 20 * NS_PER_MS);
 }
 
-static void only_dense_packets_allow_naps(void **state)
+TEST(only_dense_packets_allow_naps)
 {
-        (void)state;
         assert_int_equal(length_at(LARGE, 1472, 12 * NS_PER_US), 50 * NS_PER_US);
         assert_int_equal(length_at(LARGE, 1472, 49 * NS_PER_US), 50 * NS_PER_US);
         assert_int_equal(length_at(LARGE, 1472, 51 * NS_PER_US), 0);
@@ -39,9 +38,8 @@ static void only_dense_packets_allow_naps(void **state)
 }
 
 /* A packet of 1472 bytes takes 1984: 500 of them, one each 20 us, last for 10 ms. */
-static void the_buffer_lasts_for_10_ms(void **state)
+TEST(the_buffer_lasts_for_10_ms)
 {
-        (void)state;
         assert_int_equal(length_at(UINT64_C(1984) * 500, 1472, 20 * NS_PER_US), 50 * NS_PER_US);
         assert_int_equal(length_at(UINT64_C(1984) * 500 - 1, 1472, 20 * NS_PER_US), 0);
         assert_int_equal(length_at(128 << 10, 1472, 12 * NS_PER_US), 0);
@@ -53,12 +51,11 @@ static void the_buffer_lasts_for_10_ms(void **state)
         assert_int_equal(length_at(0, 1472, 15 * NS_PER_US), 0);
 }
 
-static void naps_begin_and_end_with_the_packets(void **state)
+TEST(naps_begin_and_end_with_the_packets)
 {
         uint64_t at_ns = START_NS;
         struct naps n;
 
-        (void)state;
         naps_init(&n, LARGE, 1472);
         assert_int_equal(after(&n, at_ns, 12 * NS_PER_US, NAP_LOOK_NS - 100 * NS_PER_US), 0);
         assert_int_equal(after(&n, at_ns += NAP_LOOK_NS, 12 * NS_PER_US, 100 * NS_PER_US), 50 * NS_PER_US);
@@ -72,27 +69,14 @@ static void naps_begin_and_end_with_the_packets(void **state)
 
 /* A thread that was away finds more at once than a short time would explain; the time before it counts, too.
  */
-static void a_late_look_does_not_mislead(void **state)
+TEST(a_late_look_does_not_mislead)
 {
         struct naps n;
 
-        (void)state;
         naps_init(&n, LARGE, 1472);
         naps_note(&n, START_NS, 1);
         naps_note(&n, START_NS + 20 * NS_PER_MS, 20);
         assert_int_equal(naps_length_ns(&n), 0);
         naps_note(&n, START_NS + 40 * NS_PER_MS, 1600);
         assert_int_equal(naps_length_ns(&n), 50 * NS_PER_US);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(only_dense_packets_allow_naps),
-                cmocka_unit_test(the_buffer_lasts_for_10_ms),
-                cmocka_unit_test(naps_begin_and_end_with_the_packets),
-                cmocka_unit_test(a_late_look_does_not_mislead),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,13 +6,12 @@
 
 static const struct packet_rule plain = {STREAM_PLAIN, 8, 0x1122334455667788}, vdif = {STREAM_VDIF, 40, 0};
 
-static void the_bytes_are_as_documented(void **state)
+TEST(the_bytes_are_as_documented)
 {
         const uint8_t expected[16] = {0x0a, 9,    8,    7,    6,    5,    4,    3,
                                       0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
         uint8_t bytes[16] = {};
 
-        (void)state;
         assert_int_equal(packet_header_bytes(STREAM_PLAIN), 16);
         packet_write(&plain, bytes, 0x030405060708090a);
         assert_memory_equal(bytes, expected, 16);
@@ -23,12 +22,11 @@ static void the_bytes_are_as_documented(void **state)
         assert_int_equal(bytes[8], 0xff);
 }
 
-static void it_reads_what_it_writes(void **state)
+TEST(it_reads_what_it_writes)
 {
         uint64_t sequence = 0;
         uint8_t bytes[64] = {};
 
-        (void)state;
         packet_write(&plain, bytes, 77);
         for (size_t payload = 1; payload <= 8; payload++) {
                 assert_int_equal(packet_read(&plain, bytes, 16 + payload, &sequence), PACKET_OURS);
@@ -39,12 +37,11 @@ static void it_reads_what_it_writes(void **state)
         assert_int_equal(sequence, 78);
 }
 
-static void all_else_is_short_or_foreign(void **state)
+TEST(all_else_is_short_or_foreign)
 {
         uint64_t sequence = 99;
         uint8_t bytes[64] = {};
 
-        (void)state;
         packet_write(&plain, bytes, 77);
         for (size_t n = 0; n <= 16; n++)
                 assert_int_equal(packet_read(&plain, bytes, n, &sequence), PACKET_SHORT);
@@ -57,12 +54,11 @@ static void all_else_is_short_or_foreign(void **state)
         assert_int_equal(sequence, 99);
 }
 
-static void no_link_carries_more(void **state)
+TEST(no_link_carries_more)
 {
         /* 52 bytes with the headers of IPv4 and UDP. */
         const uint64_t ns = 60 * UINT64_C(1000000000);
 
-        (void)state;
         assert_int_equal(packet_most(&plain, 0), 0);
         assert_int_equal(packet_most(&plain, 1), 0);
         assert_int_equal(packet_most(&plain, 2), 1);
@@ -71,16 +67,4 @@ static void no_link_carries_more(void **state)
         assert_int_equal(packet_most(&vdif, 76), 50);
         /* Nor does it overflow. */
         assert_true(packet_most(&plain, UINT64_MAX) > UINT64_MAX / 52 * 49);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_bytes_are_as_documented),
-                cmocka_unit_test(it_reads_what_it_writes),
-                cmocka_unit_test(all_else_is_short_or_foreign),
-                cmocka_unit_test(no_link_carries_more),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,9 +36,8 @@ static struct path_check fresh(bool headers)
 static uint8_t bytes[2 * PACKETS * PAYLOAD];
 static size_t ends[PACKETS];
 
-static void datagrams_are_accepted(void **state)
+TEST(datagrams_are_accepted)
 {
-        (void)state;
         for (int headers = 0; headers < 2; headers++) {
                 struct path_check c = fresh(headers);
 
@@ -51,9 +50,8 @@ static void datagrams_are_accepted(void **state)
         }
 }
 
-static void every_wrong_datagram_is_noticed(void **state)
+TEST(every_wrong_datagram_is_noticed)
 {
-        (void)state;
         for (int headers = 0; headers < 2; headers++) {
                 size_t first;
 
@@ -72,25 +70,23 @@ static void every_wrong_datagram_is_noticed(void **state)
 }
 
 /* The payload that is next, with the header of another packet. */
-static void a_header_must_fit_its_payload(void **state)
+TEST(a_header_must_fit_its_payload)
 {
         struct path_packet p = {.number = 1, .length = PAYLOAD};
         struct path_check c = fresh(true);
         size_t n = path_header_encode(&p, bytes);
 
-        (void)state;
         pattern_fill(pattern_key(0, 0, 0), bytes + n, 0, PAYLOAD);
         path_check_datagram(&c, bytes, n + PAYLOAD);
         assert_true(c.broken);
 }
 
 /* One is lost, comes twice, is cut off, or has more bytes than it should. */
-static void datagrams_out_of_order_are_noticed(void **state)
+TEST(datagrams_out_of_order_are_noticed)
 {
         struct path_check lost = fresh(true), twice = fresh(true), short_one = fresh(true),
                           long_one = fresh(true);
 
-        (void)state;
         make(bytes, true, ends);
         path_check_datagram(&lost, bytes, ends[0]);
         path_check_datagram(&lost, bytes + ends[1], ends[2] - ends[1]);
@@ -121,11 +117,10 @@ static struct path_check feed(bool headers, const uint8_t *stream, size_t n, siz
         return c;
 }
 
-static void a_stream_is_accepted_in_any_parts(void **state)
+TEST(a_stream_is_accepted_in_any_parts)
 {
         static const size_t steps[] = {1, 7, 19, 27, 28, 1000, 1051, 100000};
 
-        (void)state;
         for (int headers = 0; headers < 2; headers++) {
                 size_t n = make(bytes, headers, ends), held;
 
@@ -142,11 +137,10 @@ static void a_stream_is_accepted_in_any_parts(void **state)
         }
 }
 
-static void a_wrong_stream_is_noticed(void **state)
+TEST(a_wrong_stream_is_noticed)
 {
         size_t n = make(bytes, true, ends), held;
 
-        (void)state;
         for (size_t i = 0; i < n; i += 13) {
                 struct path_check c;
 
@@ -160,18 +154,4 @@ static void a_wrong_stream_is_noticed(void **state)
         assert_true(feed(true, bytes, n - 1, 500, &held).left > 0);
         feed(true, bytes, ends[0] + 10, 500, &held);
         assert_int_equal(held, 10);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(datagrams_are_accepted),
-                cmocka_unit_test(every_wrong_datagram_is_noticed),
-                cmocka_unit_test(a_header_must_fit_its_payload),
-                cmocka_unit_test(datagrams_out_of_order_are_noticed),
-                cmocka_unit_test(a_stream_is_accepted_in_any_parts),
-                cmocka_unit_test(a_wrong_stream_is_noticed),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,12 +14,11 @@ static struct path_sender sender(uint64_t size_bytes, uint32_t payload_bytes)
                                     .deadline_ns = NEVER_NS};
 }
 
-static void packets_cover_the_file(void **state)
+TEST(packets_cover_the_file)
 {
         static const uint64_t sizes[] = {1, 1024, 1025, 100000, 102400};
         static const size_t most[] = {1, 5, 1000};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(sizes) * ARRAY_SIZE(most); i++) {
                 struct path_sender s = sender(sizes[i / 3], 1024);
                 struct path_packet p[PATH_BATCH_MAX];
@@ -43,22 +42,20 @@ static void packets_cover_the_file(void **state)
 }
 
 /* A batch of large packets has at most PATH_BATCH_BYTES; a packet alone may have more. */
-static void batches_are_bounded(void **state)
+TEST(batches_are_bounded)
 {
         struct path_sender s = sender(1 << 20, 8192), large = sender(1 << 20, PATH_PAYLOAD_MAX_BYTES);
         struct path_packet p[PATH_BATCH_MAX];
 
-        (void)state;
         assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_BYTES / 8192);
         assert_int_equal(path_take(&large, p, PATH_BATCH_MAX), 1);
 }
 
-static void a_stream_is_taken_by_bytes(void **state)
+TEST(a_stream_is_taken_by_bytes)
 {
         struct path_sender s = sender(10000, 1024);
         uint64_t offset;
 
-        (void)state;
         assert_int_equal(path_take_bytes(&s, 8192, &offset), 8192);
         assert_int_equal(offset, 0);
         assert_int_equal(path_take_bytes(&s, 8192, &offset), 1808);
@@ -67,14 +64,13 @@ static void a_stream_is_taken_by_bytes(void **state)
         assert_int_equal(path_take_bytes(&s, 8192, &offset), 0);
 }
 
-static void the_deadline_ends_a_pass(void **state)
+TEST(the_deadline_ends_a_pass)
 {
         struct path_sender s = sender(UINT64_C(1) << 40, 1024);
         struct path_packet p;
         uint64_t offset;
         size_t n = 1;
 
-        (void)state;
         assert_int_equal(path_take(&s, &p, 1), 1);
         s.deadline_ns = clock_now_ns() + NS_PER_MS;
         while (path_take(&s, &p, 1) > 0)
@@ -84,13 +80,12 @@ static void the_deadline_ends_a_pass(void **state)
 }
 
 /* With a receiver's progress, no more is under way than a batch. */
-static void a_sender_waits_for_its_receiver(void **state)
+TEST(a_sender_waits_for_its_receiver)
 {
         struct path_sender s = sender(1 << 20, 1024);
         struct path_shared shared = {};
         struct path_packet p[PATH_BATCH_MAX];
 
-        (void)state;
         s.shared = &shared;
         assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
         atomic_store(&shared.received_packets, PATH_BATCH_MAX);
@@ -102,13 +97,12 @@ static void a_sender_waits_for_its_receiver(void **state)
 }
 
 /* As the segments of a super-packet must be. */
-static void headers_are_equally_long(void **state)
+TEST(headers_are_equally_long)
 {
         static const uint64_t numbers[] = {0, 1, 63, 64, 8191, 1 << 20, (1 << 26) - 1};
         uint8_t header[PATH_HEADER_MAX_BYTES];
         size_t size;
 
-        (void)state;
         size = path_header_encode(&(struct path_packet){.length = 1024}, header);
         assert_true(size > FRAGMENTS_HEADER_BYTES && size < PATH_HEADER_MAX_BYTES);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
@@ -122,15 +116,4 @@ static void headers_are_equally_long(void **state)
                 assert_int_equal(back.number, p.number);
                 assert_int_equal(back.length, p.length);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(packets_cover_the_file),          cmocka_unit_test(batches_are_bounded),
-                cmocka_unit_test(a_stream_is_taken_by_bytes),      cmocka_unit_test(the_deadline_ends_a_pass),
-                cmocka_unit_test(a_sender_waits_for_its_receiver), cmocka_unit_test(headers_are_equally_long),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,7 @@ static int run_kept(void)
         return is_refused(&r, "empty the page cache", EOPNOTSUPP);
 }
 
-static void each_refusal_is_named(void **state)
+TEST(each_refusal_is_named)
 {
         static const struct {
                 struct refusal refusal;
@@ -172,7 +172,6 @@ static void each_refusal_is_named(void **state)
                 {{SYS_fadvise64, -1, 0, 0, EINVAL}, run_kept},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 with_refusal(&cases[i].refusal, cases[i].run);
 }
@@ -200,12 +199,11 @@ static int run_without_information(void)
         return run_untraced(EIO);
 }
 
-static void calls_may_be_unknown(void **state)
+TEST(calls_may_be_unknown)
 {
         static const struct refusal none = {SYS_ptrace, 0, BPF_JEQ, PTRACE_SEIZE, EPERM},
                                     before_5_3 = {SYS_ptrace, 0, BPF_JEQ, PTRACE_GET_SYSCALL_INFO, EIO};
 
-        (void)state;
         with_refusal(&none, run_without_tracing);
         with_refusal(&before_5_3, run_without_information);
 }
@@ -222,11 +220,10 @@ static int fill_disk(void)
         return 0;
 }
 
-static void a_disk_that_fills_up_is_an_error(void **state)
+TEST(a_disk_that_fills_up_is_an_error)
 {
         static const struct refusal full = {SYS_pwrite64, -1, 0, 0, ENOSPC};
 
-        (void)state;
         with_refusal(&full, fill_disk);
 }
 
@@ -247,22 +244,9 @@ static int make_named(void)
         return 0;
 }
 
-static void a_file_needs_no_support_for_nameless_files(void **state)
+TEST(a_file_needs_no_support_for_nameless_files)
 {
         static const struct refusal named = {SYS_openat, 2, BPF_JSET, NAMELESS, EOPNOTSUPP};
 
-        (void)state;
         with_refusal(&named, make_named);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_refusal_is_named),
-                cmocka_unit_test(calls_may_be_unknown),
-                cmocka_unit_test(a_disk_that_fills_up_is_an_error),
-                cmocka_unit_test(a_file_needs_no_support_for_nameless_files),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

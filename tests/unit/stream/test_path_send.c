@@ -24,7 +24,6 @@ static int make_file(void **state)
         uint8_t bytes[LEFT_BYTES];
         FILE *f = tmpfile();
 
-        (void)state;
         if (!f)
                 return -1;
         pattern_fill(pattern_key(0, 0, 0), bytes, 0, sizeof bytes);
@@ -35,7 +34,6 @@ static int make_file(void **state)
 
 static int close_file(void **state)
 {
-        (void)state;
         close(file);
         return 0;
 }
@@ -60,9 +58,8 @@ static int send_short(const struct path *p, enum path_wire wire)
         return r >= 0 ? ALL_WELL : s.what ? -r : 0;
 }
 
-static void a_shorter_file_ends_a_path(void **state)
+TEST(a_shorter_file_ends_a_path)
 {
-        (void)state;
         for (size_t i = 0; i < path_count() * 2; i++) {
                 const struct path *p = path_at(i / 2);
                 pid_t child = fork();
@@ -84,9 +81,7 @@ static void a_shorter_file_ends_a_path(void **state)
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(a_shorter_file_ends_a_path)};
-
-        return cmocka_run_group_tests(tests, make_file, close_file);
+        return test_run(argc, argv, make_file, close_file);
 }

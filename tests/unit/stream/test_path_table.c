@@ -7,11 +7,10 @@
 #include "evb/base/util.h"
 #include "path_internal.h"
 
-static void every_row_has_a_form(void **state)
+TEST(every_row_has_a_form)
 {
         size_t n = 0;
 
-        (void)state;
         for (unsigned row = 1; row <= 13; row++) {
                 const struct path *first = path_find(row, 0), *p;
                 char name[8];
@@ -36,9 +35,8 @@ static void every_row_has_a_form(void **state)
 }
 
 /* O_DIRECT spares the copy from the page cache, and never adds one. */
-static void copies_are_plausible(void **state)
+TEST(copies_are_plausible)
 {
-        (void)state;
         for (size_t i = 0; i < path_count(); i++) {
                 const struct path *p = path_at(i);
 
@@ -51,23 +49,11 @@ static void copies_are_plausible(void **state)
         }
 }
 
-static void calls_and_ends_have_names(void **state)
+TEST(calls_and_ends_have_names)
 {
-        (void)state;
         assert_string_equal(path_call_name(SYS_sendto), "send");
         assert_string_equal(path_call_name(SYS_io_uring_enter), "io_uring_enter");
         assert_null(path_call_name(SYS_reboot));
         assert_string_equal(path_wire_name(PATH_SINK), "sink");
         assert_string_equal(path_source_name(PATH_DISK), "disk");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(every_row_has_a_form),
-                cmocka_unit_test(copies_are_plausible),
-                cmocka_unit_test(calls_and_ends_have_names),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,13 +19,11 @@ static int make_file(void **state)
         static const bool want[PATH_SOURCES] = {true, false};
         struct error e = {};
 
-        (void)state;
         return path_file_new(&file, "/var/tmp", FILE_BYTES, want, &e);
 }
 
 static int free_file(void **state)
 {
-        (void)state;
         file = path_file_free(file);
         return 0;
 }
@@ -56,9 +54,8 @@ static uint64_t count_of(const struct path_result *r, int number)
         return 0;
 }
 
-static void all_bytes_arrive(void **state)
+TEST(all_bytes_arrive)
 {
-        (void)state;
         for (unsigned wire = 0; wire < PATH_WIRES; wire++) {
                 struct path_result r = run(4, 0, wire);
 
@@ -78,12 +75,11 @@ static void all_bytes_arrive(void **state)
 }
 
 /* Exactly those that the path makes. */
-static void calls_are_counted(void **state)
+TEST(calls_are_counted)
 {
         struct path_result r = run(1, 0, PATH_UDP);
         uint64_t n = FILE_BYTES / PAYLOAD;
 
-        (void)state;
         if (!r.counted) {
                 print_message("not counted: %s\n", strerror(-r.not_counted));
                 skip();
@@ -97,7 +93,7 @@ static void calls_are_counted(void **state)
         assert_int_equal(count_of(&r, SYS_sendto), 2 * n);
 }
 
-static void a_refusal_names_the_call(void **state)
+TEST(a_refusal_names_the_call)
 {
         static const bool want[PATH_SOURCES] = {false, true};
         struct path_run r = {.path = path_find(13, 0),
@@ -109,7 +105,6 @@ static void a_refusal_names_the_call(void **state)
         struct path_result result;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(path_file_new(&disk, "/var/tmp", FILE_BYTES, want, &e), 0);
         /* O_DIRECT takes no such payload. */
         assert_int_equal(path_run(&r, disk, NULL, &result, &e), 0);
@@ -122,13 +117,12 @@ static void a_refusal_names_the_call(void **state)
         assert_int_equal(result.bytes, 0);
 }
 
-static void a_full_disk_is_refused(void **state)
+TEST(a_full_disk_is_refused)
 {
         static const bool want[PATH_SOURCES] = {true, true};
         struct path_file *f = NULL;
         struct error e = {};
 
-        (void)state;
         assert_int_equal(path_file_new(&f, "/var/tmp", UINT64_C(1) << 60, want, &e), -ENOSPC);
         assert_non_null(strstr(e.message, "MB are free"));
         assert_string_equal(e.location, "/var/tmp");
@@ -136,14 +130,7 @@ static void a_full_disk_is_refused(void **state)
         assert_null(f);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(all_bytes_arrive),
-                cmocka_unit_test(calls_are_counted),
-                cmocka_unit_test(a_refusal_names_the_call),
-                cmocka_unit_test(a_full_disk_is_refused),
-        };
-
-        return cmocka_run_group_tests(tests, make_file, free_file);
+        return test_run(argc, argv, make_file, free_file);
 }

@@ -53,9 +53,8 @@ static void check_places(json_int_t source, json_int_t late, json_int_t socket, 
         json_decref(receiver);
 }
 
-static void losses_are_told_apart(void **state)
+TEST(losses_are_told_apart)
 {
-        (void)state;
         check_places(0, 0, 0, 0, (const json_int_t[]){0, 100, 0, 0});
         check_places(10, 5, 20, 30, (const json_int_t[]){10, 35, 30, 20});
         check_places(0, 0, 0, -1, (const json_int_t[]){0, 100, -1, 0});
@@ -87,11 +86,10 @@ static void check_untaken(const json_t *untaken, json_int_t receiver_place, json
         json_decref(receiver);
 }
 
-static void what_a_failed_receiver_does_not_take_is_not_lost_in_the_network(void **state)
+TEST(what_a_failed_receiver_does_not_take_is_not_lost_in_the_network)
 {
         json_t *some = json_integer(300), *all = json_integer(5000), *nonsense = json_integer(-7);
 
-        (void)state;
         check_untaken(some, 300, 50);
         check_untaken(all, 370, 0);
         check_untaken(nonsense, -1, 350);
@@ -101,13 +99,12 @@ static void what_a_failed_receiver_does_not_take_is_not_lost_in_the_network(void
         json_decref(nonsense);
 }
 
-static void both_ends_say_the_same(void **state)
+TEST(both_ends_say_the_same)
 {
         json_t *sender = sender_part(1000, 0), *receiver = receiver_part(1000, 0, 0, 0),
                *of_sender = report_merge(true, sender, receiver),
                *of_receiver = report_merge(false, sender, receiver);
 
-        (void)state;
         assert_string_equal(json_string_value(json_object_get(of_sender, "role")), "send");
         assert_string_equal(json_string_value(json_object_get(of_sender, "wake")), "futex");
         assert_string_equal(json_string_value(json_object_get(of_receiver, "wake")), "yield");
@@ -123,11 +120,10 @@ static void both_ends_say_the_same(void **state)
         json_decref(receiver);
 }
 
-static void what_a_lost_peer_knew_is_null(void **state)
+TEST(what_a_lost_peer_knew_is_null)
 {
         json_t *receiver = receiver_part(900, 0, 0, 0), *merged;
 
-        (void)state;
         json_object_set_new(receiver, "filled_in", json_integer(7));
         merged = report_merge(false, NULL, receiver);
         assert_true(json_is_null(json_object_get(merged, "packets_sent")));
@@ -138,13 +134,12 @@ static void what_a_lost_peer_knew_is_null(void **state)
         json_decref(receiver);
 }
 
-static void a_peer_may_report_nonsense(void **state)
+TEST(a_peer_may_report_nonsense)
 {
         static const json_int_t least = INT64_MIN;
         json_t *sender = sender_part(1000, least), *receiver = receiver_part(0, least, least, 0), *merged,
                *at, *parts = json_array(), *all;
 
-        (void)state;
         json_object_set_new(receiver, "packets", json_integer(least));
         merged = report_merge(true, sender, receiver);
         at = json_object_get(merged, "lost_at");
@@ -162,11 +157,10 @@ static void a_peer_may_report_nonsense(void **state)
         json_decref(receiver);
 }
 
-static void several_streams_add_up(void **state)
+TEST(several_streams_add_up)
 {
         json_t *parts = json_array(), *all;
 
-        (void)state;
         for (json_int_t i = 1; i <= 2; i++) {
                 json_t *sender = sender_part(1000 * i, 0),
                        *receiver = receiver_part(900 * i, 0, 10, i == 1 ? 5 : -1);
@@ -211,12 +205,11 @@ static void check_bins(const json_t *bins)
         }
 }
 
-static void times_have_mean_and_sigma(void **state)
+TEST(times_have_mean_and_sigma)
 {
         static struct timing t;
         json_t *o;
 
-        (void)state;
         timing_init(&t);
         o = timing_describe(&t);
         assert_true(json_is_null(o));
@@ -233,9 +226,8 @@ static void times_have_mean_and_sigma(void **state)
         json_decref(o);
 }
 
-static void a_clock_that_is_set_falsifies_nothing(void **state)
+TEST(a_clock_that_is_set_falsifies_nothing)
 {
-        (void)state;
         /* Two packets, 12 us apart, that the program sees at once, late, or without stamps. */
         assert_int_equal(timing_between(0, 1000000, 1012000), 12000);
         assert_int_equal(timing_between(50 * NS_PER_MS, 1000000, 1012000), 12000);
@@ -246,28 +238,10 @@ static void a_clock_that_is_set_falsifies_nothing(void **state)
         assert_int_equal(timing_between(13000, 1000000, 1000000 + 3600 * NS_PER_S), 13000);
 }
 
-static void wakes_have_names(void **state)
+TEST(wakes_have_names)
 {
         char text[32];
 
-        (void)state;
         assert_string_equal(report_wake(&(struct wake){WAKE_SIGNAL, 200}, text), "signal=200");
         assert_string_equal(report_wake(&(struct wake){WAKE_POLL, 0}, text), "poll");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(losses_are_told_apart),
-                cmocka_unit_test(what_a_failed_receiver_does_not_take_is_not_lost_in_the_network),
-                cmocka_unit_test(both_ends_say_the_same),
-                cmocka_unit_test(what_a_lost_peer_knew_is_null),
-                cmocka_unit_test(a_peer_may_report_nonsense),
-                cmocka_unit_test(several_streams_add_up),
-                cmocka_unit_test(times_have_mean_and_sigma),
-                cmocka_unit_test(a_clock_that_is_set_falsifies_nothing),
-                cmocka_unit_test(wakes_have_names),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,9 +57,8 @@ static void check_survives(enum stream_format format, uint32_t n_threads)
         assert_memory_equal(&back, &offer, sizeof back);
 }
 
-static void offers_survive_the_wire(void **state)
+TEST(offers_survive_the_wire)
 {
-        (void)state;
         check_survives(STREAM_PLAIN, 0);
         check_survives(STREAM_VDIF, 3);
         check_survives(STREAM_VDIF, VDIF_PLAN_THREADS_MAX);
@@ -76,13 +75,12 @@ static json_t *changed(const char *name, json_t *value)
         return m;
 }
 
-static void bad_offers_are_refused(void **state)
+TEST(bad_offers_are_refused)
 {
         static const char *const needed[] = {"protocol", "format", "payload_bytes", "udp_port",
                                              "cookie",   "key",    "vdif"};
         struct error e;
 
-        (void)state;
         make_offer(STREAM_VDIF, 3);
         for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
                 assert_true(decode(changed(needed[i], NULL), &e) < 0);
@@ -99,12 +97,11 @@ static void bad_offers_are_refused(void **state)
         assert_true(decode(json_object(), &e) < 0);
 }
 
-static void bad_vdif_plans_are_refused(void **state)
+TEST(bad_vdif_plans_are_refused)
 {
         static const char *const headers[] = {"", "0", "zz", "00", "0000000000000000000000000000000000"};
         struct error e;
 
-        (void)state;
         make_offer(STREAM_VDIF, 3);
         for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
                 assert_true(decode(changed("vdif", json_pack("{s:i, s:[s]}", "frames_per_second", 1,
@@ -115,15 +112,4 @@ static void bad_vdif_plans_are_refused(void **state)
         /* A thread that is there twice. */
         offer.plan.threads[2] = offer.plan.threads[0];
         assert_true(decode(setup_encode(&offer), &e) < 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(offers_survive_the_wire),
-                cmocka_unit_test(bad_offers_are_refused),
-                cmocka_unit_test(bad_vdif_plans_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

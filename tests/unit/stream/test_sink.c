@@ -27,12 +27,11 @@ static void check_file(const char *expected)
         close(fd);
 }
 
-static void a_file_gets_all_that_is_put(void **state)
+TEST(a_file_gets_all_that_is_put)
 {
         struct error e = {};
         struct sink *s;
 
-        (void)state;
         assert_int_equal(sink_open(&s, path, false, &e), 0);
         assert_false(sink_is_pattern(s));
         assert_int_equal(sink_put(s, "abcd", 4, false, &stop), 0);
@@ -44,12 +43,11 @@ static void a_file_gets_all_that_is_put(void **state)
         sink_free(NULL);
 }
 
-static void a_file_is_not_overwritten(void **state)
+TEST(a_file_is_not_overwritten)
 {
         struct error e = {};
         struct sink *s;
 
-        (void)state;
         assert_int_equal(sink_open(&s, path, false, &e), -EEXIST);
         assert_string_equal(e.location, path);
         check_file("abcdefgh");
@@ -70,25 +68,23 @@ static void a_file_is_not_overwritten(void **state)
         unlink(path);
 }
 
-static void an_empty_file_does_not_stay(void **state)
+TEST(an_empty_file_does_not_stay)
 {
         struct error e = {};
         struct sink *s;
 
-        (void)state;
         assert_int_equal(sink_open(&s, path, false, &e), 0);
         assert_int_equal(access(path, F_OK), 0);
         sink_free(s);
         assert_int_equal(access(path, F_OK), -1);
 }
 
-static void a_full_disk_is_explained(void **state)
+TEST(a_full_disk_is_explained)
 {
         struct error e = {};
         struct sink *s;
         int r;
 
-        (void)state;
         assert_int_equal(sink_open(&s, "/dev/full", false, &e), 0);
         r = sink_put(s, "abcd", 4, false, &stop);
         assert_int_equal(r, -ENOSPC);
@@ -124,12 +120,11 @@ static void put_pieces(struct sink *s, size_t whole)
         close(fd);
 }
 
-static void direct_writes_make_the_same_file(void **state)
+TEST(direct_writes_make_the_same_file)
 {
         static const size_t sizes[] = {0, 1, 4096, 1 << 20, (1 << 20) + 1, 5 << 20, 5555555};
         struct error e = {};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
                 struct sink *s;
 
@@ -145,7 +140,7 @@ static void direct_writes_make_the_same_file(void **state)
         unlink(path);
 }
 
-static void a_limit_ends_direct_writes(void **state)
+TEST(a_limit_ends_direct_writes)
 {
         static uint8_t bytes[3 << 20];
         struct rlimit limit, low;
@@ -153,7 +148,6 @@ static void a_limit_ends_direct_writes(void **state)
         struct sink *s;
         int r;
 
-        (void)state;
         signal(SIGXFSZ, SIG_IGN);
         getrlimit(RLIMIT_FSIZE, &limit);
         low = limit;
@@ -172,11 +166,10 @@ static void a_limit_ends_direct_writes(void **state)
         unlink(path);
 }
 
-static void only_a_file_takes_direct_writes(void **state)
+TEST(only_a_file_takes_direct_writes)
 {
         static const char *const outputs[] = {"pattern", "null", "/dev/full", "-"};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
                 struct error e = {};
                 struct sink *s;
@@ -188,13 +181,12 @@ static void only_a_file_takes_direct_writes(void **state)
         }
 }
 
-static void a_pattern_is_checked(void **state)
+TEST(a_pattern_is_checked)
 {
         uint8_t bytes[64];
         struct error e = {};
         struct sink *s;
 
-        (void)state;
         assert_int_equal(sink_open(&s, "pattern", false, &e), 0);
         assert_true(sink_is_pattern(s));
         sink_set_key(s, 5);
@@ -213,14 +205,13 @@ static void a_pattern_is_checked(void **state)
         sink_free(s);
 }
 
-static void a_pipe_that_nobody_reads_can_be_stopped(void **state)
+TEST(a_pipe_that_nobody_reads_can_be_stopped)
 {
         static uint8_t bytes[1 << 20];
         struct error e = {};
         struct sink *s;
         int reader;
 
-        (void)state;
         assert_int_equal(mkfifo(path, 0600), 0);
         reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         assert_int_equal(sink_open(&s, path, false, &e), 0);
@@ -234,7 +225,6 @@ static void a_pipe_that_nobody_reads_can_be_stopped(void **state)
 
 static int begin(void **state)
 {
-        (void)state;
         if (!mkdtemp(folder))
                 return -1;
         snprintf(path, sizeof path, "%s/out", folder);
@@ -243,24 +233,11 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-        (void)state;
         unlink(path);
         return rmdir(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_file_gets_all_that_is_put),
-                cmocka_unit_test(a_file_is_not_overwritten),
-                cmocka_unit_test(an_empty_file_does_not_stay),
-                cmocka_unit_test(a_full_disk_is_explained),
-                cmocka_unit_test(direct_writes_make_the_same_file),
-                cmocka_unit_test(a_limit_ends_direct_writes),
-                cmocka_unit_test(only_a_file_takes_direct_writes),
-                cmocka_unit_test(a_pattern_is_checked),
-                cmocka_unit_test(a_pipe_that_nobody_reads_can_be_stopped),
-        };
-
-        return cmocka_run_group_tests(tests, begin, end);
+        return test_run(argc, argv, begin, end);
 }

@@ -14,11 +14,10 @@
 /* No wait is shorter than the test may take: a lost wake-up shows as a time. */
 #define LONG_NS (60 * NS_PER_S)
 
-static void slots_lie_one_after_another(void **state)
+TEST(slots_lie_one_after_another)
 {
         struct slot_ring r = {};
 
-        (void)state;
         assert_int_equal(slot_ring_init(&r, 21, 100, &(struct wake){WAKE_FUTEX, 0}), 0);
         assert_int_equal(r.slots, SLOTS);
         assert_ptr_equal(slot_ring_at(&r, 1), slot_ring_at(&r, 0) + 100);
@@ -68,9 +67,8 @@ static void move(const struct wake *wake, uint64_t wanted, uint64_t wait_ns)
         slot_ring_fini(&r);
 }
 
-static void each_way_of_waking_moves_all(void **state)
+TEST(each_way_of_waking_moves_all)
 {
-        (void)state;
         move(&(struct wake){WAKE_FUTEX, 0}, 1, LONG_NS);
         move(&(struct wake){WAKE_FUTEX, 0}, SLOTS, LONG_NS);
         move(&(struct wake){WAKE_YIELD, 0}, 1, LONG_NS);
@@ -80,12 +78,11 @@ static void each_way_of_waking_moves_all(void **state)
         move(&(struct wake){WAKE_SIGNAL, ITEMS}, 1, NS_PER_US);
 }
 
-static void a_wait_ends_in_time(void **state)
+TEST(a_wait_ends_in_time)
 {
         static const struct wake wakes[] = {
                 {WAKE_FUTEX, 0}, {WAKE_SIGNAL, 1}, {WAKE_YIELD, 0}, {WAKE_POLL, 0}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
                 struct slot_ring r;
 
@@ -102,11 +99,10 @@ static void *close_ring(void *ctx)
         return NULL;
 }
 
-static void closing_wakes_who_waits(void **state)
+TEST(closing_wakes_who_waits)
 {
         static const struct wake wakes[] = {{WAKE_FUTEX, 0}, {WAKE_SIGNAL, 100}, {WAKE_YIELD, 0}};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
                 uint64_t begin_ns = clock_now_ns();
                 struct slot_ring r;
@@ -123,28 +119,14 @@ static void closing_wakes_who_waits(void **state)
         }
 }
 
-static void an_awake_consumer_costs_no_call(void **state)
+TEST(an_awake_consumer_costs_no_call)
 {
         struct slot_ring r;
 
-        (void)state;
         assert_int_equal(slot_ring_init(&r, SLOTS, 24, &(struct wake){WAKE_FUTEX, 0}), 0);
         for (uint64_t n = 1; n <= SLOTS; n++)
                 slot_ring_fill(&r, n);
         assert_int_equal(slot_ring_wait_filled(&r, SLOTS, LONG_NS), SLOTS);
         assert_int_equal(atomic_load(&r.filled.wakes), 0);
         slot_ring_fini(&r);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(slots_lie_one_after_another),
-                cmocka_unit_test(each_way_of_waking_moves_all),
-                cmocka_unit_test(a_wait_ends_in_time),
-                cmocka_unit_test(closing_wakes_who_waits),
-                cmocka_unit_test(an_awake_consumer_costs_no_call),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

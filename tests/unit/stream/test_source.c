@@ -42,13 +42,12 @@ static ssize_t take(struct stream_source *s, uint8_t *to, size_t n)
         return whole;
 }
 
-static void a_file_is_read_to_its_end(void **state)
+TEST(a_file_is_read_to_its_end)
 {
         uint8_t bytes[1000], out[700];
         struct stream_source *s;
         struct error e;
 
-        (void)state;
         pattern_fill(1, bytes, 0, sizeof bytes);
         write_file(bytes, sizeof bytes);
         assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
@@ -63,14 +62,13 @@ static void a_file_is_read_to_its_end(void **state)
 }
 
 /* In blocks and large parts of a file, and the rest. */
-static void direct_reads_give_the_same_bytes(void **state)
+TEST(direct_reads_give_the_same_bytes)
 {
         static const size_t sizes[] = {1, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 4096, (5 << 20) + 12345};
         uint8_t *bytes = malloc(sizes[5]), *out = malloc(sizes[5] + 1);
         struct stream_source *s;
         struct error e;
 
-        (void)state;
         pattern_fill(1, bytes, 0, sizes[5]);
         for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
                 write_file(bytes, sizes[i]);
@@ -96,13 +94,12 @@ static void direct_reads_give_the_same_bytes(void **state)
         free(out);
 }
 
-static void a_pattern_has_its_size(void **state)
+TEST(a_pattern_has_its_size)
 {
         uint8_t out[700], expected[700];
         struct stream_source *s;
         struct error e;
 
-        (void)state;
         assert_int_equal(stream_source_open(&s, "pattern:1kB", KEY, &e), 0);
         assert_true(stream_source_is_pattern(s));
         assert_int_equal(take(s, out, sizeof out), 700);
@@ -118,13 +115,12 @@ static void a_pattern_has_its_size(void **state)
         stream_source_free(s);
 }
 
-static void what_is_no_source_is_explained(void **state)
+TEST(what_is_no_source_is_explained)
 {
         static const char *const wrong[] = {"/nonexistent/file", "pattern:", "pattern:fast", "null:0",
                                             "/tmp"};
         struct stream_source *s;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
                 struct error e = {};
 
@@ -164,9 +160,8 @@ static void check_plan(const char *name, size_t frames, uint32_t per_second)
         stream_source_free(s);
 }
 
-static void a_recording_shows_its_order_and_rate(void **state)
+TEST(a_recording_shows_its_order_and_rate)
 {
-        (void)state;
         check_plan(path, 1, 0);
         check_plan(path, 2, 0);
         check_plan(path, 10, 0); /* it ends with the second */
@@ -201,13 +196,12 @@ static void set_edv3(uint8_t *bytes, size_t frames)
                 memcpy(bytes + i * SAMPLE_FRAME_BYTES + 16, &word, sizeof word);
 }
 
-static void frames_count_more_than_a_header(void **state)
+TEST(frames_count_more_than_a_header)
 {
         uint8_t bytes[200 * SAMPLE_FRAME_BYTES];
         static struct vdif_plan plan;
         struct error e;
 
-        (void)state;
         /* Nothing contradicts the header. */
         make_recording(bytes, 10);
         set_edv3(bytes, 10);
@@ -234,13 +228,12 @@ static void frames_count_more_than_a_header(void **state)
 }
 
 /* Neither fillers nor damage nor missing frames show another rate. */
-static void a_recording_with_faults_shows_its_rate(void **state)
+TEST(a_recording_with_faults_shows_its_rate)
 {
         uint8_t bytes[200 * SAMPLE_FRAME_BYTES];
         static struct vdif_plan plan;
         struct error e;
 
-        (void)state;
         for (size_t cut = 0; cut < 12; cut += 2) {
                 size_t frames = 200 - cut;
 
@@ -263,13 +256,12 @@ static void a_recording_with_faults_shows_its_rate(void **state)
         }
 }
 
-static void a_short_recording_may_be_damaged(void **state)
+TEST(a_short_recording_may_be_damaged)
 {
         uint8_t bytes[3 * SAMPLE_FRAME_BYTES];
         static struct vdif_plan plan;
         struct error e;
 
-        (void)state;
         make_recording(bytes, 3);
         bytes[SAMPLE_FRAME_BYTES + 8] = 0;
         write_frames(bytes, 3);
@@ -281,7 +273,7 @@ static void a_short_recording_may_be_damaged(void **state)
         assert_non_null(strstr(e.message, "frame of 40 bytes, but no other header follows"));
 }
 
-static void other_formats_are_recognized(void **state)
+TEST(other_formats_are_recognized)
 {
         static const struct {
                 const char *begin, *name;
@@ -291,7 +283,6 @@ static void other_formats_are_recognized(void **state)
                      {"\xed\xde\xad\xab", "it looks like a Mark 5B recording"}};
         static struct vdif_plan plan;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
                 struct error e = {};
                 char bytes[4096];
@@ -304,7 +295,7 @@ static void other_formats_are_recognized(void **state)
         }
 }
 
-static void a_recording_may_come_through_a_pipe(void **state)
+TEST(a_recording_may_come_through_a_pipe)
 {
         uint8_t bytes[10 * SAMPLE_FRAME_BYTES], out[10 * SAMPLE_FRAME_BYTES];
         int fds[2], before = dup(STDIN_FILENO);
@@ -312,7 +303,6 @@ static void a_recording_may_come_through_a_pipe(void **state)
         struct stream_source *s;
         struct error e;
 
-        (void)state;
         make_recording(bytes, 10);
         assert_int_equal(pipe(fds), 0);
         assert_int_equal(write(fds[1], bytes, sizeof bytes), sizeof bytes);
@@ -329,14 +319,13 @@ static void a_recording_may_come_through_a_pipe(void **state)
         close(before);
 }
 
-static void what_is_no_recording_is_explained(void **state)
+TEST(what_is_no_recording_is_explained)
 {
         static struct vdif_plan plan;
         uint8_t zeros[100] = {};
         struct error e = {};
         struct stream_source *s;
 
-        (void)state;
         write_file(zeros, sizeof zeros);
         assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
         assert_int_equal(stream_source_plan(s, &plan, &e), -EBADMSG);
@@ -351,7 +340,7 @@ static void what_is_no_recording_is_explained(void **state)
         stream_source_free(s);
 }
 
-static void a_silent_pipe_can_be_stopped(void **state)
+TEST(a_silent_pipe_can_be_stopped)
 {
         int fds[2], before = dup(STDIN_FILENO);
         _Atomic bool stop = true;
@@ -360,7 +349,6 @@ static void a_silent_pipe_can_be_stopped(void **state)
         struct stream_source *s;
         struct error e;
 
-        (void)state;
         assert_int_equal(pipe(fds), 0);
         dup2(fds[0], STDIN_FILENO);
         assert_int_equal(stream_source_open(&s, "-", KEY, &e), 0);
@@ -373,7 +361,7 @@ static void a_silent_pipe_can_be_stopped(void **state)
         close(fds[1]);
 }
 
-static void a_slow_pipe_does_not_wait_for_more_than_a_packet(void **state)
+TEST(a_slow_pipe_does_not_wait_for_more_than_a_packet)
 {
         int fds[2], before = dup(STDIN_FILENO);
         uint8_t bytes[40], out[64];
@@ -382,7 +370,6 @@ static void a_slow_pipe_does_not_wait_for_more_than_a_packet(void **state)
         struct error e;
         bool ended;
 
-        (void)state;
         pattern_fill(1, bytes, 0, sizeof bytes);
         assert_int_equal(pipe(fds), 0);
         dup2(fds[0], STDIN_FILENO);
@@ -406,33 +393,15 @@ static int begin(void **state)
 {
         int fd = mkstemp(path);
 
-        (void)state;
         return fd < 0 ? -1 : close(fd);
 }
 
 static int end(void **state)
 {
-        (void)state;
         return unlink(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_file_is_read_to_its_end),
-                cmocka_unit_test(direct_reads_give_the_same_bytes),
-                cmocka_unit_test(a_pattern_has_its_size),
-                cmocka_unit_test(what_is_no_source_is_explained),
-                cmocka_unit_test(a_recording_shows_its_order_and_rate),
-                cmocka_unit_test(frames_count_more_than_a_header),
-                cmocka_unit_test(a_recording_with_faults_shows_its_rate),
-                cmocka_unit_test(a_short_recording_may_be_damaged),
-                cmocka_unit_test(other_formats_are_recognized),
-                cmocka_unit_test(a_recording_may_come_through_a_pipe),
-                cmocka_unit_test(what_is_no_recording_is_explained),
-                cmocka_unit_test(a_silent_pipe_can_be_stopped),
-                cmocka_unit_test(a_slow_pipe_does_not_wait_for_more_than_a_packet),
-        };
-
-        return cmocka_run_group_tests(tests, begin, end);
+        return test_run(argc, argv, begin, end);
 }

@@ -15,11 +15,10 @@ static uint64_t run(struct spacing *s, uint64_t n)
         return s->due_ns - START_NS;
 }
 
-static void a_million_packets_take_exactly_their_time(void **state)
+TEST(a_million_packets_take_exactly_their_time)
 {
         struct spacing s;
 
-        (void)state;
         spacing_init(&s, 12000, 1, 0, 1);
         assert_int_equal(run(&s, 1000000), UINT64_C(12000000000));
         /* 1456 bytes at 940 Mbit/s are 12391.489... ns: whole nanoseconds would lose half a millisecond. */
@@ -35,11 +34,10 @@ static void a_million_packets_take_exactly_their_time(void **state)
         assert_int_equal(s.due_ns - START_NS, UINT64_C(65507) * 8 * 64 / 10);
 }
 
-static void bursts_keep_the_average(void **state)
+TEST(bursts_keep_the_average)
 {
         struct spacing s;
 
-        (void)state;
         spacing_init(&s, 12000, 1, 100000, 64);
         assert_int_equal(s.burst, 8);
         assert_int_equal(spacing_group(&s, 3), 3);
@@ -54,11 +52,10 @@ static void bursts_keep_the_average(void **state)
         assert_int_equal(s.burst, 64);
 }
 
-static void packets_of_a_group_have_times_of_their_own(void **state)
+TEST(packets_of_a_group_have_times_of_their_own)
 {
         struct spacing s;
 
-        (void)state;
         /* 1000 packets in 12345 ns: each has its place, however they are grouped. */
         spacing_init(&s, 12345, 1000, 0, 1);
         spacing_start(&s, START_NS);
@@ -76,12 +73,11 @@ static void packets_of_a_group_have_times_of_their_own(void **state)
         assert_int_equal(spacing_leave_ns(&s, START_NS + 500, 8), START_NS + 8800);
 }
 
-static void a_delay_is_caught_up_gently(void **state)
+TEST(a_delay_is_caught_up_gently)
 {
         uint64_t last_ns, now_ns, n = 1;
         struct spacing s;
 
-        (void)state;
         spacing_init(&s, 11000, 1, 0, 1);
         spacing_start(&s, START_NS);
         spacing_sent(&s, START_NS, 1);
@@ -99,12 +95,11 @@ static void a_delay_is_caught_up_gently(void **state)
 }
 
 /* Each group leaves late, as a timer wakes its thread; the rate is kept. */
-static void late_timers_cost_nothing(void **state)
+TEST(late_timers_cost_nothing)
 {
         uint64_t now_ns = START_NS;
         struct spacing s;
 
-        (void)state;
         spacing_init(&s, UINT64_C(1456) * 8 * NS_PER_S, 940000000, 100000, 64);
         spacing_start(&s, START_NS);
         for (int i = 0; i < 100000; i++) {
@@ -122,11 +117,10 @@ static void late_timers_cost_nothing(void **state)
         assert_true(spacing_due_ns(&s) >= now_ns + 60000);
 }
 
-static void a_long_delay_moves_the_schedule(void **state)
+TEST(a_long_delay_moves_the_schedule)
 {
         struct spacing s;
 
-        (void)state;
         spacing_init(&s, 11000, 1, 0, 1);
         spacing_start(&s, START_NS);
         spacing_sent(&s, START_NS + NS_PER_S, 1);
@@ -134,29 +128,13 @@ static void a_long_delay_moves_the_schedule(void **state)
         assert_int_equal(spacing_due_ns(&s), START_NS + NS_PER_S + 11000);
 }
 
-static void no_spacing_means_at_once(void **state)
+TEST(no_spacing_means_at_once)
 {
         struct spacing s;
 
-        (void)state;
         spacing_init(&s, 0, 1, 0, 256);
         spacing_start(&s, START_NS);
         spacing_sent(&s, START_NS, 200);
         assert_int_equal(spacing_due_ns(&s), 0);
         assert_int_equal(spacing_group(&s, 300), 256);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_million_packets_take_exactly_their_time),
-                cmocka_unit_test(bursts_keep_the_average),
-                cmocka_unit_test(packets_of_a_group_have_times_of_their_own),
-                cmocka_unit_test(a_delay_is_caught_up_gently),
-                cmocka_unit_test(late_timers_cost_nothing),
-                cmocka_unit_test(a_long_delay_moves_the_schedule),
-                cmocka_unit_test(no_spacing_means_at_once),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

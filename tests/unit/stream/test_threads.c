@@ -38,7 +38,6 @@ static int begin(void **state)
 {
         struct error e = {};
 
-        (void)state;
         memset(&t, 0, sizeof t);
         t.options = (struct stream_options){.wake = {WAKE_FUTEX, 0}, .ring_bytes = 1 << 20};
         t.to = open_endpoint(NULL);
@@ -53,7 +52,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-        (void)state;
         send_threads_fini(&t.send);
         receive_threads_fini(&t.receive);
         endpoint_free(t.from);
@@ -127,7 +125,7 @@ static void move_all(void)
         assert_int_equal(atomic_load(&t.send.bytes), 4000001);
 }
 
-static void each_way_of_waking_moves_a_stream(void **state)
+TEST_WITH(each_way_of_waking_moves_a_stream, begin, end)
 {
         static const struct wake wakes[] = {{WAKE_FUTEX, 0}, {WAKE_SIGNAL, 200}, {WAKE_YIELD, 0}};
 
@@ -140,12 +138,11 @@ static void each_way_of_waking_moves_a_stream(void **state)
 }
 
 /* The qdisc is to send the packets in time; the loopback device has none, and takes them early. */
-static void packets_are_handed_over_early(void **state)
+TEST_WITH(packets_are_handed_over_early, begin, end)
 {
         const struct sock_txtime txtime = {.clockid = CLOCK_TAI};
         uint64_t early_ns;
 
-        (void)state;
         if (setsockopt(t.from->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof txtime) < 0)
                 skip(); /* only root may use this clock */
         t.send.lead_ns = 2 * NS_PER_MS;
@@ -161,11 +158,10 @@ static void packets_are_handed_over_early(void **state)
         assert_true(atomic_load(&t.send.last_ns) <= early_ns);
 }
 
-static void faults_are_accounted_for(void **state)
+TEST_WITH(faults_are_accounted_for, begin, end)
 {
         const struct fault_config faults = {.loss = 0.05, .reorder = 0.05, .duplicate = 0.05, .seed = 3};
 
-        (void)state;
         assert_int_equal(faults_new(&t.faults, &faults), 0);
         move_all();
         /* 0.95^2748 = 6e-62. */
@@ -175,14 +171,13 @@ static void faults_are_accounted_for(void **state)
         assert_int_equal(t.receive.foreign, 0);
 }
 
-static void strangers_change_nothing(void **state)
+TEST_WITH(strangers_change_nothing, begin, end)
 {
         struct endpoint *stranger = open_endpoint(&t.to->local);
         uint8_t bytes[2000] = {};
         struct iovec iov = {bytes, 100};
         struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
 
-        (void)state;
         packet_write(&t.send.rule, bytes, 0);
         assert_int_equal(endpoint_send(stranger, &out, 1), 1);
         /* From the right place: short ones, one of another stream, and one far beyond. */
@@ -213,9 +208,8 @@ static void send_packet(uint64_t sequence)
 }
 
 /* A slow stream: what follows a lost packet does not wait for a whole window. */
-static void a_gap_is_given_up_in_time(void **state)
+TEST_WITH(a_gap_is_given_up_in_time, begin, end)
 {
-        (void)state;
         start_receiver();
         for (uint64_t sequence = 0; sequence < 6; sequence += 2)
                 send_packet(sequence);
@@ -229,9 +223,8 @@ static void a_gap_is_given_up_in_time(void **state)
         assert_int_equal(t.receive.account.given_up, 2);
 }
 
-static void a_lost_tail_is_lost(void **state)
+TEST_WITH(a_lost_tail_is_lost, begin, end)
 {
-        (void)state;
         spacing_init(&t.send.spacing, 20000, 1, 100000, 64);
         start();
         wait_done(t.send.done_fd);
@@ -244,11 +237,10 @@ static void a_lost_tail_is_lost(void **state)
         assert_int_equal(t.receive.account.received, 2748);
 }
 
-static void a_stopped_sender_says_what_it_sent(void **state)
+TEST_WITH(a_stopped_sender_says_what_it_sent, begin, end)
 {
         struct error e = {};
 
-        (void)state;
         stream_source_free(t.source);
         assert_int_equal(stream_source_open(&t.source, "pattern:1TB", KEY, &e), 0);
         spacing_init(&t.send.spacing, 20000, 1, 100000, 64);
@@ -260,11 +252,10 @@ static void a_stopped_sender_says_what_it_sent(void **state)
         check_accounts();
 }
 
-static void an_aborted_stream_ends_at_once(void **state)
+TEST_WITH(an_aborted_stream_ends_at_once, begin, end)
 {
         struct error e = {};
 
-        (void)state;
         stream_source_free(t.source);
         assert_int_equal(stream_source_open(&t.source, "pattern:1TB", KEY, &e), 0);
         spacing_init(&t.send.spacing, NS_PER_S, 1, 0, 1);
@@ -275,11 +266,10 @@ static void an_aborted_stream_ends_at_once(void **state)
         wait_done(t.receive.done_fd);
 }
 
-static void a_full_disk_ends_the_output(void **state)
+TEST_WITH(a_full_disk_ends_the_output, begin, end)
 {
         struct error e = {};
 
-        (void)state;
         sink_free(t.sink);
         assert_int_equal(sink_open(&t.sink, "/dev/full", false, &e), 0);
         start();
@@ -294,13 +284,12 @@ static void a_full_disk_ends_the_output(void **state)
 
 /* What arrives after the output has failed was not lost on its way; what does not arrive was, before and
  * after. */
-static void a_failed_output_tells_what_still_arrives(void **state)
+TEST_WITH(a_failed_output_tells_what_still_arrives, begin, end)
 {
         /* The last one needs more room than the ring ever had. */
         static const uint64_t later[] = {102, 103, 103, 5000, 4999};
         struct error e = {};
 
-        (void)state;
         sink_free(t.sink);
         assert_int_equal(sink_open(&t.sink, "/dev/full", false, &e), 0);
         start_receiver();
@@ -321,9 +310,8 @@ static void a_failed_output_tells_what_still_arrives(void **state)
 }
 
 /* Nobody has looked at what comes after the end. */
-static void what_an_aborted_receiver_misses_is_not_taken(void **state)
+TEST_WITH(what_an_aborted_receiver_misses_is_not_taken, begin, end)
 {
-        (void)state;
         start_receiver();
         send_packet(3);
         while (atomic_load(&t.receive.packets) == 0)
@@ -333,25 +321,4 @@ static void what_an_aborted_receiver_misses_is_not_taken(void **state)
         receive_threads_join(&t.receive);
         assert_int_equal(receive_threads_missing(&t.receive), 9);
         assert_int_equal(receive_threads_untaken(&t.receive), 6);
-}
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                CASE(each_way_of_waking_moves_a_stream),
-                CASE(packets_are_handed_over_early),
-                CASE(faults_are_accounted_for),
-                CASE(strangers_change_nothing),
-                CASE(a_gap_is_given_up_in_time),
-                CASE(a_lost_tail_is_lost),
-                CASE(a_stopped_sender_says_what_it_sent),
-                CASE(an_aborted_stream_ends_at_once),
-                CASE(a_full_disk_ends_the_output),
-                CASE(a_failed_output_tells_what_still_arrives),
-                CASE(what_an_aborted_receiver_misses_is_not_taken),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

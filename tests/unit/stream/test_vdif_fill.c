@@ -70,9 +70,8 @@ static void note(const struct order *o, uint64_t sequence)
         vdif_fill_note(&fill, frame);
 }
 
-static void any_order_is_followed(void **state)
+TEST(any_order_is_followed)
 {
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(orders); k++) {
                 const struct order *o = &orders[k];
 
@@ -92,9 +91,8 @@ static void any_order_is_followed(void **state)
 }
 
 /* What the beginning does not show may be guessed wrongly, but then it is counted, and soon known. */
-static void wrong_guesses_are_counted(void **state)
+TEST(wrong_guesses_are_counted)
 {
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(orders); k++) {
                 const struct order *o = &orders[k];
                 uint64_t wrong = 0, late = 0;
@@ -139,9 +137,8 @@ static void check_lost(uint32_t seconds, uint32_t number, uint32_t thread)
 
 static const struct order *const sets = &orders[1];
 
-static void a_recording_with_a_gap_is_followed(void **state)
+TEST(a_recording_with_a_gap_is_followed)
 {
-        (void)state;
         begin(sets, PER_SECOND);
         for (uint64_t i = 0; i < 30; i++)
                 note(sets, i);
@@ -161,9 +158,8 @@ static void a_recording_with_a_gap_is_followed(void **state)
         assert_int_equal(fill.unsure, 1);
 }
 
-static void a_thread_may_come_later(void **state)
+TEST(a_thread_may_come_later)
 {
-        (void)state;
         begin(sets, PER_SECOND);
         for (uint64_t i = 0; i < 6; i++)
                 note(sets, i);
@@ -184,11 +180,10 @@ static void a_thread_may_come_later(void **state)
 }
 
 /* Zeros as time and thread, in place of frames that a player did not have; and damaged headers. */
-static void fillers_set_no_time_and_take_their_places(void **state)
+TEST(fillers_set_no_time_and_take_their_places)
 {
         uint8_t filler[SAMPLE_FRAME_BYTES], damaged[SAMPLE_FRAME_BYTES] = {};
 
-        (void)state;
         sample_frame(filler, 0, 0, 0, 0);
         vdif_set_invalid(filler, true);
         srand(5);
@@ -210,13 +205,12 @@ static void fillers_set_no_time_and_take_their_places(void **state)
 }
 
 /* As the correlator at the DRAO writes them: no frame tells of another. */
-static void frames_without_an_order_are_guesses(void **state)
+TEST(frames_without_an_order_are_guesses)
 {
         static const uint32_t times[][2] = {{363, 162}, {354, 87},  {355, 80}, {355, 80}, {349, 133},
                                             {349, 134}, {349, 134}, {352, 50}, {352, 50}, {362, 245}};
         uint8_t frame[SAMPLE_FRAME_BYTES] = {};
 
-        (void)state;
         sample_frame(frame, 77, 363, 162, 0);
         assert_int_equal(vdif_plan_begin(&plan, frame, sizeof frame), 0);
         assert_true(vdif_plan_add(&plan, frame, sizeof frame));
@@ -233,17 +227,15 @@ static void frames_without_an_order_are_guesses(void **state)
         assert_int_equal(fill.unsure, 4);
 }
 
-static void without_a_rate_seconds_stay(void **state)
+TEST(without_a_rate_seconds_stay)
 {
-        (void)state;
         begin(sets, 0);
         for (uint32_t i = 0; i < 30; i++)
                 check_lost(100, 8 + i / 3, sets->frames[i % 3].thread);
 }
 
-static void the_rate_is_learned(void **state)
+TEST(the_rate_is_learned)
 {
-        (void)state;
         begin(sets, 0);
         note(sets, 0);
         assert_int_equal(fill.frames_per_second, 0);
@@ -267,12 +259,11 @@ static void the_rate_is_learned(void **state)
 }
 
 /* As in a recording of the VLBA. */
-static void threads_may_have_seconds_of_their_own(void **state)
+TEST(threads_may_have_seconds_of_their_own)
 {
         static const uint32_t seconds[] = {100, 60, 100};
         uint8_t frame[SAMPLE_FRAME_BYTES];
 
-        (void)state;
         sample_frame(frame, 100, 0, 0, 0);
         assert_int_equal(vdif_plan_begin(&plan, frame, sizeof frame), 0);
         for (uint32_t i = 0; i < 3; i++) {
@@ -293,11 +284,10 @@ static void threads_may_have_seconds_of_their_own(void **state)
 }
 
 /* The first frames of the first second that begins are lost. */
-static void the_rate_is_learned_from_what_follows_a_gap(void **state)
+TEST(the_rate_is_learned_from_what_follows_a_gap)
 {
         uint8_t frame[SAMPLE_FRAME_BYTES];
 
-        (void)state;
         begin(sets, 0);
         for (uint64_t i = 0; i < 5; i++)
                 note(sets, i);
@@ -311,11 +301,10 @@ static void the_rate_is_learned_from_what_follows_a_gap(void **state)
 }
 
 /* A header states twice the rate, or half. */
-static void frames_correct_the_rate_of_a_header(void **state)
+TEST(frames_correct_the_rate_of_a_header)
 {
         static const uint32_t wrong[] = {2 * PER_SECOND, PER_SECOND / 2};
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(wrong); k++) {
                 begin(sets, wrong[k]);
                 for (uint64_t i = 0; i < 8; i++)
@@ -332,23 +321,4 @@ static void frames_correct_the_rate_of_a_header(void **state)
         note_frame(101, 5000, 2);
         note_frame(101, 1, 5);
         assert_int_equal(fill.frames_per_second, PER_SECOND);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(any_order_is_followed),
-                cmocka_unit_test(wrong_guesses_are_counted),
-                cmocka_unit_test(a_recording_with_a_gap_is_followed),
-                cmocka_unit_test(a_thread_may_come_later),
-                cmocka_unit_test(fillers_set_no_time_and_take_their_places),
-                cmocka_unit_test(frames_without_an_order_are_guesses),
-                cmocka_unit_test(without_a_rate_seconds_stay),
-                cmocka_unit_test(the_rate_is_learned),
-                cmocka_unit_test(threads_may_have_seconds_of_their_own),
-                cmocka_unit_test(the_rate_is_learned_from_what_follows_a_gap),
-                cmocka_unit_test(frames_correct_the_rate_of_a_header),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,17 +22,15 @@ static bool add(uint32_t seconds, uint32_t number, uint32_t thread)
 
 static int begin(void **state)
 {
-        (void)state;
         memset(&p, 0, sizeof p);
         return 0;
 }
 
-static void threads_are_in_their_order(void **state)
+TEST_WITH(threads_are_in_their_order, begin, NULL)
 {
         static const uint32_t order[] = {5, 0, 2};
         uint32_t i = 0;
 
-        (void)state;
         while (add(100 + i / 6, i / 3 % 2, order[i % 3]))
                 i++;
         assert_int_equal(i, 24);
@@ -43,11 +41,10 @@ static void threads_are_in_their_order(void **state)
         assert_int_equal(p.last_number, 1);
 }
 
-static void a_recording_may_begin_within_a_set(void **state)
+TEST_WITH(a_recording_may_begin_within_a_set, begin, NULL)
 {
         uint32_t i = 3;
 
-        (void)state;
         while (add(100, i / 4, i % 4))
                 i++;
         assert_int_equal(p.n_threads, 4);
@@ -55,9 +52,8 @@ static void a_recording_may_begin_within_a_set(void **state)
         assert_int_equal(vdif_plan_frames_at_a_time(&p), 4);
 }
 
-static void the_first_set_may_miss_a_thread(void **state)
+TEST_WITH(the_first_set_may_miss_a_thread, begin, NULL)
 {
-        (void)state;
         assert_true(add(100, 0, 0));
         for (uint32_t i = 2; add(100, i / 2, i % 2); i++)
                 ;
@@ -65,20 +61,18 @@ static void the_first_set_may_miss_a_thread(void **state)
         assert_int_equal(vdif_plan_frames_at_a_time(&p), 2);
 }
 
-static void frames_of_a_thread_may_follow_each_other(void **state)
+TEST_WITH(frames_of_a_thread_may_follow_each_other, begin, NULL)
 {
-        (void)state;
         for (uint32_t i = 0; add(100, i / 16 * 2 + i % 2, i / 2 % 8); i++)
                 ;
         assert_int_equal(p.n_threads, 8);
         assert_int_equal(vdif_plan_frames_at_a_time(&p), 8);
 }
 
-static void there_may_be_as_many_threads_as_numbers(void **state)
+TEST_WITH(there_may_be_as_many_threads_as_numbers, begin, NULL)
 {
         uint32_t i = 0;
 
-        (void)state;
         while (add(100, i / 1024, i % 1024))
                 i++;
         assert_int_equal(i, 8 * 1024);
@@ -86,12 +80,11 @@ static void there_may_be_as_many_threads_as_numbers(void **state)
         assert_int_equal(vdif_plan_frames_at_a_time(&p), 1024);
 }
 
-static void fillers_and_damaged_frames_show_nothing(void **state)
+TEST_WITH(fillers_and_damaged_frames_show_nothing, begin, NULL)
 {
         uint8_t filler[SAMPLE_FRAME_BYTES], damaged[SAMPLE_FRAME_BYTES] = {};
         uint32_t i = 0;
 
-        (void)state;
         sample_frame(filler, 0, 0, 0, 0);
         vdif_set_invalid(filler, true);
         assert_int_equal(vdif_plan_begin(&p, filler, sizeof filler), 0);
@@ -109,12 +102,11 @@ static void fillers_and_damaged_frames_show_nothing(void **state)
         assert_int_equal(vdif_plan_frames_at_a_time(&p), 2);
 }
 
-static void damaged_headers_are_told_apart(void **state)
+TEST_WITH(damaged_headers_are_told_apart, begin, NULL)
 {
         uint8_t frame[SAMPLE_FRAME_BYTES] = {};
         struct vdif_header h;
 
-        (void)state;
         (void)add(100, 8, 5);
         assert_false(vdif_plan_read(&p, frame, sizeof frame, &h));
         sample_frame(frame, 100, 8, 700, 0);
@@ -123,21 +115,4 @@ static void damaged_headers_are_told_apart(void **state)
         frame[8]++; /* its length */
         assert_false(vdif_plan_read(&p, frame, sizeof frame, &h));
         assert_int_equal(vdif_plan_begin(&p, frame, 10), -EBADMSG);
-}
-
-#define CASE(f) cmocka_unit_test_setup(f, begin)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                CASE(threads_are_in_their_order),
-                CASE(a_recording_may_begin_within_a_set),
-                CASE(the_first_set_may_miss_a_thread),
-                CASE(frames_of_a_thread_may_follow_each_other),
-                CASE(there_may_be_as_many_threads_as_numbers),
-                CASE(fillers_and_damaged_frames_show_nothing),
-                CASE(damaged_headers_are_told_apart),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,11 +20,10 @@ static int32_t latency_us(void)
         return us;
 }
 
-static void a_request_is_for_no_latency(void **state)
+TEST(a_request_is_for_no_latency)
 {
         int fd = awake_request();
 
-        (void)state;
         if (!awake_is_virtual()) {
                 assert_int_equal(fd, -EOPNOTSUPP);
         } else if (access("/dev/cpu_dma_latency", W_OK) < 0) {
@@ -34,13 +33,4 @@ static void a_request_is_for_no_latency(void **state)
                 assert_int_equal(latency_us(), 0);
                 close(fd);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_request_is_for_no_latency),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,11 +52,10 @@ int __wrap_sync_file_range(int f, off_t offset, off_t n, unsigned flags)
 }
 
 /* At any time, at most 72 MiB of a file wait for the disk: 8 MiB until write-back begins, and 64 MiB. */
-static void what_is_in_memory_is_limited(void **state)
+TEST(what_is_in_memory_is_limited)
 {
         struct disk_behind b = {};
 
-        (void)state;
         begun = waited = 0;
         range_error = 0;
         for (uint64_t size = 0; size < 300 * MIB; size += 3 * MIB + 5) {
@@ -67,11 +66,10 @@ static void what_is_in_memory_is_limited(void **state)
         }
 }
 
-static void a_lost_write_is_an_error_but_an_unsupported_call_is_not(void **state)
+TEST(a_lost_write_is_an_error_but_an_unsupported_call_is_not)
 {
         static const int fatal[] = {EIO, ENOSPC, EDQUOT}, harmless[] = {EINVAL, ESPIPE, ENOSYS};
 
-        (void)state;
         for (size_t i = 0; i < 3; i++) {
                 struct disk_behind b = {};
 
@@ -99,11 +97,10 @@ static uint64_t cached(uint64_t from, uint64_t n)
 }
 
 /* The disk has the first 16 of 80 MiB; the rest, and all if it is to stay, remains in the page cache. */
-static void what_the_disk_has_leaves_the_page_cache(void **state)
+TEST(what_the_disk_has_leaves_the_page_cache)
 {
         struct statfs fs;
 
-        (void)state;
         if (fstatfs(fd, &fs) < 0 || fs.f_type == TMPFS_MAGIC) {
                 print_message("page cache: skipped, the file system of /var/tmp is nothing else\n");
                 return;
@@ -141,9 +138,8 @@ static void check(uint64_t offset, size_t n)
         close(f);
 }
 
-static void each_way_writes_all_bytes(void **state)
+TEST(each_way_writes_all_bytes)
 {
-        (void)state;
         for (unsigned way = 0; way < 4; way++) {
                 struct disk_writer *w;
                 size_t n;
@@ -170,11 +166,10 @@ static void each_way_writes_all_bytes(void **state)
 }
 
 /* What precedes the limit is in the file, and counts. */
-static void an_error_tells_how_much_was_written(void **state)
+TEST(an_error_tells_how_much_was_written)
 {
         struct rlimit limit, low;
 
-        (void)state;
         signal(SIGXFSZ, SIG_IGN);
         getrlimit(RLIMIT_FSIZE, &limit);
         low = limit;
@@ -200,9 +195,8 @@ static void an_error_tells_how_much_was_written(void **state)
         assert_int_equal(disk_set_direct(fd, false), 0);
 }
 
-static void a_bad_descriptor_is_an_error(void **state)
+TEST(a_bad_descriptor_is_an_error)
 {
-        (void)state;
         for (unsigned background = 0; background < 2; background++) {
                 struct disk_writer *w;
                 size_t n;
@@ -218,11 +212,10 @@ static void a_bad_descriptor_is_an_error(void **state)
 
 /* ---- Direct ---- */
 
-static void what_cannot_be_written_directly_is_refused(void **state)
+TEST(what_cannot_be_written_directly_is_refused)
 {
         int f = open("/proc/self/comm", O_RDWR | O_CLOEXEC);
 
-        (void)state;
         assert_true(f >= 0);
         assert_true(disk_set_direct(f, true) < 0);
         assert_int_equal(disk_set_direct(f, false), 0);
@@ -235,29 +228,17 @@ static void what_cannot_be_written_directly_is_refused(void **state)
 
 static int make(void **state)
 {
-        (void)state;
         fd = mkstemp(path);
         return fd < 0 ? -1 : 0;
 }
 
 static int remove_it(void **state)
 {
-        (void)state;
         close(fd);
         return unlink(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(what_is_in_memory_is_limited),
-                cmocka_unit_test(a_lost_write_is_an_error_but_an_unsupported_call_is_not),
-                cmocka_unit_test(what_the_disk_has_leaves_the_page_cache),
-                cmocka_unit_test(each_way_writes_all_bytes),
-                cmocka_unit_test(an_error_tells_how_much_was_written),
-                cmocka_unit_test(a_bad_descriptor_is_an_error),
-                cmocka_unit_test(what_cannot_be_written_directly_is_refused),
-        };
-
-        return cmocka_run_group_tests(tests, make, remove_it);
+        return test_run(argc, argv, make, remove_it);
 }

@@ -108,7 +108,6 @@ static void take(void *ctx, uint32_t events)
 /* A loop that has just returned from an event. */
 static int set_up(void **state)
 {
-        (void)state;
         now_ns = NS_PER_S;
         assert_int_equal(loop_new(&loop), 0);
         io = (struct loop_io){.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .events = EPOLLIN, .ready = take};
@@ -123,7 +122,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-        (void)state;
         loop = loop_free(loop);
         close(io.fd);
         looks = sleeps = ready = 0;
@@ -132,11 +130,10 @@ static int tear_down(void **state)
 }
 
 /* The caller's work does not shorten the time of polling. */
-static void it_polls_after_work_and_then_sleeps(void **state)
+TEST_WITH(it_polls_after_work_and_then_sleeps, set_up, tear_down)
 {
         uint64_t begin_ns;
 
-        (void)state;
         for (unsigned i = 1; i <= 3; i++) {
                 now_ns += NS_PER_MS; /* the work */
                 after(POLL_NS - 5 * NS_PER_US, write_now);
@@ -155,11 +152,10 @@ static void it_polls_after_work_and_then_sleeps(void **state)
 }
 
 /* One that comes while it polls, and one after that. The time of polling begins again after each. */
-static void deadlines_count(void **state)
+TEST_WITH(deadlines_count, set_up, tear_down)
 {
         uint64_t deadline_ns = now_ns + POLL_NS / 2;
 
-        (void)state;
         assert_int_equal(loop_wait(loop, deadline_ns), 0);
         assert_in_range(loop_now_ns(loop), deadline_ns, deadline_ns + LOOK_NS);
         deadline_ns = now_ns + POLL_NS - 5 * NS_PER_US;
@@ -176,18 +172,16 @@ static void deadlines_count(void **state)
         assert_int_equal(sleeps, 1);
 }
 
-static void a_deadline_in_the_past_does_not_poll(void **state)
+TEST_WITH(a_deadline_in_the_past_does_not_poll, set_up, tear_down)
 {
-        (void)state;
         assert_int_equal(loop_wait(loop, 0), 0);
         assert_int_equal(looks + sleeps, 0);
 }
 
-static void a_signal_ends_the_polling(void **state)
+TEST_WITH(a_signal_ends_the_polling, set_up, tear_down)
 {
         uint64_t stopped_ns = now_ns + POLL_NS / 2;
 
-        (void)state;
         assert_int_equal(loop_catch_signals(loop), 0);
         after(POLL_NS / 2, stop_now);
         assert_int_equal(loop_wait(loop, NEVER_NS), 0);
@@ -197,17 +191,15 @@ static void a_signal_ends_the_polling(void **state)
 }
 
 /* By a debugger, for example. */
-static void an_interruption_is_no_error(void **state)
+TEST_WITH(an_interruption_is_no_error, set_up, tear_down)
 {
-        (void)state;
         interrupted = true;
         assert_int_equal(loop_wait(loop, NEVER_NS), 0);
         assert_int_equal(looks, 1);
 }
 
-static void without_polling_it_sleeps_at_once(void **state)
+TEST_WITH(without_polling_it_sleeps_at_once, set_up, tear_down)
 {
-        (void)state;
         loop_set_poll(loop, 0);
         after(LOOK_NS, write_now);
         assert_int_equal(loop_wait(loop, NEVER_NS), 0);
@@ -224,9 +216,8 @@ static unsigned count_after(int number)
         return loop_signals(loop);
 }
 
-static void signals_at_once_are_one_request(void **state)
+TEST(signals_at_once_are_one_request)
 {
-        (void)state;
         signal(SIGHUP, SIG_DFL); /* nohup ignores it */
         signals_hold_hangup();
         assert_int_equal(raise(SIGHUP), 0);
@@ -246,19 +237,4 @@ static void signals_at_once_are_one_request(void **state)
         assert_int_equal(count_after(SIGINT), 2);
         assert_int_equal(loop_stops(loop), 2);
         loop = loop_free(loop);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(it_polls_after_work_and_then_sleeps, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(deadlines_count, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(a_deadline_in_the_past_does_not_poll, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(a_signal_ends_the_polling, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(an_interruption_is_no_error, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(without_polling_it_sleeps_at_once, set_up, tear_down),
-                cmocka_unit_test(signals_at_once_are_one_request),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,13 +36,12 @@ static bool use_one(void *ctx, unsigned processor)
         return processor == *(unsigned *)ctx;
 }
 
-static void processor_times_are_summed(void **state)
+TEST(processor_times_are_summed)
 {
         static struct processors all;
         struct machine_times t;
         unsigned one = 1, none = 7;
 
-        (void)state;
         assert_int_equal(processors_parse(&all, stat_text), 0);
         assert_int_equal(machine_times_sum(&t, &all, 10 * NS_PER_MS, use_all, NULL), 0);
         assert_int_equal(t.processors, 2);
@@ -56,11 +55,10 @@ static void processor_times_are_summed(void **state)
         assert_int_equal(machine_times_sum(&t, &all, 10, use_one, &none), -EBADMSG);
 }
 
-static void other_texts_are_rejected(void **state)
+TEST(other_texts_are_rejected)
 {
         struct thread_times used = {1, 2, 3};
 
-        (void)state;
         assert_int_equal(thread_times_add(&used, ""), -EBADMSG);
         assert_int_equal(thread_times_add(&used, "17 4"), -EBADMSG);
         assert_int_equal(thread_times_add(&used, "x 17 2"), -EBADMSG);
@@ -72,14 +70,13 @@ static void other_texts_are_rejected(void **state)
 }
 
 /* Two processors for one second: 0.4 s of them idle, 0.1 s stolen, 0.9 s ours; 0.6 s remain for others. */
-static void shares_are_parts_of_all_processors(void **state)
+TEST(shares_are_parts_of_all_processors)
 {
         struct machine_times begin = {7 * NS_PER_S, NS_PER_S, 2},
                              end = {7 * NS_PER_S + 400 * NS_PER_MS, NS_PER_S + 100 * NS_PER_MS, 2};
         struct thread_times ours = {900 * NS_PER_MS, 3 * NS_PER_S, 1000};
         struct machine_view v;
 
-        (void)state;
         machine_view_shares(&v, &begin, &end, &ours, NS_PER_S);
         assert_float_equal(v.stolen_share, 0.05, 1e-9);
         assert_float_equal(v.others_share, 0.3, 1e-9);
@@ -139,13 +136,12 @@ static struct machine_view watch_work(bool ours)
 
 /* The same work counts as ours or as others'. How much it gets depends on what else runs, so both runs are
  * repeated until they differ as they must: ours is at least a quarter of a processor. */
-static void work_counts_where_it_belongs(void **state)
+TEST(work_counts_where_it_belongs)
 {
         cpu_set_t processors;
         double quarter;
         unsigned tries = 0;
 
-        (void)state;
         assert_int_equal(sched_getaffinity(0, sizeof processors, &processors), 0);
         quarter = 0.25 / CPU_COUNT(&processors);
         for (;;) {
@@ -162,9 +158,8 @@ static void work_counts_where_it_belongs(void **state)
 }
 
 /* A process that does not fit must not pass for a disturbance. */
-static void with_too_many_processes_others_are_unknown(void **state)
+TEST(with_too_many_processes_others_are_unknown)
 {
-        (void)state;
         for (int more = 0; more < 2; more++) {
                 struct machine_watch *w = NULL;
                 struct machine_view v;
@@ -184,14 +179,13 @@ static void with_too_many_processes_others_are_unknown(void **state)
 }
 
 /* Real-time work delays the probe of its processor; ordinary work does not. */
-static void real_time_work_makes_timers_late(void **state)
+TEST(real_time_work_makes_timers_late)
 {
         struct sched_param priority = {.sched_priority = 50};
         struct machine_watch *w = NULL;
         struct machine_view v;
         pid_t pid;
 
-        (void)state;
         assert_int_equal(machine_watch_new(&w), 0);
         machine_watch_turn(w, clock_now_ns(), true);
         pid = fork();
@@ -220,12 +214,11 @@ static void real_time_work_makes_timers_late(void **state)
         assert_true(v.late_max_us >= 40000 && v.late_p99_us <= v.late_max_us);
 }
 
-static void nothing_is_known_without_a_watch(void **state)
+TEST(nothing_is_known_without_a_watch)
 {
         struct machine_watch *w = NULL;
         struct machine_view v;
 
-        (void)state;
         machine_watch_view(NULL, &v);
         assert_true(v.seconds == 0 && isnan(v.stolen_share) && isnan(v.others_share) && isnan(v.late_max_us));
         machine_watch_turn(NULL, 1, true);
@@ -237,19 +230,4 @@ static void nothing_is_known_without_a_watch(void **state)
         machine_watch_view(w, &v);
         assert_true(v.seconds == 0 && isnan(v.waiting_share) && isnan(v.late_p99_us));
         machine_watch_free(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(processor_times_are_summed),
-                cmocka_unit_test(other_texts_are_rejected),
-                cmocka_unit_test(shares_are_parts_of_all_processors),
-                cmocka_unit_test(work_counts_where_it_belongs),
-                cmocka_unit_test(with_too_many_processes_others_are_unknown),
-                cmocka_unit_test(real_time_work_makes_timers_late),
-                cmocka_unit_test(nothing_is_known_without_a_watch),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,11 @@
 #define SMALLER_BYTES (2u << 20)
 
 /* After the first large block was freed, glibc would take the second from a heap that never shrinks. */
-static void large_blocks_go_back_to_the_kernel(void **state)
+TEST(large_blocks_go_back_to_the_kernel)
 {
         size_t before;
         void *block;
 
-        (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
         skip(); /* sanitizers replace malloc() */
 #endif
@@ -29,13 +28,4 @@ static void large_blocks_go_back_to_the_kernel(void **state)
         assert_true(mallinfo2().hblkhd >= before + SMALLER_BYTES);
         free(block);
         assert_int_equal(mallinfo2().hblkhd, before);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(large_blocks_go_back_to_the_kernel),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* Notifications to a service manager, also to one that does not read. */
+#include "../test.h"
 #include "evb/sys/notify.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Opens a manager's socket at an address that the kernel chooses. */
 static int listen_as_manager(void)
@@ -39,11 +33,10 @@ static void expect(int fd, const char *text)
         assert_string_equal(got, text);
 }
 
-static void notifications_have_the_expected_text(void **state)
+TEST(notifications_have_the_expected_text)
 {
         int fd = listen_as_manager();
 
-        (void)state;
         notify_ready("a");
         notify_starting(2000, "b");
         notify_status("c");
@@ -64,11 +57,10 @@ static void notifications_have_the_expected_text(void **state)
 }
 
 /* Sends more than any datagram queue holds (net.unix.max_dgram_qlen); a blocking call would never return. */
-static void a_manager_that_does_not_read_blocks_nobody(void **state)
+TEST(a_manager_that_does_not_read_blocks_nobody)
 {
         int fd = listen_as_manager();
 
-        (void)state;
         for (int i = 0; i < 20000; i++)
                 notify_watchdog();
         assert_false(notify_reloaded());
@@ -80,14 +72,4 @@ static void a_manager_that_does_not_read_blocks_nobody(void **state)
         unsetenv("NOTIFY_SOCKET");
         notify_status("to nobody");
         assert_true(notify_reloaded());
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(notifications_have_the_expected_text),
-                cmocka_unit_test(a_manager_that_does_not_read_blocks_nobody),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

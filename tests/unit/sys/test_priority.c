@@ -75,11 +75,10 @@ static int attend_and_look(void)
         return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 3;
 }
 
-static void only_the_caller_attends(void **state)
+TEST(only_the_caller_attends)
 {
         int status = status_of_child(attend_and_look);
 
-        (void)state;
         if (status == 77)
                 skip();
         assert_int_equal(status, 0);
@@ -97,12 +96,11 @@ static int try_as_nobody(void)
         return getpriority(PRIO_PROCESS, 0) < 0 ? 3 : 0;
 }
 
-static void a_child_is_raised_alone(void **state)
+TEST(a_child_is_raised_alone)
 {
         char before[100], after[100];
         int now = getpriority(PRIO_PROCESS, 0);
 
-        (void)state;
         if (!priority_may_raise())
                 skip();
         read_autogroup(before);
@@ -113,21 +111,9 @@ static void a_child_is_raised_alone(void **state)
         assert_int_equal(getpriority(PRIO_PROCESS, 0), now);
 }
 
-static void without_permission_nothing_is_raised(void **state)
+TEST(without_permission_nothing_is_raised)
 {
-        (void)state;
         if (geteuid() != 0 && priority_may_raise())
                 skip();
         assert_int_equal(status_of_child(try_as_nobody), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_child_is_raised_alone),
-                cmocka_unit_test(only_the_caller_attends),
-                cmocka_unit_test(without_permission_nothing_is_raised),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include "evb/base/util.h"
 #include "evb/sys/processors.h"
 
-static void it_reads_each_processor(void **state)
+TEST(it_reads_each_processor)
 {
         static const char text[] = "cpu  30 3 7 500 20 1 6 2 0 0\n"
                                    "cpu0 10 1 3 200 10 0 5 1 0 0\n"
@@ -14,7 +14,6 @@ static void it_reads_each_processor(void **state)
                                    "intr 12345 0 0\n";
         static struct processors p;
 
-        (void)state;
         assert_int_equal(processors_parse(&p, text), 0);
         assert_int_equal(p.n, 2);
         assert_int_equal(p.each[1].number, 7);
@@ -24,7 +23,7 @@ static void it_reads_each_processor(void **state)
         assert_int_equal(p.each[0].ticks[PROCESSOR_STEAL], 1);
 }
 
-static void other_texts_are_rejected(void **state)
+TEST(other_texts_are_rejected)
 {
         static const char *const texts[] = {
                 "",
@@ -39,19 +38,17 @@ static void other_texts_are_rejected(void **state)
         };
         static struct processors p = {.n = 42};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
                 assert_int_equal(processors_parse(&p, texts[i]), -EBADMSG);
         assert_int_equal(p.n, 42);
 }
 
-static void shares_add_up(void **state)
+TEST(shares_add_up)
 {
         const struct processor_times begin = {0, {10, 10, 10, 10, 10, 10, 10}},
                                      end = {0, {20, 40, 60, 5, 10, 10, 20}};
         double percent[PROCESSOR_USES], sum = 0;
 
-        (void)state;
         processor_shares(&begin, &end, percent);
         for (size_t i = 0; i < PROCESSOR_USES; i++)
                 sum += percent[i];
@@ -63,23 +60,10 @@ static void shares_add_up(void **state)
         assert_true(percent[PROCESSOR_IDLE] == 0);
 }
 
-static void this_machine_has_processors(void **state)
+TEST(this_machine_has_processors)
 {
         static struct processors p;
 
-        (void)state;
         assert_int_equal(processors_read(&p), 0);
         assert_true(p.n >= 1);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_reads_each_processor),
-                cmocka_unit_test(other_texts_are_rejected),
-                cmocka_unit_test(shares_add_up),
-                cmocka_unit_test(this_machine_has_processors),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

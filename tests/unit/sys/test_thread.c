@@ -37,12 +37,11 @@ static void *consume(void *ctx)
         return NULL;
 }
 
-static void no_wake_up_is_lost(void **state)
+TEST(no_wake_up_is_lost)
 {
         struct pair p = {};
         pthread_t thread;
 
-        (void)state;
         assert_int_equal(ring_init(&p.ring, 16, sizeof(uint32_t)), 0);
         assert_int_equal(waker_init(&p.waker), 0);
         assert_int_equal(thread_start(&thread, "consumer", NULL, 0, consume, &p), 0);
@@ -68,14 +67,13 @@ static void count(void *ctx, uint32_t events)
         calls++;
 }
 
-static void the_loop_waits_for_descriptors_and_time(void **state)
+TEST(the_loop_waits_for_descriptors_and_time)
 {
         struct waker w;
         struct loop *loop;
         struct loop_io io = {.events = 1 /* EPOLLIN */, .ready = count, .ctx = &io};
         uint64_t begin;
 
-        (void)state;
         assert_int_equal(waker_init(&w), 0);
         assert_int_equal(loop_new(&loop), 0);
         io.fd = w.fd;
@@ -94,14 +92,4 @@ static void the_loop_waits_for_descriptors_and_time(void **state)
         assert_int_equal(calls, 1);
         loop_free(loop);
         waker_fini(&w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(no_wake_up_is_lost),
-                cmocka_unit_test(the_loop_waits_for_descriptors_and_time),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,6 @@ static int open_ring(void **state)
 {
         int r = uring_new(&ring, 8, 32);
 
-        (void)state;
         if (r < 0)
                 print_message("io_uring: %s\n", strerror(-r));
         return 0;
@@ -23,16 +22,14 @@ static int open_ring(void **state)
 
 static int close_ring(void **state)
 {
-        (void)state;
         ring = uring_free(ring);
         return 0;
 }
 
-static void a_batch_is_one_call(void **state)
+TEST(a_batch_is_one_call)
 {
         struct io_uring_cqe e;
 
-        (void)state;
         if (!ring)
                 skip();
         /* More rounds than the queues have places. */
@@ -58,12 +55,11 @@ static void a_batch_is_one_call(void **state)
         }
 }
 
-static void a_failed_request_cancels_those_linked_to_it(void **state)
+TEST(a_failed_request_cancels_those_linked_to_it)
 {
         static const int expected[] = {-EBADF, -ECANCELED};
         struct io_uring_cqe e;
 
-        (void)state;
         if (!ring)
                 skip();
         for (int i = 0; i < 2; i++) {
@@ -81,14 +77,13 @@ static void a_failed_request_cancels_those_linked_to_it(void **state)
         }
 }
 
-static void the_registered_buffer_is_read_into(void **state)
+TEST(the_registered_buffer_is_read_into)
 {
         uint8_t *buffer = memory_map(8192);
         FILE *f = tmpfile();
         struct io_uring_sqe *q;
         struct io_uring_cqe e;
 
-        (void)state;
         if (!ring)
                 skip();
         assert_true(buffer && f);
@@ -108,13 +103,7 @@ static void the_registered_buffer_is_read_into(void **state)
         memory_unmap(buffer, 8192);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_batch_is_one_call),
-                cmocka_unit_test(a_failed_request_cancels_those_linked_to_it),
-                cmocka_unit_test(the_registered_buffer_is_read_into),
-        };
-
-        return cmocka_run_group_tests(tests, open_ring, close_ring);
+        return test_run(argc, argv, open_ring, close_ring);
 }

@@ -5,7 +5,7 @@
 
 #include "evb/tc-model/kind.h"
 
-static void partly_reported_qdiscs_are_foreign(void **state)
+TEST(partly_reported_qdiscs_are_foreign)
 {
         static const char *const kinds[] = {"red", "gred", "choke", "netem"};
         const struct tc_sizespec overhead = {.overhead = 24, .linklayer = TC_LINKLAYER_ETHERNET},
@@ -14,7 +14,6 @@ static void partly_reported_qdiscs_are_foreign(void **state)
                 .type = TC_QDISC, .handle = TC_ID(5, 0), .parent = TC_ROOT, .kind_name = "pfifo"};
         struct tc_tree t = {};
 
-        (void)state;
         tc_tree_add(&t, &root);
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_CLASSLESS);
         assert_null(tc_layout_incomplete(&t));
@@ -33,14 +32,13 @@ static void partly_reported_qdiscs_are_foreign(void **state)
         tc_tree_fini(&t);
 }
 
-static void owners_are_recognised(void **state)
+TEST(owners_are_recognised)
 {
         struct tc_destination to[1];
         struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
         struct tc_tree ours = sample_tree(&q, NULL), t = {};
         struct tc_object root = {.type = TC_QDISC, .parent = TC_ROOT, .kind_name = "pfifo_fast"};
 
-        (void)state;
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_KERNEL);
         tc_tree_add(&t, &root);
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_KERNEL);
@@ -123,11 +121,10 @@ static void check_buckets(const struct tc_tree *t)
         }
 }
 
-static void destinations_spread_even_with_equal_last_bytes(void **state)
+TEST(destinations_spread_even_with_equal_last_bytes)
 {
         static struct tc_destination to[SAMPLE_MAX];
 
-        (void)state;
         for (int v6 = 0; v6 < 2; v6++) {
                 struct tc_request q = sample_request(to, 1000, TC_BACKEND_HTB_TBF);
                 struct tc_tree t;
@@ -152,13 +149,12 @@ static uint32_t mask_of_table(const struct tc_tree *t)
 }
 
 /* A change of the bits moves every filter, so they stay as long as they are good. */
-static void a_table_keeps_its_bits(void **state)
+TEST(a_table_keeps_its_bits)
 {
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_request q = sample_request(to, 200, TC_BACKEND_HTB_TBF);
         struct tc_tree before, after;
 
-        (void)state;
         make_similar(to, 200, false);
         before = sample_tree(&q, NULL);
         q.n_destinations = 120;
@@ -182,27 +178,13 @@ static void a_table_keeps_its_bits(void **state)
 }
 
 /* The packets to such a destination are IPv4, so a filter for IPv6 would match none. */
-static void mapped_destinations_are_ipv4(void **state)
+TEST(mapped_destinations_are_ipv4)
 {
         struct tc_address mapped, plain, other;
 
-        (void)state;
         assert_true(tc_address_parse(&mapped, "::ffff:10.1.2.3"));
         assert_true(tc_address_parse(&plain, "10.1.2.3"));
         assert_true(tc_address_parse(&other, "::fffe:10.1.2.3"));
         assert_memory_equal(&mapped, &plain, sizeof plain);
         assert_int_equal(other.n_bytes, 16);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(mapped_destinations_are_ipv4),
-                cmocka_unit_test(owners_are_recognised),
-                cmocka_unit_test(partly_reported_qdiscs_are_foreign),
-                cmocka_unit_test(destinations_spread_even_with_equal_last_bytes),
-                cmocka_unit_test(a_table_keeps_its_bits),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,9 +219,8 @@ static struct nlmsghdr *encode(const struct golden *g, const struct tc_object *o
         return m;
 }
 
-static void encoding_gives_the_golden_bytes(void **state)
+TEST(encoding_gives_the_golden_bytes)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(goldens); i++) {
                 struct tc_object o = goldens[i].make();
                 const struct nlmsghdr *m = encode(&goldens[i], &o);
@@ -237,9 +236,8 @@ static void encoding_gives_the_golden_bytes(void **state)
 }
 
 /* Decodes each message as the kernel would announce it. */
-static void decoding_gives_the_same_object(void **state)
+TEST(decoding_gives_the_same_object)
 {
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(goldens); i++) {
                 struct tc_object o = goldens[i].make(), back;
                 struct nlmsghdr *m = encode(&goldens[i], &o);
@@ -261,11 +259,10 @@ static void decoding_gives_the_same_object(void **state)
 }
 
 /* A change of any byte of the parameters makes objects differ (except statistics). */
-static void equality_compares_every_property(void **state)
+TEST(equality_compares_every_property)
 {
         struct tc_object a = htb_class(), b = htb_class();
 
-        (void)state;
         assert_true(tc_object_equal(&a, &b));
         b.params.htb_class.ceil_bytes++;
         assert_false(tc_object_equal(&a, &b));
@@ -305,13 +302,12 @@ static void equality_compares_every_property(void **state)
 }
 
 /* Features that the parameters cannot express, e.g. a peak rate, are not silently dropped. */
-static void unsupported_features_leave_the_kind_unset(void **state)
+TEST(unsupported_features_leave_the_kind_unset)
 {
         struct tc_object o = tbf(), back;
         struct nlmsghdr *m = encode(&goldens[2], &o);
         int ifindex;
 
-        (void)state;
         ((uint8_t *)m)[36 + 8 + 4 + 4 + 12 + 8] = 1; /* peak rate */
         assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
         assert_null(back.kind);
@@ -319,7 +315,7 @@ static void unsupported_features_leave_the_kind_unset(void **state)
         free(back.options);
 }
 
-static void acks_carry_the_kernels_text(void **state)
+TEST(acks_carry_the_kernels_text)
 {
         static const char text[] = "HTB: quantum of class 10001 is big. Consider r2q change.";
         uint8_t buffer[512] __attribute__((aligned(8))) = {};
@@ -327,7 +323,6 @@ static void acks_carry_the_kernels_text(void **state)
         struct nlmsgerr *e = mnl_nlmsg_put_extra_header(m, sizeof *e);
         struct tc_ack ack = {};
 
-        (void)state;
         m->nlmsg_type = NLMSG_ERROR;
         m->nlmsg_flags = NLM_F_CAPPED | NLM_F_ACK_TLVS;
         mnl_attr_put_strz(m, NLMSGERR_ATTR_MSG, text);
@@ -367,12 +362,11 @@ static void spoil(uint8_t *bytes, size_t n, struct random *r)
         }
 }
 
-static void invalid_messages_do_not_crash(void **state)
+TEST(invalid_messages_do_not_crash)
 {
         struct random r;
         unsigned read = 0;
 
-        (void)state;
         random_init(&r, 20261121);
         for (unsigned round = 0; round < 60000; round++) {
                 const struct golden *g = &goldens[round % (ARRAY_SIZE(goldens) - 2)]; /* of the short ones */
@@ -399,18 +393,4 @@ static void invalid_messages_do_not_crash(void **state)
                 free(copy);
         }
         assert_true(read > 1000); /* many get past the first checks */
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(encoding_gives_the_golden_bytes),
-                cmocka_unit_test(decoding_gives_the_same_object),
-                cmocka_unit_test(equality_compares_every_property),
-                cmocka_unit_test(unsupported_features_leave_the_kind_unset),
-                cmocka_unit_test(acks_carry_the_kernels_text),
-                cmocka_unit_test(invalid_messages_do_not_crash),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,13 +5,12 @@
 #include "evb/tc-model/status.h"
 #include "evb/tc-model/units.h"
 
-static void plans_follow_the_rules(void **state)
+TEST(plans_follow_the_rules)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         struct tc_plan p;
 
-        (void)state;
         to[0].rate_bps = to[1].rate_bps = 0;
         q.switch_buffer_bytes = 512 << 10;
         p = sample_plan(&q);
@@ -39,7 +38,7 @@ static void plans_follow_the_rules(void **state)
 }
 
 /* A port that takes less than planned: only its own rate is smaller, and the class stays. */
-static void a_share_reduces_one_rate(void **state)
+TEST(a_share_reduces_one_rate)
 {
         struct tc_destination to[3];
         struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
@@ -49,7 +48,6 @@ static void a_share_reduces_one_rate(void **state)
         const struct tc_htb_class *class;
         struct tc_status status;
 
-        (void)state;
         q.burst_bytes = 16000;
         before = sample_plan(&q);
         one = sample_tree(&q, NULL);
@@ -85,14 +83,13 @@ static void a_share_reduces_one_rate(void **state)
 }
 
 /* CBQ's classes have no ceilings. */
-static void a_share_of_cbq_reduces_its_tbf(void **state)
+TEST(a_share_of_cbq_reduces_its_tbf)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_CBQ_TBF);
         struct tc_status status;
         struct tc_tree t;
 
-        (void)state;
         to[1].permille = 490;
         t = sample_tree(&q, NULL);
         assert_int_equal(tc_tree_qdisc(&t, TC_ID(TC_OUR_MAJOR, 0x1002))->params.tbf.rate_bytes,
@@ -105,7 +102,7 @@ static void a_share_of_cbq_reduces_its_tbf(void **state)
 
 /* The burst is 2 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
  * port's buffer hold those of all sources, and what bursts to other destinations add to them. */
-static void bursts_fit_the_buffer(void **state)
+TEST(bursts_fit_the_buffer)
 {
         static const struct {
                 uint64_t rate_bps, buffer, burst;
@@ -126,7 +123,6 @@ static void bursts_fit_the_buffer(void **state)
         };
         struct tc_destination to[3];
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct tc_request q = sample_request(to, cases[i].destinations, TC_BACKEND_HTB_TBF);
                 struct tc_plan p;
@@ -143,14 +139,13 @@ static void bursts_fit_the_buffer(void **state)
 }
 
 /* TBF never lets a super-packet pass that is larger than the burst, and the queue may hold some. */
-static void bursts_do_not_shrink_below_queued_super_packets(void **state)
+TEST(bursts_do_not_shrink_below_queued_super_packets)
 {
         struct tc_destination to[1];
         struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
         struct tc_plan p;
         uint64_t burst;
 
-        (void)state;
         to[0].rate_bps = UINT64_C(100000000);
         p = sample_plan(&q);
         burst = p.shares[0].burst_bytes;
@@ -169,14 +164,13 @@ static void bursts_do_not_shrink_below_queued_super_packets(void **state)
         tc_plan_fini(&p);
 }
 
-static void plans_say_when_shaping_is_not_needed(void **state)
+TEST(plans_say_when_shaping_is_not_needed)
 {
         struct tc_destination to[1];
         struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
         struct tc_plan p;
         struct error e = {};
 
-        (void)state;
         q.sources = 6;
         q.switch_buffer_bytes = 131072;
         assert_int_equal(tc_plan_make(&p, &q, &e), 0);
@@ -195,14 +189,13 @@ static void plans_say_when_shaping_is_not_needed(void **state)
 }
 
 /* If the rates exceed the link together, the guaranteed rates still fit. */
-static void guarantees_fit_the_link(void **state)
+TEST(guarantees_fit_the_link)
 {
         struct tc_destination to[30];
         struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
         uint64_t sum = 0;
         struct tc_plan p;
 
-        (void)state;
         for (int i = 0; i < 30; i++)
                 to[i].rate_bps = UINT64_C(100000000);
         p = sample_plan(&q);
@@ -214,14 +207,13 @@ static void guarantees_fit_the_link(void **state)
 }
 
 /* Known traffic to unknown destinations takes a part of the link, but none of a destination's port. */
-static void other_traffic_has_its_part(void **state)
+TEST(other_traffic_has_its_part)
 {
         struct tc_destination to[30];
         struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
         struct tc_plan without, with;
         uint64_t sum = 0;
 
-        (void)state;
         for (int i = 0; i < 30; i++)
                 to[i].rate_bps = i == 0 ? 0 : UINT64_C(100000000);
         without = sample_plan(&q);
@@ -242,7 +234,7 @@ static void other_traffic_has_its_part(void **state)
         tc_plan_fini(&with);
 }
 
-static void broken_rules_cause_warnings(void **state)
+TEST(broken_rules_cause_warnings)
 {
         static const struct {
                 const char *says;
@@ -258,7 +250,6 @@ static void broken_rules_cause_warnings(void **state)
                 {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
         };
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct tc_destination to[1];
                 struct tc_request q = sample_request(to, 1, cases[i].backend);
@@ -282,13 +273,12 @@ static void broken_rules_cause_warnings(void **state)
 
 /* Destinations behind a valid first one are checked as well. */
 /* A veth says 10 Gbit/s and carries what the processors can do. */
-static void a_virtual_link_carries_what_is_asked(void **state)
+TEST(a_virtual_link_carries_what_is_asked)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         struct tc_plan p;
 
-        (void)state;
         q.link_rate_bps = UINT64_C(10000000000);
         q.link_is_virtual = true;
         q.switch_buffer_bytes = 0;
@@ -318,13 +308,12 @@ static void a_virtual_link_carries_what_is_asked(void **state)
         tc_plan_fini(&p);
 }
 
-static void each_rate_above_the_link_is_named(void **state)
+TEST(each_rate_above_the_link_is_named)
 {
         struct tc_destination to[12];
         struct tc_request q = sample_request(to, 12, TC_BACKEND_HTB_TBF);
         struct tc_plan p;
 
-        (void)state;
         q.sources = 1;
         q.switch_buffer_bytes = 0;
         to[3].rate_bps = UINT64_C(5000000000);
@@ -343,14 +332,13 @@ static void each_rate_above_the_link_is_named(void **state)
         tc_plan_fini(&p);
 }
 
-static void every_destination_is_checked(void **state)
+TEST(every_destination_is_checked)
 {
         struct tc_destination to[3];
         struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
         bool port = false, buffer = false;
         struct tc_plan p;
 
-        (void)state;
         q.link_rate_bps = UINT64_C(25000000000);
         to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
         q.burst_bytes = 200000;
@@ -364,14 +352,13 @@ static void every_destination_is_checked(void **state)
         tc_plan_fini(&p);
 }
 
-static void impossible_requests_are_rejected(void **state)
+TEST(impossible_requests_are_rejected)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         struct error e = {};
         struct tc_plan p;
 
-        (void)state;
         q.burst_bytes = 1513;
         assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         assert_non_null(strstr(e.message, "1514"));
@@ -404,25 +391,4 @@ static void impossible_requests_are_rejected(void **state)
         to[0].rate_bps = UINT64_C(40000000000);
         assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
         assert_non_null(strstr(e.message, "32 bits"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(plans_follow_the_rules),
-                cmocka_unit_test(a_share_reduces_one_rate),
-                cmocka_unit_test(a_share_of_cbq_reduces_its_tbf),
-                cmocka_unit_test(bursts_fit_the_buffer),
-                cmocka_unit_test(bursts_do_not_shrink_below_queued_super_packets),
-                cmocka_unit_test(plans_say_when_shaping_is_not_needed),
-                cmocka_unit_test(guarantees_fit_the_link),
-                cmocka_unit_test(other_traffic_has_its_part),
-                cmocka_unit_test(broken_rules_cause_warnings),
-                cmocka_unit_test(a_virtual_link_carries_what_is_asked),
-                cmocka_unit_test(each_rate_above_the_link_is_named),
-                cmocka_unit_test(every_destination_is_checked),
-                cmocka_unit_test(impossible_requests_are_rejected),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 #include "evb/tc-model/status.h"
 #include "evb/tc-model/units.h"
 
-static void ticks_round_up(void **state)
+TEST(ticks_round_up)
 {
-        (void)state;
         assert_int_equal(tc_ticks_of_bytes(15000, 1250000000), 188); /* 12 us at 10 Gbit/s: 187.5 ticks */
         assert_int_equal(tc_ticks_of_bytes(112500, 112500000), 15625);
         assert_int_equal(tc_ticks_of_bytes(1, UINT64_C(50000000000)), 1);
@@ -19,11 +18,10 @@ static void ticks_round_up(void **state)
         assert_true(tc_ticks_equal(10, 12) && tc_ticks_equal(12, 10) && !tc_ticks_equal(10, 13));
 }
 
-static void rate_tables_cover_the_frame(void **state)
+TEST(rate_tables_cover_the_frame)
 {
         uint32_t table[TC_RATE_TABLE_SIZE];
 
-        (void)state;
         assert_int_equal(tc_rate_table(table, 125000000, 1514, 64), 3);
         assert_int_equal(table[0], tc_ticks_of_bytes(64, 125000000)); /* not below the minimum packet size */
         assert_int_equal(table[189], tc_ticks_of_bytes(1520, 125000000));
@@ -32,14 +30,13 @@ static void rate_tables_cover_the_frame(void **state)
 }
 
 /* A destination keeps its class while others come and go; a new one never gets a class that still drains. */
-static void destinations_keep_their_classes(void **state)
+TEST(destinations_keep_their_classes)
 {
         struct tc_destination all[9], some[9];
         struct tc_request q = sample_request(all, 9, TC_BACKEND_HTB_TBF);
         struct tc_tree before = sample_tree(&q, NULL), after;
         size_t n = 0;
 
-        (void)state;
         for (size_t i = 8; i > 0; i -= 2)
                 some[n++] = all[i];
         assert_true(tc_address_parse(&some[n].address, "10.77.0.1"));
@@ -71,7 +68,7 @@ static void destinations_keep_their_classes(void **state)
 }
 
 /* The kernel's CBQ rejects rate tables with one-byte cells, and silently changes turns above 32 packets. */
-static void cbq_values_suit_the_kernel(void **state)
+TEST(cbq_values_suit_the_kernel)
 {
         struct tc_destination to[100];
         struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_CBQ_TBF);
@@ -177,7 +174,7 @@ static void check_diff(const struct tc_tree *from, const struct tc_tree *to, siz
 
 /* The differences lead from any of these trees to any other, and to an empty one, in steps that a kernel
  * accepts. */
-static void differences_lead_from_any_tree_to_any_other(void **state)
+TEST(differences_lead_from_any_tree_to_any_other)
 {
         static const struct {
                 size_t first, n;
@@ -193,7 +190,6 @@ static void differences_lead_from_any_tree_to_any_other(void **state)
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
                 struct tc_request q = sample_request(to, 300, shapes[i].backend);
 
@@ -223,14 +219,13 @@ static void differences_lead_from_any_tree_to_any_other(void **state)
 }
 
 /* A filter with another match is deleted and added: "replace" would keep the old match. */
-static void a_changed_match_replaces_the_filter(void **state)
+TEST(a_changed_match_replaces_the_filter)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
         struct tc_tree before = sample_tree(&q, NULL), other_class = {}, other_match = {};
         struct tc_diff d;
 
-        (void)state;
         tc_tree_copy(&other_class, &before);
         tc_tree_copy(&other_match, &before);
         for (size_t i = 0; i < before.n; i++) {
@@ -302,9 +297,8 @@ static enum tc_verb verb_of_queue(uint64_t from_bps, uint64_t from_bytes, uint64
 }
 
 /* TBF never sends a packet that waits already and is larger than its new burst. */
-static void a_shorter_burst_renews_the_queue(void **state)
+TEST(a_shorter_burst_renews_the_queue)
 {
-        (void)state;
         assert_int_equal(verb_of_queue(8000000, 80000, 8000000, 5000, false), TC_RENEW);
         assert_int_equal(verb_of_queue(8000000, 80000, 8000000, 65536, false), TC_RENEW);
         assert_int_equal(verb_of_queue(8000000, 5000, 8000000, 4000, false), TC_RENEW);
@@ -314,12 +308,11 @@ static void a_shorter_burst_renews_the_queue(void **state)
         assert_int_equal(verb_of_queue(8000000, 200000, 8000000, 100000, true), TC_RENEW);
 }
 
-static void another_rate_keeps_the_queue(void **state)
+TEST(another_rate_keeps_the_queue)
 {
         static const uint64_t rates_bps[] = {64000, 8000000, 12345678, UINT64_C(9999999999),
                                              UINT64_C(400000000000)};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(rates_bps); i++) {
                 for (size_t k = 0; k < ARRAY_SIZE(rates_bps); k++) {
                         if (i == k)
@@ -333,7 +326,7 @@ static void another_rate_keeps_the_queue(void **state)
 }
 
 /* The queue that another program put below a TBF goes with it, and cannot be deleted a second time. */
-static void a_foreign_queue_goes_with_a_renewed_one(void **state)
+TEST(a_foreign_queue_goes_with_a_renewed_one)
 {
         struct tc_destination to[1];
         struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
@@ -342,7 +335,6 @@ static void a_foreign_queue_goes_with_a_renewed_one(void **state)
         struct tc_tree before, after;
         struct tc_diff d;
 
-        (void)state;
         q.burst_bytes = 80000;
         before = sample_tree(&q, NULL);
         assert_int_equal(tc_tree_add(&before, &foreign), 0);
@@ -359,14 +351,13 @@ static void a_foreign_queue_goes_with_a_renewed_one(void **state)
         tc_tree_fini(&after);
 }
 
-static void status_is_read_from_the_tree(void **state)
+TEST(status_is_read_from_the_tree)
 {
         struct tc_destination to[4];
         struct tc_request q = sample_request(to, 4, TC_BACKEND_HTB_TBF);
         struct tc_tree t = sample_tree(&q, NULL);
         struct tc_status s;
 
-        (void)state;
         for (size_t i = 0; i < t.n; i++) {
                 if (t.objects[i].type == TC_QDISC && t.objects[i].handle == TC_ID(0x1001, 0))
                         t.objects[i].counters =
@@ -388,22 +379,4 @@ static void status_is_read_from_the_tree(void **state)
         assert_int_equal(s.control.rate_bps, 5000000);
         tc_status_fini(&s);
         tc_tree_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(ticks_round_up),
-                cmocka_unit_test(rate_tables_cover_the_frame),
-                cmocka_unit_test(destinations_keep_their_classes),
-                cmocka_unit_test(cbq_values_suit_the_kernel),
-                cmocka_unit_test(differences_lead_from_any_tree_to_any_other),
-                cmocka_unit_test(a_changed_match_replaces_the_filter),
-                cmocka_unit_test(a_shorter_burst_renews_the_queue),
-                cmocka_unit_test(another_rate_keeps_the_queue),
-                cmocka_unit_test(a_foreign_queue_goes_with_a_renewed_one),
-                cmocka_unit_test(status_is_read_from_the_tree),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

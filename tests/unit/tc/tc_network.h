@@ -144,15 +144,14 @@ static inline char *network_text(void)
         return text;
 }
 
-/* Runs all tests of a program in one network; 77 if there is none. A macro because cmocka needs the size of
- * the array. */
-#define network_run_tests(tests)                                                                             \
-        ({                                                                                                   \
-                int _failed = 77;                                                                            \
-                                                                                                             \
-                if (network_enter()) {                                                                       \
-                        _failed = cmocka_run_group_tests(tests, NULL, NULL);                                 \
-                        network_leave();                                                                     \
-                }                                                                                            \
-                _failed;                                                                                     \
-        })
+/* Runs the tests of a program in one network; 77 if there is none. */
+static inline int network_run_tests(int argc, char **argv)
+{
+        int failed;
+
+        if (!network_enter())
+                return 77;
+        failed = test_run(argc, argv, NULL, NULL);
+        network_leave();
+        return failed;
+}

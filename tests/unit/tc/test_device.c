@@ -33,11 +33,10 @@ static void set_up_link(void)
         while (!d.up);
 }
 
-static void facts_are_those_of_the_device(void **state)
+TEST(facts_are_those_of_the_device)
 {
         struct tc_device d;
 
-        (void)state;
         set_up_link();
         d = network_device();
         assert_string_equal(d.name, NETWORK_DEVICE);
@@ -57,9 +56,8 @@ static bool is_virtual(const char *name)
 }
 
 /* No hardware is below a bridge of veths. The loopback device stands for hardware: it has no kind either. */
-static void a_link_is_virtual_if_all_below_it_is(void **state)
+TEST(a_link_is_virtual_if_all_below_it_is)
 {
-        (void)state;
         ip("link add evbbr type bridge && ip link add evb4 type veth peer name evb5 && "
            "ip link set evb4 master evbbr");
         assert_true(is_virtual("evbbr"));
@@ -82,11 +80,10 @@ static void assert_follows(struct tc_device *d, int changes, const char *what)
         assert_string_equal(text, what);
 }
 
-static void a_device_is_followed_by_its_number(void **state)
+TEST(a_device_is_followed_by_its_number)
 {
         struct tc_device d;
 
-        (void)state;
         set_up_link();
         d = network_device();
         assert_follows(&d, 0, "");
@@ -106,13 +103,12 @@ static void a_device_is_followed_by_its_number(void **state)
         assert_int_equal(tc_device_follow(&d, &b), -ENODEV);
 }
 
-static void segmentation_offload_is_switched(void **state)
+TEST(segmentation_offload_is_switched)
 {
         uint32_t before_bytes = network_device().super_packet_bytes;
         struct tc_device d = network_device();
         struct tc_ack ack;
 
-        (void)state;
         assert_int_equal(tc_device_segment(NETWORK_DEVICE, false, &ack), 0);
         assert_int_equal(network_device().super_packet_bytes, 0);
         char text[300] = "";
@@ -125,11 +121,10 @@ static void segmentation_offload_is_switched(void **state)
         assert_int_equal(tc_device_segment("evb-none", true, &ack), -ENODEV);
 }
 
-static void a_device_is_found_by_its_address(void **state)
+TEST(a_device_is_found_by_its_address)
 {
         char name[IF_NAMESIZE];
 
-        (void)state;
         set_up_link();
         ip("addr add 10.1.0.5/24 dev " NETWORK_DEVICE);
         assert_int_equal(tc_device_of_address("10.1.0.5", name), 0);
@@ -169,7 +164,7 @@ static void drain(struct tc_watch *w)
                 free(e.object.options);
 }
 
-static void events_name_object_and_author(void **state)
+TEST(events_name_object_and_author)
 {
         struct tc_request q = sample_request(destinations, ARRAY_SIZE(destinations), TC_BACKEND_HTB_TBF);
         struct tc_watch *ours, *others;
@@ -177,7 +172,6 @@ static void events_name_object_and_author(void **state)
         struct tc_shaper *s = network_shaper();
         struct tc_event e;
 
-        (void)state;
         assert_int_equal(prctl(PR_SET_NAME, "evb\ttest"), 0);
         assert_int_equal(tc_watch_new(&ours, network_device().ifindex, (uint32_t)getpid()), 0);
         assert_int_equal(tc_watch_new(&others, (int)if_nametoindex("evb1"), 0), 0);
@@ -216,12 +210,11 @@ static void events_name_object_and_author(void **state)
         tc_shaper_free(s);
 }
 
-static void events_of_the_link_are_reported(void **state)
+TEST(events_of_the_link_are_reported)
 {
         struct tc_watch *w;
         struct tc_event e;
 
-        (void)state;
         assert_int_equal(tc_watch_new(&w, network_device().ifindex, 0), 0);
         assert_true(tc_watch_fd(w) >= 0);
         assert_int_equal(tc_watch_next(w, &e), 0);
@@ -280,7 +273,7 @@ static int peek_at(const char *content, struct tc_state *ret, bool *ret_unreadab
 }
 
 /* Damaged files and those of other devices are no state, and only the damaged ones are reported. */
-static void state_files_are_not_trusted(void **state)
+TEST(state_files_are_not_trusted)
 {
         static const struct {
                 const char *content;
@@ -307,7 +300,6 @@ static void state_files_are_not_trusted(void **state)
         struct tc_state s;
         bool unreadable;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 int r = peek_at(cases[i].content, &s, &unreadable);
 
@@ -327,14 +319,13 @@ static void state_files_are_not_trusted(void **state)
         assert_int_equal(tc_state_peek(&s, &d), -ENOENT);
 }
 
-static void the_state_of_a_lost_device_is_found(void **state)
+TEST(the_state_of_a_lost_device_is_found)
 {
         struct tc_device d = network_device();
         struct tc_state_lost lost;
         struct tc_watch *w;
         struct tc_event e;
 
-        (void)state;
         leave_state(d);
         assert_false(tc_state_find_lost(NETWORK_DEVICE, true, &lost)); /* it is still there */
         ip("link set " NETWORK_DEVICE " down name " OTHER_NAME);
@@ -355,19 +346,7 @@ static void the_state_of_a_lost_device_is_found(void **state)
         assert_false(tc_state_find_lost(NETWORK_DEVICE, false, &lost));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(facts_are_those_of_the_device),
-                cmocka_unit_test(a_link_is_virtual_if_all_below_it_is),
-                cmocka_unit_test(a_device_is_followed_by_its_number),
-                cmocka_unit_test(segmentation_offload_is_switched),
-                cmocka_unit_test(a_device_is_found_by_its_address),
-                cmocka_unit_test(events_name_object_and_author),
-                cmocka_unit_test(events_of_the_link_are_reported),
-                cmocka_unit_test(state_files_are_not_trusted),
-                cmocka_unit_test(the_state_of_a_lost_device_is_found),
-        };
-
-        return network_has_tc() ? network_run_tests(tests) : 77;
+        return network_has_tc() ? network_run_tests(argc, argv) : 77;
 }

@@ -101,11 +101,10 @@ static void assert_restored(const struct tc_plan *p, char *(*text_of)(void))
         free(then);
 }
 
-static void foreign_trees_are_restored_exactly(void **state)
+TEST(foreign_trees_are_restored_exactly)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(set_ups); i++) {
@@ -161,9 +160,8 @@ static const struct {
 };
 
 /* After any change by another program, the next apply restores evb's tree. */
-static void any_change_of_our_tree_is_repaired(void **state)
+TEST(any_change_of_our_tree_is_repaired)
 {
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(intrusions); i++) {
@@ -190,12 +188,11 @@ static void any_change_of_our_tree_is_repaired(void **state)
 }
 
 /* Probing works whatever handle the root has, even the handle of the probe. */
-static void probing_does_not_depend_on_the_root(void **state)
+TEST(probing_does_not_depend_on_the_root)
 {
         static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k",
                                             "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
@@ -228,13 +225,12 @@ static void die_at_the_second_batch(struct nlmsghdr *m, void *ctx)
         *deleted = m->nlmsg_type == RTM_DELQDISC;
 }
 
-static void the_next_process_finishes_a_killed_removal(void **state)
+TEST(the_next_process_finishes_a_killed_removal)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
         char *text, *then;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t k = 0; k < ARRAY_SIZE(set_ups[4].commands) && set_ups[4].commands[k]; k++)
@@ -286,7 +282,7 @@ static char *detailed_text(void)
 }
 
 /* `stab overhead 24` is restored; of a table for ATM the kernel reports only the size. */
-static void a_size_table_is_restored_or_refused(void **state)
+TEST(a_size_table_is_restored_or_refused)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
@@ -296,7 +292,6 @@ static void a_size_table_is_restored_or_refused(void **state)
         struct tc_shaper *s;
         char *text, *then;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
@@ -335,7 +330,7 @@ static void a_size_table_is_restored_or_refused(void **state)
 }
 
 /* Another program deletes or replaces evb's root: in the end the earlier root is still restored. */
-static void the_earlier_root_is_known_after_a_repair(void **state)
+TEST(the_earlier_root_is_known_after_a_repair)
 {
         static const char *const intrusions_at_root[] = {
                 "qdisc del dev " NETWORK_DEVICE " root",
@@ -344,7 +339,6 @@ static void the_earlier_root_is_known_after_a_repair(void **state)
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         char *text, *then;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
@@ -386,16 +380,7 @@ static void the_earlier_root_is_known_after_a_repair(void **state)
         free(text);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(foreign_trees_are_restored_exactly),
-                cmocka_unit_test(probing_does_not_depend_on_the_root),
-                cmocka_unit_test(the_next_process_finishes_a_killed_removal),
-                cmocka_unit_test(any_change_of_our_tree_is_repaired),
-                cmocka_unit_test(the_earlier_root_is_known_after_a_repair),
-                cmocka_unit_test(a_size_table_is_restored_or_refused),
-        };
-
-        return network_run_tests(tests);
+        return network_run_tests(argc, argv);
 }

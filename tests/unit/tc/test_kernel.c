@@ -98,12 +98,11 @@ static void check_by_libnl(const struct tc_tree *have, int ifindex)
         nl_socket_free(s);
 }
 
-static void each_layout_reads_back(void **state)
+TEST(each_layout_reads_back)
 {
         static const enum tc_backend backends[] = {TC_BACKEND_HTB_TBF, TC_BACKEND_HTB};
         struct tc_device d = network_device();
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
                 struct tc_request q = sample_request(destinations, 7, backends[i]);
                 struct tc_shaper *s = network_shaper();
@@ -123,7 +122,7 @@ static void each_layout_reads_back(void **state)
         }
 }
 
-static void rates_are_exact_to_400_gbit(void **state)
+TEST(rates_are_exact_to_400_gbit)
 {
         static const uint64_t rates[] = {8000,
                                          12345678,
@@ -136,7 +135,6 @@ static void rates_are_exact_to_400_gbit(void **state)
         struct tc_status status;
         struct tc_tree have;
 
-        (void)state;
         q.link_rate_bps = UINT64_C(400000000000);
         q.switch_buffer_bytes = 0;
         for (size_t i = 0; i < ARRAY_SIZE(rates); i++)
@@ -153,7 +151,7 @@ static void rates_are_exact_to_400_gbit(void **state)
 }
 
 /* A burst is never smaller than requested, and no frame is larger than a burst. */
-static void bursts_are_not_reduced(void **state)
+TEST(bursts_are_not_reduced)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
@@ -161,7 +159,6 @@ static void bursts_are_not_reduced(void **state)
         struct tc_status status;
         struct tc_tree have;
 
-        (void)state;
         apply(s, &q);
         have = network_dump();
         assert_int_equal(tc_status_make(&status, &have, NULL, 0), 0);
@@ -176,13 +173,12 @@ static void bursts_are_not_reduced(void **state)
         tc_shaper_free(s);
 }
 
-static void a_thousand_destinations_read_back(void **state)
+TEST(a_thousand_destinations_read_back)
 {
         struct tc_request q = sample_request(destinations, 1000, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_tree have, want = sample_tree(&q, NULL);
 
-        (void)state;
         assert_int_equal(apply(s, &q), want.n);
         have = network_dump();
         assert_true(trees_equal(&have, &want));
@@ -206,11 +202,10 @@ static void run_line(const char *text, void *ctx)
         network_tc(text + strlen("tc "));
 }
 
-static void the_printed_commands_build_the_same_tree(void **state)
+TEST(the_printed_commands_build_the_same_tree)
 {
         static const size_t counts[] = {5, 150};
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t k = 0; k < ARRAY_SIZE(counts); k++) {
@@ -252,7 +247,7 @@ static void the_printed_commands_build_the_same_tree(void **state)
         }
 }
 
-static void probing_changes_nothing(void **state)
+TEST(probing_changes_nothing)
 {
         struct tc_shaper *s = network_shaper();
         struct tc_tree before = network_dump(), after;
@@ -260,7 +255,6 @@ static void probing_changes_nothing(void **state)
         struct error e = {};
         enum tc_backend backend;
 
-        (void)state;
         assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
         assert_int_equal(backend, TC_BACKEND_HTB_TBF);
         assert_non_null(strstr(reason, "htb+tbf"));
@@ -274,7 +268,7 @@ static void probing_changes_nothing(void **state)
         tc_shaper_free(s);
 }
 
-static void events_name_their_author(void **state)
+TEST(events_name_their_author)
 {
         struct tc_request q = sample_request(destinations, 2, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
@@ -283,7 +277,6 @@ static void events_name_their_author(void **state)
         struct tc_watch *w;
         struct tc_event e;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         assert_int_equal(tc_watch_new(&w, d.ifindex, tc_socket_port(tc_shaper_socket(s))), 0);
@@ -313,13 +306,12 @@ static void events_name_their_author(void **state)
 
 /* Another program changes a class, a rate and a filter, deletes a leaf and adds a class: the next apply
  * reverts exactly these changes. */
-static void drift_is_repaired(void **state)
+TEST(drift_is_repaired)
 {
         struct tc_request q = sample_request(destinations, 4, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
         struct tc_tree want, have;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         apply(s, &q);
@@ -343,13 +335,12 @@ static void drift_is_repaired(void **state)
 
 /* Larger frames in a live tree: HTB accepts a quantum for the link's class only as long as it has no child.
  */
-static void frames_may_grow(void **state)
+TEST(frames_may_grow)
 {
         static const uint32_t mtus[] = {1500, 9000, 65535, 1500};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(mtus); i++) {
                 q.mtu_bytes = mtus[i];
                 assert_true(apply(s, &q) > 0);
@@ -359,19 +350,7 @@ static void frames_may_grow(void **state)
         tc_shaper_free(s);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_layout_reads_back),
-                cmocka_unit_test(rates_are_exact_to_400_gbit),
-                cmocka_unit_test(bursts_are_not_reduced),
-                cmocka_unit_test(a_thousand_destinations_read_back),
-                cmocka_unit_test(the_printed_commands_build_the_same_tree),
-                cmocka_unit_test(probing_changes_nothing),
-                cmocka_unit_test(events_name_their_author),
-                cmocka_unit_test(drift_is_repaired),
-                cmocka_unit_test(frames_may_grow),
-        };
-
-        return network_run_tests(tests);
+        return network_run_tests(argc, argv);
 }

@@ -76,12 +76,11 @@ static bool state_is_empty(void)
         return rmdir(getenv("EVB_STATE_DIRECTORY")) == 0 && mkdir(getenv("EVB_STATE_DIRECTORY"), 0755) == 0;
 }
 
-static void each_setting_is_restored_whenever_it_was_set(void **state)
+TEST(each_setting_is_restored_whenever_it_was_set)
 {
         int fd = open_tap();
         struct tc_tuning before = tuning_of(TAP), now;
 
-        (void)state;
         assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
         assert_int_equal(tune(TAP, TC_UNCHANGED, TC_UNCHANGED, 7), 1);
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 1);
@@ -96,7 +95,7 @@ static void each_setting_is_restored_whenever_it_was_set(void **state)
         close(fd);
 }
 
-static void a_refused_setting_leaves_nothing_behind(void **state)
+TEST(a_refused_setting_leaves_nothing_behind)
 {
         int fd = open_tap();
         struct tc_tuning before = tuning_of(TAP), now;
@@ -107,7 +106,6 @@ static void a_refused_setting_leaves_nothing_behind(void **state)
         struct error e = {};
         struct tc_shaper *s;
 
-        (void)state;
         assert_true(tune(TAP, 1400, 5, TC_UNCHANGED) < 0);
         assert_int_equal(tune(TAP, 65535, TC_UNCHANGED, 5), -EINVAL);
         assert_true(state_is_empty());
@@ -134,11 +132,10 @@ static void take(const char *command)
 }
 
 /* State belongs to a device, not to its name or number; it survives a new name. */
-static void state_belongs_to_one_device(void **state)
+TEST(state_belongs_to_one_device)
 {
         int fd = open_tap();
 
-        (void)state;
         assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
         close(fd);
         fd = open_tap();
@@ -167,7 +164,7 @@ static char *state_path(void)
 
 /* State files as if from a namespace or boot whose numbers are reused, and damaged files, which cause a
  * warning. */
-static void state_of_another_device_is_ignored(void **state)
+TEST(state_of_another_device_is_ignored)
 {
         static const char *const texts[] = {
                 "{\"format\":1,\"of\":\"x 1 "
@@ -179,7 +176,6 @@ static void state_of_another_device_is_ignored(void **state)
         };
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 struct tc_device d = network_device();
                 struct tc_shaper *s = network_shaper();
@@ -210,7 +206,7 @@ static void small_files(rlim_t size)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){size, RLIM_INFINITY}), 0);
 }
 
-static void state_survives_a_full_disk(void **state)
+TEST(state_survives_a_full_disk)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
@@ -219,7 +215,6 @@ static void state_survives_a_full_disk(void **state)
         struct tc_shaper *s;
         char *text, *then;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
@@ -262,9 +257,8 @@ static int peek_options(const char *hex)
         return r;
 }
 
-static void damaged_options_are_refused(void **state)
+TEST(damaged_options_are_refused)
 {
-        (void)state;
         assert_int_equal(peek_options("0g"), -EBADMSG);
         assert_int_equal(peek_options("-1"), -EBADMSG);
         assert_int_equal(peek_options(" 1"), -EBADMSG);
@@ -272,16 +266,7 @@ static void damaged_options_are_refused(void **state)
         assert_true(state_is_empty());
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_setting_is_restored_whenever_it_was_set),
-                cmocka_unit_test(a_refused_setting_leaves_nothing_behind),
-                cmocka_unit_test(state_belongs_to_one_device),
-                cmocka_unit_test(state_of_another_device_is_ignored),
-                cmocka_unit_test(state_survives_a_full_disk),
-                cmocka_unit_test(damaged_options_are_refused),
-        };
-
-        return network_run_tests(tests);
+        return network_run_tests(argc, argv);
 }

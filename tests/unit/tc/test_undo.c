@@ -63,12 +63,11 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
         return 0;
 }
 
-static void failure_at_any_message_leaves_the_device_unchanged(void **state)
+TEST(failure_at_any_message_leaves_the_device_unchanged)
 {
         struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s;
 
-        (void)state;
         /* A new device; then changed rates, a removed and several new destinations; then another layout. */
         assert_int_equal(fail_everywhere(&q, false), 1 + 3 + 6 + 2 + 6 + 6 + 2);
         q = sample_request(destinations, 9, TC_BACKEND_HTB_TBF);
@@ -94,7 +93,7 @@ static void spoil_rest(struct nlmsghdr *m, void *ctx)
                 ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = 0x7ffffff0;
 }
 
-static void a_failed_rollback_is_reported(void **state)
+TEST(a_failed_rollback_is_reported)
 {
         struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
@@ -104,7 +103,6 @@ static void a_failed_rollback_is_reported(void **state)
         struct tc_shaper *s;
         int r;
 
-        (void)state;
         s = network_shaper();
         tc_socket_set_hook(tc_shaper_socket(s), spoil_rest, &spoiler);
         r = tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e);
@@ -116,12 +114,11 @@ static void a_failed_rollback_is_reported(void **state)
         assert_non_null(strstr(e.message, "; rolling back also failed: "));
 }
 
-static void failure_leaves_a_foreign_root_unchanged(void **state)
+TEST(failure_leaves_a_foreign_root_unchanged)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
@@ -144,7 +141,7 @@ static void interfere(struct nlmsghdr *m, void *ctx)
         }
 }
 
-static void rolling_back_spares_the_root_of_another_program(void **state)
+TEST(rolling_back_spares_the_root_of_another_program)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct spoiler spoiler = {};
@@ -154,7 +151,6 @@ static void rolling_back_spares_the_root_of_another_program(void **state)
         struct tc_plan p;
         char *text;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         s = network_shaper();
@@ -188,7 +184,7 @@ static void want_quantum(struct nlmsghdr *m, void *ctx)
         ((struct tc_htb_opt *)mnl_attr_get_payload(a))->quantum = 0;
 }
 
-static void warnings_of_the_kernel_are_reported(void **state)
+TEST(warnings_of_the_kernel_are_reported)
 {
         struct tc_request q = sample_request(destinations, 1, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = network_shaper();
@@ -197,7 +193,6 @@ static void warnings_of_the_kernel_are_reported(void **state)
         struct error e = {};
         bool reported = false;
 
-        (void)state;
         tc_socket_set_hook(tc_shaper_socket(s), want_quantum, NULL);
         /* A different quantum fails the verification, and is rolled back. */
         assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EBADE);
@@ -210,7 +205,7 @@ static void warnings_of_the_kernel_are_reported(void **state)
         tc_shaper_free(s);
 }
 
-static void foreign_classes_need_force(void **state)
+TEST(foreign_classes_need_force)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_plan p = sample_plan(&q);
@@ -220,7 +215,6 @@ static void foreign_classes_need_force(void **state)
         struct tc_tree before, after;
         char *text, *then;
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 1: htb default 30 r2q 50");
@@ -270,13 +264,12 @@ static void foreign_classes_need_force(void **state)
         tc_plan_fini(&p);
 }
 
-static void a_classless_root_is_restored(void **state)
+TEST(a_classless_root_is_restored)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "pfifo limit 77",
                                             "bfifo limit 77777", "pfifo_fast"};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
-        (void)state;
         if (!network_has_tc())
                 skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
@@ -300,7 +293,7 @@ static void a_classless_root_is_restored(void **state)
 }
 
 /* Another process shapes the device; after its death by a signal the next process takes over its tree. */
-static void one_process_shapes_a_device(void **state)
+TEST(one_process_shapes_a_device)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_device d = network_device();
@@ -311,7 +304,6 @@ static void one_process_shapes_a_device(void **state)
         char byte;
         pid_t child;
 
-        (void)state;
         assert_int_equal(pipe(ready), 0);
         child = fork();
         if (child == 0) {
@@ -337,18 +329,7 @@ static void one_process_shapes_a_device(void **state)
         close(ready[1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(failure_at_any_message_leaves_the_device_unchanged),
-                cmocka_unit_test(a_failed_rollback_is_reported),
-                cmocka_unit_test(failure_leaves_a_foreign_root_unchanged),
-                cmocka_unit_test(rolling_back_spares_the_root_of_another_program),
-                cmocka_unit_test(warnings_of_the_kernel_are_reported),
-                cmocka_unit_test(foreign_classes_need_force),
-                cmocka_unit_test(a_classless_root_is_restored),
-                cmocka_unit_test(one_process_shapes_a_device),
-        };
-
-        return network_run_tests(tests);
+        return network_run_tests(argc, argv);
 }

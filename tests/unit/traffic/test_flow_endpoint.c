@@ -31,11 +31,10 @@ static const struct flow multicast = {
         .buffer_bytes = 1 << 20,
 };
 
-static void lists_receivers_first(void **state)
+TEST(lists_receivers_first)
 {
         struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2];
 
-        (void)state;
         assert_int_equal(flow_endpoints(&unicast, 3, endpoints), 3);
         assert_int_equal(endpoints[0].role, FLOW_RECEIVER);
         assert_int_equal(endpoints[1].role, FLOW_WATCHER);
@@ -49,12 +48,11 @@ static void lists_receivers_first(void **state)
         assert_int_equal(endpoints[1].which, 1);
 }
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
         struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2], copy;
         unsigned n = flow_endpoints(&multicast, 5, endpoints);
 
-        (void)state;
         for (unsigned i = 0; i < n; i++) {
                 json_t *o = flow_endpoint_to_json(&endpoints[i]);
 
@@ -73,7 +71,7 @@ static void round_trip(void **state)
 }
 
 /* Each member is missing, has the wrong type, or exceeds its limits. */
-static void rejects_malformed(void **state)
+TEST(rejects_malformed)
 {
         static const char *const numbers[] = {"role",         "kind",           "flow",
                                               "which",        "port",           "message_bytes",
@@ -82,7 +80,6 @@ static void rejects_malformed(void **state)
         struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2], copy;
         char longer[80];
 
-        (void)state;
         memset(longer, '1', sizeof longer);
         longer[sizeof longer - 1] = '\0';
         flow_endpoints(&multicast, 0, endpoints);
@@ -103,7 +100,7 @@ static void rejects_malformed(void **state)
         }
 }
 
-static void adds_up_results(void **state)
+TEST(adds_up_results)
 {
         static struct flow_result r;
         static struct flow_counters counters = {.messages = 5, .bytes = 500, .socket_drops = 2};
@@ -111,7 +108,6 @@ static void adds_up_results(void **state)
         struct flow_endpoint endpoints[FLOW_RECEIVERS_MAX + 2];
         unsigned n = flow_endpoints(&multicast, 0, endpoints);
 
-        (void)state;
         histogram_init(&shares);
         histogram_add(&shares, 5000, 3);
         for (unsigned i = 0; i < n; i++)
@@ -127,13 +123,4 @@ static void adds_up_results(void **state)
         histogram_add(&counters.gaps_ns, 7, 1);
         flow_result_add(&r, &endpoints[0], &counters, 0, &shares);
         assert_int_equal(r.gaps_ns.count, 1);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {cmocka_unit_test(lists_receivers_first),
-                                           cmocka_unit_test(round_trip), cmocka_unit_test(rejects_malformed),
-                                           cmocka_unit_test(adds_up_results)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static int check_sizes(bool send)
 }
 
 /* Runs as user nobody, without capabilities. */
-static void reports_what_is_granted(void **state)
+TEST(reports_what_is_granted)
 {
-        (void)state;
         for (int send = 0; send <= 1; send++) {
                 pid_t child = fork();
                 int status;
@@ -41,11 +40,4 @@ static void reports_what_is_granted(void **state)
                 assert_int_equal(waitpid(child, &status, 0), child);
                 assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {cmocka_unit_test(reports_what_is_granted)};
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

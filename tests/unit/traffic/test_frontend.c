@@ -21,14 +21,13 @@ static struct frontend_config config(void)
         return c;
 }
 
-static void the_seed_decides_which_frames_are_missed_and_late(void **state)
+TEST(the_seed_decides_which_frames_are_missed_and_late)
 {
         struct frontend_config c = config();
         struct frontend_frame first = {}, again = {};
         struct source *source;
         unsigned missed = 0, late = 0, differ = 0;
 
-        (void)state;
         c.missed = 0.1;
         c.late = 0.2;
         assert_int_equal(source_new_pattern(&source, 0, c.seed, &c.sizes), 0);
@@ -48,13 +47,12 @@ static void the_seed_decides_which_frames_are_missed_and_late(void **state)
         source_free(source);
 }
 
-static void sizes_stay_within_what_can_be_sent(void **state)
+TEST(sizes_stay_within_what_can_be_sent)
 {
         struct frontend_config c = config();
         struct frontend_frame f = {};
         struct source *source;
 
-        (void)state;
         c.boards[0].tcp = false;
         c.counter = (struct frontend_counter){.offset_bytes = 50, .bits = 64};
         c.sizes = (struct pattern_sizes){.kind = SIZES_LOGNORMAL, .mean_bytes = 5000, .sigma = 4};
@@ -82,16 +80,15 @@ static void fill_and_compare(struct frontend_counter counter, uint64_t number, c
         assert_memory_equal(frame + 4, expected, sizeof expected);
 }
 
-static void the_counter_has_each_width_and_order(void **state)
+TEST(the_counter_has_each_width_and_order)
 {
-        (void)state;
         fill_and_compare((struct frontend_counter){0, 16, false}, 0x123456, "\x56\x34", 2);
         fill_and_compare((struct frontend_counter){7, 24, true}, 0x1234567, "\x23\x45\x67", 3);
         fill_and_compare((struct frontend_counter){4, 32, false}, 0x112345678, "\x78\x56\x34\x12", 4);
         fill_and_compare((struct frontend_counter){76, 64, true}, 0x112345678, "\0\0\0\1\x12\x34\x56\x78", 8);
 }
 
-static void a_datagram_of_triggers_has_every_byte(void **state)
+TEST(a_datagram_of_triggers_has_every_byte)
 {
         static const uint8_t expected[40] = {
                 'E',  'V',  'B',  'T',  1,    0,    1,    0,    0x11, 0x12, 0x13, 0x14, 0x21, 0x22,
@@ -105,18 +102,16 @@ static void a_datagram_of_triggers_has_every_byte(void **state)
         struct frontend_entry many[FRONTEND_ENTRIES_MAX] = {};
         uint8_t bytes[FRONTEND_PACKET_MAX_BYTES];
 
-        (void)state;
         assert_int_equal(frontend_packet_encode(0x14131211, 0x24232221, &e, 1, bytes), sizeof expected);
         assert_memory_equal(bytes, expected, sizeof expected);
         assert_int_equal(frontend_packet_encode(0, 0, many, FRONTEND_ENTRIES_MAX, bytes), sizeof bytes);
 }
 
-static void busy_datagrams_are_checked(void **state)
+TEST(busy_datagrams_are_checked)
 {
         uint8_t bytes[17] = {'E', 'V', 'B', 'B', 1, 3, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
         struct frontend_busy b;
 
-        (void)state;
         assert_true(frontend_packet_decode_busy(bytes, 16, &b));
         assert_true(b.busy && b.reason == 3 && b.last == 0x0807060504030201);
         for (size_t n = 0; n <= sizeof bytes; n++)
@@ -145,12 +140,11 @@ static uint64_t last_number(const struct frontend_board *b)
         return b->prompt.items[b->prompt.head - 1].frame.number;
 }
 
-static void a_restarted_board_counts_from_0(void **state)
+TEST(a_restarted_board_counts_from_0)
 {
         struct frontend_config c = config();
         struct frontend_board b, other;
 
-        (void)state;
         c.first = 65530;
         c.restarts[c.n_restarts++] = (struct frontend_restart){1, 10 * NS_PER_MS, 5 * NS_PER_MS};
         c.restarts[c.n_restarts++] = (struct frontend_restart){1, 20 * NS_PER_MS, 0};
@@ -175,12 +169,11 @@ static void a_restarted_board_counts_from_0(void **state)
 }
 
 /* Triggers may wait for the very board that is away. */
-static void an_outage_passes_while_triggers_are_held_back(void **state)
+TEST(an_outage_passes_while_triggers_are_held_back)
 {
         struct frontend_config c = config();
         struct frontend_board b;
 
-        (void)state;
         c.restarts[c.n_restarts++] = (struct frontend_restart){0, 10 * NS_PER_MS, NS_PER_S};
         assert_int_equal(frontend_board_init(&b, &c, 0, NULL), 0);
         for (uint64_t n = 0; n < 12; n++)
@@ -193,12 +186,11 @@ static void an_outage_passes_while_triggers_are_held_back(void **state)
         frontend_board_fini(&b);
 }
 
-static void a_full_board_has_no_room(void **state)
+TEST(a_full_board_has_no_room)
 {
         struct frontend_config c = config();
         struct frontend_board b;
 
-        (void)state;
         assert_int_equal(frontend_board_init(&b, &c, 0, NULL), 0);
         for (uint64_t n = 0; n < FRONTEND_QUEUE_FRAMES; n++) {
                 assert_true(frontend_board_has_room(&b));
@@ -209,12 +201,11 @@ static void a_full_board_has_no_room(void **state)
         frontend_board_fini(&b);
 }
 
-static void late_and_skewed_frames_wait(void **state)
+TEST(late_and_skewed_frames_wait)
 {
         struct frontend_config c = config();
         struct frontend_board b;
 
-        (void)state;
         c.late = 1;
         c.late_ns = 50 * NS_PER_MS;
         c.skew_ns = 3 * NS_PER_MS;
@@ -223,21 +214,4 @@ static void late_and_skewed_frames_wait(void **state)
         trigger(&b, 0, NS_PER_S);
         assert_int_equal(b.late.items[0].due_ns, NS_PER_S + 53 * NS_PER_MS);
         frontend_board_fini(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_seed_decides_which_frames_are_missed_and_late),
-                cmocka_unit_test(sizes_stay_within_what_can_be_sent),
-                cmocka_unit_test(the_counter_has_each_width_and_order),
-                cmocka_unit_test(a_datagram_of_triggers_has_every_byte),
-                cmocka_unit_test(busy_datagrams_are_checked),
-                cmocka_unit_test(a_restarted_board_counts_from_0),
-                cmocka_unit_test(an_outage_passes_while_triggers_are_held_back),
-                cmocka_unit_test(a_full_board_has_no_room),
-                cmocka_unit_test(late_and_skewed_frames_wait),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,11 +84,10 @@ static void asks(struct played *p)
         assert_true(frontend_box_is_resetting(&p->box));
 }
 
-static void a_reset_ends_with_the_answer(void **state)
+TEST(a_reset_ends_with_the_answer)
 {
         struct played p;
 
-        (void)state;
         begin(&p);
         asks(&p);
         dfm_says(&p, 1);
@@ -101,9 +100,8 @@ static void a_reset_ends_with_the_answer(void **state)
 }
 
 /* The next DFM is busy for reason 5 too, until all ROSs know of it. */
-static void a_dfm_that_restarts_is_asked_again(void **state)
+TEST(a_dfm_that_restarts_is_asked_again)
 {
-        (void)state;
         for (int silent = 0; silent < 2; silent++) {
                 struct played p;
 
@@ -125,11 +123,10 @@ static void a_dfm_that_restarts_is_asked_again(void **state)
         }
 }
 
-static void a_lost_marker_is_repeated(void **state)
+TEST(a_lost_marker_is_repeated)
 {
         struct played p;
 
-        (void)state;
         begin(&p);
         asks(&p);
         for (int k = 0; k < 8; k++)
@@ -142,9 +139,8 @@ static void a_lost_marker_is_repeated(void **state)
 }
 
 /* Only the first trigger of a run has the flag by itself, and not after a marker. */
-static void a_marker_takes_the_place_of_the_flag(void **state)
+TEST(a_marker_takes_the_place_of_the_flag)
 {
-        (void)state;
         for (int reset = 0; reset < 2; reset++) {
                 struct played p;
 
@@ -159,16 +155,4 @@ static void a_marker_takes_the_place_of_the_flag(void **state)
                 assert_int_equal(dfm_hears(&p) & FRONTEND_ENTRY_RESET, reset ? 0 : FRONTEND_ENTRY_RESET);
                 end(&p);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_reset_ends_with_the_answer),
-                cmocka_unit_test(a_dfm_that_restarts_is_asked_again),
-                cmocka_unit_test(a_lost_marker_is_repeated),
-                cmocka_unit_test(a_marker_takes_the_place_of_the_flag),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* The end of a run: how long the DFM waits for its nodes to leave, and what it knows of those that do not. */
 #include "../dfm_driver.h"
 
-static void drains_then_repeats_the_end_until_all_nodes_left(void **state)
+TEST(drains_then_repeats_the_end_until_all_nodes_left)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -29,12 +28,11 @@ static void drains_then_repeats_the_end_until_all_nodes_left(void **state)
         dfm_driver_fini(&t);
 }
 
-static void waits_at_most_two_seconds_for_nodes_to_leave(void **state)
+TEST(waits_at_most_two_seconds_for_nodes_to_leave)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         dfm_stop(t.dfm, t.now_ns);
         assert_dfm_says(&t, "");
@@ -80,12 +78,11 @@ static uint64_t end_with(struct dfm_driver *t, const struct dfm_config *c, bool 
 }
 
 /* Its last message says whether it could close its last file. */
-static void waits_for_an_sfi_that_closes_its_files(void **state)
+TEST(waits_for_an_sfi_that_closes_its_files)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.node_timeout_ns = NS_PER_S;
         c.leave_timeout_ns = 10 * NS_PER_S;
         assert_int_equal(end_with(&t, &c, true, 5 * NS_PER_S), 5 * NS_PER_S);
@@ -104,12 +101,11 @@ static void waits_for_an_sfi_that_closes_its_files(void **state)
 }
 
 /* In that time, the SFI may have left. */
-static void a_suspended_dfm_waits_longer(void **state)
+TEST(a_suspended_dfm_waits_longer)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.leave_timeout_ns = 10 * NS_PER_S;
         dfm_driver_start(&t, &c);
         dfm_stop(t.dfm, t.now_ns);
@@ -119,16 +115,4 @@ static void a_suspended_dfm_waits_longer(void **state)
         dfm_says_with(&t, false);
         assert_false(dfm_is_done(t.dfm));
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(drains_then_repeats_the_end_until_all_nodes_left),
-                cmocka_unit_test(waits_at_most_two_seconds_for_nodes_to_leave),
-                cmocka_unit_test(waits_for_an_sfi_that_closes_its_files),
-                cmocka_unit_test(a_suspended_dfm_waits_longer),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,14 +17,13 @@ static void step_on(struct dfm_driver *t)
 }
 
 /* After the reset, the L1 ID of a Clear would be that of another trigger. */
-static void clears_precede_a_reset(void **state)
+TEST(clears_precede_a_reset)
 {
         struct dfm_config c = frames_config(2, 64);
         struct message_to to;
         struct dfm_driver t;
         uint32_t resets = 0;
 
-        (void)state;
         c.clear_group = 100;
         start_after(&t, &c, 7);
         boards_begin_again(&t);
@@ -39,13 +38,12 @@ static void clears_precede_a_reset(void **state)
 }
 
 /* A ROS whose board did not begin again does not delay the reset: its numbers wait there. */
-static void a_ros_in_step_does_not_prevent_a_reset(void **state)
+TEST(a_ros_in_step_does_not_prevent_a_reset)
 {
         struct dfm_config c = frames_config(3, 64);
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
         boards_begin_again(&t);
@@ -68,12 +66,11 @@ static void a_ros_in_step_does_not_prevent_a_reset(void **state)
 }
 
 /* Events take so long to end that a board reaches numbers without a trigger: its ROS believes it again. */
-static void a_ros_that_returns_prevents_a_reset(void **state)
+TEST(a_ros_that_returns_prevents_a_reset)
 {
         struct dfm_config c = frames_config(3, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
         have_one(&t, 1, 8);
@@ -89,15 +86,4 @@ static void a_ros_that_returns_prevents_a_reset(void **state)
         have_one(&t, 1, 9);
         assert_takes(&t, "9");
         finish(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(clears_precede_a_reset),
-                cmocka_unit_test(a_ros_in_step_does_not_prevent_a_reset),
-                cmocka_unit_test(a_ros_that_returns_prevents_a_reset),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

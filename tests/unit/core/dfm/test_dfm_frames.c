@@ -52,12 +52,11 @@ static bool lacks_frame(const struct dfm_driver *t, uint16_t ros)
         return dfm_view(t->dfm, ROLE_ROS, ros).lacks_frame;
 }
 
-static void a_trigger_waits_for_its_frames(void **state)
+TEST(a_trigger_waits_for_its_frames)
 {
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c, 0);
         assert_int_equal(taken(&t), 0);
         assert_true(dfm_waits_for_frames(t.dfm) && dfm_is_busy(t.dfm));
@@ -79,24 +78,22 @@ static void a_trigger_waits_for_its_frames(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_ros_that_does_not_count_bounds_nothing(void **state)
+TEST(a_ros_that_does_not_count_bounds_nothing)
 {
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 60);
         assert_int_equal(taken(&t), 60);
         dfm_driver_fini(&t);
 }
 
-static void a_silent_front_end_bounds_nothing(void **state)
+TEST(a_silent_front_end_bounds_nothing)
 {
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c, 3);
         ros_counted(&t, 1, 10, 0);
         assert_int_equal(taken(&t), 3);
@@ -119,12 +116,11 @@ static void a_silent_front_end_bounds_nothing(void **state)
         dfm_driver_fini(&t);
 }
 
-static void silence_needs_a_proof(void **state)
+TEST(silence_needs_a_proof)
 {
         struct dfm_config c = dfm_with_optional_ros();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c, 3);
         ros_counted(&t, 2, 3, 0);
         assert_int_equal(taken(&t), 3);
@@ -139,12 +135,11 @@ static void silence_needs_a_proof(void **state)
         dfm_driver_fini(&t);
 }
 
-static void triggers_from_outside_wait_in_the_queue(void **state)
+TEST(triggers_from_outside_wait_in_the_queue)
 {
         struct dfm_config c = outside_standard(10);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 100);
         ros_counted(&t, 0, 1, 0);
         ros_counted(&t, 1, 1, 0);
@@ -170,17 +165,4 @@ static void triggers_from_outside_wait_in_the_queue(void **state)
         assert_busy(&t, BUSY_NOT);
         assert_false(dfm_is_busy(t.dfm));
         outside_ends(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_trigger_waits_for_its_frames),
-                cmocka_unit_test(a_ros_that_does_not_count_bounds_nothing),
-                cmocka_unit_test(a_silent_front_end_bounds_nothing),
-                cmocka_unit_test(silence_needs_a_proof),
-                cmocka_unit_test(triggers_from_outside_wait_in_the_queue),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,11 @@
 #include "dfm_lead_driver.h"
 #include "evb/base/random.h"
 
-static void numbers_without_room_wait_in_the_ros(void **state)
+TEST(numbers_without_room_wait_in_the_ros)
 {
         struct dfm_config c = frames_config(2, 16);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         assert_dfm_says(&t, "");
         /* 14 of 16 places are for numbers ahead. */
@@ -25,12 +24,11 @@ static void numbers_without_room_wait_in_the_ros(void **state)
         finish(&t);
 }
 
-static void a_blocked_ros_learns_of_room(void **state)
+TEST(a_blocked_ros_learns_of_room)
 {
         struct dfm_config c = frames_config(2, 16);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 15);
         dfm_pass_ns(&t, 5 * NS_PER_MS);
@@ -45,12 +43,11 @@ static void a_blocked_ros_learns_of_room(void **state)
 }
 
 /* Triggers are held back: numbers wait in the queue, then here, then in the ROSs; none is lost. */
-static void numbers_wait_for_credits(void **state)
+TEST(numbers_wait_for_credits)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_queue = 4;
         start_after(&t, &c, 7);
         ros_says_switch(&t, 0, false);
@@ -67,12 +64,11 @@ static void numbers_wait_for_credits(void **state)
         finish(&t);
 }
 
-static void streams_lose_nothing_and_repeat_nothing(void **state)
+TEST(streams_lose_nothing_and_repeat_nothing)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 1, 8, 8);
         /* A lost message: the next one is ignored until the first is repeated. */
@@ -121,13 +117,12 @@ static void say_anything(struct dfm_driver *t, struct random *r, uint32_t base)
 
 /* Each number that is taken over is offered once, or counted; and the DFM never has work that it does not do.
  */
-static void whatever_ross_announce_is_counted(void **state)
+TEST(whatever_ross_announce_is_counted)
 {
         struct dfm_config c = frames_config(3, 64);
         struct dfm_driver t;
         struct random r;
 
-        (void)state;
         random_init(&r, 1);
         start_after(&t, &c, 7);
         for (uint32_t round = 0; round < 20000; round++) {
@@ -156,12 +151,11 @@ static void whatever_ross_announce_is_counted(void **state)
 }
 
 /* Another DFM process: what ROSs know is taken, and the run goes on with the next number. */
-static void a_resumed_run_continues(void **state)
+TEST(a_resumed_run_continues)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         memset(have_next, 0, sizeof have_next);
         dfm_driver_init(&t, &c);
         t.resets = 1;
@@ -221,21 +215,19 @@ static void with_ross_that_know_none(bool has_record, const char *taken)
         finish(&t);
 }
 
-static void no_number_becomes_an_event_twice(void **state)
+TEST(no_number_becomes_an_event_twice)
 {
-        (void)state;
         with_ross_that_know_none(true, "14");
         with_ross_that_know_none(false, "13 14");
 }
 
 /* Another DFM counts on from the record, and a late number would let it skip one. */
-static void a_late_number_is_recorded(void **state)
+TEST(a_late_number_is_recorded)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
         uint64_t version;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 9);
         have_one(&t, 1, 9);
@@ -278,13 +270,12 @@ static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[s
 }
 
 /* Frames of other boards show that the leader should send some. After the last trigger, all are silent. */
-static void a_silent_leader_is_awaited(void **state)
+TEST(a_silent_leader_is_awaited)
 {
         static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         c.ros_rules = rules;
         start(&t, &c);
         assert_false(awaits(&t, 6, (uint64_t[]){0, 0}, (uint64_t[]){0, 0}));
@@ -294,21 +285,4 @@ static void a_silent_leader_is_awaited(void **state)
         assert_true(awaits(&t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 10}));
         assert_false(awaits(&t, 1, (uint64_t[]){60, 122}, (uint64_t[]){10, 10}));
         finish(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(numbers_without_room_wait_in_the_ros),
-                cmocka_unit_test(a_blocked_ros_learns_of_room),
-                cmocka_unit_test(numbers_wait_for_credits),
-                cmocka_unit_test(streams_lose_nothing_and_repeat_nothing),
-                cmocka_unit_test(whatever_ross_announce_is_counted),
-                cmocka_unit_test(a_resumed_run_continues),
-                cmocka_unit_test(no_number_becomes_an_event_twice),
-                cmocka_unit_test(a_late_number_is_recorded),
-                cmocka_unit_test(a_silent_leader_is_awaited),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

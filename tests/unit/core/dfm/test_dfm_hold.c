@@ -10,12 +10,11 @@ static void all_join(struct dfm_driver *t)
         dfm_says_with(t, false);
 }
 
-static void a_held_run_begins_when_released(void **state)
+TEST(a_held_run_begins_when_released)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
         assert_false(dfm_is_ready(t.dfm));
@@ -36,12 +35,11 @@ static void a_held_run_begins_when_released(void **state)
 }
 
 /* The last node joined long ago: that alone must not start a run without the others. */
-static void missing_nodes_get_their_time_from_the_release_on(void **state)
+TEST(missing_nodes_get_their_time_from_the_release_on)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.start_timeout_ns = 5 * NS_PER_S;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
@@ -104,12 +102,11 @@ static void reports(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t e
 }
 
 /* Its operator has started it: the DFM that takes over does not ask again. */
-static void a_resumed_run_is_not_held(void **state)
+TEST(a_resumed_run_is_not_held)
 {
         struct dfm_config c = takeover();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
         for (uint16_t i = 0; i < 4; i++)
@@ -155,12 +152,11 @@ static void fini_takeover(struct dfm_driver *t, uint64_t complete, uint64_t lost
 }
 
 /* An SFI of the run does not come. A stop accounts for the run with what the others know. */
-static void a_stopped_takeover_accounts_for_the_run(void **state)
+TEST(a_stopped_takeover_accounts_for_the_run)
 {
         struct dfm_config c = takeover();
         struct dfm_driver t;
 
-        (void)state;
         stop_a_takeover(&t, &c, 1);
         reports(&t, 0, 6, 0x3, 0x4); /* built 0 and 1, has 2 */
         /* The other one has a moment to come. */
@@ -182,12 +178,11 @@ static void a_stopped_takeover_accounts_for_the_run(void **state)
 }
 
 /* Nothing is left to build the events: what is not known counts as lost. */
-static void a_stopped_takeover_ends_without_an_sfi(void **state)
+TEST(a_stopped_takeover_ends_without_an_sfi)
 {
         struct dfm_config c = takeover();
         struct dfm_driver t;
 
-        (void)state;
         stop_a_takeover(&t, &c, 0);
         dfm_pass_ns(&t, 3 * NS_PER_S);
         dfm_says_with(&t, false);
@@ -196,13 +191,12 @@ static void a_stopped_takeover_ends_without_an_sfi(void **state)
 }
 
 /* An SFI gets no event before it has the metadata, whether it is there at the start or comes later. */
-static void sfis_get_the_metadata_before_events(void **state)
+TEST(sfis_get_the_metadata_before_events)
 {
         static const struct metadata_entry entries[] = {{"Shift", "7"}, {"Beam", "on"}};
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
         all_join(&t);
@@ -238,13 +232,12 @@ static void sfis_get_the_metadata_before_events(void **state)
 }
 
 /* Without names, earlier ones are taken back. */
-static void a_later_start_replaces_the_metadata(void **state)
+TEST(a_later_start_replaces_the_metadata)
 {
         static const struct metadata_entry entry = {"Shift", "7"};
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
         all_join(&t);
@@ -275,11 +268,10 @@ static uint64_t triggers_after_ns(struct dfm_driver *t, uint64_t ns)
         return dfm_counts(t->dfm)->triggers;
 }
 
-static void the_schedule_stands_still_in_a_pause(void **state)
+TEST(the_schedule_stands_still_in_a_pause)
 {
         struct dfm_driver t;
 
-        (void)state;
         start_schedule(&t);
         assert_int_equal(triggers_after_ns(&t, 4 * NS_PER_MS), 1);
         dfm_pause(t.dfm, t.now_ns, true);
@@ -297,13 +289,12 @@ static void the_schedule_stands_still_in_a_pause(void **state)
 }
 
 /* Even if another rate was set meanwhile. */
-static void a_new_rate_in_a_pause_makes_no_burst(void **state)
+TEST(a_new_rate_in_a_pause_makes_no_burst)
 {
         const struct dfm_settings slow = {
                 .trigger_rate_millihertz = 1000, .trigger_burst = 1, .event_timeout_ns = 10 * NS_PER_S};
         struct dfm_driver t;
 
-        (void)state;
         start_schedule(&t);
         dfm_pause(t.dfm, t.now_ns, true);
         dfm_pass_ns(&t, 100 * NS_PER_S);
@@ -315,12 +306,11 @@ static void a_new_rate_in_a_pause_makes_no_burst(void **state)
         dfm_driver_fini(&t);
 }
 
-static void busy_and_paused_time_are_apart(void **state)
+TEST(busy_and_paused_time_are_apart)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 100000;
         dfm_driver_start(&t, &c); /* without credits: busy from the first trigger on */
         triggers_after_ns(&t, 3 * NS_PER_S);
@@ -338,11 +328,10 @@ static void busy_and_paused_time_are_apart(void **state)
 }
 
 /* A long pause must not end the run as stalled. Open events still end, and may stall. */
-static void only_open_events_are_work_in_a_pause(void **state)
+TEST(only_open_events_are_work_in_a_pause)
 {
         struct dfm_driver t;
 
-        (void)state;
         start_schedule(&t);
         dfm_pause(t.dfm, t.now_ns, true);
         dfm_says_with(&t, false);
@@ -353,11 +342,10 @@ static void only_open_events_are_work_in_a_pause(void **state)
         dfm_driver_fini(&t);
 }
 
-static void a_paused_run_can_be_stopped(void **state)
+TEST(a_paused_run_can_be_stopped)
 {
         struct dfm_driver t;
 
-        (void)state;
         start_schedule(&t);
         dfm_pause(t.dfm, t.now_ns, true);
         triggers_after_ns(&t, NS_PER_S);
@@ -388,12 +376,11 @@ static bool are_followed(struct dfm_driver *t)
         return found;
 }
 
-static void triggers_from_outside_are_not_taken_in_a_pause(void **state)
+TEST(triggers_from_outside_are_not_taken_in_a_pause)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 2);
         assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
         assert_int_equal(outside_offers(&t, 102, 0), OFFER_QUEUED);
@@ -418,12 +405,11 @@ static void triggers_from_outside_are_not_taken_in_a_pause(void **state)
 }
 
 /* A ROS with frames after the last trigger knows whether they may be of later ones. */
-static void triggers_after_the_last_one_are_reported(void **state)
+TEST(triggers_after_the_last_one_are_reported)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 2);
         assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
         assert_false(are_followed(&t));
@@ -439,12 +425,11 @@ static void triggers_after_the_last_one_are_reported(void **state)
         outside_ends(&t);
 }
 
-static void slices_of_a_pause_are_not_taken(void **state)
+TEST(slices_of_a_pause_are_not_taken)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_source = DFM_TRIGGER_CLOCK;
         c.slice_ns = 10 * NS_PER_MS;
         dfm_driver_start(&t, &c);
@@ -498,11 +483,10 @@ static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t
 
 /* A pause takes no triggers, so the next DFM knows all that were to be taken. If one comes, its number shows
  * how many came in between. */
-static void no_trigger_of_a_pause_is_missed(void **state)
+TEST(no_trigger_of_a_pause_is_missed)
 {
         struct dfm_came came = {.next = 13, .waiting = 2, .numbered = true, .paused = true};
 
-        (void)state;
         resume_paused(&came, 0, 0, 0, 0);
         resume_paused(&came, 0, 13, 0, 0);
         resume_paused(&came, 0, 15, 2, 0);
@@ -523,14 +507,13 @@ static void no_trigger_of_a_pause_is_missed(void **state)
 }
 
 /* It is stored before a node hears of an event that comes after it. */
-static void a_pause_is_recorded(void **state)
+TEST(a_pause_is_recorded)
 {
         static struct dfm_processes record;
         struct dfm_config c = outside_standard(16);
         struct dfm_driver t;
         uint64_t version;
 
-        (void)state;
         outside_begins(&t, &c, 4);
         for (int on = 1; on >= 0; on--) {
                 version = dfm_processes_version(t.dfm);
@@ -540,29 +523,4 @@ static void a_pause_is_recorded(void **state)
                 assert_int_equal(record.came.paused, on);
         }
         outside_ends(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_held_run_begins_when_released),
-                cmocka_unit_test(missing_nodes_get_their_time_from_the_release_on),
-                cmocka_unit_test(a_resumed_run_is_not_held),
-                cmocka_unit_test(a_stopped_takeover_accounts_for_the_run),
-                cmocka_unit_test(a_stopped_takeover_ends_without_an_sfi),
-                cmocka_unit_test(sfis_get_the_metadata_before_events),
-                cmocka_unit_test(a_later_start_replaces_the_metadata),
-                cmocka_unit_test(the_schedule_stands_still_in_a_pause),
-                cmocka_unit_test(a_new_rate_in_a_pause_makes_no_burst),
-                cmocka_unit_test(busy_and_paused_time_are_apart),
-                cmocka_unit_test(only_open_events_are_work_in_a_pause),
-                cmocka_unit_test(a_paused_run_can_be_stopped),
-                cmocka_unit_test(triggers_from_outside_are_not_taken_in_a_pause),
-                cmocka_unit_test(triggers_after_the_last_one_are_reported),
-                cmocka_unit_test(slices_of_a_pause_are_not_taken),
-                cmocka_unit_test(no_trigger_of_a_pause_is_missed),
-                cmocka_unit_test(a_pause_is_recorded),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* The frames make the triggers: what the DFM makes of the numbers that ROSs announce. */
 #include "dfm_lead_driver.h"
 
-static void a_number_is_taken_when_all_ross_have_it(void **state)
+TEST(a_number_is_taken_when_all_ross_have_it)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 3);
         assert_takes(&t, "");
@@ -21,12 +20,11 @@ static void a_number_is_taken_when_all_ross_have_it(void **state)
         finish(&t);
 }
 
-static void a_number_waits_for_the_window_at_most(void **state)
+TEST(a_number_waits_for_the_window_at_most)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 9);
         dfm_pass_ns(&t, WINDOW_NS / 2);
@@ -45,12 +43,11 @@ static void a_number_waits_for_the_window_at_most(void **state)
         finish(&t);
 }
 
-static void a_late_number_becomes_an_event_once(void **state)
+TEST(a_late_number_becomes_an_event_once)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 6007);
         have_one(&t, 0, 6010);
         have_one(&t, 1, 6010);
@@ -69,12 +66,11 @@ static void a_late_number_becomes_an_event_once(void **state)
         finish(&t);
 }
 
-static void the_run_begins_with_the_first_number_of_all(void **state)
+TEST(the_run_begins_with_the_first_number_of_all)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         have_range(&t, 0, 50, 10);
         assert_takes(&t, "");
@@ -88,13 +84,12 @@ static void the_run_begins_with_the_first_number_of_all(void **state)
 }
 
 /* Without agreement of all, it begins where most agree. */
-static void a_board_that_counts_from_elsewhere_does_not_begin_the_run(void **state)
+TEST(a_board_that_counts_from_elsewhere_does_not_begin_the_run)
 {
         struct dfm_config c = frames_config(4, 64);
         struct ros_rule rules[4];
         struct dfm_driver t;
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
                 rules[i] = (struct ros_rule){.frames = true, .leads = true};
         c.ros_rules = rules;
@@ -113,12 +108,11 @@ static void a_board_that_counts_from_elsewhere_does_not_begin_the_run(void **sta
         finish(&t);
 }
 
-static void a_missing_ros_does_not_prevent_the_run(void **state)
+TEST(a_missing_ros_does_not_prevent_the_run)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         have_range(&t, 0, 50, 3);
         dfm_pass_ns(&t, WINDOW_NS - 1);
@@ -133,12 +127,11 @@ static void a_missing_ros_does_not_prevent_the_run(void **state)
         finish(&t);
 }
 
-static void optional_ross_do_not_delay(void **state)
+TEST(optional_ross_do_not_delay)
 {
         struct dfm_config c = frames_config(3, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
         have_one(&t, 1, 8);
@@ -151,12 +144,11 @@ static void optional_ross_do_not_delay(void **state)
         finish(&t);
 }
 
-static void counters_wrap(void **state)
+TEST(counters_wrap)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 65534);
         have(&t, 0, (const uint32_t[]){65535, 0, 1}, 3);
         have(&t, 1, (const uint32_t[]){65535, 0, 1}, 3);
@@ -169,11 +161,10 @@ static void counters_wrap(void **state)
 }
 
 /* The run begins where the counters wrap: the first ROS has missed the last numbers before that. */
-static void a_run_may_begin_around_a_wrap(void **state)
+TEST(a_run_may_begin_around_a_wrap)
 {
         static const uint32_t before[] = {65534, 65535, 0, 1, 2, 3};
 
-        (void)state;
         for (int first = 0; first < 2; first++) {
                 struct dfm_config c = frames_config(2, 64);
                 struct dfm_driver t;
@@ -196,12 +187,11 @@ static void a_run_may_begin_around_a_wrap(void **state)
         }
 }
 
-static void a_lying_ros_costs_its_own_frames(void **state)
+TEST(a_lying_ros_costs_its_own_frames)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 1, 30000, 6);
         for (uint32_t k = 8; k < 12; k++) {
@@ -227,12 +217,11 @@ static void a_lying_ros_costs_its_own_frames(void **state)
 }
 
 /* In a pause, its numbers are the only ones for a while. */
-static void a_liar_that_is_first_after_a_pause_is_not_believed(void **state)
+TEST(a_liar_that_is_first_after_a_pause_is_not_believed)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         dfm_pass_ns(&t, 1);
         have_range(&t, 1, 5000, 6);
@@ -248,13 +237,12 @@ static void a_liar_that_is_first_after_a_pause_is_not_believed(void **state)
 }
 
 /* A damaged number costs one frame: the next ones of this ROS count, and are waited for. */
-static void a_ros_may_lie_once(void **state)
+TEST(a_ros_may_lie_once)
 {
         static const uint32_t lies[] = {50000, 0x80000009u};
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(lies); k++) {
                 start_after(&t, &c, 7);
                 have_after(&t, 1, 8, (const uint32_t[]){lies[k], 8}, 2);
@@ -272,13 +260,12 @@ static void a_ros_may_lie_once(void **state)
 }
 
 /* A single leading ROS agrees with nobody. */
-static void a_leader_may_lie_once(void **state)
+TEST(a_leader_may_lie_once)
 {
         static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         c.ros_rules = rules;
         start_after(&t, &c, 7);
         have_one(&t, 0, 5000);
@@ -298,12 +285,11 @@ static void a_leader_may_lie_once(void **state)
         finish(&t);
 }
 
-static void what_is_far_ends_with_its_epoch(void **state)
+TEST(what_is_far_ends_with_its_epoch)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 0, 20000, 5);
         have_one(&t, 0, 8);
@@ -316,12 +302,11 @@ static void what_is_far_ends_with_its_epoch(void **state)
         finish(&t);
 }
 
-static void a_jump_is_believed_if_all_agree_or_nothing_else_comes(void **state)
+TEST(a_jump_is_believed_if_all_agree_or_nothing_else_comes)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_one(&t, 0, 20000);
         have_one(&t, 1, 20000);
@@ -341,13 +326,12 @@ static void a_jump_is_believed_if_all_agree_or_nothing_else_comes(void **state)
 }
 
 /* Whatever the order of announcements, numbers leave in ascending order, once. */
-static void numbers_leave_in_order(void **state)
+TEST(numbers_leave_in_order)
 {
         static const uint32_t strides[] = {1, 5, 7, 11};
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         for (uint32_t round = 0; round < 20; round++) {
                 uint32_t from = 8 + 12 * round;
@@ -365,12 +349,11 @@ static void numbers_leave_in_order(void **state)
         finish(&t);
 }
 
-static void all_boards_begin_again(void **state)
+TEST(all_boards_begin_again)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 2);
         ros_says_alive(&t, 0, RUN_RUNNING, ALIVE_OUT_OF_STEP);
@@ -394,12 +377,11 @@ static void all_boards_begin_again(void **state)
         finish(&t);
 }
 
-static void one_board_that_begins_again_does_not_stop_the_others(void **state)
+TEST(one_board_that_begins_again_does_not_stop_the_others)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         ros_says_alive(&t, 0, RUN_RUNNING, ALIVE_OUT_OF_STEP);
         have_range(&t, 1, 8, 3);
@@ -408,12 +390,11 @@ static void one_board_that_begins_again_does_not_stop_the_others(void **state)
         finish(&t);
 }
 
-static void what_waits_at_the_end_is_not_taken(void **state)
+TEST(what_waits_at_the_end_is_not_taken)
 {
         struct dfm_config c = frames_config(2, 64);
         struct dfm_driver t;
 
-        (void)state;
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 3);
         dfm_stop(t.dfm, t.now_ns);
@@ -422,31 +403,4 @@ static void what_waits_at_the_end_is_not_taken(void **state)
         assert_int_equal(offered(&t)->not_taken, 3);
         assert_int_equal(dfm_counts(t.dfm)->triggers, 1);
         finish(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_number_is_taken_when_all_ross_have_it),
-                cmocka_unit_test(a_number_waits_for_the_window_at_most),
-                cmocka_unit_test(a_late_number_becomes_an_event_once),
-                cmocka_unit_test(the_run_begins_with_the_first_number_of_all),
-                cmocka_unit_test(a_board_that_counts_from_elsewhere_does_not_begin_the_run),
-                cmocka_unit_test(a_missing_ros_does_not_prevent_the_run),
-                cmocka_unit_test(optional_ross_do_not_delay),
-                cmocka_unit_test(counters_wrap),
-                cmocka_unit_test(a_run_may_begin_around_a_wrap),
-                cmocka_unit_test(a_lying_ros_costs_its_own_frames),
-                cmocka_unit_test(a_liar_that_is_first_after_a_pause_is_not_believed),
-                cmocka_unit_test(a_ros_may_lie_once),
-                cmocka_unit_test(a_leader_may_lie_once),
-                cmocka_unit_test(what_is_far_ends_with_its_epoch),
-                cmocka_unit_test(a_jump_is_believed_if_all_agree_or_nothing_else_comes),
-                cmocka_unit_test(numbers_leave_in_order),
-                cmocka_unit_test(all_boards_begin_again),
-                cmocka_unit_test(one_board_that_begins_again_does_not_stop_the_others),
-                cmocka_unit_test(what_waits_at_the_end_is_not_taken),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,12 +68,11 @@ static void assert_level2(struct dfm_driver *t, const char *expected)
         assert_string_equal(t->trace.text, expected);
 }
 
-static void an_event_waits_for_its_decision(void **state)
+TEST(an_event_waits_for_its_decision)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
                 start(&t, &c);
@@ -100,7 +99,7 @@ static void an_event_waits_for_its_decision(void **state)
 
 /* Frames of undecided events wait in the ROSs: the smallest buffer limits them, in events of its frames'
  * size. */
-static void no_more_events_are_undecided_than_the_ross_can_hold(void **state)
+TEST(no_more_events_are_undecided_than_the_ross_can_hold)
 {
         static const struct {
                 uint16_t ros;
@@ -113,7 +112,6 @@ static void no_more_events_are_undecided_than_the_ross_can_hold(void **state)
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = c.events_max = 256;
         c.has_front_ends = true;
         start(&t, &c);
@@ -129,12 +127,11 @@ static void no_more_events_are_undecided_than_the_ross_can_hold(void **state)
         dfm_driver_fini(&t);
 }
 
-static void the_run_ends_once_all_events_have(void **state)
+TEST(the_run_ends_once_all_events_have)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         sfi_grants(&t, 0, 10);
         for (uint64_t event = 0; event < 5; event++)
@@ -150,12 +147,11 @@ static void the_run_ends_once_all_events_have(void **state)
         dfm_driver_fini(&t);
 }
 
-static void undecided_events_time_out(void **state)
+TEST(undecided_events_time_out)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         for (int accept = 0; accept < 2; accept++) {
                 c.level2.accept_undecided = accept;
                 c.events = 2;
@@ -177,12 +173,11 @@ static void undecided_events_time_out(void **state)
 }
 
 /* A client may repeat itself, contradict itself or another client, and invent events. */
-static void decisions_without_effect_are_counted(void **state)
+TEST(decisions_without_effect_are_counted)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         sfi_grants(&t, 0, 10);
         dfm_says_with(&t, false);
@@ -200,12 +195,11 @@ static void decisions_without_effect_are_counted(void **state)
         dfm_driver_fini(&t);
 }
 
-static void without_level_2_decisions_have_no_effect(void **state)
+TEST(without_level_2_decisions_have_no_effect)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         start(&t, &c);
         sfi0_takes(&t, 2);
         assert_false(decides(&t, 0, DECISION_REJECT));
@@ -214,12 +208,11 @@ static void without_level_2_decisions_have_no_effect(void **state)
         dfm_driver_fini(&t);
 }
 
-static void accepted_events_wait_for_credits_and_hold_triggers_back(void **state)
+TEST(accepted_events_wait_for_credits_and_hold_triggers_back)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 0;
         c.level2.window = 4;
         c.level2.timeout_ns = 3600 * NS_PER_S;
@@ -245,12 +238,11 @@ static void accepted_events_wait_for_credits_and_hold_triggers_back(void **state
         dfm_driver_fini(&t);
 }
 
-static void undecided_events_count_as_open(void **state)
+TEST(undecided_events_count_as_open)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 0;
         c.events_max = 8;
         c.clear_group = 100;
@@ -270,12 +262,11 @@ static void undecided_events_count_as_open(void **state)
         dfm_driver_fini(&t);
 }
 
-static void xoff_holds_triggers_back_and_not_decisions(void **state)
+TEST(xoff_holds_triggers_back_and_not_decisions)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 0;
         c.level2.window = 3;
         start(&t, &c);
@@ -293,13 +284,12 @@ static void xoff_holds_triggers_back_and_not_decisions(void **state)
         dfm_driver_fini(&t);
 }
 
-static void the_decision_describes_the_event(void **state)
+TEST(the_decision_describes_the_event)
 {
         struct dfm_config c = level2_standard();
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         c.utc_offset_ns = 1700000000 * NS_PER_S;
         c.push = false;
         c.events = 2;
@@ -339,13 +329,12 @@ static void boards_number(void *ctx, uint64_t event, struct event_info *ret)
 }
 
 /* A ROS that matches frames by number must find those of events that it never heard of. */
-static void clear_names_the_l1_ids(void **state)
+TEST(clear_names_the_l1_ids)
 {
         struct dfm_config c = level2_standard();
         struct message_to to;
         struct dfm_driver t;
 
-        (void)state;
         for (int other = 0; other < 2; other++) {
                 c.info = other ? boards_number : NULL;
                 start(&t, &c);
@@ -362,7 +351,7 @@ static void clear_names_the_l1_ids(void **state)
 }
 
 /* Announcements wait for their budget until they are full, and nothing is written behind them. */
-static void full_announcements_have_256_entries(void **state)
+TEST(full_announcements_have_256_entries)
 {
         static struct {
                 struct message m;
@@ -373,7 +362,6 @@ static void full_announcements_have_256_entries(void **state)
         struct dfm_driver t;
         size_t most = 0, announced = 0;
 
-        (void)state;
         memset(guarded.behind, 0xA5, sizeof guarded.behind);
         c.events = 1000;
         c.events_max = c.level2.window = 2048;
@@ -402,12 +390,11 @@ static void full_announcements_have_256_entries(void **state)
 }
 
 /* An SFI does not finish an accepted event: another one gets it, and no second decision is needed. */
-static void an_accepted_event_is_reassigned(void **state)
+TEST(an_accepted_event_is_reassigned)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 1;
         c.level2.timeout_ns = 2 * c.event_timeout_ns;
         start(&t, &c);
@@ -425,12 +412,11 @@ static void an_accepted_event_is_reassigned(void **state)
         dfm_driver_fini(&t);
 }
 
-static void draining_waits_for_decisions_and_ends_without_an_sfi(void **state)
+TEST(draining_waits_for_decisions_and_ends_without_an_sfi)
 {
         struct dfm_config c = level2_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.events = 0;
         c.level2.window = 3;
         start(&t, &c);
@@ -452,14 +438,13 @@ static void draining_waits_for_decisions_and_ends_without_an_sfi(void **state)
 }
 
 /* A client that comes late, or again, learns of what still waits; a listing is bounded. */
-static void the_list_continues_where_it_ended(void **state)
+TEST(the_list_continues_where_it_ended)
 {
         struct dfm_config c = level2_standard();
         struct undecided_entry entries[2];
         struct dfm_driver t;
         uint64_t from = 0;
 
-        (void)state;
         c.utc_offset_ns = 1700000000 * NS_PER_S;
         start(&t, &c);
         assert_dfm_says(&t, "");
@@ -474,27 +459,4 @@ static void the_list_continues_where_it_ended(void **state)
         from = UINT64_MAX;
         assert_string_equal(lists(&t, &from), "");
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_event_waits_for_its_decision),
-                cmocka_unit_test(no_more_events_are_undecided_than_the_ross_can_hold),
-                cmocka_unit_test(the_run_ends_once_all_events_have),
-                cmocka_unit_test(undecided_events_time_out),
-                cmocka_unit_test(decisions_without_effect_are_counted),
-                cmocka_unit_test(without_level_2_decisions_have_no_effect),
-                cmocka_unit_test(accepted_events_wait_for_credits_and_hold_triggers_back),
-                cmocka_unit_test(undecided_events_count_as_open),
-                cmocka_unit_test(xoff_holds_triggers_back_and_not_decisions),
-                cmocka_unit_test(the_decision_describes_the_event),
-                cmocka_unit_test(clear_names_the_l1_ids),
-                cmocka_unit_test(full_announcements_have_256_entries),
-                cmocka_unit_test(an_accepted_event_is_reassigned),
-                cmocka_unit_test(draining_waits_for_decisions_and_ends_without_an_sfi),
-                cmocka_unit_test(the_list_continues_where_it_ended),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,14 +6,12 @@ static struct dfm_processes *stored;
 
 static int set_up(void **state)
 {
-        (void)state;
         stored = calloc(1, sizeof *stored);
         return stored ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-        (void)state;
         free(stored);
         return 0;
 }
@@ -122,11 +120,10 @@ static bool is_unknown(const struct dfm_driver *t, uint16_t sfi)
         return dfm_view(t->dfm, ROLE_SFI, sfi).unknown;
 }
 
-static void ends_of_a_replaced_process_count(void **state)
+TEST(ends_of_a_replaced_process_count)
 {
         struct dfm_driver t;
 
-        (void)state;
         begin_run(&t);
         sfi_restarts(&t, 0, 2);
         store(&t);
@@ -154,14 +151,13 @@ static void ends_of_a_replaced_process_count(void **state)
 }
 
 /* SFI 0 has ended all of its events, with or without closing its files. The next DFM must know, too. */
-static void a_process_that_closed_its_files_is_known(void **state)
+TEST(a_process_that_closed_its_files_is_known)
 {
         for (unsigned left = 0; left <= 1; left++) {
                 struct dfm_config c = dfm_standard();
                 uint64_t unclosed = left ? 0 : 2;
                 struct dfm_driver t;
 
-                (void)state;
                 c.push = false;
                 dfm_driver_start(&t, &c);
                 sfi0_takes(&t, 2);
@@ -188,11 +184,10 @@ static void a_process_that_closed_its_files_is_known(void **state)
 }
 
 /* What was stored of it while it lived is the least that it ended. */
-static void a_process_replaced_without_a_dfm_is_named(void **state)
+TEST(a_process_replaced_without_a_dfm_is_named)
 {
         struct dfm_driver t;
 
-        (void)state;
         begin_run(&t);
         resume(&t, stored, TRACE_DFM);
         sfi_restarts(&t, 0, 2);
@@ -203,11 +198,10 @@ static void a_process_replaced_without_a_dfm_is_named(void **state)
 }
 
 /* The process is alive, and reports itself what it has ended since. */
-static void a_process_that_is_left_counts_once(void **state)
+TEST(a_process_that_is_left_counts_once)
 {
         struct dfm_driver t;
 
-        (void)state;
         begin_run(&t);
         resume(&t, stored, TRACE_DFM);
         node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
@@ -218,11 +212,10 @@ static void a_process_that_is_left_counts_once(void **state)
 }
 
 /* Without a record, of another run, or of a DFM that was not the last one. */
-static void without_the_last_record_the_sfi_is_named(void **state)
+TEST(without_the_last_record_the_sfi_is_named)
 {
         struct dfm_driver t;
 
-        (void)state;
         for (int i = 0; i < 3; i++) {
                 begin_run(&t);
                 sfi_restarts(&t, 0, 2);
@@ -238,11 +231,10 @@ static void without_the_last_record_the_sfi_is_named(void **state)
 }
 
 /* It may have replaced a process, unlike the SFI that was there from the beginning. */
-static void without_a_record_an_sfi_that_came_late_is_named(void **state)
+TEST(without_a_record_an_sfi_that_came_late_is_named)
 {
         struct dfm_driver t;
 
-        (void)state;
         begin_run(&t);
         resume(&t, NULL, TRACE_DFM);
         t.sfis[0].incarnation = 2;
@@ -261,11 +253,10 @@ static void without_a_record_an_sfi_that_came_late_is_named(void **state)
 }
 
 /* The file of a run without replacements says that nothing is missing. */
-static void an_sfi_that_never_came_is_not_named(void **state)
+TEST(an_sfi_that_never_came_is_not_named)
 {
         struct dfm_driver t;
 
-        (void)state;
         begin_run(&t);
         store(&t);
         stored->sfis[0] = (struct dfm_process){};
@@ -276,17 +267,7 @@ static void an_sfi_that_never_came_is_not_named(void **state)
         dfm_free(t.dfm);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_process_that_closed_its_files_is_known),
-                cmocka_unit_test(ends_of_a_replaced_process_count),
-                cmocka_unit_test(a_process_replaced_without_a_dfm_is_named),
-                cmocka_unit_test(a_process_that_is_left_counts_once),
-                cmocka_unit_test(without_the_last_record_the_sfi_is_named),
-                cmocka_unit_test(an_sfi_that_never_came_is_not_named),
-                cmocka_unit_test(without_a_record_an_sfi_that_came_late_is_named),
-        };
-
-        return cmocka_run_group_tests(tests, set_up, tear_down);
+        return test_run(argc, argv, set_up, tear_down);
 }

@@ -5,12 +5,11 @@
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
 /* A trigger box that waits for the end of busy sends no trigger before all ROSs know of the reset. */
-static void a_marker_resets_at_once(void **state)
+TEST(a_marker_resets_at_once)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 9);
         assert_busy(&t, BUSY_NOT);
         assert_int_equal(outside_offers(&t, 40, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
@@ -37,12 +36,11 @@ static void a_marker_resets_at_once(void **state)
 }
 
 /* ROSs that heard of the first one may have frames of after it. */
-static void a_second_reset_is_another_one(void **state)
+TEST(a_second_reset_is_another_one)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 9);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         dfm_says_with(&t, false);
@@ -60,12 +58,11 @@ static void a_second_reset_is_another_one(void **state)
         outside_ends(&t);
 }
 
-static void the_first_trigger_of_a_run_needs_no_reset(void **state)
+TEST(the_first_trigger_of_a_run_needs_no_reset)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         for (int marker = 0; marker < 2; marker++) {
                 dfm_driver_start(&t, &c);
                 sfi_grants(&t, 0, 9);
@@ -84,12 +81,11 @@ static void the_first_trigger_of_a_run_needs_no_reset(void **state)
 }
 
 /* Not even before the run begins is a marker without effect; but a trigger that was not taken is. */
-static void a_marker_before_the_run_counts(void **state)
+TEST(a_marker_before_the_run_counts)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         for (uint32_t flags = TRIGGER_RESET; flags <= (TRIGGER_RESET | TRIGGER_MARKER);
              flags += TRIGGER_MARKER) {
                 bool marker = flags & TRIGGER_MARKER;
@@ -114,13 +110,12 @@ static void a_marker_before_the_run_counts(void **state)
 }
 
 /* A DFM that resumes a run before its first trigger: the counters go on as well. */
-static void the_first_trigger_after_a_restart_needs_no_reset(void **state)
+TEST(the_first_trigger_after_a_restart_needs_no_reset)
 {
         struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         c.cookie = TRACE_COOKIE + 1;
         c.run_is_free = true;
         dfm_driver_init(&t, &c);
@@ -154,12 +149,11 @@ static void the_first_trigger_after_a_restart_needs_no_reset(void **state)
 }
 
 /* One that missed the reset, or has just joined: it would match the trigger to frames of before. */
-static void triggers_wait_for_a_ros_that_is_behind(void **state)
+TEST(triggers_wait_for_a_ros_that_is_behind)
 {
         struct dfm_config c = outside_standard(8);
         struct dfm_driver t;
 
-        (void)state;
         outside_begins(&t, &c, 9);
         t.resets = 0;
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -212,12 +206,11 @@ static void take_triggers(struct dfm_driver *t, const struct dfm_config *c, uint
 }
 
 /* A rejected event ends before its frames arrived: late ones must not meet a trigger of after the reset. */
-static void a_reset_waits_for_the_frames_of_rejected_events(void **state)
+TEST(a_reset_waits_for_the_frames_of_rejected_events)
 {
         struct dfm_config c = level2_outside();
         struct dfm_driver t;
 
-        (void)state;
         take_triggers(&t, &c, 0, 2);
         dfm_pass_ns(&t, 100 * NS_PER_MS);
         outside_offers(&t, 2, 0);
@@ -245,12 +238,11 @@ static void a_reset_waits_for_the_frames_of_rejected_events(void **state)
 }
 
 /* The oldest event of KeepAlive is the first after a reset: rejected events must not hold it back. */
-static void a_reset_follows_the_last_clear(void **state)
+TEST(a_reset_follows_the_last_clear)
 {
         struct dfm_config c = level2_outside();
         struct dfm_driver t;
 
-        (void)state;
         c.clear_group = 20;
         c.clear_after_ns = 3600 * NS_PER_S;
         take_triggers(&t, &c, 0, 2);
@@ -270,12 +262,11 @@ static void a_reset_follows_the_last_clear(void **state)
 }
 
 /* A trigger box that ignores busy: what is refused after the marker has no frames of before the reset. */
-static void refused_triggers_do_not_delay_their_reset(void **state)
+TEST(refused_triggers_do_not_delay_their_reset)
 {
         struct dfm_config c = level2_outside();
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_queue = 2;
         take_triggers(&t, &c, 0, 2);
         decides(&t, 0, DECISION_REJECT);
@@ -295,14 +286,13 @@ static void refused_triggers_do_not_delay_their_reset(void **state)
         outside_ends(&t);
 }
 
-static void level_2_learns_the_flags_of_a_trigger(void **state)
+TEST(level_2_learns_the_flags_of_a_trigger)
 {
         struct dfm_config c = level2_outside();
         struct undecided_entry e[4];
         struct dfm_driver t;
         uint64_t from = 0;
 
-        (void)state;
         take_triggers(&t, &c, 50, 2);
         decides(&t, 0, DECISION_REJECT);
         decides(&t, 1, DECISION_REJECT);
@@ -317,12 +307,11 @@ static void level_2_learns_the_flags_of_a_trigger(void **state)
         outside_ends(&t);
 }
 
-static void undecided_events_make_the_dfm_busy(void **state)
+TEST(undecided_events_make_the_dfm_busy)
 {
         struct dfm_config c = level2_outside();
         struct dfm_driver t;
 
-        (void)state;
         take_triggers(&t, &c, 0, 7);
         assert_busy(&t, BUSY_NOT);
         outside_offers(&t, 7, 0);
@@ -338,12 +327,11 @@ static void undecided_events_make_the_dfm_busy(void **state)
 }
 
 /* Nobody knows which frames of the former DFM's triggers still come. */
-static void a_reset_in_a_resumed_run_waits_for_frames(void **state)
+TEST(a_reset_in_a_resumed_run_waits_for_frames)
 {
         struct dfm_config c = level2_outside();
         struct dfm_driver t;
 
-        (void)state;
         outside_resumes(&t, &c);
         assert_dfm_says(&t, "");
         sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);
@@ -355,24 +343,4 @@ static void a_reset_in_a_resumed_run_waits_for_frames(void **state)
         dfm_says_with(&t, true);
         assert_non_null(strstr(t.trace.text, "reset 4 at 0"));
         dfm_free(t.dfm);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_marker_resets_at_once),
-                cmocka_unit_test(a_second_reset_is_another_one),
-                cmocka_unit_test(the_first_trigger_of_a_run_needs_no_reset),
-                cmocka_unit_test(a_marker_before_the_run_counts),
-                cmocka_unit_test(the_first_trigger_after_a_restart_needs_no_reset),
-                cmocka_unit_test(triggers_wait_for_a_ros_that_is_behind),
-                cmocka_unit_test(a_reset_waits_for_the_frames_of_rejected_events),
-                cmocka_unit_test(a_reset_follows_the_last_clear),
-                cmocka_unit_test(refused_triggers_do_not_delay_their_reset),
-                cmocka_unit_test(level_2_learns_the_flags_of_a_trigger),
-                cmocka_unit_test(undecided_events_make_the_dfm_busy),
-                cmocka_unit_test(a_reset_in_a_resumed_run_waits_for_frames),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

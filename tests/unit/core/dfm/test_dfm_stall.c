@@ -1,12 +1,11 @@
 /* Whether the DFM has work, and the end of a run that makes no progress. */
 #include "../dfm_driver.h"
 
-static void a_run_without_triggers_has_no_work(void **state)
+TEST(a_run_without_triggers_has_no_work)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.trigger_rate_millihertz = 1; /* the second one is due after 1000 s */
         dfm_driver_init(&t, &c);
         assert_false(dfm_has_work(t.dfm));
@@ -23,13 +22,12 @@ static void a_run_without_triggers_has_no_work(void **state)
         dfm_driver_fini(&t);
 }
 
-static void open_events_and_triggers_held_back_are_work(void **state)
+TEST(open_events_and_triggers_held_back_are_work)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         uint64_t before;
 
-        (void)state;
         dfm_driver_start(&t, &c); /* without credits */
         dfm_says_with(&t, false);
         assert_true(dfm_is_busy(t.dfm) && dfm_has_work(t.dfm));
@@ -43,13 +41,12 @@ static void open_events_and_triggers_held_back_are_work(void **state)
 }
 
 /* A run that only loses events would never end otherwise. */
-static void a_lost_event_is_no_progress(void **state)
+TEST(a_lost_event_is_no_progress)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         uint64_t before;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         dfm_says_with(&t, false);
         sfi0_takes(&t, 1);
@@ -61,12 +58,11 @@ static void a_lost_event_is_no_progress(void **state)
 }
 
 /* Nobody has a frame of the next trigger: perhaps there is no beam. If one ROS has it, the others lack it. */
-static void a_pause_of_the_front_ends_is_no_work(void **state)
+TEST(a_pause_of_the_front_ends_is_no_work)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         for (uint16_t i = 0; i < 2; i++)
                 ros_says_alive(&t, i, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
@@ -93,13 +89,12 @@ static uint32_t keep_alive_flags(struct dfm_driver *t)
         return flags;
 }
 
-static void a_stalled_run_ends_with_accounts(void **state)
+TEST(a_stalled_run_ends_with_accounts)
 {
         const struct finished_entry writing = {.event = 1, .end = UPDATE_WRITING};
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 3);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
@@ -121,12 +116,11 @@ static void a_stalled_run_ends_with_accounts(void **state)
 }
 
 /* Also those that wait for level 2, or for another SFI. */
-static void events_without_an_sfi_are_given_up_too(void **state)
+TEST(events_without_an_sfi_are_given_up_too)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
 
-        (void)state;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 4};
         dfm_driver_init(&t, &c);
         for (uint16_t i = 0; i < 2; i++) {
@@ -147,13 +141,12 @@ static void events_without_an_sfi_are_given_up_too(void **state)
         dfm_driver_fini(&t);
 }
 
-static void an_unknown_reason_is_kept(void **state)
+TEST(an_unknown_reason_is_kept)
 {
         struct dfm_config c = dfm_standard();
         struct dfm_driver t;
         struct dfm_node_view v;
 
-        (void)state;
         dfm_driver_start(&t, &c);
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
         t.message.alive.reason = 17;
@@ -165,19 +158,4 @@ static void an_unknown_reason_is_kept(void **state)
         assert_int_equal(v.reason, 17);
         assert_int_equal(v.reason_node, 65535);
         dfm_driver_fini(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_run_without_triggers_has_no_work),
-                cmocka_unit_test(open_events_and_triggers_held_back_are_work),
-                cmocka_unit_test(a_lost_event_is_no_progress),
-                cmocka_unit_test(a_pause_of_the_front_ends_is_no_work),
-                cmocka_unit_test(a_stalled_run_ends_with_accounts),
-                cmocka_unit_test(events_without_an_sfi_are_given_up_too),
-                cmocka_unit_test(an_unknown_reason_is_kept),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,13 +23,12 @@ static void set_reason(struct ros_driver *t, enum node_reason reason)
         ros_set_obstacle(t->ros, &(struct node_obstacle){.reason = reason, .since_ns = t->now_ns});
 }
 
-static void the_dfm_hears_at_once_that_a_front_end_is_back(void **state)
+TEST(the_dfm_hears_at_once_that_a_front_end_is_back)
 {
         static const enum node_reason away[] = {REASON_NO_FRONT_END, REASON_SILENT};
         struct ros_config c = arriving();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (size_t i = 0; i < ARRAY_SIZE(away); i++) {
                 /* One that is away is reported in time. */
@@ -63,13 +62,12 @@ static void assert_frames(const struct ros_driver *t, unsigned used, unsigned la
         assert_int_equal(ros_counts(t->ros)->late, late);
 }
 
-static void a_frame_that_is_not_sent_before_its_event_ends_is_late(void **state)
+TEST(a_frame_that_is_not_sent_before_its_event_ends_is_late)
 {
         struct ros_config c = arriving();
         struct ros_driver t;
         struct ros_job job;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (unsigned event = 0; event < 4; event++) {
                 frame_comes(&t);
@@ -94,14 +92,4 @@ static void a_frame_that_is_not_sent_before_its_event_ends_is_late(void **state)
         ros_gets_clear(&t, 4); /* sent in part */
         assert_frames(&t, 3, 2);
         ros_free(t.ros);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_dfm_hears_at_once_that_a_front_end_is_back),
-                cmocka_unit_test(a_frame_that_is_not_sent_before_its_event_ends_is_late),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

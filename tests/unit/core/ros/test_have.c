@@ -31,12 +31,11 @@ static void start(struct ros_driver *t, const struct ros_config *c)
         t->now_ns += NS_PER_MS;
 }
 
-static void the_first_number_leaves_at_once(void **state)
+TEST(the_first_number_leaves_at_once)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start(&t, &c);
         frame_comes(&t, 7);
         assert_ros_says(&t, "dfm: Have #0 7");
@@ -52,12 +51,11 @@ static void the_first_number_leaves_at_once(void **state)
         end(&t, 3);
 }
 
-static void nothing_is_announced_before_the_run_or_after_it(void **state)
+TEST(nothing_is_announced_before_the_run_or_after_it)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frames_come(&t, 5, 3);
         assert_ros_says(&t, "");
@@ -73,12 +71,11 @@ static void nothing_is_announced_before_the_run_or_after_it(void **state)
         end(&t, 4);
 }
 
-static void what_is_not_acknowledged_is_repeated(void **state)
+TEST(what_is_not_acknowledged_is_repeated)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         c.keep_alive_ns = NS_PER_S;
         start(&t, &c);
         frames_come(&t, 7, 2);
@@ -115,12 +112,11 @@ static void what_is_not_acknowledged_is_repeated(void **state)
         end(&t, 3);
 }
 
-static void frames_with_a_trigger_are_not_announced(void **state)
+TEST(frames_with_a_trigger_are_not_announced)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start(&t, &c);
         trigger(&t, 0, 65536 + 7);
         frame_comes(&t, 7);
@@ -135,12 +131,11 @@ static void frames_with_a_trigger_are_not_announced(void **state)
         end(&t, 6);
 }
 
-static void a_full_message_leaves_without_pause(void **state)
+TEST(a_full_message_leaves_without_pause)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         c.entries = 1000;
         start(&t, &c);
         frames_come(&t, 0, 1);
@@ -161,12 +156,11 @@ static void a_full_message_leaves_without_pause(void **state)
         end(&t, 301);
 }
 
-static void another_dfm_hears_of_all_frames_again(void **state)
+TEST(another_dfm_hears_of_all_frames_again)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start(&t, &c);
         frames_come(&t, 7, 3);
         trigger(&t, 0, 7);
@@ -201,12 +195,11 @@ static void start_at_1000(struct ros_driver *t, const struct ros_config *c)
         trigger(t, 0, 1000);
 }
 
-static void a_reset_begins_with_any_number(void **state)
+TEST(a_reset_begins_with_any_number)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start_at_1000(&t, &c);
         frames_come(&t, 0, ROS_STRAYS_MAX);
         assert_ros_says(&t, "dfm: Alive running out of step");
@@ -224,12 +217,11 @@ static void a_reset_begins_with_any_number(void **state)
 }
 
 /* The DFM resets the numbers before it hears that the board agrees with the triggers again. */
-static void a_reset_may_cross_the_return_to_step(void **state)
+TEST(a_reset_may_cross_the_return_to_step)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start_at_1000(&t, &c);
         frames_come(&t, 0, ROS_STRAYS_MAX);
         assert_ros_says(&t, "dfm: Alive running out of step");
@@ -248,12 +240,11 @@ static void a_reset_may_cross_the_return_to_step(void **state)
 }
 
 /* Its board did not begin again, or its ROS has not noticed. */
-static void a_ros_in_step_expects_number_0(void **state)
+TEST(a_ros_in_step_expects_number_0)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start_at_1000(&t, &c);
         t.resets = 2;
         ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
@@ -268,12 +259,11 @@ static void a_ros_in_step_expects_number_0(void **state)
         end(&t, 5);
 }
 
-static void a_ros_that_does_not_lead_only_reports_its_triggers(void **state)
+TEST(a_ros_that_does_not_lead_only_reports_its_triggers)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         c.leads = false;
         ros_driver_init(&t, &c);
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
@@ -313,12 +303,11 @@ static void assert_no_event(const struct ros_driver *t, uint64_t late, uint64_t 
 }
 
 /* The events up to number 14 have ended. A frame of before the run is late too, and nothing is missing. */
-static void a_late_frame_of_the_run_becomes_no_event(void **state)
+TEST(a_late_frame_of_the_run_becomes_no_event)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         for (int leads = 1; leads >= 0; leads--) {
                 c.leads = leads;
                 start_without_11(&t, &c);
@@ -338,12 +327,11 @@ static void a_late_frame_of_the_run_becomes_no_event(void **state)
 }
 
 /* It waits for a newer one, and none comes. */
-static void the_last_frame_may_be_late(void **state)
+TEST(the_last_frame_may_be_late)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start_without_11(&t, &c);
         frame_comes(&t, 11);
         ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
@@ -355,12 +343,11 @@ static void the_last_frame_may_be_late(void **state)
         end(&t, 6);
 }
 
-static void what_the_end_overtakes_becomes_no_event(void **state)
+TEST(what_the_end_overtakes_becomes_no_event)
 {
         struct ros_config c = announcing();
         struct ros_driver t;
 
-        (void)state;
         start_without_11(&t, &c);
         ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
         frame_comes(&t, 11);
@@ -369,25 +356,4 @@ static void what_the_end_overtakes_becomes_no_event(void **state)
         ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
         assert_no_event(&t, 1, 1, 2);
         end(&t, 6);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_number_leaves_at_once),
-                cmocka_unit_test(nothing_is_announced_before_the_run_or_after_it),
-                cmocka_unit_test(what_is_not_acknowledged_is_repeated),
-                cmocka_unit_test(frames_with_a_trigger_are_not_announced),
-                cmocka_unit_test(a_full_message_leaves_without_pause),
-                cmocka_unit_test(another_dfm_hears_of_all_frames_again),
-                cmocka_unit_test(a_reset_begins_with_any_number),
-                cmocka_unit_test(a_reset_may_cross_the_return_to_step),
-                cmocka_unit_test(a_ros_in_step_expects_number_0),
-                cmocka_unit_test(a_ros_that_does_not_lead_only_reports_its_triggers),
-                cmocka_unit_test(a_late_frame_of_the_run_becomes_no_event),
-                cmocka_unit_test(the_last_frame_may_be_late),
-                cmocka_unit_test(what_the_end_overtakes_becomes_no_event),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,11 @@
  * which it ends. */
 #include "numbered_driver.h"
 
-static void frames_match_by_number_in_any_order(void **state)
+TEST(frames_match_by_number_in_any_order)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 50);
         trigger(&t, 1, 52); /* trigger 51 was not taken */
@@ -29,12 +28,11 @@ static void frames_match_by_number_in_any_order(void **state)
 }
 
 /* Its datagram was delayed, until events of newer triggers had ended: the frame came, so it is not absent. */
-static void a_frame_that_was_discarded_before_its_trigger_is_lost(void **state)
+TEST(a_frame_that_was_discarded_before_its_trigger_is_lost)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 10; i++)
                 if (i != 5)
@@ -59,13 +57,12 @@ static void a_frame_that_was_discarded_before_its_trigger_is_lost(void **state)
 }
 
 /* The number of a fragment is that of its frame. */
-static void a_fragment_has_the_l1_id_of_its_frame(void **state)
+TEST(a_fragment_has_the_l1_id_of_its_frame)
 {
         struct ros_config c = numbered(16);
         struct ros_driver t;
         struct ros_job job;
 
-        (void)state;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 0x7fffe);
         trigger(&t, 1, 0x80001);
@@ -80,11 +77,10 @@ static void a_fragment_has_the_l1_id_of_its_frame(void **state)
         end(&t, 3);
 }
 
-static void the_board_may_count_from_another_number(void **state)
+TEST(the_board_may_count_from_another_number)
 {
         static const int64_t froms[] = {1, -1, 1000, -70000};
 
-        (void)state;
         for (size_t i = 0; i < ARRAY_SIZE(froms); i++) {
                 struct ros_config c = numbered(16);
                 struct ros_driver t;
@@ -102,11 +98,10 @@ static void the_board_may_count_from_another_number(void **state)
 }
 
 /* The ROS starts in the middle of a run, and frames come before or after the first trigger. */
-static void the_first_trigger_finds_the_frames_that_wait(void **state)
+TEST(the_first_trigger_finds_the_frames_that_wait)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
 
-        (void)state;
         for (size_t w = 0; w < ARRAY_SIZE(widths); w++) {
                 for (int early = 0; early < 20; early++) {
                         struct ros_config c = numbered(widths[w]);
@@ -127,12 +122,11 @@ static void the_first_trigger_finds_the_frames_that_wait(void **state)
         }
 }
 
-static void late_and_repeated_frames_are_counted_apart(void **state)
+TEST(late_and_repeated_frames_are_counted_apart)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 6; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -161,14 +155,13 @@ static void late_and_repeated_frames_are_counted_apart(void **state)
         end(&t, 8);
 }
 
-static void a_frame_without_a_number_is_impossible(void **state)
+TEST(a_frame_without_a_number_is_impossible)
 {
         struct ros_config c = numbered(24);
         struct ros_fragment f = {.bytes = 3};
         struct ros_driver t;
         uint64_t at;
 
-        (void)state;
         ros_driver_init(&t, &c);
         assert_int_equal(ros_arrive(t.ros, NULL, &f, &at), ROS_DISCARD);
         ros_commit(t.ros);
@@ -176,12 +169,11 @@ static void a_frame_without_a_number_is_impossible(void **state)
         end(&t, 1);
 }
 
-static void a_broken_frame_may_come_again(void **state)
+TEST(a_broken_frame_may_come_again)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 10);
         for (uint64_t counter = 10; counter < 12; counter++) {
@@ -207,12 +199,11 @@ static void a_broken_frame_may_come_again(void **state)
 }
 
 /* Two events with the same number: the second one gets no fragment. */
-static void a_number_belongs_to_one_event(void **state)
+TEST(a_number_belongs_to_one_event)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 7);
         trigger(&t, 1, 7);
@@ -225,12 +216,11 @@ static void a_number_belongs_to_one_event(void **state)
 }
 
 /* A full buffer: frames of triggers that never came give way, and those ahead of the trigger wait. */
-static void frames_without_a_trigger_do_not_block_others(void **state)
+TEST(frames_without_a_trigger_do_not_block_others)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         for (int datagrams = 0; datagrams < 2; datagrams++) {
                 c.entries = 10;
                 c.datagrams = datagrams;
@@ -254,12 +244,11 @@ static void frames_without_a_trigger_do_not_block_others(void **state)
 }
 
 /* No data are lost if no trigger can come for them. */
-static void frames_after_the_end_are_left_over(void **state)
+TEST(frames_after_the_end_are_left_over)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         c.entries = 10;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 0);
@@ -277,12 +266,11 @@ static void frames_after_the_end_are_left_over(void **state)
 }
 
 /* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes too late. */
-static void rejected_events_use_their_frames(void **state)
+TEST(rejected_events_use_their_frames)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 50);
         frame_comes(&t, 50);
@@ -323,12 +311,11 @@ static bool is_unreliable(struct ros_driver *t)
 
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
  * trigger. While the run goes on, that is a guess. */
-static void an_offset_between_board_and_trigger_is_found(void **state)
+TEST(an_offset_between_board_and_trigger_is_found)
 {
         static const int64_t offsets[] = {0, 1, -1, 16, -8};
         struct ros_driver t;
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(offsets); k++) {
                 run_with_offset(&t, offsets[k], 0);
                 assert_int_equal(ros_offset(t.ros, false),
@@ -344,12 +331,11 @@ static void an_offset_between_board_and_trigger_is_found(void **state)
 }
 
 /* A board that only missed the first one is good. Frames of triggers that were not taken may follow. */
-static void a_missed_first_trigger_is_no_offset(void **state)
+TEST(a_missed_first_trigger_is_no_offset)
 {
         struct ros_config c = numbered(16);
         struct ros_driver t;
 
-        (void)state;
         for (uint32_t more = 0; more < 4; more++) {
                 run_with_offset(&t, 1, more);
                 ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);
@@ -381,26 +367,4 @@ static void a_missed_first_trigger_is_no_offset(void **state)
         ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);
         assert_int_equal(ros_offset(t.ros, true), 0);
         end(&t, 40);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(frames_match_by_number_in_any_order),
-                cmocka_unit_test(a_frame_that_was_discarded_before_its_trigger_is_lost),
-                cmocka_unit_test(a_fragment_has_the_l1_id_of_its_frame),
-                cmocka_unit_test(the_board_may_count_from_another_number),
-                cmocka_unit_test(the_first_trigger_finds_the_frames_that_wait),
-                cmocka_unit_test(late_and_repeated_frames_are_counted_apart),
-                cmocka_unit_test(a_frame_without_a_number_is_impossible),
-                cmocka_unit_test(a_broken_frame_may_come_again),
-                cmocka_unit_test(a_number_belongs_to_one_event),
-                cmocka_unit_test(frames_without_a_trigger_do_not_block_others),
-                cmocka_unit_test(frames_after_the_end_are_left_over),
-                cmocka_unit_test(rejected_events_use_their_frames),
-                cmocka_unit_test(an_offset_between_board_and_trigger_is_found),
-                cmocka_unit_test(a_missed_first_trigger_is_no_offset),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,11 @@
 
 /* The board counts from 0 again, at many places of the run: none of its frames is taken for another
  * trigger's. Within a few numbers of a wrap of its counter this could not be seen. */
-static void frames_of_a_restarted_board_match_nothing(void **state)
+TEST(frames_of_a_restarted_board_match_nothing)
 {
         static const unsigned widths[] = {16, 24, 32};
         struct random random;
 
-        (void)state;
         random_init(&random, 11);
         for (int k = 0; k < 300; k++) {
                 unsigned bits = widths[k % 3];
@@ -40,9 +39,8 @@ static void frames_of_a_restarted_board_match_nothing(void **state)
 }
 
 /* The events that it missed still wait for their frames, and its numbers fit them. */
-static void a_restarted_board_does_not_fill_open_events(void **state)
+TEST(a_restarted_board_does_not_fill_open_events)
 {
-        (void)state;
         for (int gap = 0; gap < 2; gap++) {
                 struct ros_config c = numbered(16);
                 struct ros_driver t;
@@ -59,13 +57,12 @@ static void a_restarted_board_does_not_fill_open_events(void **state)
 }
 
 /* Frames 10 to 15 waited for a newer one. A message about them has what was read of one. */
-static void rejected_frames_leave_a_sample(void **state)
+TEST(rejected_frames_leave_a_sample)
 {
         struct ros_config c = numbered(16);
         const struct ros_sample *s;
         struct ros_driver t;
 
-        (void)state;
         c.number_from = 7;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 600; i++) {
@@ -85,12 +82,11 @@ static void rejected_frames_leave_a_sample(void **state)
 /* A connection that was held up delivers all frames without a gap, and one that was broken the newest ones.
  */
 /* Frames come long after their triggers, so the numbers of the new count are not much further behind. */
-static void a_restarted_board_that_lags_fills_no_open_event(void **state)
+TEST(a_restarted_board_that_lags_fills_no_open_event)
 {
         struct ros_config c = numbered(16);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 450; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -104,12 +100,11 @@ static void a_restarted_board_that_lags_fills_no_open_event(void **state)
         end(&t, 250);
 }
 
-static void delayed_frames_are_not_those_of_a_restarted_board(void **state)
+TEST(delayed_frames_are_not_those_of_a_restarted_board)
 {
         struct ros_config c = numbered(16);
         struct ros_driver t;
 
-        (void)state;
         c.entries = 2000;
         ros_driver_init(&t, &c);
         triggers_and_frames(&t, 10);
@@ -124,12 +119,11 @@ static void delayed_frames_are_not_those_of_a_restarted_board(void **state)
 }
 
 /* Single late frames are good; a row of them means a restart, after which four frames must agree. */
-static void a_row_of_strays_means_a_restart(void **state)
+TEST(a_row_of_strays_means_a_restart)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 80; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -155,12 +149,11 @@ static void a_row_of_strays_means_a_restart(void **state)
 }
 
 /* Nothing newer follows the last frame of a silent board. */
-static void a_last_late_frame_is_believed_in_time(void **state)
+TEST(a_last_late_frame_is_believed_in_time)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -175,12 +168,11 @@ static void a_last_late_frame_is_believed_in_time(void **state)
 
 /* A board sends 0 to 6 without 5, restarts while event 5 is open, and counts from 0 again: its new frame 5 is
  * of another trigger, even if no newer frame comes before event 5 stops waiting. */
-static void a_restarted_board_does_not_fill_an_event_that_stops_waiting(void **state)
+TEST(a_restarted_board_does_not_fill_an_event_that_stops_waiting)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 7; i++) {
                 trigger(&t, i, i);
@@ -204,12 +196,11 @@ static void a_restarted_board_does_not_fill_an_event_that_stops_waiting(void **s
 
 /* The first frames before the restart were lost, so no number is repeated; but the triggers after it have no
  * other frame. A board that delivers late has answered the newest trigger, or sends more frames than that. */
-static void a_frame_that_may_be_of_a_newer_trigger_fills_no_event(void **state)
+TEST(a_frame_that_may_be_of_a_newer_trigger_fills_no_event)
 {
         static const char *const sends[] = {"e0 pending | e1[0,1000)",
                                             "e0 pending | e1 pending | e3 pending"};
 
-        (void)state;
         for (uint32_t unanswered = 0; unanswered < 2; unanswered++) {
                 struct ros_config c = numbered(32);
                 struct ros_driver t;
@@ -229,9 +220,8 @@ static void a_frame_that_may_be_of_a_newer_trigger_fills_no_event(void **state)
 }
 
 /* Soon after the beginning, all numbers of a restarted board are close to those of the triggers. */
-static void a_board_may_restart_at_the_beginning(void **state)
+TEST(a_board_may_restart_at_the_beginning)
 {
-        (void)state;
         for (uint32_t before = 1; before < 40; before++) {
                 for (uint32_t away = 0; away < 300; away += 7) {
                         struct ros_config c = numbered(16);
@@ -259,7 +249,7 @@ static void a_board_may_restart_at_the_beginning(void **state)
 
 /* A ROS restarts in a run of 400 triggers, of which 100 have ended. Its board has gone on, and its first
  * frames are of open events, but not of the newest trigger. */
-static void a_restarted_ros_believes_frames_of_open_events(void **state)
+TEST(a_restarted_ros_believes_frames_of_open_events)
 {
         static const struct {
                 uint64_t oldest;
@@ -270,7 +260,6 @@ static void a_restarted_ros_believes_frames_of_open_events(void **state)
                 {100, 0, true},    {0, 200, true},    {15, 200, true},
         };
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
                 struct ros_config c = numbered(16);
                 struct ros_driver t;
@@ -301,7 +290,7 @@ static void join_at(struct ros_driver *t, const struct ros_config *c, uint32_t l
 
 /* The board has gone on, and its frames come this number of triggers late, or waited for the connection. None
  * is refused, and those of the events since the join are used. */
-static void a_restarted_ros_refuses_no_frame_of_a_good_board(void **state)
+TEST(a_restarted_ros_refuses_no_frame_of_a_good_board)
 {
         static const struct {
                 uint32_t behind, waiting;
@@ -309,7 +298,6 @@ static void a_restarted_ros_refuses_no_frame_of_a_good_board(void **state)
         static const unsigned widths[] = {16, 24, 32, 64};
         static const uint32_t l1_ids[] = {5000, 0xffffffc0, 0x12345000};
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(boards) * ARRAY_SIZE(widths) * ARRAY_SIZE(l1_ids); k++) {
                 const uint32_t behind = boards[k / 12].behind, l1_id = l1_ids[k / 4 % 3];
                 struct ros_config c = numbered(widths[k % 4]);
@@ -335,11 +323,10 @@ static void a_restarted_ros_refuses_no_frame_of_a_good_board(void **state)
 }
 
 /* It counts from 0, or began to when the ROS was not there yet. No event has one of its frames. */
-static void a_restarted_ros_finds_a_restarted_board(void **state)
+TEST(a_restarted_ros_finds_a_restarted_board)
 {
         static const uint32_t frames[] = {0, 10, 100, 2000, 4600};
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(frames); k++) {
                 struct ros_config c = numbered(16);
                 struct ros_driver t;
@@ -359,12 +346,11 @@ static void a_restarted_ros_finds_a_restarted_board(void **state)
 }
 
 /* The network repeats single datagrams: the board counts on. */
-static void a_repeated_frame_is_no_restart(void **state)
+TEST(a_repeated_frame_is_no_restart)
 {
         struct ros_config c = numbered(16);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 90; i++) {
                 trigger(&t, i, i);
@@ -379,12 +365,11 @@ static void a_repeated_frame_is_no_restart(void **state)
 }
 
 /* A bit of one number is wrong. Triggers are known before the frames, or after them. */
-static void one_number_far_ahead_costs_only_its_frame(void **state)
+TEST(one_number_far_ahead_costs_only_its_frame)
 {
         static const uint32_t ahead[] = {17, 18, 32, 64, 128, 256, 4096, 5000, 1u << 19};
         static const unsigned widths[] = {16, 32};
 
-        (void)state;
         for (size_t k = 0; k < 2 * ARRAY_SIZE(ahead) * ARRAY_SIZE(widths); k++) {
                 bool early = k % 2;
                 uint32_t by = ahead[k / 2 % ARRAY_SIZE(ahead)], n = 400;
@@ -413,11 +398,10 @@ static void one_number_far_ahead_costs_only_its_frame(void **state)
 }
 
 /* Any bit of single numbers, whether frames come before their triggers or after them. */
-static void single_wrong_bits_put_no_board_out_of_step(void **state)
+TEST(single_wrong_bits_put_no_board_out_of_step)
 {
         struct random random;
 
-        (void)state;
         random_init(&random, 5);
         for (int k = 0; k < 300; k++) {
                 const uint32_t n = 500, from = 1000 + (uint32_t)random_below(&random, 1u << 20);
@@ -450,9 +434,8 @@ static void single_wrong_bits_put_no_board_out_of_step(void **state)
 }
 
 /* It is the first one, or its board also repeats its first number. */
-static void one_wrong_number_at_the_beginning_costs_only_its_frame(void **state)
+TEST(one_wrong_number_at_the_beginning_costs_only_its_frame)
 {
-        (void)state;
         for (unsigned repeats = 0; repeats < 2; repeats++) {
                 struct ros_config c = numbered(32);
                 struct ros_driver t;
@@ -479,12 +462,11 @@ static void one_wrong_number_at_the_beginning_costs_only_its_frame(void **state)
 
 /* The triggers are known, and the wrong number is that of an open event: its frame is used there, and no
  * other one is lost but that of this event. */
-static void one_wrong_number_of_an_open_event_refuses_no_row(void **state)
+TEST(one_wrong_number_of_an_open_event_refuses_no_row)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         c.entries = 1000;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 300; i++)
@@ -498,12 +480,11 @@ static void one_wrong_number_of_an_open_event_refuses_no_row(void **state)
 }
 
 /* The network delivers a late frame just behind a true leap: the board missed triggers. */
-static void a_leap_that_the_board_follows_is_believed(void **state)
+TEST(a_leap_that_the_board_follows_is_believed)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         c.entries = 1000;
         ros_driver_init(&t, &c);
         triggers_and_frames(&t, 50);
@@ -519,12 +500,11 @@ static void a_leap_that_the_board_follows_is_believed(void **state)
 }
 
 /* Once the board has been out of step for as long as a frame may take, events end without it at once. */
-static void events_do_not_wait_for_a_board_that_is_out_of_step(void **state)
+TEST(events_do_not_wait_for_a_board_that_is_out_of_step)
 {
         struct ros_config c = numbered(32);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 5000000);
         frame_comes(&t, 5000000);
@@ -548,32 +528,4 @@ static void events_do_not_wait_for_a_board_that_is_out_of_step(void **state)
         trigger(&t, 4, 1);
         assert_ros_sends(&t, 0, "e3[0,1000) | e4[0,1000)");
         end(&t, 3 + ROS_STRAYS_MAX);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(frames_of_a_restarted_board_match_nothing),
-                cmocka_unit_test(a_restarted_board_does_not_fill_open_events),
-                cmocka_unit_test(rejected_frames_leave_a_sample),
-                cmocka_unit_test(a_restarted_board_that_lags_fills_no_open_event),
-                cmocka_unit_test(delayed_frames_are_not_those_of_a_restarted_board),
-                cmocka_unit_test(a_row_of_strays_means_a_restart),
-                cmocka_unit_test(a_last_late_frame_is_believed_in_time),
-                cmocka_unit_test(a_restarted_board_does_not_fill_an_event_that_stops_waiting),
-                cmocka_unit_test(a_frame_that_may_be_of_a_newer_trigger_fills_no_event),
-                cmocka_unit_test(a_board_may_restart_at_the_beginning),
-                cmocka_unit_test(a_restarted_ros_believes_frames_of_open_events),
-                cmocka_unit_test(a_restarted_ros_refuses_no_frame_of_a_good_board),
-                cmocka_unit_test(a_restarted_ros_finds_a_restarted_board),
-                cmocka_unit_test(a_repeated_frame_is_no_restart),
-                cmocka_unit_test(one_number_far_ahead_costs_only_its_frame),
-                cmocka_unit_test(one_wrong_number_at_the_beginning_costs_only_its_frame),
-                cmocka_unit_test(single_wrong_bits_put_no_board_out_of_step),
-                cmocka_unit_test(one_wrong_number_of_an_open_event_refuses_no_row),
-                cmocka_unit_test(a_leap_that_the_board_follows_is_believed),
-                cmocka_unit_test(events_do_not_wait_for_a_board_that_is_out_of_step),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

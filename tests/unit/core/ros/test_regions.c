@@ -65,12 +65,11 @@ static void end_regions(struct ros_driver *t)
         ros_free(t->ros);
 }
 
-static void a_fragment_is_made_without_a_place(void **state)
+TEST(a_fragment_is_made_without_a_place)
 {
         struct ros_config c = with_regions();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         request(&t, 0, 3);
         request(&t, 15, 4);
@@ -83,12 +82,11 @@ static void a_fragment_is_made_without_a_place(void **state)
         end_regions(&t);
 }
 
-static void a_decided_event_is_gone(void **state)
+TEST(a_decided_event_is_gone)
 {
         struct ros_config c = with_regions();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 1, 0, 0);
         ros_gets_request(&t, 1, 2, 0);
@@ -107,12 +105,11 @@ static void a_decided_event_is_gone(void **state)
         end_regions(&t);
 }
 
-static void what_cannot_exist_is_refused(void **state)
+TEST(what_cannot_exist_is_refused)
 {
         struct ros_config c = with_regions();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         request(&t, 0, EVB_EVENT_WINDOW);
         request(&t, 0, UINT64_MAX - 1);
@@ -126,14 +123,13 @@ static void what_cannot_exist_is_refused(void **state)
         end_regions(&t);
 }
 
-static void a_frame_is_answered_when_it_comes(void **state)
+TEST(a_frame_is_answered_when_it_comes)
 {
         struct ros_config c = counted();
         struct ros_fragment f = {.bytes = 1000};
         struct ros_driver t;
         uint64_t at;
 
-        (void)state;
         ros_driver_init(&t, &c);
         request(&t, 0, 0);
         request(&t, 1, 0);
@@ -158,12 +154,11 @@ static void a_frame_is_answered_when_it_comes(void **state)
         end_regions(&t);
 }
 
-static void a_frame_that_does_not_come_is_absent(void **state)
+TEST(a_frame_that_does_not_come_is_absent)
 {
         struct ros_config c = counted();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         t.now_ns += 10 * NS_PER_MS;
         request(&t, 0, 0);
@@ -186,12 +181,11 @@ static void a_frame_that_does_not_come_is_absent(void **state)
         end_regions(&t);
 }
 
-static void an_event_that_is_built_is_not_waited_for(void **state)
+TEST(an_event_that_is_built_is_not_waited_for)
 {
         struct ros_config c = counted();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         request(&t, 0, 0);
         assert_answers(&t, 0, "");
@@ -200,12 +194,11 @@ static void an_event_that_is_built_is_not_waited_for(void **state)
         ros_free(t.ros);
 }
 
-static void numbers_find_the_frame(void **state)
+TEST(numbers_find_the_frame)
 {
         struct ros_config c = with_numbers();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frames_come(&t, 100, 3);
         request_part(&t, 0, 1, 101, 0, UINT32_MAX);
@@ -231,12 +224,11 @@ static void numbers_find_the_frame(void **state)
 }
 
 /* A client that lies about numbers does not disturb those of the triggers. */
-static void a_liar_changes_nothing(void **state)
+TEST(a_liar_changes_nothing)
 {
         struct ros_config c = with_numbers();
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 200; i++)
                 request_part(&t, 0, random_mix(i) % 1000, (uint32_t)random_mix(i + 1000), 0, UINT32_MAX);
@@ -260,13 +252,12 @@ static void a_liar_changes_nothing(void **state)
 }
 
 /* One client has its own room, and leaves nothing behind. */
-static void a_flood_is_bounded(void **state)
+TEST(a_flood_is_bounded)
 {
         struct ros_config c = counted();
         uint32_t n = 0;
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (int round = 0; round < 3; round++) {
                 for (; ros_region_has_room(t.ros, 0); n++)
@@ -283,21 +274,4 @@ static void a_flood_is_bounded(void **state)
         ros_gets_keep_alive(&t, RUN_RUNNING, 7, 7);
         assert_answers(&t, 1, "e3 discarded | e3 discarded | e3 discarded");
         end_regions(&t);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_fragment_is_made_without_a_place),
-                cmocka_unit_test(a_decided_event_is_gone),
-                cmocka_unit_test(what_cannot_exist_is_refused),
-                cmocka_unit_test(a_frame_is_answered_when_it_comes),
-                cmocka_unit_test(a_frame_that_does_not_come_is_absent),
-                cmocka_unit_test(an_event_that_is_built_is_not_waited_for),
-                cmocka_unit_test(numbers_find_the_frame),
-                cmocka_unit_test(a_liar_changes_nothing),
-                cmocka_unit_test(a_flood_is_bounded),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

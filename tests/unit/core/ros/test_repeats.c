@@ -61,11 +61,10 @@ static void finish(struct board *b)
 
 static const uint32_t lags[] = {0, 1, 5, 40, 250};
 
-static void each_trigger_may_have_several_frames(void **state)
+TEST(each_trigger_may_have_several_frames)
 {
         static const uint32_t copies[] = {2, 3, 15, 16, 17, 128};
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(copies) * ARRAY_SIZE(lags); k++) {
                 struct board b;
 
@@ -81,9 +80,8 @@ static void each_trigger_may_have_several_frames(void **state)
 }
 
 /* The second frames come on another path, which takes longer. */
-static void the_second_frames_may_be_behind(void **state)
+TEST(the_second_frames_may_be_behind)
 {
-        (void)state;
         for (uint32_t behind = 1; behind < 50; behind += 6) {
                 for (size_t k = 0; k < ARRAY_SIZE(lags); k++) {
                         struct board b;
@@ -101,9 +99,8 @@ static void the_second_frames_may_be_behind(void **state)
 
 /* Each repeated frame is followed by a pause of the board, which triggers do not wait for. The frames after
  * it are behind by more than usual. */
-static void a_pause_may_follow_a_repeated_frame(void **state)
+TEST(a_pause_may_follow_a_repeated_frame)
 {
-        (void)state;
         for (uint32_t pause = 1; pause < 40; pause += 4) {
                 for (uint32_t behind = 0; behind < 10; behind += 3) {
                         struct board b;
@@ -123,9 +120,8 @@ static void a_pause_may_follow_a_repeated_frame(void **state)
 
 /* Among the first frames, a repeated one may be the beginning of a new count: those after it wait until one
  * is as close to the triggers as before. */
-static void a_frame_may_be_repeated_at_the_beginning(void **state)
+TEST(a_frame_may_be_repeated_at_the_beginning)
 {
-        (void)state;
         for (uint32_t at = 1; at < 40; at++) {
                 for (uint32_t behind = 0; behind < MIN(at, 5u); behind++) {
                         struct board b;
@@ -143,11 +139,10 @@ static void a_frame_may_be_repeated_at_the_beginning(void **state)
 }
 
 /* The counters were wrong for a while, and follow the triggers again. */
-static void a_board_with_two_frames_comes_back_in_step(void **state)
+TEST(a_board_with_two_frames_comes_back_in_step)
 {
         struct board b;
 
-        (void)state;
         begin(&b, 5);
         while (b.next < 100)
                 send_next(&b);
@@ -166,13 +161,12 @@ static void a_board_with_two_frames_comes_back_in_step(void **state)
 }
 
 /* Some boards say so that they are alive. */
-static void empty_frames_cost_nothing_but_themselves(void **state)
+TEST(empty_frames_cost_nothing_but_themselves)
 {
         struct ros_fragment f = {};
         struct board b;
         uint64_t at;
 
-        (void)state;
         begin(&b, 5);
         for (uint32_t i = 0; b.next < TRIGGERS; i++) {
                 send_next(&b);
@@ -188,9 +182,8 @@ static void empty_frames_cost_nothing_but_themselves(void **state)
 }
 
 /* It counts from 0 again, soon after the beginning: none of the new frames is used. */
-static void a_board_with_two_frames_may_restart(void **state)
+TEST(a_board_with_two_frames_may_restart)
 {
-        (void)state;
         for (uint32_t before = 1; before < 40; before++) {
                 for (uint32_t away = 0; away < 300; away += 50) {
                         struct board b;
@@ -212,11 +205,10 @@ static void a_board_with_two_frames_may_restart(void **state)
 }
 
 /* Its counter stays where it is while triggers come: it does not follow them. */
-static void a_counter_that_is_stuck_is_out_of_step(void **state)
+TEST(a_counter_that_is_stuck_is_out_of_step)
 {
         struct board b;
 
-        (void)state;
         begin(&b, 0);
         while (b.next < 100)
                 send_next(&b);
@@ -227,20 +219,4 @@ static void a_counter_that_is_stuck_is_out_of_step(void **state)
         assert_true(ros_is_out_of_step(b.t.ros));
         assert_int_equal(ros_counts(b.t.ros)->duplicate, TRIGGERS - 100);
         end(&b.t, b.frames);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_trigger_may_have_several_frames),
-                cmocka_unit_test(the_second_frames_may_be_behind),
-                cmocka_unit_test(a_pause_may_follow_a_repeated_frame),
-                cmocka_unit_test(a_frame_may_be_repeated_at_the_beginning),
-                cmocka_unit_test(a_board_with_two_frames_comes_back_in_step),
-                cmocka_unit_test(empty_frames_cost_nothing_but_themselves),
-                cmocka_unit_test(a_board_with_two_frames_may_restart),
-                cmocka_unit_test(a_counter_that_is_stuck_is_out_of_step),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,11 @@
 #include "numbered_driver.h"
 
 /* At a reset, frames and requests of the triggers before it may still be on their way. */
-static void a_reset_does_not_mix_old_and_new_numbers(void **state)
+TEST(a_reset_does_not_mix_old_and_new_numbers)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 10; event++)
                 trigger(&t, event, 1000 + (uint32_t)event);
@@ -32,11 +31,10 @@ static void a_reset_does_not_mix_old_and_new_numbers(void **state)
 }
 
 /* The counters need not begin at 0, and a frame may come before the first trigger. */
-static void a_reset_may_begin_at_any_number(void **state)
+TEST(a_reset_may_begin_at_any_number)
 {
         static const uint32_t firsts[] = {0, 1, 70000, 0xfffffff0};
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(firsts); k++) {
                 struct ros_config c = numbered(16);
                 struct ros_driver t;
@@ -59,12 +57,11 @@ static void a_reset_may_begin_at_any_number(void **state)
 /* A trigger box resets the counters once more, before a trigger came: frames of the reset before do not
  * match.
  */
-static void a_reset_follows_another_one(void **state)
+TEST(a_reset_follows_another_one)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         triggers_and_frames(&t, 3);
         ros_sends(&t, 0);
@@ -82,12 +79,11 @@ static void a_reset_follows_another_one(void **state)
 }
 
 /* Boards ran before the trigger did: what they sent belongs to no trigger. */
-static void a_reset_before_the_first_trigger_forgets_the_frames(void **state)
+TEST(a_reset_before_the_first_trigger_forgets_the_frames)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         frames_come(&t, 0, 20);
         ros_resynchronise(t.ros, 0, 0);
@@ -99,12 +95,11 @@ static void a_reset_before_the_first_trigger_forgets_the_frames(void **state)
 }
 
 /* Frames that wait for a newer one do not go on waiting after a reset: there is room for 16. */
-static void a_reset_settles_the_frames_that_wait_for_a_newer_one(void **state)
+TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 20; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -122,12 +117,11 @@ static void a_reset_settles_the_frames_that_wait_for_a_newer_one(void **state)
 }
 
 /* The KeepAlive of the run's beginning was lost, or the reset came before it. */
-static void a_ros_may_hear_of_a_later_reset_first(void **state)
+TEST(a_ros_may_hear_of_a_later_reset_first)
 {
         struct ros_config c = numbered(24);
         struct ros_driver t;
 
-        (void)state;
         for (uint32_t resets = 1; resets < 3; resets++) {
                 ros_driver_init(&t, &c);
                 frames_come(&t, 0, 20);
@@ -144,12 +138,11 @@ static void a_ros_may_hear_of_a_later_reset_first(void **state)
 
 /* A byte stream retries a frame that finds no room. Its number is of before the reset each time, although the
  * newer triggers have reached the same number. */
-static void a_frame_without_room_is_of_the_same_epoch_when_it_comes_again(void **state)
+TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again)
 {
         struct ros_config c = numbered(16);
         struct ros_driver t;
 
-        (void)state;
         c.entries = 10;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 10; i++) {
@@ -169,9 +162,8 @@ static void a_frame_without_room_is_of_the_same_epoch_when_it_comes_again(void *
 }
 
 /* A connection holds up the frames of many triggers before and after a reset. */
-static void a_board_may_reach_a_reset_long_after_the_triggers(void **state)
+TEST(a_board_may_reach_a_reset_long_after_the_triggers)
 {
-        (void)state;
         for (uint32_t held_up = 0; held_up < ROS_STRAYS_MAX; held_up += 5) {
                 struct ros_config c = numbered(16);
                 struct ros_driver t;
@@ -193,20 +185,4 @@ static void a_board_may_reach_a_reset_long_after_the_triggers(void **state)
                 assert_int_equal(ros_queued(t.ros, 0).jobs, 2500);
                 end(&t, 3500);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_reset_does_not_mix_old_and_new_numbers),
-                cmocka_unit_test(a_reset_may_begin_at_any_number),
-                cmocka_unit_test(a_reset_follows_another_one),
-                cmocka_unit_test(a_reset_before_the_first_trigger_forgets_the_frames),
-                cmocka_unit_test(a_reset_settles_the_frames_that_wait_for_a_newer_one),
-                cmocka_unit_test(a_ros_may_hear_of_a_later_reset_first),
-                cmocka_unit_test(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again),
-                cmocka_unit_test(a_board_may_reach_a_reset_long_after_the_triggers),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,12 +31,11 @@ static enum ros_verdict comes(struct slicer *s, uint64_t counter, uint32_t bytes
         return v;
 }
 
-static void limits_are_refused(void **state)
+TEST(limits_are_refused)
 {
         struct slicer_config c = small();
         struct slicer *s;
 
-        (void)state;
         c.slices_max = 6;
         assert_int_equal(slicer_new(&s, &c), -EINVAL);
         c = small();
@@ -44,12 +43,11 @@ static void limits_are_refused(void **state)
         assert_int_equal(slicer_new(&s, &c), -EINVAL);
 }
 
-static void a_slice_has_half_of_a_fragment(void **state)
+TEST(a_slice_has_half_of_a_fragment)
 {
         struct slicer_config c = small();
         struct slicer *s;
 
-        (void)state;
         assert_int_equal(slicer_new(&s, &c), 0);
         assert_int_equal(comes(s, 10, 400), ROS_STORE);
         assert_int_equal(comes(s, 20, 105), ROS_DISCARD); /* with the lengths, 513 bytes */
@@ -59,12 +57,11 @@ static void a_slice_has_half_of_a_fragment(void **state)
 }
 
 /* Whatever the place of the waiting frames in the ring: none is lost, and their memory is free again. */
-static void a_restart_empties_all_slices(void **state)
+TEST(a_restart_empties_all_slices)
 {
         struct slicer_config c = small();
         struct slicer *s;
 
-        (void)state;
         c.frames_max = 4;
         assert_int_equal(slicer_new(&s, &c), 0);
         for (uint64_t start = 0, k; start < 20; start++) {
@@ -80,15 +77,4 @@ static void a_restart_empties_all_slices(void **state)
                 assert_int_equal(slicer_counts(s)->restarts, start);
         }
         slicer_free(s);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(limits_are_refused),
-                cmocka_unit_test(a_slice_has_half_of_a_fragment),
-                cmocka_unit_test(a_restart_empties_all_slices),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

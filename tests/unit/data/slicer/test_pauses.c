@@ -42,12 +42,11 @@ static void waits(struct bench *b, uint64_t ns)
 }
 
 /* Nothing shows that the board has no frames after its last one. */
-static void a_silent_board_has_no_slices(void **state)
+TEST(a_silent_board_has_no_slices)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         begin(&b, &c);
         delivers(&b, true, false);
         assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
@@ -74,12 +73,11 @@ static void a_silent_board_has_no_slices(void **state)
 }
 
 /* A window that is longer than the silence counts. */
-static void a_silent_board_has_its_last_slice(void **state)
+TEST(a_silent_board_has_its_last_slice)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         c.idle_max_ns = 500;
         begin(&b, &c);
         comes(&b, 550);
@@ -92,13 +90,12 @@ static void a_silent_board_has_its_last_slice(void **state)
 }
 
 /* It stops within a frame: what came before is passed, and the frame's own slice waits for its end. */
-static void a_board_may_stop_within_a_frame(void **state)
+TEST(a_board_may_stop_within_a_frame)
 {
         uint64_t counter = 650, count = counter;
         struct bench b;
         uint8_t *to;
 
-        (void)state;
         begin_wide(&b);
         comes(&b, 550);
         comes(&b, 610);
@@ -116,13 +113,12 @@ static void a_board_may_stop_within_a_frame(void **state)
 
 /* A board that sends every 3 us what it had in that time, with a window of 2 us. Then it holds everything
  * back for longer. */
-static void bursts_and_pauses_lose_nothing(void **state)
+TEST(bursts_and_pauses_lose_nothing)
 {
         static const uint64_t pauses_ns[] = {5000, 10000, 19000};
         uint64_t count = 1, sent = 0;
         struct bench b;
 
-        (void)state;
         begin_wide(&b);
         for (int burst = 0; burst < 60; burst++) {
                 uint64_t held_ns = burst % 20 == 19 ? pauses_ns[burst / 20] : 3000;
@@ -141,11 +137,10 @@ static void bursts_and_pauses_lose_nothing(void **state)
 }
 
 /* It holds everything back for longer than its slices wait: only the rest of its last slice is late. */
-static void a_long_pause_costs_the_last_slice(void **state)
+TEST(a_long_pause_costs_the_last_slice)
 {
         struct bench b;
 
-        (void)state;
         begin_wide(&b);
         for (uint64_t count = 0; count <= 550; count += 10)
                 comes(&b, count);
@@ -161,13 +156,12 @@ static void a_long_pause_costs_the_last_slice(void **state)
 }
 
 /* Late frames in a row, at once or for long: their times go up to the present, and they are late. */
-static void a_row_of_late_frames_is_late(void **state)
+TEST(a_row_of_late_frames_is_late)
 {
         static const struct {
                 uint64_t frames, first, step, turn_ns;
         } rows[] = {{16, 0, 10, 0}, {64, 100, 10, 0}, {1000, 0, 4, 0}, {1000, 2, 4, 10}, {200, 0, 20, 100}};
 
-        (void)state;
         for (size_t k = 0; k < ARRAY_SIZE(rows); k++) {
                 uint64_t late = 0, slices;
                 struct bench b;
@@ -198,11 +192,10 @@ static void a_row_of_late_frames_is_late(void **state)
 }
 
 /* Events went on without it. It returns in step: what nobody waits for any longer is late, and not passed. */
-static void a_silent_board_returns_in_step(void **state)
+TEST(a_silent_board_returns_in_step)
 {
         struct bench b;
 
-        (void)state;
         begin_wide(&b);
         comes(&b, 550);
         waits(&b, 20000);
@@ -220,12 +213,11 @@ static void a_silent_board_returns_in_step(void **state)
 }
 
 /* It returns after more slices than can be open. */
-static void a_board_may_be_silent_for_long(void **state)
+TEST(a_board_may_be_silent_for_long)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         c.bits = 32;
         begin(&b, &c);
         comes(&b, 550);
@@ -245,12 +237,11 @@ static void a_board_may_be_silent_for_long(void **state)
 }
 
 /* Its clock begins at 0 while time goes on as before. What it sent before is passed, and no slice twice. */
-static void a_board_that_begins_again_opens_other_slices(void **state)
+TEST(a_board_that_begins_again_opens_other_slices)
 {
         uint64_t count;
         struct bench b;
 
-        (void)state;
         begin_wide(&b);
         comes(&b, 50010);
         comes(&b, 50460);
@@ -269,12 +260,11 @@ static void a_board_that_begins_again_opens_other_slices(void **state)
 }
 
 /* The slices after a restart have the numbers of earlier ones: none of their frames counts as used. */
-static void slices_are_used_once(void **state)
+TEST(slices_are_used_once)
 {
         uint64_t before;
         struct bench b;
 
-        (void)state;
         begin_wide(&b);
         for (uint64_t count = 0; count < 100000; count += 100) {
                 comes(&b, count);
@@ -297,14 +287,13 @@ static void slices_are_used_once(void **state)
 }
 
 /* The frame with which it begins again is too long. */
-static void times_wrap_after_a_restart(void **state)
+TEST(times_wrap_after_a_restart)
 {
         struct slicer_config c = standard();
         uint64_t counter = 199100 & 0xffff;
         struct bench b;
         uint8_t *to;
 
-        (void)state;
         begin(&b, &c);
         for (uint64_t count = 0; count < 210000; count += 10000) {
                 comes(&b, count);
@@ -321,23 +310,4 @@ static void times_wrap_after_a_restart(void **state)
         assert_int_equal(comes(&b, 200010), ROS_STORE);
         assert_int_equal(slicer_counts(b.slicer)->late, 63);
         end(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_silent_board_has_no_slices),
-                cmocka_unit_test(a_silent_board_has_its_last_slice),
-                cmocka_unit_test(a_board_may_stop_within_a_frame),
-                cmocka_unit_test(bursts_and_pauses_lose_nothing),
-                cmocka_unit_test(a_long_pause_costs_the_last_slice),
-                cmocka_unit_test(a_row_of_late_frames_is_late),
-                cmocka_unit_test(a_silent_board_returns_in_step),
-                cmocka_unit_test(a_board_may_be_silent_for_long),
-                cmocka_unit_test(a_board_that_begins_again_opens_other_slices),
-                cmocka_unit_test(slices_are_used_once),
-                cmocka_unit_test(times_wrap_after_a_restart),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* Slices of time: which frames are in which, when they close, overlap, and damaged times. */
 #include "slicer_bench.h"
 
-static void frames_of_a_slice_are_one_fragment(void **state)
+TEST(frames_of_a_slice_are_one_fragment)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         begin(&b, &c);
         comes(&b, 510);
         comes(&b, 599);
@@ -32,12 +31,11 @@ static void frames_of_a_slice_are_one_fragment(void **state)
         end(&b);
 }
 
-static void the_overlap_is_in_both(void **state)
+TEST(the_overlap_is_in_both)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         c.overlap_ns = 20 * TICK_NS;
         begin(&b, &c);
         comes(&b, 579);
@@ -54,12 +52,11 @@ static void the_overlap_is_in_both(void **state)
         end(&b);
 }
 
-static void times_wrap(void **state)
+TEST(times_wrap)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         begin(&b, &c);
         comes(&b, 65510);
         comes(&b, 65550);
@@ -72,12 +69,11 @@ static void times_wrap(void **state)
         end(&b);
 }
 
-static void a_full_slicer_closes_slices_early(void **state)
+TEST(a_full_slicer_closes_slices_early)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         c.frames_max = 3;
         begin(&b, &c);
         comes(&b, 510);
@@ -92,14 +88,13 @@ static void a_full_slicer_closes_slices_early(void **state)
         end(&b);
 }
 
-static void broken_frames_are_counted(void **state)
+TEST(broken_frames_are_counted)
 {
         struct slicer_config c = standard();
         uint64_t counter = 510;
         struct bench b;
         uint8_t *to;
 
-        (void)state;
         begin(&b, &c);
         assert_int_equal(slicer_arrive(b.slicer, b.now_ns, NULL, 3, &to), ROS_DISCARD);
         slicer_commit(b.slicer, b.now_ns);
@@ -114,12 +109,11 @@ static void broken_frames_are_counted(void **state)
 }
 
 /* A damaged time: slices of the present stay open. */
-static void a_board_may_leap_once(void **state)
+TEST(a_board_may_leap_once)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         c.bits = 64;
         c.slice_ns = NS_PER_MS;
         c.window_ns = 2 * NS_PER_MS;
@@ -153,12 +147,11 @@ static void a_board_may_leap_once(void **state)
 }
 
 /* A board may mark a time that it does not know in this way. */
-static void impossible_times_open_no_slice(void **state)
+TEST(impossible_times_open_no_slice)
 {
         struct slicer_config c = standard();
         struct bench b;
 
-        (void)state;
         c.bits = 64;
         begin(&b, &c);
         assert_int_equal(comes(&b, UINT64_MAX), ROS_DISCARD);
@@ -172,19 +165,4 @@ static void impossible_times_open_no_slice(void **state)
         delivers(&b, false, false);
         assert_slice(&b, 5, COUNTS(510));
         end(&b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(frames_of_a_slice_are_one_fragment),
-                cmocka_unit_test(the_overlap_is_in_both),
-                cmocka_unit_test(times_wrap),
-                cmocka_unit_test(a_full_slicer_closes_slices_early),
-                cmocka_unit_test(broken_frames_are_counted),
-                cmocka_unit_test(a_board_may_leap_once),
-                cmocka_unit_test(impossible_times_open_no_slice),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }
