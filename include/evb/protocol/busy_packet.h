@@ -18,7 +18,7 @@ enum busy_reason {
         BUSY_STOPPED, /* the run has not begun, or takes no further triggers */
         BUSY_RESET,   /* the counters were reset, and triggers from before are not over */
         BUSY_LEVEL2,  /* many events wait for a decision of level 2 */
-        BUSY_FRAMES,  /* many triggers wait, for frames of a board that are counted */
+        BUSY_FRAMES,  /* many triggers wait, for frames of a board that are counted; or no ROS is present */
         BUSY_PAUSED,  /* an operator paused the run */
 };
 

@@ -57,6 +57,8 @@ static enum busy_reason judge(const struct dfm *d)
                 return BUSY_PAUSED;
         if (d->n_xoff > 0)
                 return BUSY_XOFF;
+        if (d->n_live[ROLE_ROS] == 0)
+                return BUSY_FRAMES;
         if (dfm_waits_for_reset(d))
                 return BUSY_RESET;
         /* Below the lower threshold it ends, at the upper one it begins. */

@@ -179,7 +179,7 @@ static bool take_trigger(struct dfm *d, uint64_t now_ns)
         bool level2 = d->config.level2.on;
         uint32_t sfi = POLICY_NONE, slot;
 
-        if (d->n_xoff > 0 || !may_open(d) ||
+        if (d->n_live[ROLE_ROS] == 0 || d->n_xoff > 0 || !may_open(d) ||
             (level2 ? !dfm_level2_has_room(d) : (sfi = choose_sfi(d)) == POLICY_NONE))
                 return false;
         d->awaits_frames = !dfm_has_frames(d);

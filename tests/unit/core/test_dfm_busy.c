@@ -60,6 +60,29 @@ TEST(busy_follows_the_queue)
         outside_ends(&t);
 }
 
+/* A trigger box that ignores busy fills the queue. */
+TEST(without_a_ros_triggers_are_queued_and_refused)
+{
+        struct dfm_config c = outside_standard(2);
+        struct dfm_driver t;
+
+        outside_begins(&t, &c, 10);
+        for (uint16_t i = 0; i < 2; i++)
+                ros_says_alive(&t, i, RUN_ENDED, 0);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_FRAMES);
+        for (uint64_t k = 1; k <= 3; k++) {
+                assert_int_equal(outside_offers(&t, 100 + k, 0), k < 3 ? OFFER_QUEUED : OFFER_REFUSED);
+                assert_dfm_says(&t, "");
+        }
+        assert_int_equal(offered(&t)->refused, 1);
+        ros_says_alive(&t, 0, RUN_RUNNING, 0);
+        dfm_says_with(&t, false);
+        assert_busy(&t, BUSY_NOT);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 3);
+        outside_ends(&t);
+}
+
 TEST(a_full_queue_is_busy_at_once)
 {
         struct dfm_config c = outside_standard(10);

@@ -57,6 +57,25 @@ TEST(a_lost_event_is_no_progress)
         dfm_driver_fini(&t);
 }
 
+/* All events of a run without a ROS would be lost. */
+TEST(triggers_wait_for_a_ros)
+{
+        struct dfm_config c = dfm_standard();
+        struct dfm_driver t;
+
+        dfm_driver_start(&t, &c);
+        for (uint16_t i = 0; i < 2; i++)
+                ros_says_alive(&t, i, RUN_ENDED, 0);
+        sfi_grants(&t, 0, 3);
+        assert_dfm_says(&t, "");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 0);
+        assert_true(dfm_is_busy(t.dfm) && dfm_has_work(t.dfm));
+        ros_says_alive(&t, 1, RUN_RUNNING, 0);
+        dfm_says_with(&t, false);
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 3);
+        dfm_driver_fini(&t);
+}
+
 /* Nobody has a frame of the next trigger: perhaps there is no beam. If one ROS has it, the others lack it. */
 TEST(a_pause_of_the_front_ends_is_no_work)
 {
