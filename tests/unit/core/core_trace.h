@@ -9,6 +9,15 @@
 #include "evb/base/util.h"
 #include "evb/core/dfm.h"
 
+/* A test with a driver `t`, and a configuration `c` that it may change before it creates the core. */
+#define CORE_TEST(role, name, config)                                                                        \
+        static void name##_with(struct role##_driver t, struct role##_config c);                             \
+        TEST(name)                                                                                           \
+        {                                                                                                    \
+                name##_with((struct role##_driver){}, config);                                               \
+        }                                                                                                    \
+        static void name##_with(struct role##_driver t, struct role##_config c)
+
 /* Start of each test. Not 0, which some fields use for "never". */
 #define TRACE_BEGIN_NS (10 * NS_PER_S)
 

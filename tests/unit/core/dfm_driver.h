@@ -27,6 +27,9 @@ struct dfm_driver {
         struct trace trace;
 };
 
+/* A test with a driver `t`, and a configuration `c` for its DFM. */
+#define DFM_TEST(name, config) CORE_TEST(dfm, name, config)
+
 /* Triggers are always due, so only credits limit the number of events. No node times out. */
 static inline struct dfm_config dfm_standard(void)
 {

@@ -18,6 +18,9 @@ struct ros_driver {
         struct trace trace;
 };
 
+/* A test with a driver `t`, and a configuration `c` for its ROS. */
+#define ROS_TEST(name, config) CORE_TEST(ros, name, config)
+
 static inline void driver_describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         const struct ros_driver *t = ctx;

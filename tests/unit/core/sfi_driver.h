@@ -20,6 +20,9 @@ struct sfi_driver {
         struct trace trace;
 };
 
+/* A test with a driver `t`, and a configuration `c` for its SFI. */
+#define SFI_TEST(name, config) CORE_TEST(sfi, name, config)
+
 static inline struct sfi_config sfi_standard(void)
 {
         return (struct sfi_config){

@@ -147,11 +147,9 @@ static uint64_t triggers_in(struct dfm_driver *t, uint64_t time_ns)
         return dfm_counts(t->dfm)->triggers - before;
 }
 
-TEST(the_dfm_follows_another_rate)
+DFM_TEST(the_dfm_follows_another_rate, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct dfm_settings to;
-        struct dfm_driver t;
 
         c.trigger_rate_millihertz = 100 * HZ;
         c.events_max = 4096;
@@ -180,11 +178,9 @@ TEST(the_dfm_follows_another_rate)
         dfm_driver_fini(&t);
 }
 
-TEST(a_rate_of_before_the_run_counts_from_its_begin)
+DFM_TEST(a_rate_of_before_the_run_counts_from_its_begin, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct dfm_settings to;
-        struct dfm_driver t;
 
         c.trigger_rate_millihertz = 1000 * HZ;
         c.n_ros = c.n_sfi = 1;
@@ -202,11 +198,9 @@ TEST(a_rate_of_before_the_run_counts_from_its_begin)
 }
 
 /* While triggers are held back, no schedule runs, and none makes up for the time. */
-TEST(a_change_while_triggers_are_held_back_makes_no_burst)
+DFM_TEST(a_change_while_triggers_are_held_back_makes_no_burst, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct dfm_settings to;
-        struct dfm_driver t;
 
         c.trigger_rate_millihertz = 100 * HZ;
         to = settings_of(&c);
@@ -220,11 +214,9 @@ TEST(a_change_while_triggers_are_held_back_makes_no_burst)
         dfm_driver_fini(&t);
 }
 
-TEST(an_earlier_time_out_applies_to_open_events)
+DFM_TEST(an_earlier_time_out_applies_to_open_events, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct dfm_settings to = settings_of(&c);
-        struct dfm_driver t;
 
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
@@ -256,11 +248,9 @@ static struct sfi_config with_slots(void)
         return c;
 }
 
-TEST(more_credits_are_granted_at_once)
+SFI_TEST(more_credits_are_granted_at_once, with_slots())
 {
-        struct sfi_config c = with_slots();
         struct sfi_settings to = sfi_settings_of(&c);
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 4);
         t.now_ns += 2 * NS_PER_MS;
@@ -280,11 +270,9 @@ TEST(more_credits_are_granted_at_once)
 }
 
 /* What is granted stays granted; the number of open events falls as they end. */
-TEST(fewer_credits_take_none_back)
+SFI_TEST(fewer_credits_take_none_back, with_slots())
 {
-        struct sfi_config c = with_slots();
         struct sfi_settings to = sfi_settings_of(&c);
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 3);
         to.credits = 2;
@@ -311,11 +299,9 @@ TEST(fewer_credits_take_none_back)
 }
 
 /* Unassigned events leave the slots of later credits free. */
-TEST(unassigned_events_follow_the_credits)
+SFI_TEST(unassigned_events_follow_the_credits, with_slots())
 {
-        struct sfi_config c = with_slots();
         struct sfi_settings to = sfi_settings_of(&c);
-        struct sfi_driver t;
 
         c.slots = 4096;
         sfi_driver_init(&t, &c);
@@ -330,11 +316,9 @@ TEST(unassigned_events_follow_the_credits)
         sfi_driver_fini(&t);
 }
 
-TEST(retries_follow_at_the_next_round)
+SFI_TEST(retries_follow_at_the_next_round, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
         struct sfi_settings to = sfi_settings_of(&c);
-        struct sfi_driver t;
 
         to.retry_after_ns = 5 * AFTER_NS;
         sfi_driver_init(&t, &c);
@@ -352,11 +336,9 @@ TEST(retries_follow_at_the_next_round)
         sfi_driver_fini(&t);
 }
 
-TEST(outstanding_events_stay_events_or_bytes)
+SFI_TEST(outstanding_events_stay_events_or_bytes, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
         struct sfi_settings to;
-        struct sfi_driver t;
 
         c.outstanding = 1;
         c.room_bytes = 1 << 20;

@@ -1,11 +1,8 @@
 /* The DFM and events that their SFI does not finish in time, and SFIs that leave, return or restart. */
 #include "dfm_driver.h"
 
-TEST(events_of_a_lost_sfi_go_to_another)
+DFM_TEST(events_of_a_lost_sfi_go_to_another, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.node_timeout_ns = NS_PER_S;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
@@ -34,11 +31,8 @@ TEST(events_of_a_lost_sfi_go_to_another)
         }
 }
 
-TEST(an_unfinished_event_goes_to_another_sfi)
+DFM_TEST(an_unfinished_event_goes_to_another_sfi, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         sfi_grants(&t, 1, 1);
@@ -62,11 +56,8 @@ TEST(an_unfinished_event_goes_to_another_sfi)
         dfm_driver_fini(&t);
 }
 
-TEST(reassignment_prefers_another_sfi)
+DFM_TEST(reassignment_prefers_another_sfi, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.push = false;
         c.events = 2;
         c.reassign_max = 2;
@@ -98,10 +89,8 @@ TEST(reassignment_prefers_another_sfi)
         }
 }
 
-TEST(a_void_entry_does_not_end_a_returned_event)
+DFM_TEST(a_void_entry_does_not_end_a_returned_event, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         struct message_to to;
         uint64_t void_event;
 
@@ -129,11 +118,8 @@ TEST(a_void_entry_does_not_end_a_returned_event)
 
 /* The event went back and forth. An SFI that knows of the new assignment does not end the event with a
  * report on the former one. */
-TEST(an_event_that_returned_twice_is_built)
+DFM_TEST(an_event_that_returned_twice_is_built, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.push = false;
         c.events = 1;
         c.reassign_max = 2;
@@ -157,11 +143,8 @@ TEST(an_event_that_returned_twice_is_built)
         dfm_driver_fini(&t);
 }
 
-TEST(a_report_on_a_former_assignment_ends_nothing)
+DFM_TEST(a_report_on_a_former_assignment_ends_nothing, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.n_sfi = 1;
         c.push = false;
         c.events = 1;
@@ -178,11 +161,8 @@ TEST(a_report_on_a_former_assignment_ends_nothing)
         dfm_driver_fini(&t);
 }
 
-TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
+DFM_TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         dfm_pass_ns(&t, c.event_timeout_ns);
@@ -197,11 +177,8 @@ TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
         dfm_driver_fini(&t);
 }
 
-TEST(an_event_taken_back_is_no_longer_held)
+DFM_TEST(an_event_taken_back_is_no_longer_held, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.policy = POLICY_LEAST_LOADED;
         c.push = false;
         dfm_driver_start(&t, &c);
@@ -218,11 +195,8 @@ TEST(an_event_taken_back_is_no_longer_held)
         dfm_driver_fini(&t);
 }
 
-TEST(an_event_taken_back_is_void_in_the_stream)
+DFM_TEST(an_event_taken_back_is_void_in_the_stream, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.keep_alive_ns = 1000 * NS_PER_S;
         for (int push = 0; push < 2; push++) {
                 c.push = push;
@@ -239,11 +213,8 @@ TEST(an_event_taken_back_is_void_in_the_stream)
         }
 }
 
-TEST(another_incarnation_starts_afresh)
+DFM_TEST(another_incarnation_starts_afresh, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
@@ -262,11 +233,8 @@ TEST(another_incarnation_starts_afresh)
         dfm_driver_fini(&t);
 }
 
-TEST(a_silent_sfi_continues_its_streams)
+DFM_TEST(a_silent_sfi_continues_its_streams, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.n_sfi = 1;
         c.node_timeout_ns = NS_PER_S;
         for (int push = 0; push < 2; push++) {
@@ -296,10 +264,8 @@ TEST(a_silent_sfi_continues_its_streams)
 }
 
 /* Otherwise an event that no message mentions would use up its single credit. */
-TEST(a_silent_sfi_learns_of_unannounced_assignments)
+DFM_TEST(a_silent_sfi_learns_of_unannounced_assignments, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         struct message_to to;
 
         c.n_sfi = 1;
@@ -318,11 +284,8 @@ TEST(a_silent_sfi_learns_of_unannounced_assignments)
 }
 
 /* The previous process had switched often, so its numbers are ahead of the new one's. */
-TEST(a_late_xoff_of_a_dead_ros_has_no_effect)
+DFM_TEST(a_late_xoff_of_a_dead_ros_has_no_effect, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         driver_join(&t, ROLE_ROS, 0, 2);
         t.message.alive.state = RUN_RUNNING;
@@ -349,11 +312,8 @@ static void sfi_writes(struct dfm_driver *t, uint16_t sfi, uint64_t event)
         sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
-TEST(an_event_being_written_does_not_time_out)
+DFM_TEST(an_event_being_written_does_not_time_out, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         sfi_writes(&t, 0, 0);
@@ -373,11 +333,8 @@ TEST(an_event_being_written_does_not_time_out)
         dfm_driver_fini(&t);
 }
 
-TEST(an_event_that_a_dead_sfi_was_writing_is_reassigned)
+DFM_TEST(an_event_that_a_dead_sfi_was_writing_is_reassigned, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         sfi_writes(&t, 0, 0);

@@ -3,11 +3,8 @@
 
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
-TEST(busy_follows_the_credits_with_hysteresis)
+DFM_TEST(busy_follows_the_credits_with_hysteresis, outside_standard(100))
 {
-        struct dfm_config c = outside_standard(100);
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         assert_busy(&t, BUSY_STOPPED);
         assert_true(dfm_busy(t.dfm).last == BUSY_NONE);
@@ -35,11 +32,8 @@ TEST(busy_follows_the_credits_with_hysteresis)
         outside_ends(&t);
 }
 
-TEST(busy_follows_the_queue)
+DFM_TEST(busy_follows_the_queue, outside_standard(10))
 {
-        struct dfm_config c = outside_standard(10);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 100);
         ros_says_switch(&t, 1, false);
         dfm_says_with(&t, false);
@@ -61,11 +55,8 @@ TEST(busy_follows_the_queue)
 }
 
 /* A trigger box that ignores busy fills the queue. */
-TEST(without_a_ros_triggers_are_queued_and_refused)
+DFM_TEST(without_a_ros_triggers_are_queued_and_refused, outside_standard(2))
 {
-        struct dfm_config c = outside_standard(2);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 10);
         for (uint16_t i = 0; i < 2; i++)
                 ros_says_alive(&t, i, RUN_ENDED, 0);
@@ -83,11 +74,8 @@ TEST(without_a_ros_triggers_are_queued_and_refused)
         outside_ends(&t);
 }
 
-TEST(a_full_queue_is_busy_at_once)
+DFM_TEST(a_full_queue_is_busy_at_once, outside_standard(10))
 {
-        struct dfm_config c = outside_standard(10);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 2);
         for (uint64_t k = 1; k <= 7; k++)
                 outside_offers(&t, 100 + k, 0);
@@ -105,11 +93,8 @@ TEST(a_full_queue_is_busy_at_once)
 }
 
 /* The ROSs hold the frames of 10 events, so the eighth undecided one is too many. */
-TEST(undecided_events_that_fill_the_ross_are_busy)
+DFM_TEST(undecided_events_that_fill_the_ross_are_busy, outside_standard(100))
 {
-        struct dfm_config c = outside_standard(100);
-        struct dfm_driver t;
-
         c.has_front_ends = true;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 1000};
         dfm_driver_start(&t, &c);
@@ -127,11 +112,8 @@ TEST(undecided_events_that_fill_the_ross_are_busy)
         outside_ends(&t);
 }
 
-TEST(the_schedule_has_a_busy_signal_too)
+DFM_TEST(the_schedule_has_a_busy_signal_too, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.busy_above_permille = 900;
         dfm_driver_start(&t, &c);
         assert_busy(&t, BUSY_CREDITS);
@@ -143,11 +125,9 @@ TEST(the_schedule_has_a_busy_signal_too)
         dfm_driver_fini(&t);
 }
 
-TEST(the_clock_makes_an_event_of_each_slice)
+DFM_TEST(the_clock_makes_an_event_of_each_slice, outside_standard(4))
 {
-        struct dfm_config c = outside_standard(4);
         struct message_to to;
-        struct dfm_driver t;
 
         c.trigger_source = DFM_TRIGGER_CLOCK;
         c.slice_ns = 10 * NS_PER_MS;
@@ -185,11 +165,8 @@ TEST(the_clock_makes_an_event_of_each_slice)
 }
 
 /* Only the former DFM knew the trigger of an event that no SFI has: it cannot be built any more. */
-TEST(a_resumed_run_loses_events_whose_trigger_nobody_knows)
+DFM_TEST(a_resumed_run_loses_events_whose_trigger_nobody_knows, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_resumes(&t, &c);
         assert_dfm_says(&t, "ross: Clear #0 oldest 1: e2 | ross: Clear #1 oldest 1: e3");
         sfi_grants(&t, 0, 9);
@@ -209,11 +186,8 @@ TEST(a_resumed_run_loses_events_whose_trigger_nobody_knows)
 }
 
 /* Ten slices have passed, and four of them became events. */
-TEST(slices_without_a_dfm_are_missed)
+DFM_TEST(slices_without_a_dfm_are_missed, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         c.trigger_source = DFM_TRIGGER_CLOCK;
         c.slice_ns = 10 * NS_PER_MS;
         c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = 105 * NS_PER_MS};
@@ -227,12 +201,10 @@ TEST(slices_without_a_dfm_are_missed)
 
 /* Nobody can decide about what the former DFM did not assign. The event that an SFI has is cleared without
  * its L1 ID, which nobody knows. */
-TEST(a_resumed_run_loses_events_that_no_sfi_knows)
+DFM_TEST(a_resumed_run_loses_events_that_no_sfi_knows, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
         const struct decision_entry reject = {.event = 4, .verdict = DECISION_REJECT};
         struct message_to to;
-        struct dfm_driver t;
 
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 10};
         outside_resumes(&t, &c);

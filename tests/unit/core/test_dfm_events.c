@@ -1,11 +1,8 @@
 /* The end of events in the DFM: cleared or lost. test_dfm_again.c covers reassignment. */
 #include "dfm_driver.h"
 
-TEST(ended_events_are_cleared_in_groups)
+DFM_TEST(ended_events_are_cleared_in_groups, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.clear_group = 3;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 8);
@@ -21,11 +18,8 @@ TEST(ended_events_are_cleared_in_groups)
         dfm_driver_fini(&t);
 }
 
-TEST(an_incomplete_clear_group_waits_for_clear_after)
+DFM_TEST(an_incomplete_clear_group_waits_for_clear_after, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.clear_group = 2;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
@@ -42,10 +36,8 @@ TEST(an_incomplete_clear_group_waits_for_clear_after)
         dfm_driver_fini(&t);
 }
 
-TEST(clear_groups_are_bounded_by_the_message)
+DFM_TEST(clear_groups_are_bounded_by_the_message, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         struct message_to to;
 
         for (int small = 0; small < 2; small++) {
@@ -72,11 +64,8 @@ TEST(clear_groups_are_bounded_by_the_message)
         }
 }
 
-TEST(keep_alive_reveals_a_lost_clear)
+DFM_TEST(keep_alive_reveals_a_lost_clear, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.clear_group = 1;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 3);
@@ -93,11 +82,8 @@ TEST(keep_alive_reveals_a_lost_clear)
 }
 
 /* A ROS that missed a Clear may have no room for the oldest event. */
-TEST(clears_are_repeated_while_the_oldest_event_waits)
+DFM_TEST(clears_are_repeated_while_the_oldest_event_waits, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.clear_group = 2;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 6);
@@ -122,11 +108,8 @@ TEST(clears_are_repeated_while_the_oldest_event_waits)
         dfm_driver_fini(&t);
 }
 
-TEST(an_event_is_lost_after_the_last_reassignment)
+DFM_TEST(an_event_is_lost_after_the_last_reassignment, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         for (uint32_t max = 0; max < 3; max++) {
                 c.reassign_max = max;
                 c.events = 1;
@@ -147,11 +130,8 @@ TEST(an_event_is_lost_after_the_last_reassignment)
         }
 }
 
-TEST(an_event_without_an_sfi_is_lost_after_the_time_out)
+DFM_TEST(an_event_without_an_sfi_is_lost_after_the_time_out, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         dfm_pass_ns(&t, c.event_timeout_ns);
@@ -166,11 +146,8 @@ TEST(an_event_without_an_sfi_is_lost_after_the_time_out)
         dfm_driver_fini(&t);
 }
 
-TEST(draining_without_an_sfi_loses_open_events)
+DFM_TEST(draining_without_an_sfi_loses_open_events, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 2);
         dfm_stop(t.dfm, t.now_ns);
@@ -184,11 +161,8 @@ TEST(draining_without_an_sfi_loses_open_events)
 }
 
 /* Boards may stop before the run. What they answered, or an SFI lost with its machine, is lost. */
-TEST(triggers_that_nobody_answers_after_a_stop_do_not_count)
+DFM_TEST(triggers_that_nobody_answers_after_a_stop_do_not_count, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         for (int front_ends = 0; front_ends < 2; front_ends++) {
                 c.has_front_ends = front_ends;
                 dfm_driver_start(&t, &c);
@@ -211,11 +185,8 @@ TEST(triggers_that_nobody_answers_after_a_stop_do_not_count)
 }
 
 /* Boards that sent frames of a newer trigger had not stopped. */
-TEST(a_trigger_before_one_that_was_built_counts)
+DFM_TEST(a_trigger_before_one_that_was_built_counts, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.has_front_ends = true;
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
@@ -231,11 +202,9 @@ TEST(a_trigger_before_one_that_was_built_counts)
 }
 
 /* The frames of a required ROS that vanished are lost with it. */
-TEST(without_a_required_ros_no_trigger_is_unanswered)
+DFM_TEST(without_a_required_ros_no_trigger_is_unanswered, dfm_standard())
 {
         const struct ros_rule rules[] = {{.optional = true}, {}};
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
 
         c.has_front_ends = true;
         c.ros_rules = rules;
@@ -266,11 +235,8 @@ static void be_away(struct dfm_driver *t, uint64_t ns)
 }
 
 /* While nobody could receive anything, accepted events of a run that drains must not expire. */
-TEST(an_absence_postpones_accepted_events)
+DFM_TEST(an_absence_postpones_accepted_events, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.clear_group = 1;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 3};
         dfm_driver_start(&t, &c);

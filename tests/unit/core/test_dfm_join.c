@@ -71,10 +71,8 @@ static void assert_no_notice(struct dfm_driver *t)
         assert_false(dfm_take_notice(t->dfm, &o));
 }
 
-TEST(a_refusal_names_the_differing_key)
+DFM_TEST(a_refusal_names_the_differing_key, join_standard())
 {
-        struct dfm_config c = join_standard();
-        struct dfm_driver t;
         struct message m;
         uint16_t key;
 
@@ -102,11 +100,9 @@ TEST(a_refusal_names_the_differing_key)
         dfm_driver_fini(&t);
 }
 
-TEST(run_numbers_agree)
+DFM_TEST(run_numbers_agree, join_standard())
 {
-        struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_SFI, 0, 7);
-        struct dfm_driver t;
 
         begin(&t, &c);
         m.join.run = TRACE_RUN + 1;
@@ -119,11 +115,9 @@ TEST(run_numbers_agree)
         dfm_driver_fini(&t);
 }
 
-TEST(a_silent_node_can_be_replaced)
+DFM_TEST(a_silent_node_can_be_replaced, join_standard())
 {
-        struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
-        struct dfm_driver t;
 
         begin(&t, &c);
         assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
@@ -140,11 +134,9 @@ TEST(a_silent_node_can_be_replaced)
         dfm_driver_fini(&t);
 }
 
-TEST(two_active_incarnations_are_detected)
+DFM_TEST(two_active_incarnations_are_detected, join_standard())
 {
-        struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
-        struct dfm_driver t;
 
         begin(&t, &c);
         answer(&t, &m, NULL);
@@ -161,11 +153,9 @@ TEST(two_active_incarnations_are_detected)
         dfm_driver_fini(&t);
 }
 
-TEST(nodes_of_another_run_and_late_counting_nodes_are_refused)
+DFM_TEST(nodes_of_another_run_and_late_counting_nodes_are_refused, join_standard())
 {
-        struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 0, 9);
-        struct dfm_driver t;
 
         c.former.known = true;
         begin(&t, &c);
@@ -183,11 +173,9 @@ TEST(nodes_of_another_run_and_late_counting_nodes_are_refused)
         dfm_driver_fini(&t);
 }
 
-TEST(malformed_messages_are_refused)
+DFM_TEST(malformed_messages_are_refused, join_standard())
 {
-        struct dfm_config c = join_standard();
         struct message m = join_of(&c, ROLE_ROS, 2, 1);
-        struct dfm_driver t;
 
         begin(&t, &c);
         assert_false(dfm_receive(t.dfm, t.now_ns, &m));

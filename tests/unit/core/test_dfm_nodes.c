@@ -9,11 +9,8 @@ static struct dfm_config with_timeout(void)
         return c;
 }
 
-TEST(starts_when_all_nodes_are_present)
+DFM_TEST(starts_when_all_nodes_are_present, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         assert_dfm_says_all(&t, "all: KeepAlive starting oldest 0 clears 0 ros 0 sfi 0");
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -67,11 +64,8 @@ TEST(starts_with_some_nodes_after_a_while)
         check_start(&c, 5 * NS_PER_S);
 }
 
-TEST(needs_a_node_of_each_role_to_start)
+DFM_TEST(needs_a_node_of_each_role_to_start, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         for (int role = 0; role < 2; role++) {
                 dfm_driver_init(&t, &c);
                 for (int i = 0; i < 20; i++, dfm_pass_ns(&t, 500 * NS_PER_MS)) {
@@ -85,11 +79,8 @@ TEST(needs_a_node_of_each_role_to_start)
         }
 }
 
-TEST(sends_keep_alive_periodically)
+DFM_TEST(sends_keep_alive_periodically, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         assert_int_equal(t.now_ns, TRACE_BEGIN_NS);
         for (int i = 0; i < 3; i++) {
@@ -104,11 +95,8 @@ TEST(sends_keep_alive_periodically)
         dfm_driver_fini(&t);
 }
 
-TEST(a_node_silent_for_node_timeout_is_gone)
+DFM_TEST(a_node_silent_for_node_timeout_is_gone, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         dfm_pass_with_ros_ns(&t, 1, 500 * NS_PER_MS);
         sfi_grants(&t, 1, 0); /* any message of an SFI is a sign of life */
@@ -123,11 +111,8 @@ TEST(a_node_silent_for_node_timeout_is_gone)
 
 /* All nodes fell silent at once, so the first one that returns must not give up the fragments of the others.
  */
-TEST(a_dfm_that_was_cut_off_waits_for_its_ross)
+DFM_TEST(a_dfm_that_was_cut_off_waits_for_its_ross, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         dfm_pass_ns(&t, c.node_timeout_ns + c.keep_alive_ns);
         assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 0 sfi 0");
@@ -144,11 +129,8 @@ TEST(a_dfm_that_was_cut_off_waits_for_its_ross)
 
 /* The link of the DFM is down for nearly node_timeout. What ROS 1 and SFI 1 send then comes a little later
  * than what the others send. */
-TEST(a_dfm_that_was_cut_off_gives_all_nodes_their_time)
+DFM_TEST(a_dfm_that_was_cut_off_gives_all_nodes_their_time, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         dfm_pass_ns(&t, c.node_timeout_ns - 1);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -161,11 +143,8 @@ TEST(a_dfm_that_was_cut_off_gives_all_nodes_their_time)
 }
 
 /* Events of the first SFI whose time is over must not go to another one that is as silent. */
-TEST(events_stay_while_the_dfm_is_cut_off)
+DFM_TEST(events_stay_while_the_dfm_is_cut_off, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -180,11 +159,8 @@ TEST(events_stay_while_the_dfm_is_cut_off)
         dfm_driver_fini(&t);
 }
 
-TEST(an_overtaken_alive_is_ignored)
+DFM_TEST(an_overtaken_alive_is_ignored, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         t.sfis[0].alive_next = t.ros_alive_next[0] = 10;
         sfi_says_alive(&t, 0, RUN_ENDED, 0);
@@ -198,11 +174,8 @@ TEST(an_overtaken_alive_is_ignored)
         dfm_driver_fini(&t);
 }
 
-TEST(an_overtaken_alive_of_the_previous_incarnation_is_ignored)
+DFM_TEST(an_overtaken_alive_of_the_previous_incarnation_is_ignored, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         t.sfis[0] = (struct played_sfi){.incarnation = 2};
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
@@ -226,11 +199,8 @@ TEST(an_overtaken_alive_of_the_previous_incarnation_is_ignored)
         dfm_driver_fini(&t);
 }
 
-TEST(xoff_holds_triggers_back_until_the_last_xon)
+DFM_TEST(xoff_holds_triggers_back_until_the_last_xon, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         ros_says_switch(&t, 0, false);
         ros_says_switch(&t, 1, false);
@@ -246,11 +216,8 @@ TEST(xoff_holds_triggers_back_until_the_last_xon)
         dfm_driver_fini(&t);
 }
 
-TEST(an_overtaken_xoff_is_ignored)
+DFM_TEST(an_overtaken_xoff_is_ignored, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         t.ros_alive_next[0] = 6;
         ros_says_switch(&t, 0, true);
@@ -261,11 +228,8 @@ TEST(an_overtaken_xoff_is_ignored)
         dfm_driver_fini(&t);
 }
 
-TEST(alive_repeats_and_revokes_xoff)
+DFM_TEST(alive_repeats_and_revokes_xoff, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_XOFF);
         sfi_grants(&t, 0, 1);
@@ -275,11 +239,8 @@ TEST(alive_repeats_and_revokes_xoff)
         dfm_driver_fini(&t);
 }
 
-TEST(the_xoff_of_a_departed_ros_has_no_effect)
+DFM_TEST(the_xoff_of_a_departed_ros_has_no_effect, with_timeout())
 {
-        struct dfm_config c = with_timeout();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         ros_says_switch(&t, 0, false);
         dfm_pass_with_ros_ns(&t, 1, 900 * NS_PER_MS);
@@ -294,11 +255,8 @@ TEST(the_xoff_of_a_departed_ros_has_no_effect)
         dfm_driver_fini(&t);
 }
 
-TEST(takes_the_configured_number_of_triggers)
+DFM_TEST(takes_the_configured_number_of_triggers, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.events = 3;
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 10);
@@ -310,11 +268,8 @@ TEST(takes_the_configured_number_of_triggers)
         dfm_driver_fini(&t);
 }
 
-TEST(takes_triggers_for_the_configured_time)
+DFM_TEST(takes_triggers_for_the_configured_time, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.duration_ns = NS_PER_S;
         c.trigger_rate_millihertz = 1000; /* one per second */
         dfm_driver_start(&t, &c);
@@ -332,11 +287,8 @@ TEST(takes_triggers_for_the_configured_time)
         dfm_driver_fini(&t);
 }
 
-TEST(a_failed_sfi_ends_the_run)
+DFM_TEST(a_failed_sfi_ends_the_run, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -351,11 +303,8 @@ TEST(a_failed_sfi_ends_the_run)
         dfm_driver_fini(&t);
 }
 
-TEST(a_leaving_sfi_gets_no_new_events)
+DFM_TEST(a_leaving_sfi_gets_no_new_events, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -370,11 +319,8 @@ TEST(a_leaving_sfi_gets_no_new_events)
         dfm_driver_fini(&t);
 }
 
-TEST(malformed_messages_are_refused)
+DFM_TEST(malformed_messages_are_refused, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         assert_false(ros_says_alive(&t, 2, RUN_RUNNING, 0));
         assert_false(sfi_says_alive(&t, 2, RUN_RUNNING, 0));

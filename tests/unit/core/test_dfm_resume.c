@@ -87,11 +87,8 @@ static void fini(struct dfm_driver *t)
         dfm_free(t->dfm);
 }
 
-TEST(unknown_events_are_reassigned)
+DFM_TEST(unknown_events_are_reassigned, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         ross_come(&t, 6);
         comes(&t, ROLE_SFI, 0, 0, 6);
@@ -115,11 +112,8 @@ TEST(unknown_events_are_reassigned)
 }
 
 /* The SFI still has them, and their credits, until it learns that they ended. */
-TEST(events_that_had_ended_keep_their_credits)
+DFM_TEST(events_that_had_ended_keep_their_credits, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         comes(&t, ROLE_ROS, 0, 2, 3);
         comes(&t, ROLE_ROS, 1, 2, 3);
@@ -138,11 +132,8 @@ TEST(events_that_had_ended_keep_their_credits)
         fini(&t);
 }
 
-TEST(an_unanswered_inquiry_is_repeated)
+DFM_TEST(an_unanswered_inquiry_is_repeated, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         /* It asks about events that the SFI has not forgotten. */
         comes(&t, ROLE_ROS, 0, EVB_EVENTS_KEPT + 70, EVB_EVENTS_KEPT + 100);
@@ -162,11 +153,8 @@ TEST(an_unanswered_inquiry_is_repeated)
 }
 
 /* Between its Join and the Welcome, an SFI may learn of more events and end them. */
-TEST(events_known_only_after_the_join_are_not_new)
+DFM_TEST(events_known_only_after_the_join_are_not_new, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         ross_come(&t, 4);
         comes(&t, ROLE_SFI, 0, 0, 4);
@@ -183,11 +171,9 @@ TEST(events_known_only_after_the_join_are_not_new)
 }
 
 /* The resumption ends, whatever an SFI reports as its last event. */
-TEST(an_impossible_newest_event_is_bounded)
+DFM_TEST(an_impossible_newest_event_is_bounded, resume_standard())
 {
-        struct dfm_config c = resume_standard();
         struct inventory_entry none[MESSAGE_ENTRIES_MAX] = {};
-        struct dfm_driver t;
         uint64_t from = 0;
 
         c.n_sfi = 1;
@@ -250,11 +236,8 @@ static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
         begin_with(t, c, 0xf0);
 }
 
-TEST(events_of_a_late_sfi_count)
+DFM_TEST(events_of_a_late_sfi_count, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.event_timeout_ns = 100 * NS_PER_S;
         begin_without_sfi1(&t, &c);
         comes(&t, ROLE_SFI, 1, 2, 8);
@@ -276,11 +259,8 @@ TEST(events_of_a_late_sfi_count)
 }
 
 /* Events that it had ended, and the former DFM had cleared, counted as lost until it joined. */
-TEST(lost_events_are_recovered_from_the_late_sfi)
+DFM_TEST(lost_events_are_recovered_from_the_late_sfi, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.event_timeout_ns = 100 * NS_PER_S;
         begin_with_ended(&t, &c);
         assert_int_equal(dfm_counts(t.dfm)->lost, 3);
@@ -308,11 +288,8 @@ static const struct dfm_processes *record(void)
 }
 
 /* With level 2, open events are decided again, except those of an SFI that joins late. */
-TEST(open_events_of_a_late_sfi_are_not_decided_again)
+DFM_TEST(open_events_of_a_late_sfi_are_not_decided_again, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.event_timeout_ns = 100 * NS_PER_S;
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 4};
         begin_without_sfi1(&t, &c);
@@ -366,11 +343,8 @@ TEST(unreported_events_are_lost_until_all_sfis_report)
 }
 
 /* Nobody knows the numbers of the triggers that waited for a decision. */
-TEST(undecided_triggers_from_outside_are_forgotten)
+DFM_TEST(undecided_triggers_from_outside_are_forgotten, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
         c.trigger_source = DFM_TRIGGER_OFFERED;
         c.trigger_queue = 16;
@@ -383,11 +357,8 @@ TEST(undecided_triggers_from_outside_are_forgotten)
 }
 
 /* It fell silent in the middle of its inventory, and the run resumed without it. */
-TEST(the_inquiry_continues_after_a_silence)
+DFM_TEST(the_inquiry_continues_after_a_silence, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.event_timeout_ns = 100 * NS_PER_S;
         c.keep_alive_ns = NS_PER_S;
         dfm_driver_init(&t, &c);
@@ -428,11 +399,8 @@ static void wait_with(struct dfm_driver *t, uint16_t n_ros, uint16_t first_sfi, 
 }
 
 /* The run waits for a ROS for longer than an event may take. */
-TEST(events_wait_until_the_run_resumes)
+DFM_TEST(events_wait_until_the_run_resumes, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.event_timeout_ns = 2 * NS_PER_S;
         c.reassign_max = 0;
         dfm_driver_init(&t, &c);
@@ -454,11 +422,8 @@ TEST(events_wait_until_the_run_resumes)
 }
 
 /* An SFI that has events falls silent before the other one reports that it built one of them. */
-TEST(an_event_of_a_silent_sfi_ends_elsewhere)
+DFM_TEST(an_event_of_a_silent_sfi_ends_elsewhere, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         c.event_timeout_ns = 100 * NS_PER_S;
         c.keep_alive_ns = NS_PER_S;
         c.reassign_max = 0;
@@ -481,11 +446,8 @@ TEST(an_event_of_a_silent_sfi_ends_elsewhere)
 }
 
 /* What the scenario says of the sources holds in a resumed run too. */
-TEST(a_resumed_run_waits_for_a_silent_source)
+DFM_TEST(a_resumed_run_waits_for_a_silent_source, resume_standard())
 {
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         ross_come(&t, 4);
         t.message.alive.reason = REASON_SILENT;
@@ -499,12 +461,10 @@ TEST(a_resumed_run_waits_for_a_silent_source)
 }
 
 /* A ROS process that was not in the run may have replaced one that was. The next DFM learns of it. */
-TEST(a_ros_that_restarted_without_a_dfm_is_known)
+DFM_TEST(a_ros_that_restarted_without_a_dfm_is_known, resume_standard())
 {
         static const struct ros_rule rules[] = {{.frames = true}, {.frames = true}};
         static struct dfm_processes stored;
-        struct dfm_config c = resume_standard();
-        struct dfm_driver t;
 
         c.ros_rules = rules;
         c.former_processes = record();

@@ -36,11 +36,9 @@ static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, 
         assert_int_equal(o.index, ros);
 }
 
-TEST(a_silent_ros_is_left_out_until_it_sends_again)
+DFM_TEST(a_silent_ros_is_left_out_until_it_sends_again, dfm_with_optional_ros())
 {
         static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
 
         for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
                 dfm_driver_start(&t, &c);
@@ -61,11 +59,8 @@ TEST(a_silent_ros_is_left_out_until_it_sends_again)
 }
 
 /* A required ROS without a wait has the time of a node. Other reasons leave no ROS out. */
-TEST(only_a_long_silence_counts)
+DFM_TEST(only_a_long_silence_counts, dfm_with_optional_ros())
 {
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         ros_reports(&t, 0, REASON_SILENT, 999, 0);
         ros_reports(&t, 1, REASON_BUFFER_FULL, 100000, 0);
@@ -76,11 +71,8 @@ TEST(only_a_long_silence_counts)
 }
 
 /* The silent ROS's buffer fills with what it waits for, which must not stop the others. */
-TEST(a_silent_ros_holds_no_triggers_back)
+DFM_TEST(a_silent_ros_holds_no_triggers_back, dfm_with_optional_ros())
 {
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         ros_reports(&t, 2, REASON_SILENT, 250, ALIVE_XOFF);
@@ -98,7 +90,7 @@ TEST(a_silent_ros_holds_no_triggers_back)
         dfm_driver_fini(&t);
 }
 
-TEST(absent_fragments_are_neither_received_nor_lost)
+DFM_TEST(absent_fragments_are_neither_received_nor_lost, dfm_with_optional_ros())
 {
         struct finished_entry entries[] = {
                 {.event = 0, .end = EVENT_COMPLETE, .absent = 1, .payload_bytes = 100},
@@ -106,9 +98,7 @@ TEST(absent_fragments_are_neither_received_nor_lost)
                 {.event = 2, .end = EVENT_COMPLETE, .absent = 9, .payload_bytes = 100}, /* impossible */
                 {.event = 3, .end = EVENT_LOST, .absent = 1},
         };
-        struct dfm_config c = dfm_with_optional_ros();
         const struct dfm_counts *n;
-        struct dfm_driver t;
 
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
@@ -125,11 +115,9 @@ TEST(absent_fragments_are_neither_received_nor_lost)
 }
 
 /* Further optional ROSs do not delay the start once only such ROSs are missing. */
-TEST(the_start_waits_for_optional_ross_only_so_long)
+DFM_TEST(the_start_waits_for_optional_ross_only_so_long, dfm_with_optional_ros())
 {
         static const struct ros_rule rules[] = {{}, {.optional = true}, {.optional = true}};
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
 
         c.ros_rules = rules;
         dfm_driver_init(&t, &c);

@@ -1,11 +1,8 @@
 /* The DFM's streams to and from the SFIs: credits, resent entries, and finished events in order. */
 #include "dfm_driver.h"
 
-TEST(credits_are_never_exceeded)
+DFM_TEST(credits_are_never_exceeded, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 3);
         assert_dfm_says(&t,
@@ -21,11 +18,8 @@ TEST(credits_are_never_exceeded)
         dfm_driver_fini(&t);
 }
 
-TEST(without_credits_it_counts_busy_time)
+DFM_TEST(without_credits_it_counts_busy_time, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.trigger_rate_millihertz = 1000000; /* one per millisecond */
         dfm_driver_start(&t, &c);
         assert_true(dfm_is_busy(t.dfm));
@@ -45,11 +39,8 @@ TEST(without_credits_it_counts_busy_time)
         dfm_driver_fini(&t);
 }
 
-TEST(open_events_are_bounded)
+DFM_TEST(open_events_are_bounded, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.events_max = 4;
         c.clear_group = 1;
         dfm_driver_start(&t, &c);
@@ -99,11 +90,8 @@ TEST(the_policy_chooses)
         }
 }
 
-TEST(push_multicasts_assignments_and_pull_does_not)
+DFM_TEST(push_multicasts_assignments_and_pull_does_not, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         for (int push = 0; push < 2; push++) {
                 c.push = push;
                 dfm_driver_init(&t, &c);
@@ -128,11 +116,8 @@ static void describe(void *ctx, uint64_t event, struct event_info *ret)
         *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 
-TEST(a_message_holds_as_many_entries_as_fit)
+DFM_TEST(a_message_holds_as_many_entries_as_fit, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         for (int push = 0; push < 2; push++) {
                 c.push = push;
                 /* An entry with event information takes 58 bytes, the first one some 70. */
@@ -150,11 +135,9 @@ TEST(a_message_holds_as_many_entries_as_fit)
 }
 
 /* An SFI that is lost in between leaves gaps in what is announced. */
-TEST(all_announcements_that_do_not_fit_follow)
+DFM_TEST(all_announcements_that_do_not_fit_follow, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct message_to to;
-        struct dfm_driver t;
 
         c.events_max = 256;
         c.node_timeout_ns = NS_PER_S;
@@ -185,11 +168,9 @@ TEST(all_announcements_that_do_not_fit_follow)
         }
 }
 
-TEST(an_entry_describes_its_trigger)
+DFM_TEST(an_entry_describes_its_trigger, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct message_to to;
-        struct dfm_driver t;
 
         c.utc_offset_ns = 3 * NS_PER_S;
         dfm_driver_start(&t, &c);
@@ -213,11 +194,9 @@ TEST(an_entry_describes_its_trigger)
         dfm_driver_fini(&t);
 }
 
-TEST(unacknowledged_entries_are_resent_with_backoff)
+DFM_TEST(unacknowledged_entries_are_resent_with_backoff, dfm_standard())
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
 
         c.keep_alive_ns = 1000 * NS_PER_S;
         for (int push = 0; push < 2; push++) {
@@ -244,11 +223,8 @@ TEST(unacknowledged_entries_are_resent_with_backoff)
         }
 }
 
-TEST(an_impossible_acknowledgement_is_ignored)
+DFM_TEST(an_impossible_acknowledgement_is_ignored, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
@@ -262,7 +238,7 @@ TEST(an_impossible_acknowledgement_is_ignored)
         dfm_driver_fini(&t);
 }
 
-TEST(finished_events_count_once_and_in_order)
+DFM_TEST(finished_events_count_once_and_in_order, dfm_standard())
 {
         const struct finished_entry entries[] = {
                 {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 100},
@@ -270,9 +246,7 @@ TEST(finished_events_count_once_and_in_order)
                 {.event = 2, .end = EVENT_LOST, .missing = 2},
         };
         const struct dfm_counts *n;
-        struct dfm_config c = dfm_standard();
         struct message_to to;
-        struct dfm_driver t;
 
         dfm_driver_start(&t, &c);
         n = dfm_counts(t.dfm);
@@ -308,11 +282,9 @@ TEST(finished_events_count_once_and_in_order)
         dfm_driver_fini(&t);
 }
 
-TEST(an_acknowledgement_goes_with_assignments_or_waits)
+DFM_TEST(an_acknowledgement_goes_with_assignments_or_waits, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         struct message_to to;
-        struct dfm_driver t;
 
         c.push = false;
         c.clear_group = 100;
@@ -337,13 +309,11 @@ TEST(an_acknowledgement_goes_with_assignments_or_waits)
 }
 
 /* A full share delays messages, and the next one contains what came meanwhile. */
-TEST(messages_keep_to_their_share)
+DFM_TEST(messages_keep_to_their_share, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
         uint64_t sent_bytes[2] = {}, start_ns;
         unsigned messages[2] = {}, entries = 0;
         struct message_to to;
-        struct dfm_driver t;
 
         c.events_max = 4096;
         c.control = (struct budget_plan){
@@ -383,11 +353,8 @@ TEST(messages_keep_to_their_share)
 }
 
 /* What is due and may not be sent yet must not wake the caller. */
-TEST(an_exhausted_share_delays_an_acknowledgement)
+DFM_TEST(an_exhausted_share_delays_an_acknowledgement, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.control = (struct budget_plan){
                 .share_bps = 8000, .assign_bps = 8000, .announce_bps = 8000000, .header_bytes = 42};
         dfm_driver_start(&t, &c);
@@ -407,11 +374,8 @@ TEST(an_exhausted_share_delays_an_acknowledgement)
         dfm_driver_fini(&t);
 }
 
-TEST(latency_runs_from_trigger_to_end)
+DFM_TEST(latency_runs_from_trigger_to_end, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 2);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");

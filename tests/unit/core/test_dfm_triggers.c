@@ -3,11 +3,8 @@
 
 #include "evb/base/random.h"
 
-TEST(the_first_trigger_waits_until_all_ross_know_the_run)
+DFM_TEST(the_first_trigger_waits_until_all_ross_know_the_run, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 1, 9);
         assert_dfm_says(&t, "");
@@ -24,12 +21,10 @@ TEST(the_first_trigger_waits_until_all_ross_know_the_run)
         outside_ends(&t);
 }
 
-TEST(a_trigger_describes_its_event)
+DFM_TEST(a_trigger_describes_its_event, outside_standard(8))
 {
         struct trigger_entry e = {.number = UINT64_C(0x1234567890), .time_ns = 5 * NS_PER_S + 77, .type = 42};
-        struct dfm_config c = outside_standard(8);
         struct message_to to;
-        struct dfm_driver t;
 
         c.utc_offset_ns = 100 * NS_PER_S;
         dfm_driver_start(&t, &c);
@@ -63,11 +58,8 @@ TEST(a_trigger_describes_its_event)
         outside_ends(&t);
 }
 
-TEST(a_full_queue_refuses_triggers)
+DFM_TEST(a_full_queue_refuses_triggers, outside_standard(5))
 {
-        struct dfm_config c = outside_standard(5);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 1);
         for (uint64_t k = 1; k <= 5; k++)
                 assert_int_equal(outside_offers(&t, 100 + k, 0), OFFER_QUEUED);
@@ -85,11 +77,8 @@ TEST(a_full_queue_refuses_triggers)
         outside_ends(&t);
 }
 
-TEST(no_number_is_taken_twice)
+DFM_TEST(no_number_is_taken_twice, outside_standard(64))
 {
-        struct dfm_config c = outside_standard(64);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 1);
         assert_int_equal(outside_offers(&t, 100, 0), OFFER_REPEATED);
         assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
@@ -116,11 +105,8 @@ static enum dfm_offer offers_overtaken(struct dfm_driver *t, uint64_t number, ui
 }
 
 /* At the beginning of a run, and not after a reset, lower numbers may still come. */
-TEST(the_first_number_may_overtake_others)
+DFM_TEST(the_first_number_may_overtake_others, outside_standard(64))
 {
-        struct dfm_config c = outside_standard(64);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 1);
         assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
         assert_int_equal(offers_overtaken(&t, 97, TRIGGER_RESET), OFFER_QUEUED);
@@ -138,11 +124,9 @@ TEST(the_first_number_may_overtake_others)
         outside_ends(&t);
 }
 
-TEST(a_far_jump_needs_agreement)
+DFM_TEST(a_far_jump_needs_agreement, outside_standard(64))
 {
         const uint64_t far = UINT64_C(1) << 40;
-        struct dfm_config c = outside_standard(64);
-        struct dfm_driver t;
 
         outside_begins(&t, &c, 1);
         assert_int_equal(outside_offers(&t, far, 0), OFFER_IMPLAUSIBLE);
@@ -157,11 +141,8 @@ TEST(a_far_jump_needs_agreement)
         outside_ends(&t);
 }
 
-TEST(a_reset_waits_for_earlier_events_and_for_the_ross)
+DFM_TEST(a_reset_waits_for_earlier_events_and_for_the_ross, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 9);
         assert_int_equal(outside_offers(&t, 0, TRIGGER_RESET), OFFER_QUEUED);
         assert_int_equal(outside_offers(&t, 1, 0), OFFER_QUEUED);
@@ -182,11 +163,8 @@ TEST(a_reset_waits_for_earlier_events_and_for_the_ross)
         outside_ends(&t);
 }
 
-TEST(a_lost_trigger_does_not_lose_its_reset)
+DFM_TEST(a_lost_trigger_does_not_lose_its_reset, outside_standard(1))
 {
-        struct dfm_config c = outside_standard(1);
-        struct dfm_driver t;
-
         for (int marker = 0; marker < 2; marker++) {
                 outside_begins(&t, &c, 2);
                 sfi_grants(&t, 0, 1);
@@ -213,11 +191,8 @@ TEST(a_lost_trigger_does_not_lose_its_reset)
         }
 }
 
-TEST(a_ros_that_is_gone_holds_no_reset_up)
+DFM_TEST(a_ros_that_is_gone_holds_no_reset_up, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         outside_offers(&t, 5, 0);
@@ -230,11 +205,8 @@ TEST(a_ros_that_is_gone_holds_no_reset_up)
         outside_ends(&t);
 }
 
-TEST(triggers_outside_the_run_are_not_taken)
+DFM_TEST(triggers_outside_the_run_are_not_taken, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         c.events = 3;
         dfm_driver_init(&t, &c);
         assert_int_equal(outside_offers(&t, 50, 0), OFFER_NOT_TAKEN);
@@ -256,11 +228,8 @@ TEST(triggers_outside_the_run_are_not_taken)
         outside_ends(&t);
 }
 
-TEST(stopping_drops_the_queue)
+DFM_TEST(stopping_drops_the_queue, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 1);
         outside_offers(&t, 101, 0);
         outside_offers(&t, 102, TRIGGER_RESET);
@@ -273,11 +242,8 @@ TEST(stopping_drops_the_queue)
         outside_ends(&t);
 }
 
-TEST(spills_are_counted)
+DFM_TEST(spills_are_counted, outside_standard(16))
 {
-        struct dfm_config c = outside_standard(16);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 1);
         outside_offers(&t, 101, TRIGGER_SPILL_BEGINS);
         outside_offers(&t, 102, 0);

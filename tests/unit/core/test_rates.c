@@ -11,10 +11,8 @@ static void ros_gets_live(struct ros_driver *t, enum run_state run, uint64_t ros
         ros_gets_keep_alive(t, run, 0, sfi_live);
 }
 
-TEST(sources_are_the_present_ones)
+ROS_TEST(sources_are_the_present_ones, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         uint32_t number;
 
         ros_driver_init(&t, &c);
@@ -45,10 +43,8 @@ static void ros_gets_rate(struct ros_driver *t, uint16_t sfi, uint32_t permille)
         assert_true(to_ros(t, ROLE_SFI, sfi, MESSAGE_RATE, 0));
 }
 
-TEST(a_share_is_forgotten_unless_repeated)
+ROS_TEST(a_share_is_forgotten_unless_repeated, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         uint32_t number;
 
         ros_driver_init(&t, &c);
@@ -76,11 +72,8 @@ TEST(a_share_is_forgotten_unless_repeated)
         ros_free(t.ros);
 }
 
-TEST(totals_carry_the_drops_of_the_own_queue)
+ROS_TEST(totals_carry_the_drops_of_the_own_queue, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         ros_sends(&t, 0);
@@ -127,11 +120,9 @@ TEST(a_loss_is_reported_to_all_ross_and_repeated)
         sfi_free(t.sfi);
 }
 
-TEST(recovery_is_reported_in_steps_and_at_its_end)
+SFI_TEST(recovery_is_reported_in_steps_and_at_its_end, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
         unsigned reports = 0, looks = 0, full = 0;
-        struct sfi_driver t;
 
         c.follows_losses = true;
         c.keep_alive_ns = KEEP_ALIVE_NS * 10;
@@ -183,11 +174,8 @@ TEST(packets_in_a_source_queue_are_not_lost)
         sfi_free(t.sfi);
 }
 
-TEST(without_follows_losses_nothing_is_reported)
+SFI_TEST(without_follows_losses_nothing_is_reported, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         for (uint32_t number = 0; number < 1000; number += 2)
                 sfi_count_datagram(t.sfi, 0, number);

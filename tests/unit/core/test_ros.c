@@ -1,11 +1,8 @@
 /* The ROS with fragments made on request: holding, sending, clearing and its messages. */
 #include "ros_driver.h"
 
-TEST(holds_and_sends_a_fragment_once)
+ROS_TEST(holds_and_sends_a_fragment_once, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 4, 2, 0);
         assert_int_equal(ros_next_with_jobs(t.ros, 0), 2);
@@ -19,11 +16,8 @@ TEST(holds_and_sends_a_fragment_once)
         ros_free(t.ros);
 }
 
-TEST(holds_a_fragment_until_it_is_cleared)
+ROS_TEST(holds_a_fragment_until_it_is_cleared, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         ros_gets_assign(&t, 1, 0, 0);
@@ -41,11 +35,8 @@ TEST(holds_a_fragment_until_it_is_cleared)
         ros_free(t.ros);
 }
 
-TEST(void_and_foreign_assignments_send_nothing)
+ROS_TEST(void_and_foreign_assignments_send_nothing, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, ASSIGN_VOID);
         ros_gets_assign(&t, 1, 3, 0);
@@ -54,11 +45,8 @@ TEST(void_and_foreign_assignments_send_nothing)
         ros_free(t.ros);
 }
 
-TEST(sends_the_requested_range)
+ROS_TEST(sends_the_requested_range, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_request_part(&t, 0, 3, 64, 128, 0);
         ros_gets_request_part(&t, 0, 3, 64, 159, 0);   /* ends on a block */
@@ -71,11 +59,8 @@ TEST(sends_the_requested_range)
         ros_free(t.ros);
 }
 
-TEST(a_queued_fragment_is_not_queued_again)
+ROS_TEST(a_queued_fragment_is_not_queued_again, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 3, 0);
         ros_gets_request(&t, 0, 3, 1);
@@ -98,11 +83,8 @@ TEST(a_queued_fragment_is_not_queued_again)
         ros_free(t.ros);
 }
 
-TEST(a_cleared_fragment_is_not_sent)
+ROS_TEST(a_cleared_fragment_is_not_sent, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 3, 0);
         ros_gets_request(&t, 0, 4, 0);
@@ -117,11 +99,8 @@ TEST(a_cleared_fragment_is_not_sent)
         ros_free(t.ros);
 }
 
-TEST(keep_alive_makes_up_for_lost_clears)
+ROS_TEST(keep_alive_makes_up_for_lost_clears, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 6; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -140,11 +119,8 @@ TEST(keep_alive_makes_up_for_lost_clears)
         ros_free(t.ros);
 }
 
-TEST(a_stray_clear_number_does_not_spoil_the_count)
+ROS_TEST(a_stray_clear_number_does_not_spoil_the_count, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 5; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -165,11 +141,8 @@ TEST(a_stray_clear_number_does_not_spoil_the_count)
         ros_free(t.ros);
 }
 
-TEST(an_overtaken_keep_alive_is_ignored)
+ROS_TEST(an_overtaken_keep_alive_is_ignored, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         assert_int_equal(ros_sfi_live(t.ros)[0], UINT64_MAX);
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
@@ -197,11 +170,8 @@ TEST(an_overtaken_keep_alive_is_ignored)
 }
 
 /* The run goes on, so a frame without room is lost data again. */
-TEST(a_restarted_dfm_forgets_a_stop)
+ROS_TEST(a_restarted_dfm_forgets_a_stop, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
         ros_gets_keep_alive(&t, RUN_DRAINING, 0, 1);
@@ -219,10 +189,8 @@ TEST(a_restarted_dfm_forgets_a_stop)
         ros_free(t.ros);
 }
 
-TEST(bytes_in_use_stay_until_unpinned)
+ROS_TEST(bytes_in_use_stay_until_unpinned, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         struct ros_job job;
 
         ros_driver_init(&t, &c);
@@ -244,11 +212,8 @@ TEST(bytes_in_use_stay_until_unpinned)
         ros_free(t.ros);
 }
 
-TEST(a_full_buffer_sends_xoff_and_room_sends_xon)
+ROS_TEST(a_full_buffer_sends_xoff_and_room_sends_xon, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         for (int entries = 0; entries < 2; entries++) {
                 /* Room for ten fragments: by number, or by bytes. */
                 c.entries = entries ? 10 : 100;
@@ -275,11 +240,8 @@ TEST(a_full_buffer_sends_xoff_and_room_sends_xon)
         }
 }
 
-TEST(a_refused_fragment_takes_no_room)
+ROS_TEST(a_refused_fragment_takes_no_room, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         c.entries = 1;
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
@@ -292,11 +254,8 @@ TEST(a_refused_fragment_takes_no_room)
         ros_free(t.ros);
 }
 
-TEST(alive_reports_xoff_when_the_message_was_lost)
+ROS_TEST(alive_reports_xoff_when_the_message_was_lost, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 9; event++)
                 ros_gets_assign(&t, event, 0, 0);
@@ -313,10 +272,8 @@ TEST(alive_reports_xoff_when_the_message_was_lost)
 }
 
 /* A ROS whose buffer is at its limit would otherwise send XOFF and XON at any rate. */
-TEST(xoff_keeps_to_its_share)
+ROS_TEST(xoff_keeps_to_its_share, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         unsigned messages = 0;
         uint64_t event = 0;
 
@@ -333,11 +290,8 @@ TEST(xoff_keeps_to_its_share)
         ros_free(t.ros);
 }
 
-TEST(totals_go_with_alive_to_each_served_sfi)
+ROS_TEST(totals_go_with_alive_to_each_served_sfi, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         ros_gets_assign(&t, 1, 2, 0);
@@ -359,10 +313,8 @@ TEST(totals_go_with_alive_to_each_served_sfi)
         ros_free(t.ros);
 }
 
-TEST(a_partly_sent_fragment_continues)
+ROS_TEST(a_partly_sent_fragment_continues, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         struct ros_job jobs[2];
 
         ros_driver_init(&t, &c);
@@ -379,11 +331,8 @@ TEST(a_partly_sent_fragment_continues)
         ros_free(t.ros);
 }
 
-TEST(each_sfi_has_its_own_queue)
+ROS_TEST(each_sfi_has_its_own_queue, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 2, 0);
         ros_gets_assign(&t, 1, 0, 0);
@@ -401,11 +350,8 @@ TEST(each_sfi_has_its_own_queue)
         ros_free(t.ros);
 }
 
-TEST(a_fragment_without_bytes_is_sent_once)
+ROS_TEST(a_fragment_without_bytes_is_sent_once, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         t.fragment_bytes = 0;
         ros_gets_assign(&t, 0, 0, 0);
@@ -415,11 +361,8 @@ TEST(a_fragment_without_bytes_is_sent_once)
         ros_free(t.ros);
 }
 
-TEST(leaves_when_empty_or_when_the_run_is_over)
+ROS_TEST(leaves_when_empty_or_when_the_run_is_over, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 0, 0);
         assert_false(ros_is_drained(t.ros));

@@ -24,11 +24,8 @@ static void frame_comes(struct ros_driver *t)
         ros_commit(t->ros);
 }
 
-TEST(an_arrived_fragment_is_sent_at_once)
+ROS_TEST(an_arrived_fragment_is_sent_at_once, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frame_comes(&t);
         frame_comes(&t);
@@ -39,11 +36,8 @@ TEST(an_arrived_fragment_is_sent_at_once)
         ros_free(t.ros);
 }
 
-TEST(a_requested_fragment_is_sent_on_arrival)
+ROS_TEST(a_requested_fragment_is_sent_on_arrival, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 1, 2, 0);
         ros_gets_request(&t, 0, 0, 0);
@@ -58,11 +52,8 @@ TEST(a_requested_fragment_is_sent_on_arrival)
         ros_free(t.ros);
 }
 
-TEST(a_fragment_is_sent_only_when_complete)
+ROS_TEST(a_fragment_is_sent_only_when_complete, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
         ros_gets_assign(&t, 0, 0, 0); /* while its bytes arrive */
@@ -77,11 +68,8 @@ TEST(a_fragment_is_sent_only_when_complete)
         ros_free(t.ros);
 }
 
-TEST(a_fragment_goes_to_the_last_requester)
+ROS_TEST(a_fragment_goes_to_the_last_requester, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 0, 2, 0);
         ros_gets_assign(&t, 0, 1, 0);
@@ -91,11 +79,8 @@ TEST(a_fragment_goes_to_the_last_requester)
         ros_free(t.ros);
 }
 
-TEST(a_frame_that_does_not_come_in_time_is_pending)
+ROS_TEST(a_frame_that_does_not_come_in_time_is_pending, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 0, 0);
         t.now_ns += 1;
@@ -131,11 +116,8 @@ TEST(a_frame_that_does_not_come_in_time_is_pending)
         ros_free(t.ros);
 }
 
-TEST(a_skipped_frame_is_lost)
+ROS_TEST(a_skipped_frame_is_lost, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 1, 1, 0);
         ros_skip(t.ros, 3);
@@ -151,11 +133,8 @@ TEST(a_skipped_frame_is_lost)
         ros_free(t.ros);
 }
 
-TEST(a_truncated_arrival_is_lost)
+ROS_TEST(a_truncated_arrival_is_lost, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (int wanted = 0; wanted < 2; wanted++) {
                 if (wanted)
@@ -171,11 +150,8 @@ TEST(a_truncated_arrival_is_lost)
         ros_free(t.ros);
 }
 
-TEST(a_frame_of_a_cleared_event_is_not_stored)
+ROS_TEST(a_frame_of_a_cleared_event_is_not_stored, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_request(&t, 0, 0, 0);
         ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
@@ -188,11 +164,8 @@ TEST(a_frame_of_a_cleared_event_is_not_stored)
         ros_free(t.ros);
 }
 
-TEST(a_fragment_cleared_during_arrival_is_released_at_its_end)
+ROS_TEST(a_fragment_cleared_during_arrival_is_released_at_its_end, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (int broken = 0; broken < 2; broken++) {
                 assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
@@ -207,11 +180,8 @@ TEST(a_fragment_cleared_during_arrival_is_released_at_its_end)
         ros_free(t.ros);
 }
 
-TEST(a_full_buffer_refuses_frames)
+ROS_TEST(a_full_buffer_refuses_frames, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         assert_int_equal(frame_begins(&t, EVB_FRAGMENT_MAX_BYTES), ROS_STORE);
         ros_commit(t.ros);
@@ -242,11 +212,8 @@ static void frames_come(struct ros_driver *t, uint32_t n)
                 assert_int_equal((t)->message.alive.frames, n);                                              \
         } while (0)
 
-TEST(the_dfm_hears_of_frames_before_it_needs_them)
+ROS_TEST(the_dfm_hears_of_frames_before_it_needs_them, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frame_comes(&t);
         t.now_ns += NS_PER_MS;
@@ -273,11 +240,8 @@ TEST(the_dfm_hears_of_frames_before_it_needs_them)
         ros_free(t.ros);
 }
 
-TEST(a_front_end_without_a_wanted_frame_is_hungry)
+ROS_TEST(a_front_end_without_a_wanted_frame_is_hungry, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_expire(t.ros, t.now_ns);
         assert_int_equal(ros_hungry_since_ns(t.ros), 0);
@@ -309,11 +273,8 @@ static uint64_t hungry_for_ns(struct ros_driver *t)
 
 /* The board missed the last trigger, and no other one follows for a while: it is not silent, unless the DFM
  * has left it out. */
-TEST(a_front_end_is_not_hungry_without_triggers)
+ROS_TEST(a_front_end_is_not_hungry_without_triggers, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         c.number_bits = 16;
         for (int left_out = 0; left_out < 2; left_out++) {
                 ros_driver_init(&t, &c);
@@ -357,11 +318,8 @@ TEST(only_a_leading_front_end_is_hungry_without_triggers)
 }
 
 /* The front-end is ahead of the trigger: it waits for room, and triggers continue. */
-TEST(untriggered_frames_hold_no_trigger_back)
+ROS_TEST(untriggered_frames_hold_no_trigger_back, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frames_come(&t, 10);
         assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
@@ -387,11 +345,8 @@ TEST(untriggered_frames_hold_no_trigger_back)
         ros_free(t.ros);
 }
 
-TEST(bytes_count_once_they_are_triggered)
+ROS_TEST(bytes_count_once_they_are_triggered, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         c.buffer_bytes = 10u << 20;
         c.entries = 100;
         ros_driver_init(&t, &c);
@@ -421,11 +376,8 @@ TEST(bytes_count_once_they_are_triggered)
 }
 
 /* Other ROSs are ahead. Whatever this ROS waits for, the next frame finds room. */
-TEST(expected_frames_leave_room_for_arrivals)
+ROS_TEST(expected_frames_leave_room_for_arrivals, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 1; event < 20; event++)
                 ros_gets_request(&t, 0, event, 0);
@@ -447,11 +399,8 @@ TEST(expected_frames_leave_room_for_arrivals)
         ros_free(t.ros);
 }
 
-TEST(a_stopping_ros_does_not_wait_for_triggers)
+ROS_TEST(a_stopping_ros_does_not_wait_for_triggers, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frames_come(&t, 3);
         ros_gets_assign(&t, 0, 0, 0);
@@ -463,11 +412,8 @@ TEST(a_stopping_ros_does_not_wait_for_triggers)
         ros_free(t.ros);
 }
 
-TEST(a_counter_reset_is_answered_at_once)
+ROS_TEST(a_counter_reset_is_answered_at_once, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         t.resets = 1;
         ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);

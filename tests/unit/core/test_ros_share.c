@@ -11,11 +11,9 @@ static void freeze(struct ros_driver *t, uint16_t sfi)
                 ros_gets_request_part(t, sfi, 0, 32, 64, 0);
 }
 
-TEST(a_frozen_sfi_leaves_the_others_their_share)
+ROS_TEST(a_frozen_sfi_leaves_the_others_their_share, ros_standard())
 {
         const uint32_t share = ITEMS / 2 / 3;
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         struct ros_job job;
 
         ros_driver_init(&t, &c);
@@ -38,11 +36,8 @@ TEST(a_frozen_sfi_leaves_the_others_their_share)
         ros_free(t.ros);
 }
 
-TEST(a_forgotten_sfi_releases_its_share)
+ROS_TEST(a_forgotten_sfi_releases_its_share, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (int round = 0; round < 3; round++) {
                 uint64_t full = ros_counts(t.ros)->full;
@@ -68,11 +63,9 @@ TEST(a_forgotten_sfi_releases_its_share)
         ros_free(t.ros);
 }
 
-TEST(arriving_frames_do_not_go_to_a_forgotten_sfi)
+ROS_TEST(arriving_frames_do_not_go_to_a_forgotten_sfi, ros_standard())
 {
         struct ros_fragment f = {.bytes = 100};
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         uint64_t at;
 
         c.describe = NULL;
@@ -99,10 +92,8 @@ static void assert_queued(const struct ros_driver *t, uint32_t sfi, uint32_t job
 }
 
 /* Each message tells its SFI what is still queued: payload of all jobs, parts included. */
-TEST(a_queue_counts_its_bytes)
+ROS_TEST(a_queue_counts_its_bytes, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         struct ros_job jobs[8];
 
         ros_driver_init(&t, &c);
@@ -128,11 +119,9 @@ TEST(a_queue_counts_its_bytes)
         ros_free(t.ros);
 }
 
-TEST(clears_all_events_below_the_oldest)
+ROS_TEST(clears_all_events_below_the_oldest, ros_standard())
 {
         static const uint64_t jumps[] = {1, 2, 3, 50, 1000000};
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
         uint64_t oldest = 0;
 
         c.entries = 100;
@@ -157,11 +146,8 @@ TEST(clears_all_events_below_the_oldest)
         ros_free(t.ros);
 }
 
-TEST(an_event_far_beyond_all_others_is_refused)
+ROS_TEST(an_event_far_beyond_all_others_is_refused, ros_standard())
 {
-        struct ros_config c = ros_standard();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 5, 0, 0);
         ros_gets_request(&t, 0, 5 + EVB_EVENT_WINDOW + 1, 0);

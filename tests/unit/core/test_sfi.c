@@ -2,11 +2,9 @@
  * run. */
 #include "sfi_driver.h"
 
-TEST(a_complete_event_is_reported_with_a_new_credit)
+SFI_TEST(a_complete_event_is_reported_with_a_new_credit, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
         struct sfi_built built;
-        struct sfi_driver t;
         uint32_t slot;
 
         sfi_driver_init(&t, &c);
@@ -26,11 +24,9 @@ TEST(a_complete_event_is_reported_with_a_new_credit)
         sfi_driver_fini(&t);
 }
 
-TEST(the_event_header_comes_from_the_trigger)
+SFI_TEST(the_event_header_comes_from_the_trigger, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
         struct sfi_built built;
-        struct sfi_driver t;
         uint32_t slot;
 
         for (int with_info = 0; with_info < 2; with_info++) {
@@ -64,11 +60,9 @@ TEST(the_event_header_comes_from_the_trigger)
         }
 }
 
-TEST(unacknowledged_entries_are_resent_with_backoff)
+SFI_TEST(unacknowledged_entries_are_resent_with_backoff, sfi_standard())
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 2; event++) {
@@ -99,10 +93,8 @@ TEST(unacknowledged_entries_are_resent_with_backoff)
 }
 
 /* At 8 kbit/s, a message of some 120 bytes is paid for in 120 ms, and a burst of two frames goes ahead. */
-TEST(updates_and_requests_keep_to_their_share)
+SFI_TEST(updates_and_requests_keep_to_their_share, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         unsigned updates = 0;
 
         c.pull = true;
@@ -131,11 +123,8 @@ TEST(updates_and_requests_keep_to_their_share)
         sfi_driver_fini(&t);
 }
 
-TEST(an_expired_event_is_built_without_missing_fragments)
+SFI_TEST(an_expired_event_is_built_without_missing_fragments, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.retries_max = 0;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
@@ -159,11 +148,8 @@ TEST(an_expired_event_is_built_without_missing_fragments)
 }
 
 /* What came while the process did not run waits in its sockets. Only the time before and after counts. */
-TEST(a_suspended_sfi_extends_the_timeouts_of_its_events)
+SFI_TEST(a_suspended_sfi_extends_the_timeouts_of_its_events, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.retries_max = 0;
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
@@ -186,11 +172,8 @@ TEST(a_suspended_sfi_extends_the_timeouts_of_its_events)
         }
 }
 
-TEST(an_unwritable_event_is_lost)
+SFI_TEST(an_unwritable_event_is_lost, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_whole(&t, 0);
@@ -203,11 +186,8 @@ TEST(an_unwritable_event_is_lost)
         sfi_driver_fini(&t);
 }
 
-TEST(credits_follow_the_buffer_size)
+SFI_TEST(credits_follow_the_buffer_size, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.credits = 0;
         c.slots = 16;
         c.n_ros = 1;
@@ -228,11 +208,8 @@ TEST(credits_follow_the_buffer_size)
         sfi_driver_fini(&t);
 }
 
-TEST(in_push_credits_follow_the_socket_buffer_too)
+SFI_TEST(in_push_credits_follow_the_socket_buffer_too, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.credits = 0;
         c.room_bytes = 5 * 512 + 200;
         for (int pull = 0; pull < 2; pull++) {
@@ -250,12 +227,10 @@ TEST(in_push_credits_follow_the_socket_buffer_too)
 
 /* More would let ROSs run further ahead of each other. A few are known ahead of their requests in any case.
  */
-TEST(in_pull_credits_follow_the_socket_buffer_down_to_32)
+SFI_TEST(in_pull_credits_follow_the_socket_buffer_down_to_32, sfi_standard())
 {
         static const uint32_t rooms[][2] = {{50, 50}, {5, 32}, {0, 96}};
         const uint32_t n_ros = 64, event_bytes = n_ros * 1024;
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         c.credits = 0;
         c.slots = 128;

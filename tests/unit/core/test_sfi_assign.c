@@ -2,11 +2,8 @@
 #include "sfi_driver.h"
 #include "sfi_update.h"
 
-TEST(an_acknowledgement_waits_for_finished_events)
+SFI_TEST(an_acknowledgement_waits_for_finished_events, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += NS_PER_MS;
@@ -20,11 +17,8 @@ TEST(an_acknowledgement_waits_for_finished_events)
         sfi_driver_fini(&t);
 }
 
-TEST(assignments_arrive_in_any_order_and_count_once)
+SFI_TEST(assignments_arrive_in_any_order_and_count_once, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 6, 1, 2, 0);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 5, 1, 1, 0);
@@ -39,11 +33,8 @@ TEST(assignments_arrive_in_any_order_and_count_once)
         sfi_driver_fini(&t);
 }
 
-TEST(a_repeated_assignment_is_acknowledged_again)
+SFI_TEST(a_repeated_assignment_is_acknowledged_again, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += 2 * NS_PER_MS;
@@ -55,11 +46,8 @@ TEST(a_repeated_assignment_is_acknowledged_again)
         sfi_driver_fini(&t);
 }
 
-TEST(an_assignment_for_another_incarnation_is_ignored)
+SFI_TEST(an_assignment_for_another_incarnation_is_ignored, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         t.config.member.incarnation = 2;
         sfi_gets_assign(&t, 0);
@@ -71,11 +59,8 @@ TEST(an_assignment_for_another_incarnation_is_ignored)
         sfi_driver_fini(&t);
 }
 
-TEST(in_push_fragments_may_precede_their_assignment)
+SFI_TEST(in_push_fragments_may_precede_their_assignment, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_whole(&t, 0);
         assert_sfi_writes(&t, "");
@@ -85,11 +70,8 @@ TEST(in_push_fragments_may_precede_their_assignment)
         sfi_driver_fini(&t);
 }
 
-TEST(an_assignment_restarts_the_event_timer)
+SFI_TEST(an_assignment_restarts_the_event_timer, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.retries_max = 0;
         sfi_driver_init(&t, &c);
         sfi_gets_fragment(&t, 0, 0);
@@ -104,11 +86,9 @@ TEST(an_assignment_restarts_the_event_timer)
         sfi_driver_fini(&t);
 }
 
-TEST(an_assignment_beyond_the_window_is_ignored)
+SFI_TEST(an_assignment_beyond_the_window_is_ignored, sfi_standard())
 {
         const uint32_t window = 16384; /* beyond the DFM's window */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 0, 1, window, 0);
@@ -118,11 +98,8 @@ TEST(an_assignment_beyond_the_window_is_ignored)
         sfi_driver_fini(&t);
 }
 
-TEST(fragments_without_an_assignment_end_as_late)
+SFI_TEST(fragments_without_an_assignment_end_as_late, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_whole(&t, 0);
         t.now_ns += c.timeout_ns;
@@ -133,11 +110,8 @@ TEST(fragments_without_an_assignment_end_as_late)
         sfi_driver_fini(&t);
 }
 
-TEST(a_void_assignment_only_returns_its_credit)
+SFI_TEST(a_void_assignment_only_returns_its_credit, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 3, 1, t.assign_next++, ASSIGN_VOID);
         t.voids++;
@@ -147,11 +121,8 @@ TEST(a_void_assignment_only_returns_its_credit)
         sfi_driver_fini(&t);
 }
 
-TEST(an_event_assigned_elsewhere_is_given_up)
+SFI_TEST(an_event_assigned_elsewhere_is_given_up, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -164,11 +135,8 @@ TEST(an_event_assigned_elsewhere_is_given_up)
         sfi_driver_fini(&t);
 }
 
-TEST(an_event_assigned_twice_is_built_once)
+SFI_TEST(an_event_assigned_twice_is_built_once, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -184,10 +152,8 @@ TEST(an_event_assigned_twice_is_built_once)
         sfi_driver_fini(&t);
 }
 
-TEST(an_event_reassigned_during_writing_is_built_once)
+SFI_TEST(an_event_reassigned_during_writing_is_built_once, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         uint32_t slot;
 
         for (int pull = 0; pull < 2; pull++) {
@@ -207,10 +173,8 @@ TEST(an_event_reassigned_during_writing_is_built_once)
 
 /* The event went to another SFI, or nothing arrived in time. Then it returns here, whatever was reported of
  * it before. */
-TEST(a_returned_event_is_built)
+SFI_TEST(a_returned_event_is_built, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         uint32_t slot;
 
         for (int when = 0; when < 6; when++) {
@@ -242,11 +206,8 @@ TEST(a_returned_event_is_built)
         }
 }
 
-TEST(an_event_that_expired_empty_is_built_when_it_returns)
+SFI_TEST(an_event_that_expired_empty_is_built_when_it_returns, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         t.now_ns += c.timeout_ns;
@@ -262,11 +223,8 @@ TEST(an_event_that_expired_empty_is_built_when_it_returns)
         sfi_driver_fini(&t);
 }
 
-TEST(an_assignment_without_a_slot_is_not_acknowledged)
+SFI_TEST(an_assignment_without_a_slot_is_not_acknowledged, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         for (uint64_t event = 10; event < 10 + c.slots; event++)
                 sfi_gets_assign(&t, event);

@@ -1,11 +1,9 @@
 /* The SFI's data path: chunks out of order, repeated, overlapping, contradictory, late, or without room. */
 #include "sfi_driver.h"
 
-TEST(chunks_arrive_in_any_order)
+SFI_TEST(chunks_arrive_in_any_order, sfi_standard())
 {
         static const uint32_t offsets[] = {64, 0, 96, 32};
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         uint64_t base = 0;
 
         c.n_ros = 1;
@@ -25,11 +23,8 @@ TEST(chunks_arrive_in_any_order)
         sfi_driver_fini(&t);
 }
 
-TEST(a_repeated_chunk_does_not_complete_a_fragment)
+SFI_TEST(a_repeated_chunk_does_not_complete_a_fragment, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 64));
@@ -41,11 +36,8 @@ TEST(a_repeated_chunk_does_not_complete_a_fragment)
         sfi_driver_fini(&t);
 }
 
-TEST(a_repeated_fragment_is_counted_once)
+SFI_TEST(a_repeated_fragment_is_counted_once, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 0), SFI_STORE);
         assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 0, 0, 64, 100)), SFI_DUPLICATE);
@@ -55,11 +47,8 @@ TEST(a_repeated_fragment_is_counted_once)
         sfi_driver_fini(&t);
 }
 
-TEST(chunks_may_overlap)
+SFI_TEST(chunks_may_overlap, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         sfi_gets_chunk(&t, chunk_of(0, 0, 32, 6400, 8000));
@@ -71,13 +60,11 @@ TEST(chunks_may_overlap)
         sfi_driver_fini(&t);
 }
 
-TEST(a_chunk_twice_in_one_batch_counts_once)
+SFI_TEST(a_chunk_twice_in_one_batch_counts_once, sfi_standard())
 {
         struct sfi_chunk p[] = {chunk_of(0, 0, 0, 100, 100), chunk_of(0, 0, 0, 100, 100),
                                 chunk_of(1, 0, 64, 36, 100), chunk_of(1, 0, 0, 64, 100),
                                 chunk_of(1, 0, 0, 64, 100)};
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 1);
         sfi_reserve(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
@@ -87,11 +74,9 @@ TEST(a_chunk_twice_in_one_batch_counts_once)
         sfi_driver_fini(&t);
 }
 
-TEST(a_contradictory_chunk_is_malformed)
+SFI_TEST(a_contradictory_chunk_is_malformed, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
         struct sfi_chunk p;
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 1);
         sfi_gets_chunk(&t, chunk_of(0, 0, 0, 32, 100));
@@ -135,11 +120,8 @@ TEST(the_fragment_status_decides_the_end_of_the_event)
         }
 }
 
-TEST(a_fragment_after_the_end_is_late)
+SFI_TEST(a_fragment_after_the_end_is_late, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         for (int pull = 0; pull < 2; pull++) {
                 c.pull = pull;
                 sfi_driver_start(&t, &c, 1);
@@ -155,11 +137,8 @@ TEST(a_fragment_after_the_end_is_late)
         }
 }
 
-TEST(a_fragment_below_the_oldest_event_is_late)
+SFI_TEST(a_fragment_below_the_oldest_event_is_late, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 0);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 5, 3);
         assert_int_equal(sfi_gets_fragment(&t, 0, 4), SFI_LATE);
@@ -167,11 +146,8 @@ TEST(a_fragment_below_the_oldest_event_is_late)
         sfi_driver_fini(&t);
 }
 
-TEST(in_pull_an_unassigned_fragment_is_late)
+SFI_TEST(in_pull_an_unassigned_fragment_is_late, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.pull = true;
         sfi_driver_start(&t, &c, 1);
         assert_int_equal(sfi_gets_fragment(&t, 0, 1), SFI_LATE);
@@ -179,11 +155,8 @@ TEST(in_pull_an_unassigned_fragment_is_late)
         sfi_driver_fini(&t);
 }
 
-TEST(without_a_free_slot_there_is_no_room)
+SFI_TEST(without_a_free_slot_there_is_no_room, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 0);
         /* Unassigned events have half of so few slots. */
         for (uint64_t event = 0; event < c.slots / 2; event++)
@@ -193,11 +166,9 @@ TEST(without_a_free_slot_there_is_no_room)
         sfi_driver_fini(&t);
 }
 
-TEST(when_memory_is_short_the_youngest_event_gives_way)
+SFI_TEST(when_memory_is_short_the_youngest_event_gives_way, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 4);
         assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 3, 0, 32, big)), SFI_STORE);
@@ -222,11 +193,9 @@ TEST(when_memory_is_short_the_youngest_event_gives_way)
 }
 
 /* An assignment may overtake an earlier one. */
-TEST(events_give_way_in_the_order_of_assignment)
+SFI_TEST(events_give_way_in_the_order_of_assignment, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 0);
         sfi_gets_assign(&t, 1);
@@ -239,11 +208,9 @@ TEST(events_give_way_in_the_order_of_assignment)
         sfi_driver_fini(&t);
 }
 
-TEST(as_many_events_give_way_as_needed)
+SFI_TEST(as_many_events_give_way_as_needed, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 4);
         sfi_gets_chunk(&t, chunk_of(0, 2, 0, 32, big / 2));
@@ -254,13 +221,11 @@ TEST(as_many_events_give_way_as_needed)
         sfi_driver_fini(&t);
 }
 
-TEST(a_chunk_whose_memory_was_reassigned_is_not_committed)
+SFI_TEST(a_chunk_whose_memory_was_reassigned_is_not_committed, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
         struct sfi_chunk p[] = {chunk_of(0, 1, 0, big, big), chunk_of(1, 1, 0, big, big),
                                 chunk_of(0, 0, 0, big, big)};
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 2);
         sfi_reserve(t.sfi, t.now_ns, p, ARRAY_SIZE(p));
@@ -276,11 +241,9 @@ TEST(a_chunk_whose_memory_was_reassigned_is_not_committed)
         sfi_driver_fini(&t);
 }
 
-TEST(a_reservation_does_not_pass_to_another_event)
+SFI_TEST(a_reservation_does_not_pass_to_another_event, sfi_standard())
 {
         struct sfi_chunk old = chunk_of(0, 0, 0, 100, 100), new = chunk_of(0, 1, 0, 100, 100);
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 0);
@@ -297,11 +260,8 @@ TEST(a_reservation_does_not_pass_to_another_event)
         sfi_driver_fini(&t);
 }
 
-TEST(recently_ended_events_are_remembered)
+SFI_TEST(recently_ended_events_are_remembered, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 0);
         for (uint64_t event = 0; event < 100; event++) {
@@ -315,10 +275,8 @@ TEST(recently_ended_events_are_remembered)
 }
 
 /* Over TCP, a connection can break between a chunk's header and its payload. */
-TEST(a_reservation_without_payload_can_be_filled_in_chunks)
+SFI_TEST(a_reservation_without_payload_can_be_filled_in_chunks, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         struct sfi_chunk p = chunk_of(0, 1, 0, 4096, 4096);
 
         c.n_ros = 1;
@@ -337,12 +295,10 @@ TEST(a_reservation_without_payload_can_be_filled_in_chunks)
         sfi_driver_fini(&t);
 }
 
-TEST(datagrams_are_counted_by_sequence_number)
+SFI_TEST(datagrams_are_counted_by_sequence_number, sfi_standard())
 {
         static const uint32_t numbers[] = {100, 101, 104,
                                            103, 105, 105}; /* 102 is lost, 103 late, 105 repeated */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 0);
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
@@ -362,11 +318,8 @@ TEST(datagrams_are_counted_by_sequence_number)
 }
 
 /* A ROS that restarts before it has sent much must not hide losses, and neither may a single stray number. */
-TEST(a_stray_datagram_number_does_not_spoil_the_count)
+SFI_TEST(a_stray_datagram_number_does_not_spoil_the_count, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 0);
         for (uint32_t number = 0; number < 10000; number++)
                 sfi_count_datagram(t.sfi, 1, number + (number > 5000));
@@ -404,11 +357,8 @@ static bool built_with_mismatch(struct sfi_driver *t)
         return built.l1_mismatch;
 }
 
-TEST(a_fragment_of_another_trigger_completes_nothing)
+SFI_TEST(a_fragment_of_another_trigger_completes_nothing, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 2);
         for (uint64_t event = 0; event < 2; event++) {
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
@@ -426,11 +376,8 @@ TEST(a_fragment_of_another_trigger_completes_nothing)
 }
 
 /* In push, data may come before the assignment, which alone knows the L1 ID. */
-TEST(the_assignment_decides_on_the_l1_id)
+SFI_TEST(the_assignment_decides_on_the_l1_id, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         assert_int_equal(sfi_gets_chunk(&t, of_another_trigger(0, 0)), SFI_STORE);
         assert_int_equal(sfi_gets_fragment(&t, 1, 0), SFI_MISMATCH); /* not known to be the right one yet */

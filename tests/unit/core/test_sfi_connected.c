@@ -12,11 +12,8 @@ static struct sfi_config over_tcp(bool pull)
         return c;
 }
 
-TEST(first_requests_are_made_when_the_connection_opens)
+SFI_TEST(first_requests_are_made_when_the_connection_opens, over_tcp(true))
 {
-        struct sfi_config c = over_tcp(true);
-        struct sfi_driver t;
-
         c.outstanding = 2;
         sfi_driver_start(&t, &c, 4);
         assert_requests(&t, 0, "all: Request e0 e1");
@@ -35,11 +32,8 @@ TEST(first_requests_are_made_when_the_connection_opens)
         sfi_driver_fini(&t);
 }
 
-TEST(nothing_is_repeated_if_nothing_was_requested)
+SFI_TEST(nothing_is_repeated_if_nothing_was_requested, over_tcp(true))
 {
-        struct sfi_config c = over_tcp(true);
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 0);
         sfi_note_connected(t.sfi, t.now_ns, 0);
         sfi_note_connected(t.sfi, t.now_ns, 7); /* does not exist */
@@ -50,11 +44,8 @@ TEST(nothing_is_repeated_if_nothing_was_requested)
         sfi_driver_fini(&t);
 }
 
-TEST(a_later_connection_brings_what_is_missing)
+SFI_TEST(a_later_connection_brings_what_is_missing, over_tcp(true))
 {
-        struct sfi_config c = over_tcp(true);
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 3);
         sfi_note_connected(t.sfi, t.now_ns, 0);
         sfi_note_connected(t.sfi, t.now_ns, 1);
@@ -67,11 +58,9 @@ TEST(a_later_connection_brings_what_is_missing)
         sfi_driver_fini(&t);
 }
 
-TEST(memory_that_gives_way_keeps_requests)
+SFI_TEST(memory_that_gives_way_keeps_requests, over_tcp(true))
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
-        struct sfi_config c = over_tcp(true);
-        struct sfi_driver t;
 
         c.buffer_bytes = big;
         sfi_driver_start(&t, &c, 2);
@@ -84,11 +73,8 @@ TEST(memory_that_gives_way_keeps_requests)
         sfi_driver_fini(&t);
 }
 
-TEST(in_push_only_a_later_connection_brings_requests)
+SFI_TEST(in_push_only_a_later_connection_brings_requests, over_tcp(false))
 {
-        struct sfi_config c = over_tcp(false);
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 2);
         sfi_note_connected(t.sfi, t.now_ns, 1);
         assert_requests(&t, 0, "");
@@ -99,15 +85,13 @@ TEST(in_push_only_a_later_connection_brings_requests)
 }
 
 /* All events are requested once, though they take several messages, and some end meanwhile. */
-TEST(requests_of_many_events_take_several_messages)
+SFI_TEST(requests_of_many_events_take_several_messages, over_tcp(true))
 {
         enum { EVENTS = 1000 };
-        struct sfi_config c = over_tcp(true);
         uint8_t requested[EVENTS] = {};
         uint32_t messages = 0, complete = 0;
         uint64_t next;
         struct message_to to;
-        struct sfi_driver t;
 
         c.slots = c.credits = EVENTS;
         t = (struct sfi_driver){.config = c, .now_ns = TRACE_BEGIN_NS};

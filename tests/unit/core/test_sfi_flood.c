@@ -13,10 +13,8 @@ static struct sfi_config flooded(void)
         return c;
 }
 
-TEST(a_flood_is_limited_to_its_share)
+SFI_TEST(a_flood_is_limited_to_its_share, flooded())
 {
-        struct sfi_config c = flooded();
-        struct sfi_driver t;
         uint64_t unknown = 100000;
 
         sfi_driver_init(&t, &c);
@@ -35,11 +33,8 @@ TEST(a_flood_is_limited_to_its_share)
         sfi_driver_fini(&t);
 }
 
-TEST(the_oldest_unassigned_event_is_dropped_after_its_time)
+SFI_TEST(the_oldest_unassigned_event_is_dropped_after_its_time, flooded())
 {
-        struct sfi_config c = flooded();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         for (uint64_t event = 1000; event < 1032; event++)
                 assert_int_equal(sfi_gets_fragment(&t, 0, event), SFI_STORE);
@@ -83,11 +78,9 @@ TEST(an_assignment_finds_a_slot_during_a_flood)
 }
 
 /* Whatever their numbers, they neither keep memory nor take it from assigned events. */
-TEST(a_flood_returns_its_memory)
+SFI_TEST(a_flood_returns_its_memory, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         sfi_driver_init(&t, &c);
         for (uint64_t unknown = 0; unknown < 200; unknown += 199) {
@@ -103,11 +96,8 @@ TEST(a_flood_returns_its_memory)
         sfi_driver_fini(&t);
 }
 
-TEST(an_event_far_beyond_all_others_is_refused)
+SFI_TEST(an_event_far_beyond_all_others_is_refused, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_entry(&t, MESSAGE_ASSIGN, 50, 0, 0, 0); /* from another SFI */
         assert_int_equal(sfi_gets_fragment(&t, 0, 50 + EVB_EVENT_WINDOW + 1), SFI_MALFORMED);

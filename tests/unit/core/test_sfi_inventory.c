@@ -31,11 +31,8 @@ static void is_asked(struct sfi_driver *t, uint64_t incarnation, uint64_t from)
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_INQUIRY, 0));
 }
 
-TEST(the_inventory_lists_ended_and_open_events)
+SFI_TEST(the_inventory_lists_ended_and_open_events, quiet())
 {
-        struct sfi_config c = quiet();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 4);
         sfi_gets_whole(&t, 0);
         sfi_gets_whole(&t, 2);
@@ -63,11 +60,8 @@ TEST(the_inventory_lists_ended_and_open_events)
 }
 
 /* An event that could not be written is neither ended nor open, so another SFI may build it. */
-TEST(a_failed_event_is_not_in_the_inventory)
+SFI_TEST(a_failed_event_is_not_in_the_inventory, quiet())
 {
-        struct sfi_config c = quiet();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 1);
         sfi_gets_whole(&t, 0);
         assert_string_equal(sfi_writes_with(&t, true), "e0 complete");
@@ -80,11 +74,9 @@ TEST(a_failed_event_is_not_in_the_inventory)
 }
 
 /* It joins late in the run, and its first KeepAlive is lost. It must remember what it builds. */
-TEST(a_late_sfi_remembers_events_built_before_the_first_keep_alive)
+SFI_TEST(a_late_sfi_remembers_events_built_before_the_first_keep_alive, quiet())
 {
         const uint64_t far = 3 * (uint64_t)EVB_EVENT_WINDOW + 10;
-        struct sfi_config c = quiet();
-        struct sfi_driver t;
 
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, far);
@@ -101,11 +93,9 @@ TEST(a_late_sfi_remembers_events_built_before_the_first_keep_alive)
 }
 
 /* The disk takes longer than the DFM waits for an event. The DFM is informed once. */
-TEST(an_event_being_written_is_reported)
+SFI_TEST(an_event_being_written_is_reported, quiet())
 {
-        struct sfi_config c = quiet();
         struct sfi_built built;
-        struct sfi_driver t;
         uint32_t slot;
 
         sfi_driver_start(&t, &c, 1);
@@ -132,11 +122,8 @@ TEST(an_event_being_written_is_reported)
 }
 
 /* The map of a DFM that resumes the run shows the nodes that joined so far. The others are not gone. */
-TEST(the_node_map_of_a_starting_dfm_ends_no_event)
+SFI_TEST(the_node_map_of_a_starting_dfm_ends_no_event, quiet())
 {
-        struct sfi_config c = quiet();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 1);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_fragment(&t, 0, 0);
@@ -149,7 +136,7 @@ TEST(the_node_map_of_a_starting_dfm_ends_no_event)
 }
 
 /* It may then have replaced a process of which the other DFM does not know. */
-TEST(an_sfi_reports_that_it_came_late)
+SFI_TEST(an_sfi_reports_that_it_came_late, quiet())
 {
         static const struct {
                 enum run_state state;
@@ -160,8 +147,6 @@ TEST(an_sfi_reports_that_it_came_late)
                 {RUN_STARTING, KEEP_ALIVE_RESUMES, INVENTORY_LATE},
                 {RUN_RUNNING, 0, INVENTORY_LATE},
         };
-        struct sfi_config c = quiet();
-        struct sfi_driver t;
 
         for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
                 sfi_driver_init(&t, &c);

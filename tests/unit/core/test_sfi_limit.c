@@ -46,10 +46,8 @@ static void stream(struct sfi_driver *t, uint32_t *number, uint64_t until_ns, ui
         }
 }
 
-TEST(a_loss_halves_the_limit_which_recovers)
+SFI_TEST(a_loss_halves_the_limit_which_recovers, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
         uint32_t number = 0;
 
         c.n_ros = 1;
@@ -70,10 +68,8 @@ TEST(a_loss_halves_the_limit_which_recovers)
         sfi_free(t.sfi);
 }
 
-TEST(packets_in_another_order_are_no_loss)
+SFI_TEST(packets_in_another_order_are_no_loss, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
         uint32_t number = 0;
 
         c.n_ros = 1;
@@ -91,11 +87,9 @@ TEST(packets_in_another_order_are_no_loss)
 }
 
 /* A gap that opens while an older one may still close has its own time, and counts without a third one. */
-TEST(a_younger_gap_is_a_loss_too)
+SFI_TEST(a_younger_gap_is_a_loss_too, by_bytes())
 {
-        struct sfi_config c = by_bytes();
         uint32_t number = 0, late;
-        struct sfi_driver t;
         uint64_t events[1024];
 
         c.n_ros = 1;
@@ -118,11 +112,9 @@ TEST(a_younger_gap_is_a_loss_too)
         sfi_free(t.sfi);
 }
 
-TEST(an_unknown_limit_grows_until_the_delay_does)
+SFI_TEST(an_unknown_limit_grows_until_the_delay_does, by_bytes())
 {
-        struct sfi_config c = by_bytes();
         uint32_t number = 0;
-        struct sfi_driver t;
         uint64_t reached;
 
         c.n_ros = 1;
@@ -145,11 +137,8 @@ TEST(an_unknown_limit_grows_until_the_delay_does)
 
 /* A round ends once the bytes of the limit arrived, counted as frames like the limit. Repeated data are none
  * of them. */
-TEST(a_round_counts_what_was_in_flight)
+SFI_TEST(a_round_counts_what_was_in_flight, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.port_bytes = c.port_rate_bps = 0;
         start_with_backlog(&t, &c, 10);

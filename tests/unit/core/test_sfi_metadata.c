@@ -34,11 +34,8 @@ static uint16_t reported(struct sfi_driver *t)
         return version;
 }
 
-TEST(a_run_without_any_waits_for_none)
+SFI_TEST(a_run_without_any_waits_for_none, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         assert_null(sfi_metadata(t.sfi));
         sfi_hears_version(&t, 0);
@@ -46,11 +43,8 @@ TEST(a_run_without_any_waits_for_none)
         sfi_driver_fini(&t);
 }
 
-TEST(they_are_complete_once_all_have_come)
+SFI_TEST(they_are_complete_once_all_have_come, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 2, 3, "C", "3");
         sfi_gets_metadata(&t, 1, 0, 3, "A", "1");
@@ -69,11 +63,8 @@ TEST(they_are_complete_once_all_have_come)
         sfi_driver_fini(&t);
 }
 
-TEST(another_version_replaces_them)
+SFI_TEST(another_version_replaces_them, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 0, 2, "A", "1");
         sfi_gets_metadata(&t, 2, 1, 2, "B", "2");
@@ -89,11 +80,8 @@ TEST(another_version_replaces_them)
 }
 
 /* It does not know them, and the files are open. */
-TEST(a_restarted_dfm_does_not_take_them_away)
+SFI_TEST(a_restarted_dfm_does_not_take_them_away, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 0, 1, "A", "1");
         sfi_hears_version(&t, 1);
@@ -104,11 +92,8 @@ TEST(a_restarted_dfm_does_not_take_them_away)
 }
 
 /* Its run never began. The next one is another run, whose versions count from the beginning. */
-TEST(those_of_a_run_that_did_not_begin_are_forgotten)
+SFI_TEST(those_of_a_run_that_did_not_begin_are_forgotten, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_metadata(&t, 1, 0, 1, "A", "1");
         assert_int_equal(reported(&t), 1);

@@ -11,10 +11,8 @@ static void assert_obstacle(const struct sfi_driver *t, enum node_reason reason,
         assert_int_equal(o.since_ns, since_ns);
 }
 
-TEST(a_missing_fragment_names_its_ros)
+SFI_TEST(a_missing_fragment_names_its_ros, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         uint64_t since_ns;
 
         c.timeout_ns = 60 * NS_PER_S;
@@ -31,10 +29,8 @@ TEST(a_missing_fragment_names_its_ros)
 }
 
 /* The DFM hears of it, with the time since when. */
-TEST(alive_carries_the_reason)
+SFI_TEST(alive_carries_the_reason, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         struct message_to to;
         bool said = false;
 
@@ -57,10 +53,8 @@ TEST(alive_carries_the_reason)
 }
 
 /* A full disk is the first cause, whatever else the SFI waits for, or fails in later. */
-TEST(a_full_disk_comes_first)
+SFI_TEST(a_full_disk_comes_first, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
         uint64_t since_ns;
 
         c.timeout_ns = 60 * NS_PER_S;

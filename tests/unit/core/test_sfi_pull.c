@@ -4,11 +4,8 @@
 
 #include "evb/base/random.h"
 
-TEST(the_first_requests_are_cautious)
+SFI_TEST(the_first_requests_are_cautious, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 4);
         assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
         /* A frame of each fragment, and a batch to each ROS. */
@@ -37,11 +34,9 @@ static bool next_request(struct sfi_driver *t, struct message_to *to)
         return false;
 }
 
-TEST(requests_are_spaced_exactly_at_the_rate_of_the_port)
+SFI_TEST(requests_are_spaced_exactly_at_the_rate_of_the_port, by_bytes())
 {
-        struct sfi_config c = by_bytes();
         struct message_to to;
-        struct sfi_driver t;
         uint64_t bytes = 0;
 
         c.n_ros = 1;
@@ -68,11 +63,9 @@ TEST(requests_are_spaced_exactly_at_the_rate_of_the_port)
         sfi_free(t.sfi);
 }
 
-TEST(a_late_loop_catches_up_within_the_limit)
+SFI_TEST(a_late_loop_catches_up_within_the_limit, by_bytes())
 {
-        struct sfi_config c = by_bytes();
         struct message_to to;
-        struct sfi_driver t;
 
         start_with_backlog(&t, &c, 200);
         sfi_gets_whole(&t, 0); /* the size of an event is known */
@@ -186,11 +179,8 @@ TEST(the_bytes_in_flight_stay_below_the_limit)
         }
 }
 
-TEST(fragments_larger_than_the_limit_are_requested_in_ranges)
+SFI_TEST(fragments_larger_than_the_limit_are_requested_in_ranges, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.port_bytes = 8192; /* a batch of two frames */
         sfi_driver_start(&t, &c, 1);
@@ -206,10 +196,8 @@ TEST(fragments_larger_than_the_limit_are_requested_in_ranges)
         sfi_driver_fini(&t);
 }
 
-TEST(idle_ross_come_first)
+SFI_TEST(idle_ross_come_first, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
         char asked[1024] = "";
 
         c.n_ros = 3;
@@ -236,12 +224,10 @@ TEST(idle_ross_come_first)
         sfi_driver_fini(&t);
 }
 
-TEST(a_silent_ros_keeps_only_its_share)
+SFI_TEST(a_silent_ros_keeps_only_its_share, by_bytes())
 {
-        struct sfi_config c = by_bytes();
         static struct players p;
         struct message_to to;
-        struct sfi_driver t;
 
         c.n_ros = 6;
         p = (struct players){};
@@ -264,11 +250,8 @@ TEST(a_silent_ros_keeps_only_its_share)
         sfi_free(t.sfi);
 }
 
-TEST(a_retry_asks_only_for_what_was_requested)
+SFI_TEST(a_retry_asks_only_for_what_was_requested, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.retry_after_ns = AFTER_NS;
         c.port_bytes = 8192;
@@ -284,11 +267,8 @@ TEST(a_retry_asks_only_for_what_was_requested)
 
 /* A fragment of several ranges, of which chunks are lost twice. A chunk that was requested after a retry
  * shows that the retry's answer is lost too. */
-TEST(each_loss_in_a_fragment_is_retried_at_once)
+SFI_TEST(each_loss_in_a_fragment_is_retried_at_once, by_bytes())
 {
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.port_bytes = 13000;
         c.retry_after_ns = AFTER_NS;
@@ -316,11 +296,9 @@ TEST(each_loss_in_a_fragment_is_retried_at_once)
 
 /* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
  * its bytes give way to an older event. */
-TEST(what_was_never_requested_is_requested_after_giving_way)
+SFI_TEST(what_was_never_requested_is_requested_after_giving_way, by_bytes())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 2);
         sfi_gets_fragment(&t, 0, 1);
@@ -353,11 +331,9 @@ static uint64_t newest_requested(struct sfi_driver *t)
 }
 
 /* Two events begin before the size of one is known. Then three quarters of the buffer bound them. */
-TEST(no_more_events_begin_than_the_memory_holds)
+SFI_TEST(no_more_events_begin_than_the_memory_holds, by_bytes())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES / 4; /* eight of these fill the buffer */
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
 
         c.n_ros = 1;
         c.port_bytes = c.room_bytes = 64u << 20; /* no bound here */
@@ -377,11 +353,9 @@ TEST(no_more_events_begin_than_the_memory_holds)
 }
 
 /* What has no memory is not in flight. Its retry needs room in the limit. */
-TEST(a_refused_fragment_is_not_in_flight)
+SFI_TEST(a_refused_fragment_is_not_in_flight, by_bytes())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
-        struct sfi_config c = by_bytes();
-        struct sfi_driver t;
 
         sfi_driver_start(&t, &c, 2);
         assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");

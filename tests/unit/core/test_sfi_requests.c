@@ -2,11 +2,8 @@
  * their timing. */
 #include "sfi_driver.h"
 
-TEST(requests_events_in_order_of_assignment)
+SFI_TEST(requests_events_in_order_of_assignment, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 0);
         sfi_gets_assign(&t, 7);
         sfi_gets_assign(&t, 3);
@@ -15,22 +12,16 @@ TEST(requests_events_in_order_of_assignment)
         sfi_driver_fini(&t);
 }
 
-TEST(in_push_there_is_no_first_request)
+SFI_TEST(in_push_there_is_no_first_request, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 1);
         assert_requests(&t, AFTER_NS - 1, "");
         assert_requests(&t, 1, "ros0: Request e0 again 1 | ros1: Request e0 again 1");
         sfi_driver_fini(&t);
 }
 
-TEST(outstanding_events_are_bounded)
+SFI_TEST(outstanding_events_are_bounded, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.outstanding = 2;
         sfi_driver_start(&t, &c, 4);
         assert_requests(&t, 0, "all: Request e0 e1");
@@ -45,11 +36,8 @@ TEST(outstanding_events_are_bounded)
         sfi_driver_fini(&t);
 }
 
-TEST(outstanding_events_follow_the_buffer_of_a_reliable_transport)
+SFI_TEST(outstanding_events_follow_the_buffer_of_a_reliable_transport, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.reliable = true;
         c.room_bytes = 3 * 512 + 100;
         sfi_driver_start(&t, &c, 6);
@@ -61,11 +49,8 @@ TEST(outstanding_events_follow_the_buffer_of_a_reliable_transport)
         sfi_driver_fini(&t);
 }
 
-TEST(retries_missing_fragments_of_a_silent_ros)
+SFI_TEST(retries_missing_fragments_of_a_silent_ros, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -80,10 +65,8 @@ TEST(retries_missing_fragments_of_a_silent_ros)
         sfi_driver_fini(&t);
 }
 
-TEST(does_not_retry_fragments_that_may_still_be_queued)
+SFI_TEST(does_not_retry_fragments_that_may_still_be_queued, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
         const char *asked;
 
         sfi_driver_start(&t, &c, 4);
@@ -105,11 +88,8 @@ TEST(does_not_retry_fragments_that_may_still_be_queued)
         sfi_driver_fini(&t);
 }
 
-TEST(requests_the_missing_ranges)
+SFI_TEST(requests_the_missing_ranges, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -121,11 +101,8 @@ TEST(requests_the_missing_ranges)
         sfi_driver_fini(&t);
 }
 
-TEST(the_sixteenth_range_extends_to_the_end)
+SFI_TEST(the_sixteenth_range_extends_to_the_end, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
@@ -136,11 +113,9 @@ TEST(the_sixteenth_range_extends_to_the_end)
         sfi_driver_fini(&t);
 }
 
-TEST(a_reservation_without_payload_is_requested_entirely)
+SFI_TEST(a_reservation_without_payload_is_requested_entirely, sfi_pulling())
 {
         struct sfi_chunk p = chunk_of(0, 1, 0, 4096, 4096);
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
 
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
@@ -155,11 +130,8 @@ TEST(a_reservation_without_payload_is_requested_entirely)
         sfi_driver_fini(&t);
 }
 
-TEST(in_pull_the_event_timer_starts_with_the_request)
+SFI_TEST(in_pull_the_event_timer_starts_with_the_request, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.outstanding = 1;
         c.retries_max = 0;
         sfi_driver_start(&t, &c, 2);
@@ -175,11 +147,8 @@ TEST(in_pull_the_event_timer_starts_with_the_request)
         sfi_driver_fini(&t);
 }
 
-TEST(without_a_ros_pending_first_requests_still_go_out)
+SFI_TEST(without_a_ros_pending_first_requests_still_go_out, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.outstanding = 1;
         sfi_driver_start(&t, &c, 2);
         assert_requests(&t, 0, "all: Request e0");

@@ -1,11 +1,9 @@
 /* The number and timing of the SFI's retries. See test_sfi_requests.c for first requests. */
 #include "sfi_driver.h"
 
-TEST(unanswered_retries_are_bounded_with_backoff)
+SFI_TEST(unanswered_retries_are_bounded_with_backoff, sfi_pulling())
 {
         static const uint64_t distances[] = {1, 1, 2, 4, 8, 16};
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
 
         c.n_ros = 1;
         for (uint32_t max = 0; max <= ARRAY_SIZE(distances); max++) {
@@ -28,10 +26,8 @@ TEST(unanswered_retries_are_bounded_with_backoff)
         }
 }
 
-TEST(unbounded_retries_continue_until_the_event_expires)
+SFI_TEST(unbounded_retries_continue_until_the_event_expires, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
         uint64_t end_ns, asked_ns = 0;
         unsigned asks = 0;
 
@@ -59,10 +55,8 @@ TEST(unbounded_retries_continue_until_the_event_expires)
 
 /* Many events miss fragments of one silent ROS. The SFI requests them at a bounded rate, and the next ROSs
  * get their turn. */
-TEST(retries_are_rate_limited)
+SFI_TEST(retries_are_rate_limited, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
         struct message_to to;
         uint32_t entries[2] = {};
 
@@ -86,11 +80,8 @@ TEST(retries_are_rate_limited)
         sfi_free(t.sfi);
 }
 
-TEST(progress_resets_the_retry_count)
+SFI_TEST(progress_resets_the_retry_count, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
@@ -107,11 +98,8 @@ TEST(progress_resets_the_retry_count)
         sfi_driver_fini(&t);
 }
 
-TEST(repeated_data_are_no_progress)
+SFI_TEST(repeated_data_are_no_progress, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.retries_max = 2;
         sfi_driver_start(&t, &c, 1);
@@ -125,11 +113,9 @@ TEST(repeated_data_are_no_progress)
         sfi_driver_fini(&t);
 }
 
-TEST(a_fragment_without_bytes_is_progress)
+SFI_TEST(a_fragment_without_bytes_is_progress, sfi_pulling())
 {
         struct sfi_chunk none = chunk_of(0, 0, 0, 0, 0);
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
 
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 1);
@@ -141,10 +127,8 @@ TEST(a_fragment_without_bytes_is_progress)
         sfi_driver_fini(&t);
 }
 
-TEST(all_retries_fit_into_the_event_time)
+SFI_TEST(all_retries_fit_into_the_event_time, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
         unsigned asks = 0;
 
         c.n_ros = 1;
@@ -158,11 +142,8 @@ TEST(all_retries_fit_into_the_event_time)
         sfi_driver_fini(&t);
 }
 
-TEST(a_reliable_transport_retries_late)
+SFI_TEST(a_reliable_transport_retries_late, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.reliable = true;
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 1);
@@ -174,11 +155,8 @@ TEST(a_reliable_transport_retries_late)
         sfi_driver_fini(&t);
 }
 
-TEST(the_retry_interval_follows_the_latency)
+SFI_TEST(the_retry_interval_follows_the_latency, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 0);
         assert_int_equal(sfi_retry_after_ns(t.sfi), 100 * NS_PER_MS); /* before the first sample */
@@ -202,11 +180,8 @@ TEST(the_retry_interval_follows_the_latency)
         sfi_driver_fini(&t);
 }
 
-TEST(a_departed_ros_is_not_retried)
+SFI_TEST(a_departed_ros_is_not_retried, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 1);
         requests_after(&t, 0);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 2);
@@ -214,11 +189,8 @@ TEST(a_departed_ros_is_not_retried)
         sfi_driver_fini(&t);
 }
 
-TEST(retries_are_bounded_by_the_socket_buffer)
+SFI_TEST(retries_are_bounded_by_the_socket_buffer, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.outstanding = 4;
         c.room_bytes = 100000;
@@ -235,11 +207,8 @@ TEST(retries_are_bounded_by_the_socket_buffer)
 
 /* The answer to a retry makes room for the next one, long before the next round. What is still on its way is
  * not requested again. */
-TEST(retries_continue_as_answers_arrive)
+SFI_TEST(retries_continue_as_answers_arrive, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.room_bytes = 100000;
         sfi_driver_start(&t, &c, 1);
@@ -261,11 +230,9 @@ TEST(retries_continue_as_answers_arrive)
 }
 
 /* The SFI requests as much as its socket holds at a time, so a large event takes long. */
-TEST(an_event_that_waits_for_the_budget_keeps_its_time)
+SFI_TEST(an_event_that_waits_for_the_budget_keeps_its_time, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES, part = big / 4;
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         c.n_ros = 1;
         c.room_bytes = part;
@@ -283,11 +250,8 @@ TEST(an_event_that_waits_for_the_budget_keeps_its_time)
 }
 
 /* The fragments of other ROSs show how much the answers will bring. */
-TEST(retries_of_unknown_size_use_the_budget)
+SFI_TEST(retries_of_unknown_size_use_the_budget, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 3;
         c.room_bytes = 100000;
         sfi_driver_start(&t, &c, 2);
@@ -297,11 +261,9 @@ TEST(retries_of_unknown_size_use_the_budget)
         sfi_driver_fini(&t);
 }
 
-TEST(an_evicted_event_is_requested_again)
+SFI_TEST(an_evicted_event_is_requested_again, sfi_pulling())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
 
         c.n_ros = 2;
         sfi_driver_start(&t, &c, 2);
@@ -318,11 +280,9 @@ TEST(an_evicted_event_is_requested_again)
         sfi_driver_fini(&t);
 }
 
-TEST(an_evicted_event_gets_its_full_time_again)
+SFI_TEST(an_evicted_event_gets_its_full_time_again, sfi_pulling())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
 
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 2);
@@ -341,11 +301,8 @@ TEST(an_evicted_event_gets_its_full_time_again)
         sfi_driver_fini(&t);
 }
 
-TEST(a_retried_fragment_overtakes_nothing)
+SFI_TEST(a_retried_fragment_overtakes_nothing, sfi_pulling())
 {
-        struct sfi_config c = sfi_pulling();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         sfi_driver_start(&t, &c, 2);
         requests_after(&t, 0);
@@ -359,11 +316,8 @@ TEST(a_retried_fragment_overtakes_nothing)
 
 /* In push, a fragment larger than the socket buffer is always retried. What came beyond a hole shows that the
  * first answer is lost, so the time of the second one is certain. */
-TEST(a_retry_of_a_hole_shows_the_latency)
+SFI_TEST(a_retry_of_a_hole_shows_the_latency, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.retry_after_ns = 0;
         c.retries_max = UINT32_MAX;
@@ -386,11 +340,8 @@ TEST(a_retry_of_a_hole_shows_the_latency)
 }
 
 /* A ROS that missed the assignment, or that is slow: both look the same. */
-TEST(a_retry_without_a_hole_shows_no_latency)
+SFI_TEST(a_retry_without_a_hole_shows_no_latency, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.retry_after_ns = 0;
         sfi_driver_start(&t, &c, 1);
@@ -404,11 +355,8 @@ TEST(a_retry_without_a_hole_shows_no_latency)
 }
 
 /* The second one is not. */
-TEST(after_a_loss_the_first_retry_is_early)
+SFI_TEST(after_a_loss_the_first_retry_is_early, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         c.n_ros = 1;
         c.retry_after_ns = 0;
         c.retries_max = UINT32_MAX;
@@ -435,11 +383,9 @@ TEST(after_a_loss_the_first_retry_is_early)
 
 /* While the memory holds an event that is being written, the next one is neither requested nor timed out.
  * Refused answers are answers. */
-TEST(an_event_that_waits_for_memory_keeps_its_time)
+SFI_TEST(an_event_that_waits_for_memory_keeps_its_time, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 2);
@@ -459,11 +405,9 @@ TEST(an_event_that_waits_for_memory_keeps_its_time)
 }
 
 /* What is free belongs to the older event, although it has not come. */
-TEST(an_event_waits_for_memory_that_older_ones_need)
+SFI_TEST(an_event_waits_for_memory_that_older_ones_need, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two fill the buffer */
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         c.retries_max = 1;
         sfi_driver_start(&t, &c, 2);
@@ -484,11 +428,9 @@ TEST(an_event_waits_for_memory_that_older_ones_need)
 }
 
 /* Nothing gives memory to an event that is larger than the buffer. */
-TEST(an_event_larger_than_the_memory_ends)
+SFI_TEST(an_event_larger_than_the_memory_ends, sfi_standard())
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES;
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
 
         c.n_ros = 3;
         sfi_driver_start(&t, &c, 1);

@@ -1,11 +1,8 @@
 /* The SFI and the run: presence of nodes, the end, and refused messages. */
 #include "sfi_driver.h"
 
-TEST(a_stopping_sfi_finishes_and_takes_no_new_events)
+SFI_TEST(a_stopping_sfi_finishes_and_takes_no_new_events, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_stop(t.sfi, t.now_ns);
@@ -25,11 +22,8 @@ TEST(a_stopping_sfi_finishes_and_takes_no_new_events)
 
 /* All messages that say that an SFI leaves may be lost: it repeats them while the DFM counts it as present.
  */
-TEST(a_leaving_sfi_knows_whether_the_dfm_knows)
+SFI_TEST(a_leaving_sfi_knows_whether_the_dfm_knows, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         t.sfi_live = 1u << c.index;
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
@@ -44,11 +38,8 @@ TEST(a_leaving_sfi_knows_whether_the_dfm_knows)
         sfi_driver_fini(&t);
 }
 
-TEST(no_event_waits_for_a_departed_ros)
+SFI_TEST(no_event_waits_for_a_departed_ros, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_assign(&t, 1);
@@ -75,11 +66,8 @@ TEST(no_event_waits_for_a_departed_ros)
 }
 
 /* Nor for one that has not yet joined the restarted DFM. */
-TEST(a_restarted_dfm_reports_no_node_as_gone)
+SFI_TEST(a_restarted_dfm_reports_no_node_as_gone, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_assign(&t, 0);
@@ -98,11 +86,8 @@ TEST(a_restarted_dfm_reports_no_node_as_gone)
 }
 
 /* It was suspended, and another SFI built the event: the account of this one has no loss. */
-TEST(an_event_that_ended_elsewhere_is_not_lost)
+SFI_TEST(an_event_that_ended_elsewhere_is_not_lost, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_assign(&t, 0);
@@ -115,11 +100,8 @@ TEST(an_event_that_ended_elsewhere_is_not_lost)
         sfi_driver_fini(&t);
 }
 
-TEST(a_restarted_dfm_forgets_a_stop)
+SFI_TEST(a_restarted_dfm_forgets_a_stop, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
         sfi_gets_keep_alive(&t, RUN_DRAINING, 0, 3);
@@ -135,11 +117,8 @@ TEST(a_restarted_dfm_forgets_a_stop)
         sfi_driver_fini(&t);
 }
 
-TEST(an_overtaken_keep_alive_is_ignored)
+SFI_TEST(an_overtaken_keep_alive_is_ignored, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -154,11 +133,8 @@ TEST(an_overtaken_keep_alive_is_ignored)
         sfi_driver_fini(&t);
 }
 
-TEST(the_end_of_the_run_closes_all_events)
+SFI_TEST(the_end_of_the_run_closes_all_events, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_gets_assign(&t, 0);
         sfi_gets_fragment(&t, 0, 0);
@@ -172,11 +148,8 @@ TEST(the_end_of_the_run_closes_all_events)
 }
 
 /* The DFM may have given up this SFI without knowing what it built. */
-TEST(events_that_the_dfm_does_not_acknowledge_are_counted)
+SFI_TEST(events_that_the_dfm_does_not_acknowledge_are_counted, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
                 sfi_gets_assign(&t, event);
@@ -195,11 +168,8 @@ TEST(events_that_the_dfm_does_not_acknowledge_are_counted)
         sfi_driver_fini(&t);
 }
 
-TEST(totals_are_complete_when_every_living_ros_reported)
+SFI_TEST(totals_are_complete_when_every_living_ros_reported, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         assert_true(sfi_has_totals(t.sfi)); /* nothing arrived from any ROS */
         sfi_count_datagram(t.sfi, 0, 0);
@@ -225,11 +195,8 @@ TEST(totals_are_complete_when_every_living_ros_reported)
 }
 
 /* Control and data have different sockets, and data may wait in queues. */
-TEST(totals_that_overtake_datagrams_wait_for_them)
+SFI_TEST(totals_that_overtake_datagrams_wait_for_them, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
-        struct sfi_driver t;
-
         sfi_driver_init(&t, &c);
         sfi_count_datagram(t.sfi, 0, 0);
         sfi_gets_keep_alive(&t, RUN_ENDED, 0, 3);
@@ -273,12 +240,10 @@ TEST(malformed_messages_are_refused)
 }
 
 /* Lost events take four bytes each, of which a small Update has no room for all. */
-TEST(an_update_holds_as_many_events_as_fit)
+SFI_TEST(an_update_holds_as_many_events_as_fit, sfi_standard())
 {
-        struct sfi_config c = sfi_standard();
         uint8_t bytes[1472];
         struct message_to to;
-        struct sfi_driver t;
         uint32_t next = 0, messages = 0;
 
         c.slots = 512;

@@ -231,11 +231,8 @@ static struct sfi_config with_auto_credits(void)
 }
 
 /* Events that wait only for the silent ROS 1 leave the socket buffer to others. */
-TEST(credits_grow_with_the_events_that_only_wait)
+SFI_TEST(credits_grow_with_the_events_that_only_wait, with_auto_credits())
 {
-        struct sfi_config c = with_auto_credits();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 4);
         for (uint64_t event = 0; event < 4; event++)
                 sfi_gets_fragment(&t, 0, event);
@@ -250,11 +247,8 @@ TEST(credits_grow_with_the_events_that_only_wait)
 }
 
 /* Lost fragments of a ROS that sends others are in flight: more events would only lose more. */
-TEST(credits_do_not_grow_while_the_ros_sends)
+SFI_TEST(credits_do_not_grow_while_the_ros_sends, with_auto_credits())
 {
-        struct sfi_config c = with_auto_credits();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 4);
         for (uint64_t event = 0; event < 4; event++)
                 sfi_gets_fragment(&t, 0, event);
@@ -267,11 +261,8 @@ TEST(credits_do_not_grow_while_the_ros_sends)
 }
 
 /* Nothing at all arrives, so no ROS is silent compared with others. */
-TEST(credits_do_not_grow_if_all_are_silent)
+SFI_TEST(credits_do_not_grow_if_all_are_silent, with_auto_credits())
 {
-        struct sfi_config c = with_auto_credits();
-        struct sfi_driver t;
-
         sfi_driver_start(&t, &c, 4);
         assert_int_equal(granted(&t, 10 * NS_PER_MS), 4);
         granted(&t, 240 * NS_PER_MS);

@@ -46,11 +46,8 @@ static void reports(struct dfm_driver *t, enum node_role role, uint16_t index, u
         dfm_says_with(t, false);
 }
 
-TEST(the_first_cause_is_named)
+DFM_TEST(the_first_cause_is_named, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         start(&t, &c);
         assert_string_equal(why(&t), "no credit from sfi1, sfi2");
         reports(&t, ROLE_ROS, 0, REASON_QUEUE_FULL, 0);
@@ -69,11 +66,8 @@ TEST(the_first_cause_is_named)
         dfm_driver_fini(&t);
 }
 
-TEST(other_causes_are_named)
+DFM_TEST(other_causes_are_named, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         start(&t, &c);
         reports(&t, ROLE_ROS, 1, REASON_BUFFER_FULL, 0); /* an effect, not a cause */
         assert_string_equal(why(&t), "no credit from sfi1, sfi2");
@@ -88,10 +82,8 @@ TEST(other_causes_are_named)
 }
 
 /* Before it counts as gone, and whatever follows from it. */
-TEST(a_silent_node_is_named)
+DFM_TEST(a_silent_node_is_named, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         struct obstacle o = {};
 
         start(&t, &c);
@@ -111,11 +103,8 @@ TEST(a_silent_node_is_named)
         dfm_driver_fini(&t);
 }
 
-TEST(open_events_have_a_place)
+DFM_TEST(open_events_have_a_place, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.events = 2;
         start(&t, &c);
         sfi0_takes(&t, 2);
@@ -127,11 +116,8 @@ TEST(open_events_have_a_place)
         dfm_driver_fini(&t);
 }
 
-TEST(a_pause_of_triggers_is_named)
+DFM_TEST(a_pause_of_triggers_is_named, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.trigger_rate_millihertz = 1;
         start(&t, &c);
         sfi_grants(&t, 0, 4);

@@ -39,14 +39,12 @@ static const char *why(struct dfm_driver *t, const struct idle *last)
         return r.text[0];
 }
 
-TEST(missing_nodes_are_named)
+DFM_TEST(missing_nodes_are_named, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
 
-        name_nodes(&config);
-        dfm_driver_init(&t, &config);
+        name_nodes(&c);
+        dfm_driver_init(&t, &c);
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
         sfi_says_alive(&t, 0, RUN_RUNNING, 0);
         dfm_says_with(&t, false);
@@ -56,15 +54,13 @@ TEST(missing_nodes_are_named)
         dfm_driver_fini(&t);
 }
 
-TEST(a_long_list_of_nodes_is_shortened)
+DFM_TEST(a_long_list_of_nodes_is_shortened, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
 
-        config.n_ros = 20;
-        name_nodes(&config);
-        dfm_driver_init(&t, &config);
+        c.n_ros = 20;
+        name_nodes(&c);
+        dfm_driver_init(&t, &c);
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(
                 why(&t, &idle),
@@ -74,14 +70,12 @@ TEST(a_long_list_of_nodes_is_shortened)
 }
 
 /* At the end all nodes have left and XOFF is forgotten, so the reason must come from an earlier note. */
-TEST(a_ros_that_held_triggers_back_is_named)
+DFM_TEST(a_ros_that_held_triggers_back_is_named, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
 
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         ros_says_switch(&t, 1, false);
         sfi_grants(&t, 0, 3);
         assert_dfm_says(&t, "");
@@ -95,14 +89,12 @@ TEST(a_ros_that_held_triggers_back_is_named)
         dfm_driver_fini(&t);
 }
 
-TEST(who_holds_back_at_the_end)
+DFM_TEST(who_holds_back_at_the_end, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         char text[256];
 
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         stall_describe_end(t.dfm, &scenario, 5 * NS_PER_S, text, sizeof text);
         assert_string_equal(text, "");
@@ -171,15 +163,13 @@ TEST(files_that_were_not_closed_are_a_reason)
         }
 }
 
-TEST(a_slow_front_end_is_a_reason)
+DFM_TEST(a_slow_front_end_is_a_reason, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
         char text[OBSTACLE_TEXT_MAX];
 
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
         sfi_grants(&t, 0, 3);
         assert_dfm_says(&t, "");
@@ -191,25 +181,23 @@ TEST(a_slow_front_end_is_a_reason)
         dfm_driver_fini(&t);
 }
 
-TEST(a_reset_is_a_reason)
+DFM_TEST(a_reset_is_a_reason, dfm_standard())
 {
         const struct trigger_entry reset = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
         char text[256];
 
-        name_nodes(&config);
-        config.trigger_source = DFM_TRIGGER_OFFERED;
-        config.trigger_queue = 8;
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        c.trigger_source = DFM_TRIGGER_OFFERED;
+        c.trigger_queue = 8;
+        dfm_driver_start(&t, &c);
         ros_says_alive(&t, 0, RUN_RUNNING, 0);
         explain(&t, text);
         assert_string_equal(text, "ros1, ros2 did not confirm the beginning of the run");
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(idle.why, text);
         t.resets = 1;
-        for (uint16_t i = 0; i < config.n_ros; i++)
+        for (uint16_t i = 0; i < c.n_ros; i++)
                 ros_says_alive(&t, i, RUN_RUNNING, 0);
         assert_dfm_says(&t, "");
         explain(&t, text);
@@ -229,29 +217,25 @@ TEST(a_reset_is_a_reason)
         dfm_driver_fini(&t);
 }
 
-TEST(missing_credits_are_a_reason)
+DFM_TEST(missing_credits_are_a_reason, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
 
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         idle_note(&idle, t.dfm, &scenario);
         assert_string_equal(why(&t, &idle), "no trigger was accepted: no SFI had a free credit");
         dfm_driver_fini(&t);
 }
 
 /* After the first trigger, only the fate of events matters. */
-TEST(open_partial_and_lost_events_are_counted)
+DFM_TEST(open_partial_and_lost_events_are_counted, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
         struct reasons r = {};
 
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         sfi0_takes(&t, 4);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         sfi_ends(&t, 0, 1, EVENT_PARTIAL, 1);
@@ -267,16 +251,14 @@ TEST(open_partial_and_lost_events_are_counted)
 }
 
 /* An SFI that fails to seal its last file reports that in its last message. */
-TEST(failed_output_and_repeated_events_are_reasons)
+DFM_TEST(failed_output_and_repeated_events_are_reasons, dfm_standard())
 {
         struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
         struct reasons r = {};
 
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         assert_true(sfi_says_update(&t, 1, 0, 1, &late));
@@ -370,17 +352,15 @@ TEST(an_sfi_that_restarted_with_events_is_a_reason)
 }
 
 /* All its events ended: only its farewell was lost. */
-TEST(an_sfi_that_finished_its_events_may_fall_silent)
+DFM_TEST(an_sfi_that_finished_its_events_may_fall_silent, dfm_standard())
 {
         struct finished_entry writing = {.event = 0, .end = UPDATE_WRITING};
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
         struct reasons r = {};
 
-        config.node_timeout_ns = NS_PER_S;
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        c.node_timeout_ns = NS_PER_S;
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         assert_true(sfi_says_update(&t, 0, t.sfis[0].finished++, 1, &writing));
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
@@ -392,18 +372,16 @@ TEST(an_sfi_that_finished_its_events_may_fall_silent)
 }
 
 /* The event went to another SFI before the silence was noticed, so none is open on it any more. */
-TEST(an_sfi_whose_event_timed_out_is_a_reason)
+DFM_TEST(an_sfi_whose_event_timed_out_is_a_reason, dfm_standard())
 {
-        struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
         struct idle idle = {};
         struct reasons r = {};
 
-        config.node_timeout_ns = 2 * NS_PER_S;
-        config.event_timeout_ns = 3 * NS_PER_S / 2;
-        config.events = 1;
-        name_nodes(&config);
-        dfm_driver_start(&t, &config);
+        c.node_timeout_ns = 2 * NS_PER_S;
+        c.event_timeout_ns = 3 * NS_PER_S / 2;
+        c.events = 1;
+        name_nodes(&c);
+        dfm_driver_start(&t, &c);
         sfi0_takes(&t, 1);
         sfi_grants(&t, 1, 1);
         pass_tenths(&t, 20, true);

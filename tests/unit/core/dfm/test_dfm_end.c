@@ -1,11 +1,8 @@
 /* The end of a run: how long the DFM waits for its nodes to leave, and what it knows of those that do not. */
 #include "../dfm_driver.h"
 
-TEST(drains_then_repeats_the_end_until_all_nodes_left)
+DFM_TEST(drains_then_repeats_the_end_until_all_nodes_left, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 1);
         assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
@@ -28,11 +25,8 @@ TEST(drains_then_repeats_the_end_until_all_nodes_left)
         dfm_driver_fini(&t);
 }
 
-TEST(waits_at_most_two_seconds_for_nodes_to_leave)
+DFM_TEST(waits_at_most_two_seconds_for_nodes_to_leave, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         dfm_stop(t.dfm, t.now_ns);
         assert_dfm_says(&t, "");
@@ -78,11 +72,8 @@ static uint64_t end_with(struct dfm_driver *t, const struct dfm_config *c, bool 
 }
 
 /* Its last message says whether it could close its last file. */
-TEST(waits_for_an_sfi_that_closes_its_files)
+DFM_TEST(waits_for_an_sfi_that_closes_its_files, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.node_timeout_ns = NS_PER_S;
         c.leave_timeout_ns = 10 * NS_PER_S;
         assert_int_equal(end_with(&t, &c, true, 5 * NS_PER_S), 5 * NS_PER_S);
@@ -101,11 +92,8 @@ TEST(waits_for_an_sfi_that_closes_its_files)
 }
 
 /* In that time, the SFI may have left. */
-TEST(a_suspended_dfm_waits_longer)
+DFM_TEST(a_suspended_dfm_waits_longer, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.leave_timeout_ns = 10 * NS_PER_S;
         dfm_driver_start(&t, &c);
         dfm_stop(t.dfm, t.now_ns);

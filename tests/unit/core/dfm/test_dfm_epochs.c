@@ -17,11 +17,9 @@ static void step_on(struct dfm_driver *t)
 }
 
 /* After the reset, the L1 ID of a Clear would be that of another trigger. */
-TEST(clears_precede_a_reset)
+DFM_TEST(clears_precede_a_reset, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
         struct message_to to;
-        struct dfm_driver t;
         uint32_t resets = 0;
 
         c.clear_group = 100;
@@ -38,11 +36,9 @@ TEST(clears_precede_a_reset)
 }
 
 /* A ROS whose board did not begin again does not delay the reset: its numbers wait there. */
-TEST(a_ros_in_step_does_not_prevent_a_reset)
+DFM_TEST(a_ros_in_step_does_not_prevent_a_reset, frames_config(3, 64))
 {
-        struct dfm_config c = frames_config(3, 64);
         struct message_to to;
-        struct dfm_driver t;
 
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
@@ -66,11 +62,8 @@ TEST(a_ros_in_step_does_not_prevent_a_reset)
 }
 
 /* Events take so long to end that a board reaches numbers without a trigger: its ROS believes it again. */
-TEST(a_ros_that_returns_prevents_a_reset)
+DFM_TEST(a_ros_that_returns_prevents_a_reset, frames_config(3, 64))
 {
-        struct dfm_config c = frames_config(3, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
         have_one(&t, 1, 8);

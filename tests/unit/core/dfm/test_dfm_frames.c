@@ -52,11 +52,8 @@ static bool lacks_frame(const struct dfm_driver *t, uint16_t ros)
         return dfm_view(t->dfm, ROLE_ROS, ros).lacks_frame;
 }
 
-TEST(a_trigger_waits_for_its_frames)
+DFM_TEST(a_trigger_waits_for_its_frames, dfm_with_optional_ros())
 {
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
-
         start(&t, &c, 0);
         assert_int_equal(taken(&t), 0);
         assert_true(dfm_waits_for_frames(t.dfm) && dfm_is_busy(t.dfm));
@@ -78,22 +75,16 @@ TEST(a_trigger_waits_for_its_frames)
         dfm_driver_fini(&t);
 }
 
-TEST(a_ros_that_does_not_count_bounds_nothing)
+DFM_TEST(a_ros_that_does_not_count_bounds_nothing, dfm_with_optional_ros())
 {
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         sfi_grants(&t, 0, 60);
         assert_int_equal(taken(&t), 60);
         dfm_driver_fini(&t);
 }
 
-TEST(a_silent_front_end_bounds_nothing)
+DFM_TEST(a_silent_front_end_bounds_nothing, dfm_with_optional_ros())
 {
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
-
         start(&t, &c, 3);
         ros_counted(&t, 1, 10, 0);
         assert_int_equal(taken(&t), 3);
@@ -116,11 +107,8 @@ TEST(a_silent_front_end_bounds_nothing)
         dfm_driver_fini(&t);
 }
 
-TEST(silence_needs_a_proof)
+DFM_TEST(silence_needs_a_proof, dfm_with_optional_ros())
 {
-        struct dfm_config c = dfm_with_optional_ros();
-        struct dfm_driver t;
-
         start(&t, &c, 3);
         ros_counted(&t, 2, 3, 0);
         assert_int_equal(taken(&t), 3);
@@ -135,11 +123,8 @@ TEST(silence_needs_a_proof)
         dfm_driver_fini(&t);
 }
 
-TEST(triggers_from_outside_wait_in_the_queue)
+DFM_TEST(triggers_from_outside_wait_in_the_queue, outside_standard(10))
 {
-        struct dfm_config c = outside_standard(10);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 100);
         ros_counted(&t, 0, 1, 0);
         ros_counted(&t, 1, 1, 0);

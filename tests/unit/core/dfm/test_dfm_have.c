@@ -2,11 +2,8 @@
 #include "dfm_lead_driver.h"
 #include "evb/base/random.h"
 
-TEST(numbers_without_room_wait_in_the_ros)
+DFM_TEST(numbers_without_room_wait_in_the_ros, frames_config(2, 16))
 {
-        struct dfm_config c = frames_config(2, 16);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         assert_dfm_says(&t, "");
         /* 14 of 16 places are for numbers ahead. */
@@ -24,11 +21,8 @@ TEST(numbers_without_room_wait_in_the_ros)
         finish(&t);
 }
 
-TEST(a_blocked_ros_learns_of_room)
+DFM_TEST(a_blocked_ros_learns_of_room, frames_config(2, 16))
 {
-        struct dfm_config c = frames_config(2, 16);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 15);
         dfm_pass_ns(&t, 5 * NS_PER_MS);
@@ -43,11 +37,8 @@ TEST(a_blocked_ros_learns_of_room)
 }
 
 /* Triggers are held back: numbers wait in the queue, then here, then in the ROSs; none is lost. */
-TEST(numbers_wait_for_credits)
+DFM_TEST(numbers_wait_for_credits, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         c.trigger_queue = 4;
         start_after(&t, &c, 7);
         ros_says_switch(&t, 0, false);
@@ -64,11 +55,8 @@ TEST(numbers_wait_for_credits)
         finish(&t);
 }
 
-TEST(streams_lose_nothing_and_repeat_nothing)
+DFM_TEST(streams_lose_nothing_and_repeat_nothing, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 1, 8, 8);
         /* A lost message: the next one is ignored until the first is repeated. */
@@ -117,10 +105,8 @@ static void say_anything(struct dfm_driver *t, struct random *r, uint32_t base)
 
 /* Each number that is taken over is offered once, or counted; and the DFM never has work that it does not do.
  */
-TEST(whatever_ross_announce_is_counted)
+DFM_TEST(whatever_ross_announce_is_counted, frames_config(3, 64))
 {
-        struct dfm_config c = frames_config(3, 64);
-        struct dfm_driver t;
         struct random r;
 
         random_init(&r, 1);
@@ -151,11 +137,8 @@ TEST(whatever_ross_announce_is_counted)
 }
 
 /* Another DFM process: what ROSs know is taken, and the run goes on with the next number. */
-TEST(a_resumed_run_continues)
+DFM_TEST(a_resumed_run_continues, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         memset(have_next, 0, sizeof have_next);
         dfm_driver_init(&t, &c);
         t.resets = 1;
@@ -222,10 +205,8 @@ TEST(no_number_becomes_an_event_twice)
 }
 
 /* Another DFM counts on from the record, and a late number would let it skip one. */
-TEST(a_late_number_is_recorded)
+DFM_TEST(a_late_number_is_recorded, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
         uint64_t version;
 
         start_after(&t, &c, 7);
@@ -270,11 +251,9 @@ static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[s
 }
 
 /* Frames of other boards show that the leader should send some. After the last trigger, all are silent. */
-TEST(a_silent_leader_is_awaited)
+DFM_TEST(a_silent_leader_is_awaited, frames_config(2, 64))
 {
         static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
 
         c.ros_rules = rules;
         start(&t, &c);

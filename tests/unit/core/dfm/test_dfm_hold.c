@@ -10,11 +10,8 @@ static void all_join(struct dfm_driver *t)
         dfm_says_with(t, false);
 }
 
-TEST(a_held_run_begins_when_released)
+DFM_TEST(a_held_run_begins_when_released, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
         assert_false(dfm_is_ready(t.dfm));
@@ -35,11 +32,8 @@ TEST(a_held_run_begins_when_released)
 }
 
 /* The last node joined long ago: that alone must not start a run without the others. */
-TEST(missing_nodes_get_their_time_from_the_release_on)
+DFM_TEST(missing_nodes_get_their_time_from_the_release_on, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.start_timeout_ns = 5 * NS_PER_S;
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
@@ -102,11 +96,8 @@ static void reports(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t e
 }
 
 /* Its operator has started it: the DFM that takes over does not ask again. */
-TEST(a_resumed_run_is_not_held)
+DFM_TEST(a_resumed_run_is_not_held, takeover())
 {
-        struct dfm_config c = takeover();
-        struct dfm_driver t;
-
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
         for (uint16_t i = 0; i < 4; i++)
@@ -152,11 +143,8 @@ static void fini_takeover(struct dfm_driver *t, uint64_t complete, uint64_t lost
 }
 
 /* An SFI of the run does not come. A stop accounts for the run with what the others know. */
-TEST(a_stopped_takeover_accounts_for_the_run)
+DFM_TEST(a_stopped_takeover_accounts_for_the_run, takeover())
 {
-        struct dfm_config c = takeover();
-        struct dfm_driver t;
-
         stop_a_takeover(&t, &c, 1);
         reports(&t, 0, 6, 0x3, 0x4); /* built 0 and 1, has 2 */
         /* The other one has a moment to come. */
@@ -178,11 +166,8 @@ TEST(a_stopped_takeover_accounts_for_the_run)
 }
 
 /* Nothing is left to build the events: what is not known counts as lost. */
-TEST(a_stopped_takeover_ends_without_an_sfi)
+DFM_TEST(a_stopped_takeover_ends_without_an_sfi, takeover())
 {
-        struct dfm_config c = takeover();
-        struct dfm_driver t;
-
         stop_a_takeover(&t, &c, 0);
         dfm_pass_ns(&t, 3 * NS_PER_S);
         dfm_says_with(&t, false);
@@ -191,11 +176,9 @@ TEST(a_stopped_takeover_ends_without_an_sfi)
 }
 
 /* An SFI gets no event before it has the metadata, whether it is there at the start or comes later. */
-TEST(sfis_get_the_metadata_before_events)
+DFM_TEST(sfis_get_the_metadata_before_events, dfm_standard())
 {
         static const struct metadata_entry entries[] = {{"Shift", "7"}, {"Beam", "on"}};
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
 
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
@@ -232,11 +215,9 @@ TEST(sfis_get_the_metadata_before_events)
 }
 
 /* Without names, earlier ones are taken back. */
-TEST(a_later_start_replaces_the_metadata)
+DFM_TEST(a_later_start_replaces_the_metadata, dfm_standard())
 {
         static const struct metadata_entry entry = {"Shift", "7"};
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
 
         dfm_driver_init(&t, &c);
         dfm_hold_start(t.dfm);
@@ -306,11 +287,8 @@ TEST(a_new_rate_in_a_pause_makes_no_burst)
         dfm_driver_fini(&t);
 }
 
-TEST(busy_and_paused_time_are_apart)
+DFM_TEST(busy_and_paused_time_are_apart, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.trigger_rate_millihertz = 100000;
         dfm_driver_start(&t, &c); /* without credits: busy from the first trigger on */
         triggers_after_ns(&t, 3 * NS_PER_S);
@@ -376,11 +354,8 @@ static bool are_followed(struct dfm_driver *t)
         return found;
 }
 
-TEST(triggers_from_outside_are_not_taken_in_a_pause)
+DFM_TEST(triggers_from_outside_are_not_taken_in_a_pause, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 2);
         assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
         assert_int_equal(outside_offers(&t, 102, 0), OFFER_QUEUED);
@@ -405,11 +380,8 @@ TEST(triggers_from_outside_are_not_taken_in_a_pause)
 }
 
 /* A ROS with frames after the last trigger knows whether they may be of later ones. */
-TEST(triggers_after_the_last_one_are_reported)
+DFM_TEST(triggers_after_the_last_one_are_reported, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 2);
         assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
         assert_false(are_followed(&t));
@@ -425,11 +397,8 @@ TEST(triggers_after_the_last_one_are_reported)
         outside_ends(&t);
 }
 
-TEST(slices_of_a_pause_are_not_taken)
+DFM_TEST(slices_of_a_pause_are_not_taken, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         c.trigger_source = DFM_TRIGGER_CLOCK;
         c.slice_ns = 10 * NS_PER_MS;
         dfm_driver_start(&t, &c);
@@ -507,11 +476,9 @@ TEST(no_trigger_of_a_pause_is_missed)
 }
 
 /* It is stored before a node hears of an event that comes after it. */
-TEST(a_pause_is_recorded)
+DFM_TEST(a_pause_is_recorded, outside_standard(16))
 {
         static struct dfm_processes record;
-        struct dfm_config c = outside_standard(16);
-        struct dfm_driver t;
         uint64_t version;
 
         outside_begins(&t, &c, 4);

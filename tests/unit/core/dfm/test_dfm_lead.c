@@ -1,11 +1,8 @@
 /* The frames make the triggers: what the DFM makes of the numbers that ROSs announce. */
 #include "dfm_lead_driver.h"
 
-TEST(a_number_is_taken_when_all_ross_have_it)
+DFM_TEST(a_number_is_taken_when_all_ross_have_it, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 3);
         assert_takes(&t, "");
@@ -20,11 +17,8 @@ TEST(a_number_is_taken_when_all_ross_have_it)
         finish(&t);
 }
 
-TEST(a_number_waits_for_the_window_at_most)
+DFM_TEST(a_number_waits_for_the_window_at_most, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_one(&t, 0, 9);
         dfm_pass_ns(&t, WINDOW_NS / 2);
@@ -43,11 +37,8 @@ TEST(a_number_waits_for_the_window_at_most)
         finish(&t);
 }
 
-TEST(a_late_number_becomes_an_event_once)
+DFM_TEST(a_late_number_becomes_an_event_once, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 6007);
         have_one(&t, 0, 6010);
         have_one(&t, 1, 6010);
@@ -66,11 +57,8 @@ TEST(a_late_number_becomes_an_event_once)
         finish(&t);
 }
 
-TEST(the_run_begins_with_the_first_number_of_all)
+DFM_TEST(the_run_begins_with_the_first_number_of_all, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start(&t, &c);
         have_range(&t, 0, 50, 10);
         assert_takes(&t, "");
@@ -84,11 +72,9 @@ TEST(the_run_begins_with_the_first_number_of_all)
 }
 
 /* Without agreement of all, it begins where most agree. */
-TEST(a_board_that_counts_from_elsewhere_does_not_begin_the_run)
+DFM_TEST(a_board_that_counts_from_elsewhere_does_not_begin_the_run, frames_config(4, 64))
 {
-        struct dfm_config c = frames_config(4, 64);
         struct ros_rule rules[4];
-        struct dfm_driver t;
 
         for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
                 rules[i] = (struct ros_rule){.frames = true, .leads = true};
@@ -108,11 +94,8 @@ TEST(a_board_that_counts_from_elsewhere_does_not_begin_the_run)
         finish(&t);
 }
 
-TEST(a_missing_ros_does_not_prevent_the_run)
+DFM_TEST(a_missing_ros_does_not_prevent_the_run, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start(&t, &c);
         have_range(&t, 0, 50, 3);
         dfm_pass_ns(&t, WINDOW_NS - 1);
@@ -127,11 +110,8 @@ TEST(a_missing_ros_does_not_prevent_the_run)
         finish(&t);
 }
 
-TEST(optional_ross_do_not_delay)
+DFM_TEST(optional_ross_do_not_delay, frames_config(3, 64))
 {
-        struct dfm_config c = frames_config(3, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_one(&t, 0, 8);
         have_one(&t, 1, 8);
@@ -144,11 +124,8 @@ TEST(optional_ross_do_not_delay)
         finish(&t);
 }
 
-TEST(counters_wrap)
+DFM_TEST(counters_wrap, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 65534);
         have(&t, 0, (const uint32_t[]){65535, 0, 1}, 3);
         have(&t, 1, (const uint32_t[]){65535, 0, 1}, 3);
@@ -187,11 +164,8 @@ TEST(a_run_may_begin_around_a_wrap)
         }
 }
 
-TEST(a_lying_ros_costs_its_own_frames)
+DFM_TEST(a_lying_ros_costs_its_own_frames, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 1, 30000, 6);
         for (uint32_t k = 8; k < 12; k++) {
@@ -217,11 +191,8 @@ TEST(a_lying_ros_costs_its_own_frames)
 }
 
 /* In a pause, its numbers are the only ones for a while. */
-TEST(a_liar_that_is_first_after_a_pause_is_not_believed)
+DFM_TEST(a_liar_that_is_first_after_a_pause_is_not_believed, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         dfm_pass_ns(&t, 1);
         have_range(&t, 1, 5000, 6);
@@ -237,11 +208,9 @@ TEST(a_liar_that_is_first_after_a_pause_is_not_believed)
 }
 
 /* A damaged number costs one frame: the next ones of this ROS count, and are waited for. */
-TEST(a_ros_may_lie_once)
+DFM_TEST(a_ros_may_lie_once, frames_config(2, 64))
 {
         static const uint32_t lies[] = {50000, 0x80000009u};
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
 
         for (size_t k = 0; k < ARRAY_SIZE(lies); k++) {
                 start_after(&t, &c, 7);
@@ -260,11 +229,9 @@ TEST(a_ros_may_lie_once)
 }
 
 /* A single leading ROS agrees with nobody. */
-TEST(a_leader_may_lie_once)
+DFM_TEST(a_leader_may_lie_once, frames_config(2, 64))
 {
         static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
 
         c.ros_rules = rules;
         start_after(&t, &c, 7);
@@ -285,11 +252,8 @@ TEST(a_leader_may_lie_once)
         finish(&t);
 }
 
-TEST(what_is_far_ends_with_its_epoch)
+DFM_TEST(what_is_far_ends_with_its_epoch, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 0, 20000, 5);
         have_one(&t, 0, 8);
@@ -302,11 +266,8 @@ TEST(what_is_far_ends_with_its_epoch)
         finish(&t);
 }
 
-TEST(a_jump_is_believed_if_all_agree_or_nothing_else_comes)
+DFM_TEST(a_jump_is_believed_if_all_agree_or_nothing_else_comes, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_one(&t, 0, 20000);
         have_one(&t, 1, 20000);
@@ -326,11 +287,9 @@ TEST(a_jump_is_believed_if_all_agree_or_nothing_else_comes)
 }
 
 /* Whatever the order of announcements, numbers leave in ascending order, once. */
-TEST(numbers_leave_in_order)
+DFM_TEST(numbers_leave_in_order, frames_config(2, 64))
 {
         static const uint32_t strides[] = {1, 5, 7, 11};
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
 
         start_after(&t, &c, 7);
         for (uint32_t round = 0; round < 20; round++) {
@@ -349,11 +308,8 @@ TEST(numbers_leave_in_order)
         finish(&t);
 }
 
-TEST(all_boards_begin_again)
+DFM_TEST(all_boards_begin_again, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 2);
         ros_says_alive(&t, 0, RUN_RUNNING, ALIVE_OUT_OF_STEP);
@@ -377,11 +333,8 @@ TEST(all_boards_begin_again)
         finish(&t);
 }
 
-TEST(one_board_that_begins_again_does_not_stop_the_others)
+DFM_TEST(one_board_that_begins_again_does_not_stop_the_others, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         ros_says_alive(&t, 0, RUN_RUNNING, ALIVE_OUT_OF_STEP);
         have_range(&t, 1, 8, 3);
@@ -390,11 +343,8 @@ TEST(one_board_that_begins_again_does_not_stop_the_others)
         finish(&t);
 }
 
-TEST(what_waits_at_the_end_is_not_taken)
+DFM_TEST(what_waits_at_the_end_is_not_taken, frames_config(2, 64))
 {
-        struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
-
         start_after(&t, &c, 7);
         have_range(&t, 0, 8, 3);
         dfm_stop(t.dfm, t.now_ns);

@@ -68,11 +68,8 @@ static void assert_level2(struct dfm_driver *t, const char *expected)
         assert_string_equal(t->trace.text, expected);
 }
 
-TEST(an_event_waits_for_its_decision)
+DFM_TEST(an_event_waits_for_its_decision, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         for (int push = 0; push < 2; push++) {
                 c.push = push;
                 start(&t, &c);
@@ -99,7 +96,7 @@ TEST(an_event_waits_for_its_decision)
 
 /* Frames of undecided events wait in the ROSs: the smallest buffer limits them, in events of its frames'
  * size. */
-TEST(no_more_events_are_undecided_than_the_ross_can_hold)
+DFM_TEST(no_more_events_are_undecided_than_the_ross_can_hold, level2_standard())
 {
         static const struct {
                 uint16_t ros;
@@ -109,8 +106,6 @@ TEST(no_more_events_are_undecided_than_the_ross_can_hold)
                        {1, RUN_RUNNING, 20, 20},
                        {1, RUN_ENDED, 0, 30},
                        {0, RUN_RUNNING, 1000, 64}};
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
 
         c.events = c.events_max = 256;
         c.has_front_ends = true;
@@ -127,11 +122,8 @@ TEST(no_more_events_are_undecided_than_the_ross_can_hold)
         dfm_driver_fini(&t);
 }
 
-TEST(the_run_ends_once_all_events_have)
+DFM_TEST(the_run_ends_once_all_events_have, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         start(&t, &c);
         sfi_grants(&t, 0, 10);
         for (uint64_t event = 0; event < 5; event++)
@@ -147,11 +139,8 @@ TEST(the_run_ends_once_all_events_have)
         dfm_driver_fini(&t);
 }
 
-TEST(undecided_events_time_out)
+DFM_TEST(undecided_events_time_out, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         for (int accept = 0; accept < 2; accept++) {
                 c.level2.accept_undecided = accept;
                 c.events = 2;
@@ -173,11 +162,8 @@ TEST(undecided_events_time_out)
 }
 
 /* A client may repeat itself, contradict itself or another client, and invent events. */
-TEST(decisions_without_effect_are_counted)
+DFM_TEST(decisions_without_effect_are_counted, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         start(&t, &c);
         sfi_grants(&t, 0, 10);
         dfm_says_with(&t, false);
@@ -195,11 +181,8 @@ TEST(decisions_without_effect_are_counted)
         dfm_driver_fini(&t);
 }
 
-TEST(without_level_2_decisions_have_no_effect)
+DFM_TEST(without_level_2_decisions_have_no_effect, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         start(&t, &c);
         sfi0_takes(&t, 2);
         assert_false(decides(&t, 0, DECISION_REJECT));
@@ -208,11 +191,8 @@ TEST(without_level_2_decisions_have_no_effect)
         dfm_driver_fini(&t);
 }
 
-TEST(accepted_events_wait_for_credits_and_hold_triggers_back)
+DFM_TEST(accepted_events_wait_for_credits_and_hold_triggers_back, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         c.events = 0;
         c.level2.window = 4;
         c.level2.timeout_ns = 3600 * NS_PER_S;
@@ -238,11 +218,8 @@ TEST(accepted_events_wait_for_credits_and_hold_triggers_back)
         dfm_driver_fini(&t);
 }
 
-TEST(undecided_events_count_as_open)
+DFM_TEST(undecided_events_count_as_open, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         c.events = 0;
         c.events_max = 8;
         c.clear_group = 100;
@@ -262,11 +239,8 @@ TEST(undecided_events_count_as_open)
         dfm_driver_fini(&t);
 }
 
-TEST(xoff_holds_triggers_back_and_not_decisions)
+DFM_TEST(xoff_holds_triggers_back_and_not_decisions, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         c.events = 0;
         c.level2.window = 3;
         start(&t, &c);
@@ -284,11 +258,9 @@ TEST(xoff_holds_triggers_back_and_not_decisions)
         dfm_driver_fini(&t);
 }
 
-TEST(the_decision_describes_the_event)
+DFM_TEST(the_decision_describes_the_event, level2_standard())
 {
-        struct dfm_config c = level2_standard();
         struct message_to to;
-        struct dfm_driver t;
 
         c.utc_offset_ns = 1700000000 * NS_PER_S;
         c.push = false;
@@ -329,11 +301,9 @@ static void boards_number(void *ctx, uint64_t event, struct event_info *ret)
 }
 
 /* A ROS that matches frames by number must find those of events that it never heard of. */
-TEST(clear_names_the_l1_ids)
+DFM_TEST(clear_names_the_l1_ids, level2_standard())
 {
-        struct dfm_config c = level2_standard();
         struct message_to to;
-        struct dfm_driver t;
 
         for (int other = 0; other < 2; other++) {
                 c.info = other ? boards_number : NULL;
@@ -351,15 +321,13 @@ TEST(clear_names_the_l1_ids)
 }
 
 /* Announcements wait for their budget until they are full, and nothing is written behind them. */
-TEST(full_announcements_have_256_entries)
+DFM_TEST(full_announcements_have_256_entries, level2_standard())
 {
         static struct {
                 struct message m;
                 uint8_t behind[256];
         } guarded;
-        struct dfm_config c = level2_standard();
         struct message_to to;
-        struct dfm_driver t;
         size_t most = 0, announced = 0;
 
         memset(guarded.behind, 0xA5, sizeof guarded.behind);
@@ -390,11 +358,8 @@ TEST(full_announcements_have_256_entries)
 }
 
 /* An SFI does not finish an accepted event: another one gets it, and no second decision is needed. */
-TEST(an_accepted_event_is_reassigned)
+DFM_TEST(an_accepted_event_is_reassigned, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         c.events = 1;
         c.level2.timeout_ns = 2 * c.event_timeout_ns;
         start(&t, &c);
@@ -412,11 +377,8 @@ TEST(an_accepted_event_is_reassigned)
         dfm_driver_fini(&t);
 }
 
-TEST(draining_waits_for_decisions_and_ends_without_an_sfi)
+DFM_TEST(draining_waits_for_decisions_and_ends_without_an_sfi, level2_standard())
 {
-        struct dfm_config c = level2_standard();
-        struct dfm_driver t;
-
         c.events = 0;
         c.level2.window = 3;
         start(&t, &c);
@@ -438,11 +400,9 @@ TEST(draining_waits_for_decisions_and_ends_without_an_sfi)
 }
 
 /* A client that comes late, or again, learns of what still waits; a listing is bounded. */
-TEST(the_list_continues_where_it_ended)
+DFM_TEST(the_list_continues_where_it_ended, level2_standard())
 {
-        struct dfm_config c = level2_standard();
         struct undecided_entry entries[2];
-        struct dfm_driver t;
         uint64_t from = 0;
 
         c.utc_offset_ns = 1700000000 * NS_PER_S;

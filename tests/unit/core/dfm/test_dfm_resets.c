@@ -5,11 +5,8 @@
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
 /* A trigger box that waits for the end of busy sends no trigger before all ROSs know of the reset. */
-TEST(a_marker_resets_at_once)
+DFM_TEST(a_marker_resets_at_once, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 9);
         assert_busy(&t, BUSY_NOT);
         assert_int_equal(outside_offers(&t, 40, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
@@ -36,11 +33,8 @@ TEST(a_marker_resets_at_once)
 }
 
 /* ROSs that heard of the first one may have frames of after it. */
-TEST(a_second_reset_is_another_one)
+DFM_TEST(a_second_reset_is_another_one, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 9);
         sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
         dfm_says_with(&t, false);
@@ -58,11 +52,8 @@ TEST(a_second_reset_is_another_one)
         outside_ends(&t);
 }
 
-TEST(the_first_trigger_of_a_run_needs_no_reset)
+DFM_TEST(the_first_trigger_of_a_run_needs_no_reset, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         for (int marker = 0; marker < 2; marker++) {
                 dfm_driver_start(&t, &c);
                 sfi_grants(&t, 0, 9);
@@ -81,11 +72,8 @@ TEST(the_first_trigger_of_a_run_needs_no_reset)
 }
 
 /* Not even before the run begins is a marker without effect; but a trigger that was not taken is. */
-TEST(a_marker_before_the_run_counts)
+DFM_TEST(a_marker_before_the_run_counts, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         for (uint32_t flags = TRIGGER_RESET; flags <= (TRIGGER_RESET | TRIGGER_MARKER);
              flags += TRIGGER_MARKER) {
                 bool marker = flags & TRIGGER_MARKER;
@@ -110,11 +98,9 @@ TEST(a_marker_before_the_run_counts)
 }
 
 /* A DFM that resumes a run before its first trigger: the counters go on as well. */
-TEST(the_first_trigger_after_a_restart_needs_no_reset)
+DFM_TEST(the_first_trigger_after_a_restart_needs_no_reset, outside_standard(8))
 {
         struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
 
         c.cookie = TRACE_COOKIE + 1;
         c.run_is_free = true;
@@ -149,11 +135,8 @@ TEST(the_first_trigger_after_a_restart_needs_no_reset)
 }
 
 /* One that missed the reset, or has just joined: it would match the trigger to frames of before. */
-TEST(triggers_wait_for_a_ros_that_is_behind)
+DFM_TEST(triggers_wait_for_a_ros_that_is_behind, outside_standard(8))
 {
-        struct dfm_config c = outside_standard(8);
-        struct dfm_driver t;
-
         outside_begins(&t, &c, 9);
         t.resets = 0;
         ros_says_alive(&t, 1, RUN_RUNNING, 0);
@@ -206,11 +189,8 @@ static void take_triggers(struct dfm_driver *t, const struct dfm_config *c, uint
 }
 
 /* A rejected event ends before its frames arrived: late ones must not meet a trigger of after the reset. */
-TEST(a_reset_waits_for_the_frames_of_rejected_events)
+DFM_TEST(a_reset_waits_for_the_frames_of_rejected_events, level2_outside())
 {
-        struct dfm_config c = level2_outside();
-        struct dfm_driver t;
-
         take_triggers(&t, &c, 0, 2);
         dfm_pass_ns(&t, 100 * NS_PER_MS);
         outside_offers(&t, 2, 0);
@@ -238,11 +218,8 @@ TEST(a_reset_waits_for_the_frames_of_rejected_events)
 }
 
 /* The oldest event of KeepAlive is the first after a reset: rejected events must not hold it back. */
-TEST(a_reset_follows_the_last_clear)
+DFM_TEST(a_reset_follows_the_last_clear, level2_outside())
 {
-        struct dfm_config c = level2_outside();
-        struct dfm_driver t;
-
         c.clear_group = 20;
         c.clear_after_ns = 3600 * NS_PER_S;
         take_triggers(&t, &c, 0, 2);
@@ -262,11 +239,8 @@ TEST(a_reset_follows_the_last_clear)
 }
 
 /* A trigger box that ignores busy: what is refused after the marker has no frames of before the reset. */
-TEST(refused_triggers_do_not_delay_their_reset)
+DFM_TEST(refused_triggers_do_not_delay_their_reset, level2_outside())
 {
-        struct dfm_config c = level2_outside();
-        struct dfm_driver t;
-
         c.trigger_queue = 2;
         take_triggers(&t, &c, 0, 2);
         decides(&t, 0, DECISION_REJECT);
@@ -286,11 +260,9 @@ TEST(refused_triggers_do_not_delay_their_reset)
         outside_ends(&t);
 }
 
-TEST(level_2_learns_the_flags_of_a_trigger)
+DFM_TEST(level_2_learns_the_flags_of_a_trigger, level2_outside())
 {
-        struct dfm_config c = level2_outside();
         struct undecided_entry e[4];
-        struct dfm_driver t;
         uint64_t from = 0;
 
         take_triggers(&t, &c, 50, 2);
@@ -307,11 +279,8 @@ TEST(level_2_learns_the_flags_of_a_trigger)
         outside_ends(&t);
 }
 
-TEST(undecided_events_make_the_dfm_busy)
+DFM_TEST(undecided_events_make_the_dfm_busy, level2_outside())
 {
-        struct dfm_config c = level2_outside();
-        struct dfm_driver t;
-
         take_triggers(&t, &c, 0, 7);
         assert_busy(&t, BUSY_NOT);
         outside_offers(&t, 7, 0);
@@ -327,11 +296,8 @@ TEST(undecided_events_make_the_dfm_busy)
 }
 
 /* Nobody knows which frames of the former DFM's triggers still come. */
-TEST(a_reset_in_a_resumed_run_waits_for_frames)
+DFM_TEST(a_reset_in_a_resumed_run_waits_for_frames, level2_outside())
 {
-        struct dfm_config c = level2_outside();
-        struct dfm_driver t;
-
         outside_resumes(&t, &c);
         assert_dfm_says(&t, "");
         sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);

@@ -1,11 +1,8 @@
 /* Whether the DFM has work, and the end of a run that makes no progress. */
 #include "../dfm_driver.h"
 
-TEST(a_run_without_triggers_has_no_work)
+DFM_TEST(a_run_without_triggers_has_no_work, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.trigger_rate_millihertz = 1; /* the second one is due after 1000 s */
         dfm_driver_init(&t, &c);
         assert_false(dfm_has_work(t.dfm));
@@ -22,10 +19,8 @@ TEST(a_run_without_triggers_has_no_work)
         dfm_driver_fini(&t);
 }
 
-TEST(open_events_and_triggers_held_back_are_work)
+DFM_TEST(open_events_and_triggers_held_back_are_work, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         uint64_t before;
 
         dfm_driver_start(&t, &c); /* without credits */
@@ -41,10 +36,8 @@ TEST(open_events_and_triggers_held_back_are_work)
 }
 
 /* A run that only loses events would never end otherwise. */
-TEST(a_lost_event_is_no_progress)
+DFM_TEST(a_lost_event_is_no_progress, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         uint64_t before;
 
         dfm_driver_start(&t, &c);
@@ -58,11 +51,8 @@ TEST(a_lost_event_is_no_progress)
 }
 
 /* All events of a run without a ROS would be lost. */
-TEST(triggers_wait_for_a_ros)
+DFM_TEST(triggers_wait_for_a_ros, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         for (uint16_t i = 0; i < 2; i++)
                 ros_says_alive(&t, i, RUN_ENDED, 0);
@@ -77,11 +67,8 @@ TEST(triggers_wait_for_a_ros)
 }
 
 /* Nobody has a frame of the next trigger: perhaps there is no beam. If one ROS has it, the others lack it. */
-TEST(a_pause_of_the_front_ends_is_no_work)
+DFM_TEST(a_pause_of_the_front_ends_is_no_work, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         dfm_driver_start(&t, &c);
         for (uint16_t i = 0; i < 2; i++)
                 ros_says_alive(&t, i, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
@@ -108,11 +95,9 @@ static uint32_t keep_alive_flags(struct dfm_driver *t)
         return flags;
 }
 
-TEST(a_stalled_run_ends_with_accounts)
+DFM_TEST(a_stalled_run_ends_with_accounts, dfm_standard())
 {
         const struct finished_entry writing = {.event = 1, .end = UPDATE_WRITING};
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
 
         dfm_driver_start(&t, &c);
         sfi0_takes(&t, 3);
@@ -135,11 +120,8 @@ TEST(a_stalled_run_ends_with_accounts)
 }
 
 /* Also those that wait for level 2, or for another SFI. */
-TEST(events_without_an_sfi_are_given_up_too)
+DFM_TEST(events_without_an_sfi_are_given_up_too, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
-
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 4};
         dfm_driver_init(&t, &c);
         for (uint16_t i = 0; i < 2; i++) {
@@ -160,10 +142,8 @@ TEST(events_without_an_sfi_are_given_up_too)
         dfm_driver_fini(&t);
 }
 
-TEST(an_unknown_reason_is_kept)
+DFM_TEST(an_unknown_reason_is_kept, dfm_standard())
 {
-        struct dfm_config c = dfm_standard();
-        struct dfm_driver t;
         struct dfm_node_view v;
 
         dfm_driver_start(&t, &c);

@@ -23,11 +23,9 @@ static void set_reason(struct ros_driver *t, enum node_reason reason)
         ros_set_obstacle(t->ros, &(struct node_obstacle){.reason = reason, .since_ns = t->now_ns});
 }
 
-TEST(the_dfm_hears_at_once_that_a_front_end_is_back)
+ROS_TEST(the_dfm_hears_at_once_that_a_front_end_is_back, arriving())
 {
         static const enum node_reason away[] = {REASON_NO_FRONT_END, REASON_SILENT};
-        struct ros_config c = arriving();
-        struct ros_driver t;
 
         ros_driver_init(&t, &c);
         for (size_t i = 0; i < ARRAY_SIZE(away); i++) {
@@ -62,10 +60,8 @@ static void assert_frames(const struct ros_driver *t, unsigned used, unsigned la
         assert_int_equal(ros_counts(t->ros)->late, late);
 }
 
-TEST(a_frame_that_is_not_sent_before_its_event_ends_is_late)
+ROS_TEST(a_frame_that_is_not_sent_before_its_event_ends_is_late, arriving())
 {
-        struct ros_config c = arriving();
-        struct ros_driver t;
         struct ros_job job;
 
         ros_driver_init(&t, &c);

@@ -31,11 +31,8 @@ static void start(struct ros_driver *t, const struct ros_config *c)
         t->now_ns += NS_PER_MS;
 }
 
-TEST(the_first_number_leaves_at_once)
+ROS_TEST(the_first_number_leaves_at_once, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start(&t, &c);
         frame_comes(&t, 7);
         assert_ros_says(&t, "dfm: Have #0 7");
@@ -51,11 +48,8 @@ TEST(the_first_number_leaves_at_once)
         end(&t, 3);
 }
 
-TEST(nothing_is_announced_before_the_run_or_after_it)
+ROS_TEST(nothing_is_announced_before_the_run_or_after_it, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frames_come(&t, 5, 3);
         assert_ros_says(&t, "");
@@ -71,11 +65,8 @@ TEST(nothing_is_announced_before_the_run_or_after_it)
         end(&t, 4);
 }
 
-TEST(what_is_not_acknowledged_is_repeated)
+ROS_TEST(what_is_not_acknowledged_is_repeated, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         c.keep_alive_ns = NS_PER_S;
         start(&t, &c);
         frames_come(&t, 7, 2);
@@ -112,11 +103,8 @@ TEST(what_is_not_acknowledged_is_repeated)
         end(&t, 3);
 }
 
-TEST(frames_with_a_trigger_are_not_announced)
+ROS_TEST(frames_with_a_trigger_are_not_announced, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start(&t, &c);
         trigger(&t, 0, 65536 + 7);
         frame_comes(&t, 7);
@@ -131,11 +119,8 @@ TEST(frames_with_a_trigger_are_not_announced)
         end(&t, 6);
 }
 
-TEST(a_full_message_leaves_without_pause)
+ROS_TEST(a_full_message_leaves_without_pause, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         c.entries = 1000;
         start(&t, &c);
         frames_come(&t, 0, 1);
@@ -156,11 +141,8 @@ TEST(a_full_message_leaves_without_pause)
         end(&t, 301);
 }
 
-TEST(another_dfm_hears_of_all_frames_again)
+ROS_TEST(another_dfm_hears_of_all_frames_again, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start(&t, &c);
         frames_come(&t, 7, 3);
         trigger(&t, 0, 7);
@@ -195,11 +177,8 @@ static void start_at_1000(struct ros_driver *t, const struct ros_config *c)
         trigger(t, 0, 1000);
 }
 
-TEST(a_reset_begins_with_any_number)
+ROS_TEST(a_reset_begins_with_any_number, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start_at_1000(&t, &c);
         frames_come(&t, 0, ROS_STRAYS_MAX);
         assert_ros_says(&t, "dfm: Alive running out of step");
@@ -217,11 +196,8 @@ TEST(a_reset_begins_with_any_number)
 }
 
 /* The DFM resets the numbers before it hears that the board agrees with the triggers again. */
-TEST(a_reset_may_cross_the_return_to_step)
+ROS_TEST(a_reset_may_cross_the_return_to_step, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start_at_1000(&t, &c);
         frames_come(&t, 0, ROS_STRAYS_MAX);
         assert_ros_says(&t, "dfm: Alive running out of step");
@@ -240,11 +216,8 @@ TEST(a_reset_may_cross_the_return_to_step)
 }
 
 /* Its board did not begin again, or its ROS has not noticed. */
-TEST(a_ros_in_step_expects_number_0)
+ROS_TEST(a_ros_in_step_expects_number_0, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start_at_1000(&t, &c);
         t.resets = 2;
         ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
@@ -259,11 +232,8 @@ TEST(a_ros_in_step_expects_number_0)
         end(&t, 5);
 }
 
-TEST(a_ros_that_does_not_lead_only_reports_its_triggers)
+ROS_TEST(a_ros_that_does_not_lead_only_reports_its_triggers, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         c.leads = false;
         ros_driver_init(&t, &c);
         ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
@@ -303,11 +273,8 @@ static void assert_no_event(const struct ros_driver *t, uint64_t late, uint64_t 
 }
 
 /* The events up to number 14 have ended. A frame of before the run is late too, and nothing is missing. */
-TEST(a_late_frame_of_the_run_becomes_no_event)
+ROS_TEST(a_late_frame_of_the_run_becomes_no_event, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         for (int leads = 1; leads >= 0; leads--) {
                 c.leads = leads;
                 start_without_11(&t, &c);
@@ -327,11 +294,8 @@ TEST(a_late_frame_of_the_run_becomes_no_event)
 }
 
 /* It waits for a newer one, and none comes. */
-TEST(the_last_frame_may_be_late)
+ROS_TEST(the_last_frame_may_be_late, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start_without_11(&t, &c);
         frame_comes(&t, 11);
         ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
@@ -343,11 +307,8 @@ TEST(the_last_frame_may_be_late)
         end(&t, 6);
 }
 
-TEST(what_the_end_overtakes_becomes_no_event)
+ROS_TEST(what_the_end_overtakes_becomes_no_event, announcing())
 {
-        struct ros_config c = announcing();
-        struct ros_driver t;
-
         start_without_11(&t, &c);
         ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
         frame_comes(&t, 11);

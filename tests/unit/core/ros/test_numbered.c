@@ -2,11 +2,8 @@
  * which it ends. */
 #include "numbered_driver.h"
 
-TEST(frames_match_by_number_in_any_order)
+ROS_TEST(frames_match_by_number_in_any_order, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         trigger(&t, 0, 50);
         trigger(&t, 1, 52); /* trigger 51 was not taken */
@@ -28,11 +25,8 @@ TEST(frames_match_by_number_in_any_order)
 }
 
 /* Its datagram was delayed, until events of newer triggers had ended: the frame came, so it is not absent. */
-TEST(a_frame_that_was_discarded_before_its_trigger_is_lost)
+ROS_TEST(a_frame_that_was_discarded_before_its_trigger_is_lost, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 10; i++)
                 if (i != 5)
@@ -57,10 +51,8 @@ TEST(a_frame_that_was_discarded_before_its_trigger_is_lost)
 }
 
 /* The number of a fragment is that of its frame. */
-TEST(a_fragment_has_the_l1_id_of_its_frame)
+ROS_TEST(a_fragment_has_the_l1_id_of_its_frame, numbered(16))
 {
-        struct ros_config c = numbered(16);
-        struct ros_driver t;
         struct ros_job job;
 
         ros_driver_init(&t, &c);
@@ -122,11 +114,8 @@ TEST(the_first_trigger_finds_the_frames_that_wait)
         }
 }
 
-TEST(late_and_repeated_frames_are_counted_apart)
+ROS_TEST(late_and_repeated_frames_are_counted_apart, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 6; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -155,11 +144,9 @@ TEST(late_and_repeated_frames_are_counted_apart)
         end(&t, 8);
 }
 
-TEST(a_frame_without_a_number_is_impossible)
+ROS_TEST(a_frame_without_a_number_is_impossible, numbered(24))
 {
-        struct ros_config c = numbered(24);
         struct ros_fragment f = {.bytes = 3};
-        struct ros_driver t;
         uint64_t at;
 
         ros_driver_init(&t, &c);
@@ -169,11 +156,8 @@ TEST(a_frame_without_a_number_is_impossible)
         end(&t, 1);
 }
 
-TEST(a_broken_frame_may_come_again)
+ROS_TEST(a_broken_frame_may_come_again, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         trigger(&t, 0, 10);
         for (uint64_t counter = 10; counter < 12; counter++) {
@@ -199,11 +183,8 @@ TEST(a_broken_frame_may_come_again)
 }
 
 /* Two events with the same number: the second one gets no fragment. */
-TEST(a_number_belongs_to_one_event)
+ROS_TEST(a_number_belongs_to_one_event, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         trigger(&t, 0, 7);
         trigger(&t, 1, 7);
@@ -216,11 +197,8 @@ TEST(a_number_belongs_to_one_event)
 }
 
 /* A full buffer: frames of triggers that never came give way, and those ahead of the trigger wait. */
-TEST(frames_without_a_trigger_do_not_block_others)
+ROS_TEST(frames_without_a_trigger_do_not_block_others, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         for (int datagrams = 0; datagrams < 2; datagrams++) {
                 c.entries = 10;
                 c.datagrams = datagrams;
@@ -244,11 +222,8 @@ TEST(frames_without_a_trigger_do_not_block_others)
 }
 
 /* No data are lost if no trigger can come for them. */
-TEST(frames_after_the_end_are_left_over)
+ROS_TEST(frames_after_the_end_are_left_over, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         c.entries = 10;
         ros_driver_init(&t, &c);
         trigger(&t, 0, 0);
@@ -266,11 +241,8 @@ TEST(frames_after_the_end_are_left_over)
 }
 
 /* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes too late. */
-TEST(rejected_events_use_their_frames)
+ROS_TEST(rejected_events_use_their_frames, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         trigger(&t, 0, 50);
         frame_comes(&t, 50);
@@ -331,11 +303,8 @@ TEST(an_offset_between_board_and_trigger_is_found)
 }
 
 /* A board that only missed the first one is good. Frames of triggers that were not taken may follow. */
-TEST(a_missed_first_trigger_is_no_offset)
+ROS_TEST(a_missed_first_trigger_is_no_offset, numbered(16))
 {
-        struct ros_config c = numbered(16);
-        struct ros_driver t;
-
         for (uint32_t more = 0; more < 4; more++) {
                 run_with_offset(&t, 1, more);
                 ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);

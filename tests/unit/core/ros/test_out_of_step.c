@@ -57,11 +57,9 @@ TEST(a_restarted_board_does_not_fill_open_events)
 }
 
 /* Frames 10 to 15 waited for a newer one. A message about them has what was read of one. */
-TEST(rejected_frames_leave_a_sample)
+ROS_TEST(rejected_frames_leave_a_sample, numbered(16))
 {
-        struct ros_config c = numbered(16);
         const struct ros_sample *s;
-        struct ros_driver t;
 
         c.number_from = 7;
         ros_driver_init(&t, &c);
@@ -82,11 +80,8 @@ TEST(rejected_frames_leave_a_sample)
 /* A connection that was held up delivers all frames without a gap, and one that was broken the newest ones.
  */
 /* Frames come long after their triggers, so the numbers of the new count are not much further behind. */
-TEST(a_restarted_board_that_lags_fills_no_open_event)
+ROS_TEST(a_restarted_board_that_lags_fills_no_open_event, numbered(16))
 {
-        struct ros_config c = numbered(16);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 450; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -100,11 +95,8 @@ TEST(a_restarted_board_that_lags_fills_no_open_event)
         end(&t, 250);
 }
 
-TEST(delayed_frames_are_not_those_of_a_restarted_board)
+ROS_TEST(delayed_frames_are_not_those_of_a_restarted_board, numbered(16))
 {
-        struct ros_config c = numbered(16);
-        struct ros_driver t;
-
         c.entries = 2000;
         ros_driver_init(&t, &c);
         triggers_and_frames(&t, 10);
@@ -119,11 +111,8 @@ TEST(delayed_frames_are_not_those_of_a_restarted_board)
 }
 
 /* Single late frames are good; a row of them means a restart, after which four frames must agree. */
-TEST(a_row_of_strays_means_a_restart)
+ROS_TEST(a_row_of_strays_means_a_restart, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 80; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -149,11 +138,8 @@ TEST(a_row_of_strays_means_a_restart)
 }
 
 /* Nothing newer follows the last frame of a silent board. */
-TEST(a_last_late_frame_is_believed_in_time)
+ROS_TEST(a_last_late_frame_is_believed_in_time, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -168,11 +154,8 @@ TEST(a_last_late_frame_is_believed_in_time)
 
 /* A board sends 0 to 6 without 5, restarts while event 5 is open, and counts from 0 again: its new frame 5 is
  * of another trigger, even if no newer frame comes before event 5 stops waiting. */
-TEST(a_restarted_board_does_not_fill_an_event_that_stops_waiting)
+ROS_TEST(a_restarted_board_does_not_fill_an_event_that_stops_waiting, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 7; i++) {
                 trigger(&t, i, i);
@@ -346,11 +329,8 @@ TEST(a_restarted_ros_finds_a_restarted_board)
 }
 
 /* The network repeats single datagrams: the board counts on. */
-TEST(a_repeated_frame_is_no_restart)
+ROS_TEST(a_repeated_frame_is_no_restart, numbered(16))
 {
-        struct ros_config c = numbered(16);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 90; i++) {
                 trigger(&t, i, i);
@@ -462,11 +442,8 @@ TEST(one_wrong_number_at_the_beginning_costs_only_its_frame)
 
 /* The triggers are known, and the wrong number is that of an open event: its frame is used there, and no
  * other one is lost but that of this event. */
-TEST(one_wrong_number_of_an_open_event_refuses_no_row)
+ROS_TEST(one_wrong_number_of_an_open_event_refuses_no_row, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         c.entries = 1000;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 300; i++)
@@ -480,11 +457,8 @@ TEST(one_wrong_number_of_an_open_event_refuses_no_row)
 }
 
 /* The network delivers a late frame just behind a true leap: the board missed triggers. */
-TEST(a_leap_that_the_board_follows_is_believed)
+ROS_TEST(a_leap_that_the_board_follows_is_believed, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         c.entries = 1000;
         ros_driver_init(&t, &c);
         triggers_and_frames(&t, 50);
@@ -500,11 +474,8 @@ TEST(a_leap_that_the_board_follows_is_believed)
 }
 
 /* Once the board has been out of step for as long as a frame may take, events end without it at once. */
-TEST(events_do_not_wait_for_a_board_that_is_out_of_step)
+ROS_TEST(events_do_not_wait_for_a_board_that_is_out_of_step, numbered(32))
 {
-        struct ros_config c = numbered(32);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         trigger(&t, 0, 5000000);
         frame_comes(&t, 5000000);

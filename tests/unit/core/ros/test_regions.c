@@ -65,11 +65,8 @@ static void end_regions(struct ros_driver *t)
         ros_free(t->ros);
 }
 
-TEST(a_fragment_is_made_without_a_place)
+ROS_TEST(a_fragment_is_made_without_a_place, with_regions())
 {
-        struct ros_config c = with_regions();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         request(&t, 0, 3);
         request(&t, 15, 4);
@@ -82,11 +79,8 @@ TEST(a_fragment_is_made_without_a_place)
         end_regions(&t);
 }
 
-TEST(a_decided_event_is_gone)
+ROS_TEST(a_decided_event_is_gone, with_regions())
 {
-        struct ros_config c = with_regions();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         ros_gets_assign(&t, 1, 0, 0);
         ros_gets_request(&t, 1, 2, 0);
@@ -105,11 +99,8 @@ TEST(a_decided_event_is_gone)
         end_regions(&t);
 }
 
-TEST(what_cannot_exist_is_refused)
+ROS_TEST(what_cannot_exist_is_refused, with_regions())
 {
-        struct ros_config c = with_regions();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         request(&t, 0, EVB_EVENT_WINDOW);
         request(&t, 0, UINT64_MAX - 1);
@@ -123,11 +114,9 @@ TEST(what_cannot_exist_is_refused)
         end_regions(&t);
 }
 
-TEST(a_frame_is_answered_when_it_comes)
+ROS_TEST(a_frame_is_answered_when_it_comes, counted())
 {
-        struct ros_config c = counted();
         struct ros_fragment f = {.bytes = 1000};
-        struct ros_driver t;
         uint64_t at;
 
         ros_driver_init(&t, &c);
@@ -154,11 +143,8 @@ TEST(a_frame_is_answered_when_it_comes)
         end_regions(&t);
 }
 
-TEST(a_frame_that_does_not_come_is_absent)
+ROS_TEST(a_frame_that_does_not_come_is_absent, counted())
 {
-        struct ros_config c = counted();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         t.now_ns += 10 * NS_PER_MS;
         request(&t, 0, 0);
@@ -181,11 +167,8 @@ TEST(a_frame_that_does_not_come_is_absent)
         end_regions(&t);
 }
 
-TEST(an_event_that_is_built_is_not_waited_for)
+ROS_TEST(an_event_that_is_built_is_not_waited_for, counted())
 {
-        struct ros_config c = counted();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         request(&t, 0, 0);
         assert_answers(&t, 0, "");
@@ -194,11 +177,8 @@ TEST(an_event_that_is_built_is_not_waited_for)
         ros_free(t.ros);
 }
 
-TEST(numbers_find_the_frame)
+ROS_TEST(numbers_find_the_frame, with_numbers())
 {
-        struct ros_config c = with_numbers();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frames_come(&t, 100, 3);
         request_part(&t, 0, 1, 101, 0, UINT32_MAX);
@@ -224,11 +204,8 @@ TEST(numbers_find_the_frame)
 }
 
 /* A client that lies about numbers does not disturb those of the triggers. */
-TEST(a_liar_changes_nothing)
+ROS_TEST(a_liar_changes_nothing, with_numbers())
 {
-        struct ros_config c = with_numbers();
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 200; i++)
                 request_part(&t, 0, random_mix(i) % 1000, (uint32_t)random_mix(i + 1000), 0, UINT32_MAX);
@@ -252,11 +229,9 @@ TEST(a_liar_changes_nothing)
 }
 
 /* One client has its own room, and leaves nothing behind. */
-TEST(a_flood_is_bounded)
+ROS_TEST(a_flood_is_bounded, counted())
 {
-        struct ros_config c = counted();
         uint32_t n = 0;
-        struct ros_driver t;
 
         ros_driver_init(&t, &c);
         for (int round = 0; round < 3; round++) {

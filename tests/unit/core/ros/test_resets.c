@@ -2,11 +2,8 @@
 #include "numbered_driver.h"
 
 /* At a reset, frames and requests of the triggers before it may still be on their way. */
-TEST(a_reset_does_not_mix_old_and_new_numbers)
+ROS_TEST(a_reset_does_not_mix_old_and_new_numbers, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 10; event++)
                 trigger(&t, event, 1000 + (uint32_t)event);
@@ -57,11 +54,8 @@ TEST(a_reset_may_begin_at_any_number)
 /* A trigger box resets the counters once more, before a trigger came: frames of the reset before do not
  * match.
  */
-TEST(a_reset_follows_another_one)
+ROS_TEST(a_reset_follows_another_one, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         triggers_and_frames(&t, 3);
         ros_sends(&t, 0);
@@ -79,11 +73,8 @@ TEST(a_reset_follows_another_one)
 }
 
 /* Boards ran before the trigger did: what they sent belongs to no trigger. */
-TEST(a_reset_before_the_first_trigger_forgets_the_frames)
+ROS_TEST(a_reset_before_the_first_trigger_forgets_the_frames, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         frames_come(&t, 0, 20);
         ros_resynchronise(t.ros, 0, 0);
@@ -95,11 +86,8 @@ TEST(a_reset_before_the_first_trigger_forgets_the_frames)
 }
 
 /* Frames that wait for a newer one do not go on waiting after a reset: there is room for 16. */
-TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one)
+ROS_TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 20; event++)
                 trigger(&t, event, (uint32_t)event);
@@ -117,11 +105,8 @@ TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one)
 }
 
 /* The KeepAlive of the run's beginning was lost, or the reset came before it. */
-TEST(a_ros_may_hear_of_a_later_reset_first)
+ROS_TEST(a_ros_may_hear_of_a_later_reset_first, numbered(24))
 {
-        struct ros_config c = numbered(24);
-        struct ros_driver t;
-
         for (uint32_t resets = 1; resets < 3; resets++) {
                 ros_driver_init(&t, &c);
                 frames_come(&t, 0, 20);
@@ -138,11 +123,8 @@ TEST(a_ros_may_hear_of_a_later_reset_first)
 
 /* A byte stream retries a frame that finds no room. Its number is of before the reset each time, although the
  * newer triggers have reached the same number. */
-TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again)
+ROS_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, numbered(16))
 {
-        struct ros_config c = numbered(16);
-        struct ros_driver t;
-
         c.entries = 10;
         ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 10; i++) {
