@@ -55,34 +55,54 @@ static void walk(const struct event_file *file, struct part *p, struct eformat_f
         p->ended = r == 0;
 }
 
-static bool is_whole(const struct event_file *file, size_t at)
+/* Reads the data record at `at`, and checks that its event is whole. */
+static bool is_whole(const struct event_file *file, size_t at, struct event_record *ret)
 {
-        struct event_record record;
         struct eformat_fault fault;
 
-        return event_file_next(file, &at, &record, &fault) == 1 && check_event(&record, &fault) == 0;
+        return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) == 0;
+}
+
+/* Whether only the event of this record is damaged, and not also its size: another size may end at the end of
+ * another event. */
+static bool has_sound_size(const struct event_record *record, const struct event_record *next)
+{
+        return (next && next->block == record->block + 1) ||
+               (record->size_bytes >= 8 && eformat_word(record->event, 0) == EFORMAT_EVENT &&
+                UINT64_C(4) * eformat_word(record->event, 1) == record->size_bytes);
+}
+
+static const uint8_t *find_words(const uint8_t *from, size_t size_bytes, uint32_t first, uint32_t second)
+{
+        const uint32_t words[] = {htole32(first), htole32(second)};
+
+        return memmem(from, size_bytes, words, sizeof words);
 }
 
 /* Finds the first whole event behind a damage at *at. If a damaged event has a sound size, what is inside
- * does not count. */
+ * does not count. Bytes may be missing, so events may begin at any byte. */
 static bool find_whole(const struct event_file *file, size_t *at)
 {
         size_t size_bytes, next = *at;
-        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
-        struct event_record record;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes), *found;
+        struct event_record record, whole;
         struct eformat_fault fault;
         struct event_file_end end;
 
         if (event_file_next(file, &next, &record, &fault) == 1) {
-                if (is_whole(file, next)) {
+                if (is_whole(file, next, &whole) && has_sound_size(&record, &whole)) {
                         *at = next;
                         return true;
                 }
-                if (event_file_read_end(file, next, &end, &fault) == 0)
+                if (event_file_read_end(file, next, &end, &fault) == 0 && has_sound_size(&record, NULL))
                         return false;
         }
-        for (next = *at + 4; next + EVENT_FILE_DATA_BYTES < size_bytes; next += 4) {
-                if (eformat_word(bytes + next, 0) == EVENT_FILE_DATA && is_whole(file, next)) {
+        for (next = *at + 1; next < size_bytes; next++) {
+                found = find_words(bytes + next, size_bytes - next, EVENT_FILE_DATA, 4);
+                if (!found)
+                        break;
+                next = (size_t)(found - bytes);
+                if (is_whole(file, next, &whole)) {
                         *at = next;
                         return true;
                 }
@@ -115,13 +135,27 @@ static bool ends_well(const struct event_file *file, const struct part *p, struc
         return false;
 }
 
-/* The events of another file behind the end of this one may be those of another run. */
-static bool precedes_file(const struct event_file *file, const struct part *p)
+/* The events of another file, which begins between `from` and `to`, may be those of another run. 0: none. */
+static size_t find_start(const struct event_file *file, size_t from, size_t to)
 {
-        size_t size_bytes, at = p->to + EVENT_FILE_END_BYTES;
-        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
+        size_t size_bytes;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes),
+                      *start = find_words(bytes + from, to - from, EVENT_FILE_START, 8);
 
-        return p->ended && at + 4 <= size_bytes && eformat_word(bytes + at, 0) == EVENT_FILE_START;
+        return start ? (size_t)(start - bytes) : 0;
+}
+
+/* How many events the end record behind the last whole event counts beyond those that are there. */
+static uint64_t count_missing(const struct event_file *file, size_t from, uint64_t events)
+{
+        size_t size_bytes;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes),
+                      *end = find_words(bytes + from, size_bytes - from, EVENT_FILE_END, 10);
+
+        if (!end || (size_t)(bytes + size_bytes - end) < EVENT_FILE_END_BYTES ||
+            eformat_word(end, 9) != EVENT_FILE_END_MARK || eformat_word(end, 4) <= events)
+                return 0;
+        return eformat_word(end, 4) - events;
 }
 
 /* Counts what stays, and returns its bytes. */
@@ -129,21 +163,22 @@ static size_t find_parts(const struct event_file *file, struct event_file_repair
 {
         struct eformat_fault later;
         struct part p = {};
-        size_t whole_bytes;
-        bool last;
+        size_t whole_bytes, last_to;
 
         (void)next_part(file, &p, &ret->fault);
         ret->events = p.events;
         ret->was_whole = ends_well(file, &p, &ret->fault);
-        whole_bytes = p.to;
-        for (last = precedes_file(file, &p); !ret->was_whole && next_part(file, &p, &later);
-             last |= precedes_file(file, &p)) {
-                ret->other_file |= last;
+        whole_bytes = last_to = p.to;
+        while (!ret->was_whole && next_part(file, &p, &later)) {
+                if (ret->other_file == 0)
+                        ret->other_file = find_start(file, last_to, p.from);
                 ret->gaps++;
                 ret->behind += p.events;
                 whole_bytes += p.to - p.from;
+                last_to = p.to;
         }
         ret->events += ret->behind;
+        ret->missing = ret->was_whole ? 0 : count_missing(file, last_to, ret->events);
         return whole_bytes;
 }
 
@@ -294,7 +329,7 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
                 return r;
         (void)event_file_bytes(file, &size_bytes);
         whole_bytes = find_parts(file, ret);
-        if (ret->other_file || (!output && ret->behind > 0))
+        if (ret->other_file > 0 || (!output && ret->behind > 0))
                 return -EBADMSG;
         if (ret->was_whole && !output)
                 return 0;

@@ -86,7 +86,8 @@ struct event_file_repair {
         uint64_t events;       /* intact events, which stay */
         uint64_t gaps, behind; /* damages between intact events, and those of `events` behind the first one */
         uint64_t cut_bytes;    /* removed, including a damaged end record */
-        bool other_file;       /* some of those behind are in another file, behind an end record */
+        uint64_t missing;      /* more events than these are counted by the end record */
+        size_t other_file;     /* some of those behind are in another file, which begins here; 0: none */
         bool was_whole;        /* the file was intact and did not change */
         struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
@@ -96,8 +97,8 @@ struct event_file_repair {
 /* Keeps all intact events and adds a correct end record, dated `now`. If `output` is NULL, it repairs the
  * file at `path` in place, otherwise it creates `output`, which must not exist (-EEXIST). In place, it
  * refuses a file with intact events behind a damage (-EBADMSG, ret->behind), and it always refuses one with
- * another file behind its end. Until it is whole, its name ends with ".repair"; as root, it gets the owner of
- * the original. The end record marks the last file of the run, with the run's counters set to those of this
- * file. Syncs the result. Returns 0, -EBADMSG if the front records are damaged, -EBUSY, or another negative
- * errno. */
+ * events of another file behind its own. Until it is whole, its name ends with ".repair"; as root, it gets
+ * the owner of the original. The end record marks the last file of the run, with the run's counters set to
+ * those of this file. Syncs the result. Returns 0, -EBADMSG if the front records are damaged, -EBUSY, or
+ * another negative errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

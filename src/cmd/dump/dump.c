@@ -20,6 +20,7 @@ static void print_repair(const char *path, const char *output, const struct even
                 dump_put(o, "events", repair->events);
                 dump_put(o, "cut_bytes", repair->cut_bytes);
                 dump_put(o, "gaps", repair->gaps);
+                dump_put(o, "missing", repair->missing);
                 json_object_set_new(o, "was_whole", json_boolean(repair->was_whole));
                 json_object_set_new(o, "output", json_string(output ? output : path));
                 json_object_set_new(json, "repair", o);
@@ -35,6 +36,9 @@ static void print_repair(const char *path, const char *output, const struct even
                                "%" PRIu64 " damaged place%s between events\n",
                                output ? output : path, repair->behind, repair->gaps,
                                repair->gaps == 1 ? "" : "s");
+                if (repair->missing > 0)
+                        printf("%s: %" PRIu64 " events are lost: the end record counted %" PRIu64 "\n",
+                               output ? output : path, repair->missing, repair->events + repair->missing);
         }
 }
 
@@ -50,11 +54,14 @@ static void print_refusal(const char *path, const char *output, const struct eve
         if (repair->behind > 0)
                 fprintf(stderr,
                         "%s: %" PRIu64 " whole events are behind this byte, so nothing was changed%s\n", path,
-                        repair->behind, output || repair->other_file ? "" : "; --output FILE keeps them");
+                        repair->behind, output || repair->other_file > 0 ? "" : "; --output FILE keeps them");
+        if (repair->other_file > 0)
+                fprintf(stderr, "%s: byte %zu: another file begins; split them at this byte\n", path,
+                        repair->other_file);
 }
 
 /* The end record gets the time of the last write, rather than of the repair. */
-static int dump_repair(const char *path, const char *output, json_t *json, bool *ret_gaps)
+static int dump_repair(const char *path, const char *output, json_t *json, bool *ret_lost)
 {
         struct event_file_repair repair = {};
         struct stat st;
@@ -74,7 +81,7 @@ static int dump_repair(const char *path, const char *output, json_t *json, bool 
         if (r < 0)
                 return dump_is_wrong(r) ? 2 : 1;
         print_repair(path, output, &repair, json);
-        *ret_gaps = repair.gaps > 0;
+        *ret_lost = repair.gaps > 0 || repair.missing > 0;
         return 0;
 }
 
@@ -156,7 +163,7 @@ int cmd_dump(int argc, char **argv)
         };
         struct options o;
         FILE *lines = NULL;
-        bool gaps = false;
+        bool lost = false;
         json_t *json;
         int r;
 
@@ -171,10 +178,10 @@ int cmd_dump(int argc, char **argv)
         json = o.json ? json_object() : NULL;
         if (json)
                 json_object_set_new(json, "file", json_string(o.words[0]));
-        r = own.repair ? dump_repair(o.words[0], own.output, json, &gaps) : 0;
+        r = own.repair ? dump_repair(o.words[0], own.output, json, &lost) : 0;
         if (r == 0 && !(own.repair && !own.verify))
                 r = dump_file(&own, &o, own.output ? own.output : o.words[0], json, &lines);
-        r = r == 0 && gaps ? 1 : r;
+        r = r == 0 && lost ? 1 : r;
         if (lines) {
                 json_dumpf(json, lines, JSON_COMPACT);
                 fputc('\n', lines);

@@ -223,6 +223,80 @@ TEST_WITH(test_events_behind_damage, setup, teardown)
         }
 }
 
+static void put_word(uint8_t *bytes, size_t at, uint32_t word)
+{
+        word = htole32(word);
+        memcpy(bytes + at, &word, sizeof word);
+}
+
+/* A wrong size may lead to the end of another event: those in between stay. */
+TEST_WITH(test_size_of_several_events, setup, teardown)
+{
+        struct fixture *f = *state;
+
+        for (size_t first = 0; first < 3; first++) {
+                for (size_t last = first + 1; last < 4; last++) {
+                        _cleanup_free_ uint8_t *bytes = malloc(f->size_bytes);
+                        struct event_file_repair repair;
+                        unsigned kept[4], n = 0;
+
+                        for (unsigned i = 0; i < 4; i++)
+                                if (i != first)
+                                        kept[n++] = i;
+                        memcpy(bytes, f->bytes, f->size_bytes);
+                        put_word(bytes, f->ends[first] + 12,
+                                 (uint32_t)(f->ends[last + 1] - f->ends[first] - EVENT_FILE_DATA_BYTES));
+                        sample_write(f->path, bytes, f->size_bytes);
+                        unlink(f->out);
+                        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+                        assert_int_equal(repair.gaps, 1);
+                        assert_int_equal(repair.missing, 1);
+                        assert_is(f->out, f, kept, n);
+                }
+        }
+}
+
+TEST_WITH(test_bytes_missing, setup, teardown)
+{
+        static const unsigned kept[] = {0, 2, 3};
+        struct fixture *f = *state;
+
+        for (size_t n = 1; n < 8; n++) {
+                _cleanup_free_ uint8_t *bytes = malloc(f->size_bytes);
+                size_t at = f->ends[1] + 40;
+                struct event_file_repair repair;
+
+                memcpy(bytes, f->bytes, at);
+                memcpy(bytes + at, f->bytes + at + n, f->size_bytes - at - n);
+                sample_write(f->path, bytes, f->size_bytes - n);
+                unlink(f->out);
+                assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+                assert_is(f->out, f, kept, 3);
+        }
+}
+
+/* The end record says how many events were there, also if the last ones are damaged. */
+TEST_WITH(test_last_events_damaged, setup, teardown)
+{
+        struct fixture *f = *state;
+
+        for (unsigned n = 0; n < 4; n++) {
+                for (size_t zeros = 0; zeros <= 512; zeros += 512) {
+                        _cleanup_free_ uint8_t *bytes = calloc(1, f->size_bytes + zeros);
+                        struct event_file_repair repair;
+
+                        memcpy(bytes, f->bytes, f->size_bytes);
+                        memset(bytes + f->ends[n], 0, f->ends[4] - f->ends[n]);
+                        sample_write(f->path, bytes, f->size_bytes + zeros);
+                        unlink(f->out);
+                        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+                        assert_int_equal(repair.events, n);
+                        assert_int_equal(repair.missing, 4 - n);
+                        assert_sound(f->out, n);
+                }
+        }
+}
+
 /* The second file may be of another run. */
 TEST_WITH(test_another_file_behind_the_end, setup, teardown)
 {
@@ -240,7 +314,27 @@ TEST_WITH(test_another_file_behind_the_end, setup, teardown)
                 assert_int_equal(access(f->out, F_OK), -1);
                 assert_int_equal(event_file_repair(f->path, NULL, SAMPLE_NOW, &repair), -EBADMSG);
                 assert_int_equal(repair.behind, damaged ? 6 : 4);
-                assert_true(repair.other_file);
+                assert_int_equal(repair.other_file, f->size_bytes);
+        }
+}
+
+/* The first file has lost its end, or zeros follow it. */
+TEST_WITH(test_another_file_behind_a_damage, setup, teardown)
+{
+        struct fixture *f = *state;
+        const size_t sizes[] = {f->ends[4], f->ends[4] - 8, f->size_bytes - 4, f->size_bytes + 4096};
+
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+                _cleanup_free_ uint8_t *both = calloc(1, sizes[i] + f->size_bytes);
+                struct event_file_repair repair;
+
+                memcpy(both, f->bytes, MIN(sizes[i], f->size_bytes));
+                memcpy(both + sizes[i], f->bytes, f->size_bytes);
+                sample_write(f->path, both, sizes[i] + f->size_bytes);
+                unlink(f->out);
+                assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), -EBADMSG);
+                assert_int_equal(repair.other_file, sizes[i]);
+                assert_int_equal(access(f->out, F_OK), -1);
         }
 }
 
