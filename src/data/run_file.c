@@ -58,7 +58,7 @@ static json_t *utc_text(void)
         return json_string(text);
 }
 
-static char *make_text(const struct run_file *f)
+char *run_file_text(const struct run_file *f)
 {
         json_t *o = json_object();
         char *text;
@@ -124,23 +124,29 @@ static int sync_entry(const char *core)
         return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-int run_file_write(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
+int run_file_store(const char *core, const char *text, char path[static RUN_FILE_PATH_MAX])
 {
-        _cleanup_free_ char *text = make_text(f);
         char temporary[RUN_FILE_PATH_MAX];
-        int n = snprintf(temporary, sizeof temporary, "%s.run.json.writing", f->core), r;
+        int n = snprintf(temporary, sizeof temporary, "%s.run.json.writing", core), r;
 
-        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", f->core);
+        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", core);
         if (n < 0 || (size_t)n >= sizeof temporary)
                 return -ENAMETOOLONG;
         if (!text)
                 return -ENOMEM;
         r = write_text(temporary, text);
         if (r >= 0)
-                r = name_it(temporary, f->core, path);
+                r = name_it(temporary, core, path);
         if (r < 0) {
                 unlink(temporary);
                 return r;
         }
-        return sync_entry(f->core);
+        return sync_entry(core);
+}
+
+int run_file_write(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
+{
+        _cleanup_free_ char *text = run_file_text(f);
+
+        return run_file_store(f->core, text, path);
 }

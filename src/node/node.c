@@ -118,6 +118,7 @@ static int open_run(struct node *n)
 
 static void close_run(struct node *n)
 {
+        report_free_run_file(n);
         if (n->kind && n->state)
                 n->kind->close(n);
         n->state = n->core = NULL;
@@ -197,11 +198,10 @@ static void end_run(struct node *n, int r, FILE *json)
         membership_reasons(n, &n->reasons);
         n->kind->reasons(n, &n->reasons);
         run_log_end(n);
-        /* `evb run` reads the reasons from this node's report, and writes the record of the run. */
-        if (!getenv(NODE_STATS_ENV)) {
-                report_write_run_file(n, &n->reasons);
+        (void)report_write_run_file(n, true);
+        /* `evb run` reads the reasons from this node's report. */
+        if (!getenv(NODE_STATS_ENV))
                 reasons_log(&n->reasons);
-        }
         n->runs++;
         n->fell_short |= n->reasons.n > 0;
         run_control_note_end(n->control_of_runs);

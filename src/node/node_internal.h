@@ -22,6 +22,7 @@
 struct node;
 struct shaping;
 struct run_control;
+struct run_file_job;
 
 /* The functions that differ between the roles. */
 struct node_kind {
@@ -56,11 +57,12 @@ struct node {
         struct member_config member; /* for Join; the DFM only uses the incarnation */
         uint32_t run;                /* 0: unknown yet */
         struct membership membership;
-        void *state;             /* of the role */
-        void *core;              /* struct dfm, ros or sfi */
-        struct message message;  /* scratch of node_send_due() */
-        struct file_list files;  /* of an SFI */
-        bool is_sealing;         /* of an SFI: it writes and seals its last files */
+        void *state;                   /* of the role */
+        void *core;                    /* struct dfm, ros or sfi */
+        struct message message;        /* scratch of node_send_due() */
+        struct file_list files;        /* of an SFI */
+        bool is_sealing;               /* of an SFI: it writes and seals its last files */
+        struct run_file_job *run_file; /* of an SFI: the record of the run; NULL: not begun */
         struct stall stall;
         bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
         bool has_begun;                   /* the log says that the run has begun */

@@ -1,13 +1,17 @@
 /* Writes a node's report from its counters. */
 #include "report.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "evb/base/util.h"
 #include "evb/conf/scenario_json.h"
 #include "evb/data/run_file.h"
 #include "evb/sys/memory.h"
+#include "evb/sys/thread.h"
 #include "evb/tc-model/layout.h"
 #include "progress/progress.h"
 
@@ -40,7 +44,7 @@ static void add_shaping(json_t *o, const struct node_stats *s)
         json_object_set_new(o, "interface", interface);
 }
 
-static json_t *make_report(const struct node *n)
+static json_t *make_report(const struct node *n, const struct reasons *why)
 {
         const struct node_stats *s = n->stats;
         json_t *o = json_object(), *files = json_array(), *reasons = json_array();
@@ -62,15 +66,15 @@ static json_t *make_report(const struct node *n)
         json_object_set_new(o, "files", files);
         json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         progress_report(n, o);
-        for (size_t i = 0; i < MIN(n->reasons.n, (size_t)REASONS_MAX); i++)
-                json_array_append_new(reasons, json_string(n->reasons.text[i]));
+        for (size_t i = 0; i < MIN(why->n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(reasons, json_string(why->text[i]));
         json_object_set_new(o, "reasons", reasons);
         return o;
 }
 
 void report_write_json(const struct node *n, FILE *to)
 {
-        json_t *o = make_report(n);
+        json_t *o = make_report(n, &n->reasons);
 
         json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(12));
         fputc('\n', to);
@@ -78,20 +82,89 @@ void report_write_json(const struct node *n, FILE *to)
         json_decref(o);
 }
 
-void report_write_run_file(const struct node *n, struct reasons *to)
-{
-        char core[RUN_FILE_PATH_MAX], path[RUN_FILE_PATH_MAX];
-        struct run_file f = {.scenario = n->scenario, .run = n->run, .core = core};
-        json_t *report;
-        int r;
+/* ---- The record of the run ---- */
 
-        if (n->self->role != ROLE_SFI || n->files.n == 0 ||
-            !run_file_core(n->files.paths[0], core, sizeof core))
+struct run_file_job {
+        char core[RUN_FILE_PATH_MAX], path[RUN_FILE_PATH_MAX];
+        char *text;
+        pthread_t thread;
+        bool threaded;
+        _Atomic bool done; /* once set, the owner may read `result` and `path` */
+        int result;
+};
+
+static void *store(void *ctx)
+{
+        struct run_file_job *j = ctx;
+
+        j->result = run_file_store(j->core, j->text, j->path);
+        atomic_store(&j->done, true);
+        return NULL;
+}
+
+static char *make_text(struct node *n)
+{
+        struct run_file f = {.scenario = n->scenario, .run = n->run};
+        struct reasons why = n->reasons;
+        char *text;
+
+        n->kind->account(n);
+        membership_reasons(n, &why);
+        n->kind->reasons(n, &why);
+        f.accounts = make_report(n, &why);
+        f.metadata = json_object_get(f.accounts, "metadata");
+        text = run_file_text(&f);
+        json_decref((json_t *)f.accounts);
+        return text;
+}
+
+static struct run_file_job *begin(struct node *n)
+{
+        struct run_file_job *j = calloc(1, sizeof *j);
+
+        if (!j || n->files.n == 0 || !run_file_core(n->files.paths[0], j->core, sizeof j->core)) {
+                free(j);
+                return NULL;
+        }
+        j->text = make_text(n);
+        j->threaded = thread_start(&j->thread, "evb-record", NULL, 0, store, j) >= 0;
+        if (!j->threaded)
+                store(j);
+        return j;
+}
+
+static void join(struct run_file_job *j)
+{
+        if (j->threaded)
+                pthread_join(j->thread, NULL);
+        j->threaded = false;
+}
+
+int report_write_run_file(struct node *n, bool wait)
+{
+        struct run_file_job *j = n->run_file;
+
+        /* `evb run` reads this node's report, and writes the record of the run. */
+        if (n->self->role != ROLE_SFI || getenv(NODE_STATS_ENV))
+                return 0;
+        if (!j)
+                j = n->run_file = begin(n);
+        if (!j)
+                return 0;
+        if (!wait && !atomic_load(&j->done))
+                return -EAGAIN;
+        join(j);
+        if (j->result < 0)
+                reasons_add(&n->reasons, "cannot write %s: %s", j->path, strerror(-j->result));
+        return j->result;
+}
+
+void report_free_run_file(struct node *n)
+{
+        if (!n->run_file)
                 return;
-        f.accounts = report = make_report(n);
-        f.metadata = json_object_get(report, "metadata");
-        r = run_file_write(&f, path);
-        if (r < 0)
-                reasons_add(to, "cannot write %s: %s", path, strerror(-r));
-        json_decref(report);
+        join(n->run_file);
+        free(n->run_file->text);
+        free(n->run_file);
+        n->run_file = NULL;
 }

@@ -13,9 +13,12 @@
 #include "machine.h"
 #include "progress/member_obstacle.h"
 #include "node_internal.h"
+#include "report.h"
 
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
+/* Interval at which the SFI looks whether the record of the run is written. */
+#define RECORD_NS (2 * NS_PER_MS)
 /* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 /* A stopped SFI leaves a continuing run once it got no event for this many keep-alives: the DFM then knows of
@@ -298,6 +301,19 @@ static bool has_said_farewell(const struct sfi_node *s, uint64_t now_ns)
                (s->farewells >= FAREWELLS_MOST || !sfi_is_awaited(s->core, now_ns));
 }
 
+/* The DFM must hear of a failure, so the record comes before the farewell. */
+static bool is_recorded(struct node *n, struct sfi_node *s, uint64_t now_ns)
+{
+        int r = report_write_run_file(n, false);
+
+        n->is_sealing = r == -EAGAIN;
+        if (n->is_sealing)
+                s->farewell_ns = now_ns + RECORD_NS;
+        else if (r < 0)
+                fail(s, now_ns, r);
+        return !n->is_sealing;
+}
+
 /* Once the files are sealed: informs the DFM, then leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
@@ -309,7 +325,7 @@ static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
         if (!s->closed)
                 return;
         s->farewell_ns = now_ns + FAREWELL_NS;
-        if (s->farewells == 0 && awaits_acknowledgement(s, now_ns))
+        if (s->farewells == 0 && (awaits_acknowledgement(s, now_ns) || !is_recorded(n, s, now_ns)))
                 return;
         sfi_set_ended(s->core, now_ns);
         s->farewells++;

@@ -944,6 +944,21 @@ def no_output(evb):
         subprocess.run(["umount", disk], check=True)
 
 
+def no_record(evb):
+    """A run whose record an SFI cannot write is not ok: the record belongs to the output."""
+    with configured(evb) as b:
+        run = b.start_run()["run"]
+        b.wait_triggers()
+        b.wait_written(1, "*SFI-2*.writing")
+        core = next(b.folder.glob("*SFI-2*.writing")).name.rpartition("._")[0]
+        (b.folder / f"{core}.run.json.writing").mkdir()
+        state = b.stop_run()
+        assert state["state"] == "error" and state["last_run"]["run"] == run and state["last_run"]["status"] == "error", state
+        assert state["last_run"]["reasons"] == ["the output of sfi2 failed: events that are complete may be in no file"], state
+        reports = b.terminate(expect={"dfm": 1, "sfi2": 1})
+        assert reports["sfi2"][0]["reasons"] == [f"cannot write {b.folder}/{core}.run.json: Is a directory"], reports
+
+
 def metrics(evb):
     """Counters of a process never go back, and its listener stays; /status counts the present run."""
     address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
@@ -998,5 +1013,5 @@ if __name__ == "__main__":
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported, "killed-in-pause": killed_in_pause,
-        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "metrics": metrics, "one-run": one_run,
+        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "no-record": no_record, "metrics": metrics, "one-run": one_run,
     })

@@ -20,6 +20,9 @@ struct run_file {
 
 /* DIRECTORY/CORE from the path of an event file. False: it is none. */
 bool run_file_core(const char *event_file, char *core, size_t size_bytes);
+/* The content, for run_file_store(); f->core is not used. NULL: no memory. The caller frees it. */
+char *run_file_text(const struct run_file *f);
 /* Writes all or nothing, and never over another file: a further record of the same CORE is CORE.run.2.json,
  * and so on. `path` names the file, also after a failure. Negative errno. */
+int run_file_store(const char *core, const char *text, char path[static RUN_FILE_PATH_MAX]);
 int run_file_write(const struct run_file *f, char path[static RUN_FILE_PATH_MAX]);
