@@ -328,7 +328,7 @@ static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool 
                 return 0;
         if (!is_far(d, e->number))
                 return f->closing ? 0 : e->since_ns + d->config.window_ns;
-        *ret_drop = f->closing || f->near_ns > e->since_ns;
+        *ret_drop = f->closing || f->near_ns >= e->since_ns;
         if (f->closing)
                 return 0;
         if (agree(d))
