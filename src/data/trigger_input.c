@@ -338,6 +338,10 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                 reasons_add(to,
                             "another DFM resumed this run, and how many triggers were missed until then is "
                             "not known");
+        if (dfm_counts(core)->announced.late > 0)
+                reasons_add(to,
+                            "%" PRIu64 " numbers of frames came after 4096 higher ones, and made no event",
+                            dfm_counts(core)->announced.late);
         if (counts_frames && c->refused + lost + c->missed + c->unclear > 0)
                 reasons_add(to,
                             "the run is unreliable: ROSs count frames (ros.event-number = count), and the "

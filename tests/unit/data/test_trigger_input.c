@@ -1,6 +1,6 @@
 /* Datagrams of a trigger box that the test plays, and the busy signal that it receives: what is counted,
  * and that no datagram stalls the DFM. */
-#include "../core/dfm_driver.h"
+#include "../core/dfm/dfm_lead_driver.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -406,6 +406,26 @@ TEST(each_fault_is_logged)
         }
         assert_true(dfm_counts(running.dfm)->offered.repeated >= ARRAY_SIZE(times));
         running_close(&b, &running);
+}
+
+/* They are so far back that the DFM does not know them any longer. */
+TEST(frames_that_are_too_late_are_a_reason)
+{
+        struct dfm_config c = frames_config(2, 64);
+        struct reasons r = {};
+        struct dfm_driver t;
+        struct bench b;
+
+        bench_open(&b);
+        start_after(&t, &c, 6007);
+        trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 0);
+        have_range(&t, 1, 1008, 2);
+        trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(r.text[0], "2 numbers of frames came after 4096 higher ones, and made no event");
+        finish(&t);
+        bench_close(&b);
 }
 
 /* Where frames are only counted, each trigger that became no event shifts all later frames. */
