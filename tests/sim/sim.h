@@ -19,7 +19,6 @@ struct sim_boards {
         int64_t from;         /* counter of trigger 0 */
         double missed, late;  /* fractions of triggers without a frame, and with a late one */
         uint64_t late_ns;     /* time by which it is late */
-        bool one_is_good;     /* the last board misses and delays nothing */
         double repeated;      /* fraction of triggers whose frame comes again */
         uint64_t repeated_ns; /* time by which the second one is later */
         /* Frames of the first board that are due in this interval come together at its end. */

@@ -74,8 +74,6 @@ static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_
         bool late = happens(s, b->late) && !is_just_before(trigger, b->reset_at) &&
                     !(b->forgets && is_just_before(trigger, b->dead_from));
 
-        if (b->one_is_good && ros + 1 == s->config.n_ros)
-                missed = late = false;
         if (missed || has_forgotten(b, ros, trigger))
                 s->events[trigger].absent |= (uint16_t)(1u << ros);
         if (missed)

@@ -116,7 +116,7 @@ static void check_outputs(struct history *h, const struct dfm_counts *d, const s
 /* No decision times out here, so only what the farm rejects is rejected. */
 static void check_decisions(struct history *h, const struct dfm_counts *d)
 {
-        uint64_t rejected = rejected_by_farm(h, d->triggers);
+        uint64_t rejected = rejected_by_farm(h, d->triggers + d->not_taken);
 
         if (d->rejected > rejected)
                 history_violate(h, "%" PRIu64 " events count as rejected, but level 2 rejects %" PRIu64,
@@ -259,6 +259,20 @@ static void check_discarded(struct history *h, uint32_t ros)
                                 ros + 1, c->late, c->duplicate, c->impossible, c->dropped);
 }
 
+/* Before the first trigger, a board began to count again: then its frames so far are of before the run,
+ * although a late one with a number among theirs may begin it. */
+static bool has_begun_again(const struct history *h)
+{
+        uint64_t n = 0;
+
+        for (uint32_t i = 0; i < h->config.n_ros; i++) {
+                const struct ros_counts *c = ros_counts(sim_ros(h->sim, i));
+
+                n += c->early_duplicate + c->early_impossible;
+        }
+        return n > 0;
+}
+
 /* With status 0, each number that a board sent within the run is an event. */
 static void check_numbers(struct history *h)
 {
@@ -293,7 +307,7 @@ static void check_status(struct history *h, const struct dfm_counts *d, const st
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
                 check_discarded(h, i);
         /* What a ROS had read when it died is lost with it. */
-        if (h->config.boards.free > 0 && h->dead_ross == 0 && !h->config.level2.on)
+        if (h->config.boards.free > 0 && h->dead_ross == 0 && !h->config.level2.on && !has_begun_again(h))
                 check_numbers(h);
 }
 
