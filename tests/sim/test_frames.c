@@ -339,3 +339,30 @@ TEST(the_dfm_restarts)
 {
         each_width(4, NULL, restart_the_dfm, check_resumed);
 }
+
+/* A frame may be late by as long as no DFM runs. */
+static void late_frames(struct sim_config *c)
+{
+        c->records = true;
+        c->n_ros = 1;
+        c->boards.missed = 0.01;
+        c->boards.late = 0.05;
+        c->boards.late_ns = 40 * NS_PER_MS;
+}
+
+/* A frame is in an event, or the ROS counts that it is in none. An event that no SFI had is lost. */
+static void check_late(struct sim *s, const struct sim_config *c)
+{
+        const struct dfm_counts *d = dfm_counts(sim_dfm(s));
+        const struct ros_counts *r = ros_counts(sim_ros(s, 0));
+
+        (void)c;
+        check(d->offered.unclear == 0 && d->offered.missed == 0 && d->announced.late == 0);
+        check(d->complete == r->used && d->complete + d->lost == d->triggers);
+        check(r->left_over + r->late - r->no_event <= d->lost);
+}
+
+TEST(late_frames_come_under_another_dfm)
+{
+        each_width(10, late_frames, restart_the_dfm, check_late);
+}

@@ -47,15 +47,20 @@ struct dfm_offered {
         uint64_t spills_begun, spills_ended, in_spills;
 };
 
+/* A DFM remembers which of so many newest numbers of triggers came. */
+#define DFM_NUMBERS_WINDOW 4096u
+
 /* The triggers from outside, as of the record. Each number from `next` on belongs to a trigger that the DFM
  * had not received. */
 struct dfm_came {
         struct dfm_offered offered;
         uint64_t next;
-        uint32_t waiting; /* in the queue */
+        uint32_t waiting; /* in the queue, apart from frames' numbers that came late */
         bool numbered;    /* a trigger came since the last reset; else `next` says nothing */
         bool in_spill;
         bool paused; /* no trigger was taken that came later */
+        /* Bit (number % DFM_NUMBERS_WINDOW): it is an event, or one of those that wait. */
+        uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
 
 #define DFM_LINEAGE 8

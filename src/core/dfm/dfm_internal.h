@@ -154,8 +154,6 @@ struct dfm_ended {
 };
 
 /* The numbers of triggers since the last reset: which ones came. */
-#define NUMBERS_WINDOW 4096u
-
 struct dfm_numbers {
         uint64_t first;   /* number */
         uint64_t next;    /* newest number plus 1 */
@@ -163,13 +161,14 @@ struct dfm_numbers {
         uint32_t agreeing;
         bool started;
         bool open; /* the first one may have overtaken lower ones */
-        uint64_t seen[NUMBERS_WINDOW / 64];
+        uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
 
 struct dfm_waiting {
         struct trigger_entry trigger;
         uint64_t came_ns;
         bool reset; /* the first one after a reset */
+        bool late;  /* frames make the triggers, and a higher number came before */
 };
 
 /* Triggers that came and are not taken yet: a ring. */
@@ -325,6 +324,9 @@ bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missi
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 /* All numbers below `next` came. */
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
+/* Goes on from the record, since which `events` numbers became events without a gap. False: those that waited
+ * were too far apart to know which ones they are. */
+bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing);
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
 

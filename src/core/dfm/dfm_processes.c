@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dfm_internal.h"
+#include "evb/base/bits.h"
 
 static void add(struct node_totals *to, const struct node_totals *t)
 {
@@ -335,6 +336,28 @@ static uint64_t count_unreported(const struct dfm *d)
         return 0;
 }
 
+/* Late numbers that wait count as if they had not come. */
+static void take_came(const struct dfm *d, struct dfm_came *ret)
+{
+        const struct dfm_triggers *q = &d->triggers;
+
+        *ret = (struct dfm_came){
+                .offered = d->counts.offered,
+                .next = q->numbers.next,
+                .numbered = q->numbers.started,
+                .in_spill = q->in_spill,
+                .paused = d->hold.paused,
+        };
+        memcpy(ret->seen, q->numbers.seen, sizeof ret->seen);
+        for (uint32_t k = q->tail; k != q->head; k++) {
+                const struct dfm_waiting *w = &q->ring[k % q->size];
+
+                ret->waiting += !w->late;
+                if (w->late)
+                        bits_set(ret->seen, w->trigger.number % DFM_NUMBERS_WINDOW, false);
+        }
+}
+
 static void take_events(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_counts *c = &d->counts;
@@ -342,14 +365,7 @@ static void take_events(const struct dfm *d, struct dfm_processes *ret)
 
         ret->counted = (struct dfm_ends){c->complete, c->partial,   c->lost - unreported,
                                          c->rejected, c->not_taken, unreported};
-        ret->came = (struct dfm_came){
-                .offered = c->offered,
-                .next = d->triggers.numbers.next,
-                .waiting = dfm_triggers_waiting(&d->triggers),
-                .numbered = d->triggers.numbers.started,
-                .in_spill = d->triggers.in_spill,
-                .paused = d->hold.paused,
-        };
+        take_came(d, &ret->came);
         ret->oldest = d->table.oldest;
         ret->next = d->table.next_event;
         ret->n_words = 0;

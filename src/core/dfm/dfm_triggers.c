@@ -34,15 +34,25 @@ static void count_missed_slices(struct dfm *d)
         c->missed += d->triggers.next_slice - MIN(d->triggers.next_slice, counted);
 }
 
-/* If each trigger since the record had become an event, the next number would be this one. In a pause, no
- * others became events than those that waited, and the rest of these is lost. */
+static bool frames_trigger(const struct dfm *d)
+{
+        return d->config.trigger_source == DFM_TRIGGER_FRAMES;
+}
+
+/* Frames whose numbers are no events are announced again. If each other trigger since the record had become
+ * an event, the next number would be this one. In a pause, no others became events than those that waited,
+ * and the rest of these is lost. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
         uint64_t since = d->table.next_event - f->next, left = f->came.waiting - MIN(since, f->came.waiting);
         struct dfm_triggers *q = &d->triggers;
 
-        q->resumed = d->config.trigger_source == DFM_TRIGGER_OFFERED;
-        q->quiet = q->resumed && f->came.paused && since + left == f->came.waiting;
+        if (frames_trigger(d)) {
+                (void)dfm_numbers_resume(&q->numbers, &f->came, since, &d->counts.offered.missing);
+                return;
+        }
+        q->resumed = true;
+        q->quiet = f->came.paused && since + left == f->came.waiting;
         d->counts.offered.missed += q->quiet ? left : 0;
         dfm_numbers_begin(&q->numbers, f->came.next - (q->quiet ? 0 : f->came.waiting - since));
 }
@@ -54,7 +64,7 @@ void dfm_triggers_resume(struct dfm *d)
         const struct dfm_processes *f = d->ledger.former;
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
-        bool reset = c->resets > 0, came = c->triggers > 0;
+        bool reset = c->resets > 0 && !frames_trigger(d), came = c->triggers > 0;
 
         if (!dfm_triggers_are_outside(d))
                 return;
@@ -65,11 +75,11 @@ void dfm_triggers_resume(struct dfm *d)
         q->datagrams_lost = c->datagrams_lost;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 return;
-        d->counts.announced.numbers = d->config.trigger_source == DFM_TRIGGER_FRAMES ? c->triggers : 0;
+        d->counts.announced.numbers = frames_trigger(d) ? c->triggers : 0;
         if (f && d->resume.is_exact && f->came.numbered && !reset)
                 resume_numbers(d, f);
         else
-                c->unclear += d->config.trigger_source == DFM_TRIGGER_OFFERED;
+                c->unclear += !frames_trigger(d);
         q->quiet &= !came;
 }
 
@@ -131,7 +141,12 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
                 d->counts.offered.refused++;
                 return OFFER_REFUSED;
         }
-        *w = (struct dfm_waiting){*t, came_ns, q->reset_due};
+        *w = (struct dfm_waiting){
+                .trigger = *t,
+                .came_ns = came_ns,
+                .reset = q->reset_due,
+                .late = frames_trigger(d) && t->number + 1 != q->numbers.next,
+        };
         q->n_resets += q->reset_due;
         q->reset_due = q->fresh = false;
         q->last = t->number;
@@ -163,11 +178,10 @@ static enum dfm_offer note_number(struct dfm *d, uint64_t came_ns, uint64_t numb
         uint64_t *missing = &d->counts.offered.missing;
         bool opens = !q->numbers.started && q->fresh && d->config.trigger_source == DFM_TRIGGER_OFFERED;
         enum dfm_offer verdict;
-        bool late = d->config.trigger_source == DFM_TRIGGER_FRAMES && number < q->numbers.next;
+        bool gap = frames_trigger(d) && number > q->numbers.next;
 
-        /* No event of a later trigger may be known without that, and no late number may count as the next
-         * one. */
-        if (q->resumed || !q->numbers.started || late)
+        /* No event of a later trigger may be known without that. */
+        if (q->resumed || !q->numbers.started || gap)
                 dfm_ledger_changed(d);
         if (q->resumed)
                 count_missed(d, number);
@@ -388,6 +402,9 @@ void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
         w = &d->triggers.ring[d->triggers.tail++ % d->triggers.size];
         e->trigger = w->trigger;
         e->trigger_known = true;
+        /* It must not count as the next one. */
+        if (w->late)
+                dfm_ledger_changed(d);
         e->trigger_ns = w->came_ns;
         /* The caller takes a limited number at a time. */
         d->triggers.blocked = false;

@@ -15,7 +15,9 @@
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 3u
 #define OFFERED_NUMBERS (sizeof(struct dfm_offered) / sizeof(uint64_t))
-#define HEAD_BYTES (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + 1) * 8 + sizeof(struct dfm_offered))
+#define SEEN_WORDS (DFM_NUMBERS_WINDOW / 64)
+#define HEAD_BYTES                                                                                           \
+        (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + 1 + SEEN_WORDS) * 8 + sizeof(struct dfm_offered))
 #define PROCESS_BYTES (7 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
@@ -80,12 +82,14 @@ static void put_came(struct writer *w, const struct dfm_came *c)
         writer_u64(w, c->next);
         writer_u32(w, c->waiting);
         writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0) | (c->paused ? PAUSED : 0));
+        for (size_t i = 0; i < SEEN_WORDS; i++)
+                writer_u64(w, c->seen[i]);
 }
 
 static struct dfm_came get_came(struct reader *r)
 {
         uint64_t numbers[OFFERED_NUMBERS] = {0};
-        struct dfm_came c;
+        struct dfm_came c = {};
         uint32_t flags;
 
         for (size_t i = 0; i < OFFERED_NUMBERS; i++)
@@ -97,6 +101,8 @@ static struct dfm_came get_came(struct reader *r)
         c.numbered = flags & NUMBERED;
         c.in_spill = flags & IN_SPILL;
         c.paused = flags & PAUSED;
+        for (size_t i = 0; i < SEEN_WORDS; i++)
+                c.seen[i] = reader_u64(r);
         return c;
 }
 

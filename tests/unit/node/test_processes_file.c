@@ -34,6 +34,8 @@ static void fill(struct dfm_processes *p)
         p->came.offered = (struct dfm_offered){.triggers = 31, .refused = 32, .in_spills = 33};
         p->came.next = UINT64_MAX;
         p->came.waiting = 34;
+        for (size_t i = 0; i < DFM_NUMBERS_WINDOW / 64; i++)
+                p->came.seen[i] = UINT64_MAX / 3 + i;
         p->came.in_spill = true;
         p->came.paused = true;
         p->n_sfi = 2;
@@ -77,7 +79,7 @@ TEST(what_was_written_is_read)
 TEST(a_damaged_file_is_refused)
 {
         struct processes_file f;
-        uint8_t bytes[1024];
+        uint8_t bytes[2048];
         ssize_t n;
         FILE *file;
 

@@ -245,19 +245,23 @@ static void go_on(struct dfm *d, uint64_t now_ns)
 
 static void open_streams(struct dfm *d, uint64_t now_ns)
 {
+        struct dfm_numbers *taken = &d->triggers.numbers;
         struct dfm_lead *f = &d->lead;
+        bool known;
 
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 if (dfm_node(d, ROLE_ROS, i)->live && d->ross[i].frames && !f->haves[i].heard)
                         return;
         }
         f->open = true;
-        if (f->has_floor) {
-                dfm_numbers_begin(&d->triggers.numbers, f->floor);
+        known = taken->started && f->floor == taken->next;
+        if (!known && f->has_floor) {
+                dfm_numbers_begin(taken, f->floor);
                 f->begun = true;
                 dfm_ledger_changed(d);
-        } else if (d->table.next_event > 0)
-                d->counts.offered.unclear++;
+        }
+        /* Which lower numbers are no events is not known. */
+        d->counts.offered.unclear += !known && d->table.next_event > 0;
         go_on(d, now_ns);
 }
 

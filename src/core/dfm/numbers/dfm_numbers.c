@@ -19,12 +19,12 @@ void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
 
 static enum dfm_offer advance(struct dfm_numbers *n, uint64_t number)
 {
-        if (number - n->next >= NUMBERS_WINDOW)
+        if (number - n->next >= DFM_NUMBERS_WINDOW)
                 memset(n->seen, 0, sizeof n->seen);
         else
                 for (uint64_t k = n->next; k != number; k++)
-                        bits_set(n->seen, k % NUMBERS_WINDOW, false);
-        bits_set(n->seen, number % NUMBERS_WINDOW, true);
+                        bits_set(n->seen, k % DFM_NUMBERS_WINDOW, false);
+        bits_set(n->seen, number % DFM_NUMBERS_WINDOW, true);
         n->next = number + 1;
         n->agreeing = 0;
         return OFFER_QUEUED;
@@ -54,21 +54,39 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
         if (ahead < UINT64_C(1) << 63)
                 return note_far(n, number);
         n->agreeing = 0;
-        if (behind > NUMBERS_WINDOW || bits_get(n->seen, number % NUMBERS_WINDOW))
+        if (behind > DFM_NUMBERS_WINDOW || bits_get(n->seen, number % DFM_NUMBERS_WINDOW))
                 return OFFER_REPEATED;
         /* Its datagram was overtaken. */
-        bits_set(n->seen, number % NUMBERS_WINDOW, true);
+        bits_set(n->seen, number % DFM_NUMBERS_WINDOW, true);
         *missing -= MIN(*missing, UINT64_C(1));
         return OFFER_QUEUED;
 }
 
 bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
 {
-        if (!n->open || number >= n->first || n->next - number > NUMBERS_WINDOW)
+        if (!n->open || number >= n->first || n->next - number > DFM_NUMBERS_WINDOW)
                 return false;
         *missing += n->first - number - 1;
         while (--n->first != number)
-                bits_set(n->seen, n->first % NUMBERS_WINDOW, false);
+                bits_set(n->seen, n->first % DFM_NUMBERS_WINDOW, false);
+        return true;
+}
+
+/* What waited in the queue was the newest: it comes again, and may then be missing again. */
+bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing)
+{
+        uint64_t waiting = c->waiting - MIN(c->waiting, events), next = c->next, gaps = 0;
+
+        for (; waiting > 0; waiting -= bits_get(c->seen, next % DFM_NUMBERS_WINDOW)) {
+                if (next == 0 || c->next - next == DFM_NUMBERS_WINDOW)
+                        return false;
+                gaps += !bits_get(c->seen, --next % DFM_NUMBERS_WINDOW);
+        }
+        *n = (struct dfm_numbers){.first = next, .next = next, .started = true};
+        memcpy(n->seen, c->seen, sizeof n->seen);
+        for (; events > c->waiting; events--)
+                (void)advance(n, n->next);
+        *missing -= MIN(*missing, gaps);
         return true;
 }
 
@@ -82,7 +100,7 @@ enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number
 {
         if (!n->started || number >= n->next)
                 return NUMBER_NEW;
-        if (n->next - number > NUMBERS_WINDOW)
+        if (n->next - number > DFM_NUMBERS_WINDOW)
                 return NUMBER_OLD;
-        return bits_get(n->seen, number % NUMBERS_WINDOW) ? NUMBER_SEEN : NUMBER_NEW;
+        return bits_get(n->seen, number % DFM_NUMBERS_WINDOW) ? NUMBER_SEEN : NUMBER_NEW;
 }

@@ -1,5 +1,6 @@
 /* The streams in which ROSs announce the numbers of frames: each number is taken over once, and counted. */
 #include "dfm_lead_driver.h"
+#include "evb/base/bits.h"
 #include "evb/base/random.h"
 
 DFM_TEST(numbers_without_room_wait_in_the_ros, frames_config(2, 16))
@@ -166,12 +167,18 @@ DFM_TEST(a_resumed_run_continues, frames_config(2, 64))
         finish(&t);
 }
 
-/* Four triggers became events, two of them since the record. Both ROSs were replaced: they know none. */
-static void with_ross_that_know_none(bool has_record, const char *taken)
+static bool was_seen(const struct dfm_came *c, uint64_t number)
+{
+        return bits_get(c->seen, number % DFM_NUMBERS_WINDOW);
+}
+
+/* Four triggers became events, two of them since the record, in which bit k of `seen` is for the number k.
+ * Both ROSs were replaced: they know none. */
+static void resume_with(struct dfm_driver *t, bool has_record, uint64_t next, uint32_t waiting, uint64_t seen,
+                        uint64_t missing)
 {
         static struct dfm_processes record;
         struct dfm_config c = frames_config(2, 64);
-        struct dfm_driver t;
 
         record = (struct dfm_processes){
                 .cookie = TRACE_COOKIE,
@@ -179,18 +186,29 @@ static void with_ross_that_know_none(bool has_record, const char *taken)
                 .has_all = true,
                 .n_sfi = 2,
                 .sfis = {{.incarnation = 1}, {.incarnation = 1}},
-                .came = {.next = 13, .waiting = 1, .numbered = true},
+                .came = {.offered.missing = missing,
+                         .next = next,
+                         .waiting = waiting,
+                         .seen = {seen},
+                         .numbered = true},
                 .next = 2,
         };
         c.former_processes = has_record ? &record : NULL;
         memset(have_next, 0, sizeof have_next);
-        outside_resumes(&t, &c);
-        assert_takes(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        sfi_grants(&t, 0, 1000);
+        outside_resumes(t, &c);
+        assert_takes(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        sfi_grants(t, 0, 1000);
         for (uint16_t i = 0; i < 2; i++)
-                have(&t, i, NULL, 0);
-        assert_takes(&t, "");
+                have(t, i, NULL, 0);
+        assert_takes(t, "");
+}
+
+static void with_ross_that_know_none(bool has_record, const char *taken)
+{
+        struct dfm_driver t;
+
+        resume_with(&t, has_record, 13, 1, 7 << 10, 0);
         for (uint16_t i = 0; i < 2; i++)
                 have_range(&t, i, 13, 2);
         assert_takes(&t, taken);
@@ -204,19 +222,84 @@ TEST(no_number_becomes_an_event_twice)
         with_ross_that_know_none(false, "13 14");
 }
 
-/* Another DFM counts on from the record, and a late number would let it skip one. */
+/* 9 and 12 were events, and 13 and 14 are. */
+TEST(a_number_that_was_missing_comes_under_another_dfm)
+{
+        struct dfm_driver t;
+
+        resume_with(&t, true, 13, 0, 1 << 9 | 1 << 12, 2);
+        for (uint16_t i = 0; i < 2; i++)
+                have(&t, i, (const uint32_t[]){13, 11, 12, 15}, 4);
+        assert_takes(&t, "11 15");
+        assert_int_equal(offered(&t)->missing, 1);
+        assert_int_equal(offered(&t)->unclear, 0);
+        finish(&t);
+}
+
+/* 10 to 16 without 14 waited behind 8 and 9, and the first two of them became events. */
+TEST(what_waited_in_the_former_dfm_comes_again)
+{
+        struct dfm_driver t;
+
+        resume_with(&t, true, 17, 6, 0x1ff00 & ~(1 << 14), 1);
+        for (uint16_t i = 0; i < 2; i++)
+                have(&t, i, (const uint32_t[]){10, 11, 12, 13, 15, 16}, 6);
+        assert_takes(&t, "12 13 15 16");
+        assert_int_equal(offered(&t)->missing, 1);
+        finish(&t);
+}
+
+/* One that waited is further back than the record tells. */
+TEST(what_waited_too_far_apart_is_not_known)
+{
+        struct dfm_driver t;
+
+        resume_with(&t, true, 5000, 3, 0, 0);
+        assert_int_equal(offered(&t)->unclear, 1);
+        finish(&t);
+}
+
+/* Another DFM counts on from the record: a number that is not the next one would let it take another one for
+ * an event. */
 DFM_TEST(a_late_number_is_recorded, frames_config(2, 64))
 {
         uint64_t version;
 
         start_after(&t, &c, 7);
+        version = dfm_processes_version(t.dfm);
         have_one(&t, 0, 9);
         have_one(&t, 1, 9);
         assert_takes(&t, "9");
+        assert_true(dfm_processes_version(t.dfm) > version);
         version = dfm_processes_version(t.dfm);
         have_one(&t, 0, 8);
         assert_takes(&t, "8");
         assert_true(dfm_processes_version(t.dfm) > version);
+        finish(&t);
+}
+
+TEST(a_late_number_that_waits_is_recorded_as_missing)
+{
+        static struct dfm_processes record;
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_driver t;
+
+        memset(have_next, 0, sizeof have_next);
+        dfm_driver_start(&t, &c);
+        ross_know(&t, 1);
+        for (uint32_t k = 0; k < 6; k++) {
+                have_one(&t, k % 2, (const uint32_t[]){7, 9, 8}[k / 2]);
+                assert_takes(&t, "");
+        }
+        dfm_processes_take(t.dfm, &record);
+        assert_int_equal(record.came.next, 10);
+        assert_int_equal(record.came.waiting, 2);
+        assert_true(was_seen(&record.came, 7) && was_seen(&record.came, 9) && !was_seen(&record.came, 8));
+        sfi_grants(&t, 0, 1000);
+        assert_takes(&t, "7 9 8");
+        dfm_processes_take(t.dfm, &record);
+        assert_int_equal(record.came.waiting, 0);
+        assert_true(was_seen(&record.came, 8));
         finish(&t);
 }
 
