@@ -83,6 +83,21 @@ static uint64_t unexplained(const struct launch *l, const struct accounts *a)
         return a->all_lived && built > counted ? built - counted : 0;
 }
 
+/* The counters of a DFM that died in the run are older than its last events. */
+static bool dfm_counts_are_final(const struct launch *l, struct accounts *a)
+{
+        const struct child *dfm = launch_dfm(l);
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+
+        if (child_lived(dfm) || child_state(dfm) == NODE_ENDED || (a->triggers == 0 && built == 0))
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "%s died, and had last counted %" PRIu64 " triggers and %" PRIu64
+                 " complete or partial events: the rest counts as lost, but the SFIs built %" PRIu64,
+                 dfm->node->name, a->triggers, a->complete + a->partial, built);
+        return false;
+}
+
 static struct accounts account(const struct launch *l)
 {
         const struct child *dfm = launch_dfm(l);
@@ -122,6 +137,7 @@ static struct accounts account(const struct launch *l)
         a.balanced &= files_balance(l, &a);
         a.balanced &= trigger_summary_balances(l, &a) && summary_level2_balances(l, &a);
         a.balanced &= front_ends_balance(l, a.difference, sizeof a.difference);
+        a.balanced &= dfm_counts_are_final(l, &a);
         a.unexplained = unexplained(l, &a);
         return a;
 }

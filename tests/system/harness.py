@@ -92,7 +92,8 @@ def balance(report):
     assert report["triggers"] == sum(ends), f"{report['triggers']} triggers, ends {ends}"
     assert fragments["expected"] == fragments["received"] + fragments["lost"] + fragments["absent"], fragments
     assert fragments["expected"] == (report["triggers"] - report["events_rejected"]) * report["sources"], fragments
-    assert report["balanced"] is True
+    # The last counts of a DFM that died are too old.
+    assert report["balanced"] is True or any(node["role"] == "dfm" and node.get("signal") for node in report["nodes"]), report["reasons"]
 
 
 def complete(report):

@@ -49,6 +49,8 @@ def kill(evb, victim, mode):
         dead = next(n for n in report["nodes"] if n["name"] == victim)
         assert dead["signal"] == 9, dead
         assert report["events_complete"] > 0, report
+        if victim == "dfm":
+            assert not report["balanced"] and any("dfm died, and had last counted" in reason for reason in report["reasons"]), report["reasons"]
 
 
 def only_sfi(evb):

@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "evb/launch/summary.h"
@@ -86,6 +87,30 @@ TEST(the_dfm_counts_what_the_sfis_built)
         check_balance(EVENTS + 1, 0, false);
         check_balance(EVENTS + 1, 1, true);
         check_balance(EVENTS + 2, 1, false);
+}
+
+/* Its counters are as old as their last copy. */
+TEST(a_dfm_that_died_makes_no_balance)
+{
+        struct sample s;
+        int status;
+
+        begin(&s);
+        atomic_store(&s.stats[0]->state, NODE_RUNNING);
+        s.children[0].status = SIGKILL;
+        stats_add(&s.stats[0]->triggers, 1);
+        stats_add(&s.stats[2]->events_complete, 3);
+        json_t *o = report(&s, &status), *reasons = json_object_get(o, "reasons");
+
+        assert_int_equal(status, 1);
+        assert_true(json_is_false(json_object_get(o, "balanced")));
+        assert_int_equal(json_array_size(reasons), 3);
+        assert_string_equal(json_string_value(json_array_get(reasons, 1)),
+                            "the accounts do not balance: n0 died, and had last counted 11 triggers and 10 "
+                            "complete or partial events: the rest counts as lost, but the SFIs built 13");
+        assert_string_equal(json_string_value(json_array_get(reasons, 2)),
+                            "n0 was killed by signal 9 (Killed)");
+        json_decref(o);
 }
 
 TEST(failed_packets_are_reported_and_not_lost_in_the_network)
