@@ -238,9 +238,9 @@ static bool is_calm(const struct history *h)
         const struct sim_boards *b = &c->boards;
         const struct history_frames *f = &h->times;
 
-        return h->n_actions == 0 && c->faults.loss == 0 && c->faults.reorder == 0 &&
-               c->faults.duplicate == 0 && c->stall_until_ns == 0 && (!h->box.on || h->box.obeys) &&
-               b->missed + b->late + b->repeated + f->late == 0 &&
+        return h->n_actions == 0 && history_ends_together(h) && c->faults.loss == 0 &&
+               c->faults.reorder == 0 && c->faults.duplicate == 0 && c->stall_until_ns == 0 &&
+               (!h->box.on || h->box.obeys) && b->missed + b->late + b->repeated + f->late == 0 &&
                b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns == 0;
 }
 

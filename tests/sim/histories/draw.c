@@ -183,6 +183,16 @@ uint64_t history_run_ns(const struct history *h)
                        : c->boards.first_ns + c->events * (UINT64_C(1000000000000) / c->rate_millihertz);
 }
 
+bool history_ends_together(const struct history *h)
+{
+        const struct sim_config *c = &h->config;
+
+        /* Boards with a greater number send a little later. */
+        return c->slices.slice_ns == 0 ||
+               time_of(&h->times, 0, h->times.n - 1) / c->slices.slice_ns ==
+                       time_of(&h->times, c->n_ros - 1, h->times.n - 1) / c->slices.slice_ns;
+}
+
 static struct history_action draw_action(struct random *r, const struct history *h)
 {
         const struct sim_config *c = &h->config;

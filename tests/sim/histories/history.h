@@ -82,6 +82,9 @@ struct history {
 void history_draw(struct history *h, uint64_t seed, unsigned features);
 /* Until the last trigger. */
 uint64_t history_run_ns(const struct history *h);
+/* Whether the last frames of all boards are in the same slice of time. A board is absent from a slice in
+ * which only others sent their last frame: nobody knows that it has nothing to send. */
+bool history_ends_together(const struct history *h);
 void history_describe(const struct history *h);
 /* play.c: runs it to its end. */
 void history_play(struct history *h);
