@@ -266,6 +266,22 @@ static bool may_begin(const struct ros *r, uint32_t i)
                (e->event != ROS_NO_EVENT && ros_numbers_have_joined(&r->numbers, r->oldest));
 }
 
+/* Before the first trigger, the row of strays is the beginning of a new count, up to its last frame. */
+static void believe_beginning(struct ros *r)
+{
+        uint64_t last;
+
+        if (r->n_suspects == 0)
+                return;
+        last = r->entries[r->suspects[r->n_suspects - 1]].number;
+        for (uint32_t k = r->n_suspects; k-- > 0;)
+                if (r->suspects[k] == r->leaper || r->entries[r->suspects[k]].number > last)
+                        reject_suspect(r, r->suspects[k], FRAME_IMPOSSIBLE);
+        believe_suspects(r);
+        ros_numbers_believe(&r->numbers, last);
+        r->first_copies = 1;
+}
+
 /* Counts the copies of the first number, and of a frame that is not believed. After a restart, the board
  * would have sent twice as many of its first number. True: so it has not restarted. */
 static bool is_copied_alike(struct ros *r, uint64_t number)
@@ -320,11 +336,12 @@ void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 return;
         }
         r->strays = 0;
-        reject_suspects(r);
         if (!r->numbers.has_trigger) {
                 begin_again(r);
+                believe_beginning(r);
                 return;
         }
+        reject_suspects(r);
         set_out_of_step(r, true);
         r->out_of_step_ns = 0;
         r->counts.restarts++;

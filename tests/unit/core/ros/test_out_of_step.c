@@ -56,6 +56,27 @@ TEST(a_restarted_board_does_not_fill_open_events)
         }
 }
 
+/* A wrong first number, or frames of an earlier count, come before the first trigger: the board begins again,
+ * and all frames since then are those of triggers. */
+TEST(a_board_begins_again_before_the_first_trigger)
+{
+        for (unsigned before = 1; before < 40; before += 19) {
+                for (unsigned bits = 16; bits <= 32; bits += 8) {
+                        struct ros_config c = numbered(bits);
+                        struct ros_driver t;
+
+                        ros_driver_init(&t, &c);
+                        frames_come(&t, 5030, before);
+                        frames_come(&t, 0, 40);
+                        for (uint32_t i = 0; i < 40; i++)
+                                trigger(&t, i, i);
+                        assert_int_equal(ros_queued(t.ros, 0).jobs, 40);
+                        assert_false(ros_is_out_of_step(t.ros));
+                        end(&t, 40 + before);
+                }
+        }
+}
+
 /* Frames 10 to 15 waited for a newer one. A message about them has what was read of one. */
 ROS_TEST(rejected_frames_leave_a_sample, numbered(16))
 {
