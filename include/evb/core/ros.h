@@ -105,7 +105,8 @@ struct ros_counts {
         uint64_t left_over; /* held, or its trigger never came */
         uint64_t restarts;  /* times that the numbers fell out of step with the triggers */
         uint64_t absent;    /* ended events without a frame */
-        /* Duplicate and impossible ones before the front-end began again, when there was no trigger yet. */
+        /* Duplicate and impossible ones before the front-end began again, when there was no trigger yet. 0 if
+         * frames make the triggers. */
         uint64_t early_duplicate, early_impossible;
         /* Of the late ones: frames make the triggers, but theirs came when events of newer ones had ended, or
          * at the end of the run, and became no event. */

@@ -134,6 +134,9 @@ static void begin_again(struct ros *r)
 {
         drop_early(r);
         r->numbers.has_frame = false;
+        /* If frames make the triggers, these were to be in events. */
+        if (r->config.leads)
+                return;
         r->counts.early_duplicate = r->counts.duplicate;
         r->counts.early_impossible = r->counts.impossible;
 }
@@ -204,6 +207,26 @@ static void set_leaper(struct ros *r, uint32_t i)
         suspect(r, i);
         r->leaper = i;
         r->after_leap = 0;
+}
+
+/* Before the first trigger, four frames in a row that follow each other outweigh a single first one. If it is
+ * not far ahead, they may have been overtaken. */
+static bool outweigh_first(const struct ros *r, uint64_t number)
+{
+        return !r->numbers.has_trigger && r->numbers.before == UINT64_MAX && r->n_suspects == r->strays &&
+               r->strays + 1 == ROS_AGREEING_MIN && number > r->first_stray &&
+               number - r->first_stray <= ROS_NUMBERS_GAP && number < ros_numbers_newest(&r->numbers);
+}
+
+static void forget_first(struct ros *r, uint64_t number)
+{
+        uint64_t first = ros_numbers_newest(&r->numbers);
+
+        if (first - number > ROS_NUMBERS_GAP && r->config.leads)
+                set_leaper(r, idmap_get(&r->by_number, first));
+        else if (first - number > ROS_NUMBERS_GAP)
+                drop_early(r);
+        ros_numbers_believe(&r->numbers, number);
 }
 
 bool ros_step_back(struct ros *r, uint64_t number)
@@ -365,6 +388,10 @@ void ros_take_numbered(struct ros *r, uint32_t i)
                         return;
                 believe(r, number);
                 back_in_step(r);
+        } else if (outweigh_first(r, number)) {
+                forget_first(r, number);
+                back_in_step(r);
+                ros_finish(r, i);
         } else if (ros_step_back(r, number)) {
                 ros_finish(r, i);
                 back_in_step(r);

@@ -318,3 +318,44 @@ ROS_TEST(what_the_end_overtakes_becomes_no_event, announcing())
         assert_no_event(&t, 1, 1, 2);
         end(&t, 6);
 }
+
+/* The other boards have none of its number yet. What follows tells that it was wrong, or overtook others. */
+TEST(one_wrong_first_number_costs_only_its_frame)
+{
+        static const uint32_t firsts[] = {1, 4, 10, 14, 15, 16, 17, 18, 19, 20, 30, 100, 5500};
+
+        for (uint32_t k = 0; k < ARRAY_SIZE(firsts); k++) {
+                struct ros_config c = announcing();
+                struct ros_driver t;
+
+                c.number_bits = 32;
+                c.entries = 1000;
+                start(&t, &c);
+                frame_comes(&t, firsts[k]);
+                frames_come(&t, 0, 4);
+                t.now_ns += NS_PER_MS;
+                assert_string_not_equal(ros_says(&t), "");
+                frames_come(&t, 4, 46);
+                for (uint32_t i = 0; i < 50; i++)
+                        trigger(&t, i, i);
+                frames_come(&t, 50, 70);
+                for (uint32_t i = 50; i < 120; i++)
+                        trigger(&t, i, i);
+                assert_int_equal(ros_counts(t.ros)->restarts, 0);
+                assert_int_equal(ros_counts(t.ros)->impossible + ros_counts(t.ros)->duplicate, 1);
+                assert_int_equal(ros_counts(t.ros)->early_impossible + ros_counts(t.ros)->early_duplicate, 0);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 120);
+                end(&t, 121);
+        }
+}
+
+/* Which is told if frames make the triggers. */
+ROS_TEST(a_new_beginning_before_the_run_costs_frames, announcing())
+{
+        start(&t, &c);
+        frames_come(&t, 100, 5);
+        frames_come(&t, 0, 20);
+        assert_int_equal(ros_counts(t.ros)->impossible, 16);
+        assert_int_equal(ros_counts(t.ros)->early_impossible, 0);
+        end(&t, 25);
+}
