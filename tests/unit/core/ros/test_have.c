@@ -349,13 +349,15 @@ TEST(one_wrong_first_number_costs_only_its_frame)
         }
 }
 
-/* Which is told if frames make the triggers. */
-ROS_TEST(a_new_beginning_before_the_run_costs_frames, announcing())
+/* What was lost before the board began again is told: it was to be in events. */
+ROS_TEST(losses_before_the_first_trigger_are_told, announcing())
 {
+        c.number_bits = 32;
         start(&t, &c);
         frames_come(&t, 100, 5);
+        frames_come(&t, 1u << 28, 8);
         frames_come(&t, 0, 20);
-        assert_int_equal(ros_counts(t.ros)->impossible, 16);
+        assert_int_equal(ros_counts(t.ros)->impossible, 8);
         assert_int_equal(ros_counts(t.ros)->early_impossible, 0);
-        end(&t, 25);
+        end(&t, 33);
 }
