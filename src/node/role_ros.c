@@ -45,7 +45,8 @@ struct ros_node {
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
         bool offset_logged;
-        uint64_t duplicate_logged, impossible_logged; /* frames when such ones were logged last */
+        uint64_t duplicate_logged, impossible_logged,
+                pushed_out_logged; /* frames when such ones were logged last */
 };
 
 /* The key that names this ROS's source. */
@@ -363,6 +364,12 @@ static void watch_discarded(struct ros_node *r)
                         ", and is discarded: the board sends several frames for a trigger, or the network "
                         "repeats them; %" PRIu64 " such frames so far",
                         s->duplicate.counter, c->duplicate);
+        if (is_news(c->pushed_out, &r->pushed_out_logged))
+                log_warning(
+                        "front-end: a trigger finds that its frame is lost, as the frames that came before "
+                        "the first trigger found no room in ros.buffer-size or ros.buffer-events; %" PRIu64
+                        " such frames so far",
+                        c->pushed_out);
         if (!is_news(c->impossible, &r->impossible_logged))
                 return;
         front_end_explain_step(r->front_end, &s->impossible, ros_expected_counter(r->core), why, sizeof why);

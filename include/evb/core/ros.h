@@ -111,7 +111,8 @@ struct ros_counts {
         /* Of the late ones: frames make the triggers, but theirs came when events of newer ones had ended, or
          * at the end of the run, and became no event. */
         uint64_t no_event;
-        uint64_t discarded; /* of the late ones: its trigger came after it had been discarded */
+        uint64_t pushed_out; /* of the dropped ones: newer frames took its place before the first trigger */
+        uint64_t discarded;  /* of the late ones: its trigger came after it had been discarded */
         struct ros_slice_counts slices;
 };
 

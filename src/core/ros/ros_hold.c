@@ -257,7 +257,7 @@ static void account_untriggered(struct ros *r, const struct ros_entry *e)
                 ros_count_no_event(r, e->fragment.frames);
         else {
                 r->left_behind++;
-                event_set_add(&r->numbers.discarded, e->number);
+                ros_numbers_discard(&r->numbers, e->number);
         }
 }
 
@@ -271,8 +271,13 @@ bool ros_was_discarded(struct ros *r, uint64_t number)
         event_set_add(&n->used, number);
         event_set_add(&n->ended, number);
         r->left_behind--;
-        ros_count_frame(r, FRAME_LATE, 0);
-        r->counts.discarded++;
+        if (number < n->pushed_out_end) {
+                r->counts.dropped++;
+                r->counts.pushed_out++;
+        } else {
+                ros_count_frame(r, FRAME_LATE, 0);
+                r->counts.discarded++;
+        }
         return true;
 }
 

@@ -59,6 +59,21 @@ static void remember_from(struct ros_numbers *n, uint64_t number)
         event_set_advance(&n->discarded, number - MIN(number, BEHIND_MAX));
 }
 
+void ros_numbers_discard(struct ros_numbers *n, uint64_t number)
+{
+        if (!n->has_trigger) {
+                event_set_advance(&n->discarded, number - MIN(number, BEHIND_MAX));
+                n->pushed_out_end = MAX(n->pushed_out_end, number + 1);
+        }
+        event_set_add(&n->discarded, number);
+}
+
+void ros_numbers_forget_discarded(struct ros_numbers *n)
+{
+        event_set_clear(&n->discarded, 0);
+        n->pushed_out_end = 0;
+}
+
 static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64_t near)
 {
         return number_extend(l1_id, n->bits, near ? near : n->has_frame ? n->now.frame : n->start);

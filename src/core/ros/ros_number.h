@@ -51,10 +51,15 @@ struct ros_numbers {
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; those that had their frame */
         struct event_set discarded;   /* of frames that were discarded before a trigger came */
+        uint64_t pushed_out_end;      /* those below were discarded before the first one, for lack of room */
 };
 
 int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from); /* -ENOMEM */
 void ros_numbers_fini(struct ros_numbers *n);
+/* Remembers that a frame was discarded whose trigger has not come. */
+void ros_numbers_discard(struct ros_numbers *n, uint64_t number);
+/* Before the first trigger: later frames may have these numbers again. */
+void ros_numbers_forget_discarded(struct ros_numbers *n);
 
 /* `near`: the oldest frame that waits for its trigger; 0: none. */
 uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);

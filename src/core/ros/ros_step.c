@@ -133,6 +133,7 @@ static void drop_early(struct ros *r)
 static void begin_again(struct ros *r)
 {
         drop_early(r);
+        ros_numbers_forget_discarded(&r->numbers);
         r->numbers.has_frame = false;
         /* If frames make the triggers, these were to be in events. */
         if (r->config.leads)

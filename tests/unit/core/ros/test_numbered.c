@@ -221,6 +221,26 @@ ROS_TEST(frames_without_a_trigger_do_not_block_others, numbered(32))
         }
 }
 
+/* A trigger that comes for such a frame says that the buffer was too small. */
+ROS_TEST(a_frame_that_others_pushed_out_before_its_trigger_is_dropped, numbered(32))
+{
+        c.entries = 10;
+        c.datagrams = true;
+        ros_driver_init(&t, &c);
+        frames_come(&t, 0, 15);
+        assert_int_equal(ros_counts(t.ros)->left_over, 15);
+        for (uint32_t i = 1; i <= 4; i++)
+                trigger(&t, i - 1, i);
+        assert_ros_sends(&t, 0, "e0 lost | e1 lost | e2 lost | e3 lost");
+        assert_int_equal(ros_counts(t.ros)->dropped, 4);
+        assert_int_equal(ros_counts(t.ros)->pushed_out, 4);
+        assert_int_equal(ros_counts(t.ros)->late, 0);
+        assert_int_equal(ros_counts(t.ros)->left_over, 11); /* no trigger came for frame 0 */
+        trigger(&t, 4, 5);
+        assert_ros_sends(&t, 0, "e4[0,1000)");
+        end(&t, 15);
+}
+
 /* No data are lost if no trigger can come for them. */
 ROS_TEST(frames_after_the_end_are_left_over, numbered(32))
 {
