@@ -179,9 +179,10 @@ struct dfm_triggers {
         uint64_t last; /* number of the last queued one; BUSY_NONE: none */
         bool followed; /* one that was not queued, or not taken, may have come after it */
         bool in_spill;
-        uint64_t opened_ns;      /* when the first one of the run came */
-        bool overtaken;          /* the first one may have overtaken the one that is offered */
-        bool resumed;            /* the next number shows how many triggers were missed */
+        uint64_t opened_ns;              /* when the first one of the run came */
+        bool overtaken;                  /* the first one may have overtaken the one that is offered */
+        bool resumed;                    /* the next number shows how many triggers were missed: */
+        uint64_t missed_from, missed_to; /* those from the one on below the other */
         bool quiet;              /* since a pause none was to be taken: if no number comes, none was missed */
         uint64_t datagrams_lost; /* before this DFM */
         bool blocked;            /* the oldest one waits for a message */
@@ -320,6 +321,8 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
 /* A number that the first one overtook: it, and those in between, may come. False: it is none. */
 bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
+/* The numbers below `next` are not known to come, but may. */
+void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next);
 /* The numbers below `next` were counted elsewhere: they are not missing. */
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 /* All numbers below `next` came. */

@@ -154,8 +154,8 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
         return OFFER_QUEUED;
 }
 
-/* The first number that this DFM takes of a resumed run. Numbers that were missing may have come since the
- * record; one that is further back is of after a reset. */
+/* The first number that this DFM takes of a resumed run. It may have overtaken some of those that are missed.
+ * Numbers that were missing may have come since the record; one that is further back is of after a reset. */
 static void count_missed(struct dfm *d, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -163,19 +163,36 @@ static void count_missed(struct dfm *d, uint64_t number)
         uint64_t ahead = number - q->numbers.next, back = q->numbers.next - number;
 
         q->resumed = false;
-        if (ahead < UINT64_C(1) << 63)
+        if (ahead < UINT64_C(1) << 63) {
                 c->missed += ahead;
-        else if (back <= c->missing)
+                q->missed_from = q->numbers.next;
+                q->missed_to = number;
+                dfm_numbers_miss(&q->numbers, number);
+                return;
+        }
+        if (back <= c->missing)
                 c->missing -= back;
         else
                 c->unclear++;
         dfm_numbers_begin(&q->numbers, number);
 }
 
+/* The count of the numbers that did not come, and of which this is one if it is not newer than all. */
+static uint64_t *count_of_absent(struct dfm *d, uint64_t number)
+{
+        const struct dfm_triggers *q = &d->triggers;
+        struct dfm_offered *c = &d->counts.offered;
+
+        if (number < q->missed_from || number >= q->missed_to)
+                return &c->missing;
+        dfm_ledger_changed(d);
+        return &c->missed;
+}
+
 static enum dfm_offer note_number(struct dfm *d, uint64_t came_ns, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
-        uint64_t *missing = &d->counts.offered.missing;
+        uint64_t *absent;
         bool opens = !q->numbers.started && q->fresh && d->config.trigger_source == DFM_TRIGGER_OFFERED;
         enum dfm_offer verdict;
         bool gap = frames_trigger(d) && number > q->numbers.next;
@@ -185,9 +202,10 @@ static enum dfm_offer note_number(struct dfm *d, uint64_t came_ns, uint64_t numb
                 dfm_ledger_changed(d);
         if (q->resumed)
                 count_missed(d, number);
-        if (q->overtaken && dfm_numbers_precede(&q->numbers, number, missing))
+        absent = count_of_absent(d, number);
+        if (q->overtaken && dfm_numbers_precede(&q->numbers, number, absent))
                 return OFFER_QUEUED;
-        verdict = dfm_numbers_note(&q->numbers, number, missing);
+        verdict = dfm_numbers_note(&q->numbers, number, absent);
         if (opens) {
                 q->numbers.open = true;
                 q->opened_ns = came_ns;
@@ -234,6 +252,7 @@ static void note_reset(struct dfm *d, const struct trigger_entry *t)
         give_up_missed(d);
         dfm_ledger_changed(d);
         q->numbers.started = false;
+        q->missed_from = q->missed_to = 0;
         q->due_number = t->number;
         q->marked |= d->state == RUN_STARTING && (t->flags & TRIGGER_MARKER || d->resume.active);
         if (q->fresh && !(t->flags & TRIGGER_MARKER))

@@ -90,6 +90,15 @@ bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_
         return true;
 }
 
+void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next)
+{
+        dfm_numbers_begin(n, n->next);
+        if (next == n->next)
+                return;
+        (void)advance(n, next - 1);
+        bits_set(n->seen, (next - 1) % DFM_NUMBERS_WINDOW, false);
+}
+
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next)
 {
         if (n->started && next - n->next < UINT64_C(1) << 63 && next != n->next)

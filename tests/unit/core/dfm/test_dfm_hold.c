@@ -475,6 +475,38 @@ TEST(no_trigger_of_a_pause_is_missed)
         resume_paused(&came, 0, 0, 0, 1);
 }
 
+/* The first trigger after a DFM has resumed the run overtook two others. They come once. */
+DFM_TEST(what_a_first_trigger_overtook_is_not_missed, outside_standard(16))
+{
+        static struct dfm_processes record = {
+                .cookie = TRACE_COOKIE,
+                .dfms = {0xF0},
+                .has_all = true,
+                .n_sfi = 2,
+                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
+                .came = {.next = 13, .waiting = 2, .numbered = true},
+                .next = 2,
+        };
+
+        c.former_processes = &record;
+        outside_resumes(&t, &c);
+        dfm_says_with(&t, false);
+        assert_int_equal(outside_offers(&t, 16, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missed, 3);
+        assert_int_equal(outside_offers(&t, 14, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 19, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(&t, 15, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missed, 1);
+        assert_int_equal(offered(&t)->missing, 2);
+        assert_int_equal(outside_offers(&t, 18, 0), OFFER_QUEUED);
+        assert_int_equal(offered(&t)->missing, 1);
+        for (uint64_t number = 14; number < 17; number++)
+                assert_int_equal(outside_offers(&t, number, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(&t, 12, 0), OFFER_REPEATED); /* the former DFM had it */
+        assert_int_equal(offered(&t)->missed, 1);
+        outside_ends(&t);
+}
+
 /* It is stored before a node hears of an event that comes after it. */
 DFM_TEST(a_pause_is_recorded, outside_standard(16))
 {
