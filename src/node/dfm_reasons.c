@@ -378,16 +378,18 @@ static void unclosed_files(const struct dfm *d, const struct scenario *s, struct
         for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
                 const struct scenario_node *n = &s->nodes[i];
                 struct dfm_node_view v;
+                unsigned long long events;
 
                 if (n->role != ROLE_SFI)
                         continue;
                 v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
-                if (s->sfi.durability == DURABILITY_NONE && v.unclosed + v.left_open > 0)
+                events = v.unclosed + v.left_open;
+                if (s->sfi.durability == DURABILITY_NONE && events > 0)
                         reasons_add(to,
                                     "%s ended without closing its files: up to %llu of the events that it "
                                     "reported as "
                                     "built may be in no file, because sfi.durability is none",
-                                    n->name, (unsigned long long)(v.unclosed + v.left_open));
+                                    n->name, events);
                 else if (v.unclosed > 0 && !v.replaced)
                         reasons_add(to,
                                     "%s was restarted before it had closed its files: its earlier process "
