@@ -371,7 +371,7 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
-/* The events of such a process count as its SFI reported them; whether a file has all of them, nobody says.
+/* The events of such a process count as its SFI reported them; whether a file has all of them is not known.
  */
 static void unclosed_files(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
