@@ -10,9 +10,8 @@ import re
 import signal
 import socket
 import struct
-import time
 
-from harness import Skip, folder, main, need_root
+from harness import Skip, folder, main
 from network import Network, Numbered, sh, wait_until
 
 TWO = ("--dev", "eth0", "--dest", "10.9.0.2=8Mbit", "--dest", "fd00:9::2=9Mbit", "--link-rate", "100Mbit")
@@ -375,41 +374,6 @@ def watch_gone(evb):
             watcher.wait()
 
 
-def control_latency(evb):
-    """Control messages overtake data that fill the link: with their class an echo is at least ten times as fast as
-    without (about 50 times as measured)."""
-    with pair() as network:
-        latency = {}
-        for name, more in (("without", ()), ("with", ("--control-port", "26800", "--control-rate", "500kbit"))):
-            # The rate of the destination exceeds the link, so that data fill the link.
-            network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
-            stream = Numbered(network, "a", "b", "10.9.0.2")
-            stream.out.setblocking(False)
-            echo, answer = network.socket("a"), network.socket("b")
-            answer.bind(("10.9.0.2", 26800))
-            answer.settimeout(30)
-            samples = []
-            for _ in range(12):
-                try:
-                    while True:
-                        stream.send(1)
-                except BlockingIOError:
-                    pass
-                began = time.monotonic()
-                echo.sendto(b"ping", ("10.9.0.2", 26800))
-                answer.recv(100)
-                samples.append(time.monotonic() - began)
-                stream.take()
-            latency[name] = sorted(samples)[len(samples) // 2]
-            for s in (echo, answer):
-                s.close()
-            stream.close()
-            network.qos(evb, "a", "remove", "--dev", "eth0")
-        print(f"median latency of control beside data that fill the link: {latency['without'] * 1e3:.1f} ms without a class of its own, "
-              f"{latency['with'] * 1e3:.2f} ms with")
-        assert latency["with"] * 10 < latency["without"], latency
-
-
 def tuning(evb):
     """MTU and interrupt coalescing are set, read back and restored; a refusal is reported with the kernel's text."""
     with pair() as network:
@@ -499,71 +463,25 @@ def scenario(evb):
         assert network.qos(evb, "a", "remove", *words)["backend"] == "none"
 
 
-def iperf3(evb):
-    """Six unmodified iperf3 (TCP) send to one port of 1 Gbit/s with 128 KB. Unshaped they overrun it; after
-    `evb qos apply --dest ...` on each sender the port drops nothing."""
-    senders = [f"s{i}" for i in range(1, 7)]
-    need_root()
-    if sh("iperf3", "--version", check=False).returncode != 0:
-        raise Skip("iperf3 is not installed")
-    with Network("switch", "r", *senders) as network:
-        network.bridge("switch", ["r", *senders])
-        network.tc("switch", "qdisc", "add", "dev", "port1", "root", "handle", "1:", "tbf", "rate", "1gbit", "burst", "64k", "limit", "64k")
-
-        def drops():
-            return json.loads(network.tc("switch", "-s", "-j", "qdisc", "show", "dev", "port1").stdout)[0]["drops"]
-
-        def measure():
-            before, results = drops(), []
-            servers = [network.popen("r", "iperf3", "-s", "-1", "-p", str(6000 + i)) for i in range(6)]
-            clients = []
-            try:
-                for i in range(6):
-                    wait_until("iperf3 that listens", lambda i=i: f":{6000 + i} " in network.run("r", "ss", "-Hltn").stdout)
-                clients = [network.popen(s, "iperf3", "-c", "10.9.0.1", "-p", str(6000 + i), "-t", "4", "-O", "1", "-J") for i, s in enumerate(senders)]
-                results = [json.loads(c.communicate(timeout=60)[0])["end"] for c in clients]
-            finally:
-                for p in servers + clients:
-                    if p.poll() is None:
-                        p.kill()
-                    p.wait()
-            rates = [r["sum_received"]["bits_per_second"] / 1e6 for r in results]
-            return {"drops": drops() - before, "retransmits": sum(r["sum_sent"]["retransmits"] for r in results), "sum": sum(rates), "least": min(rates)}
-
-        unshaped = measure()
-        for s in senders:
-            report = network.qos(evb, s, "apply", "--dev", "eth0", "--dest", "10.9.0.1", "--sources", "6", "--link-rate", "1Gbit", "--switch-buffer", "128KiB")
-            assert report["destinations"][0]["rate_bps"] > 150e6, report
-        shaped = measure()
-        for name, m in (("unshaped", unshaped), ("shaped", shaped)):
-            print(f"{name}: {m['sum']:.0f} Mbit/s in all, the slowest {m['least']:.0f}; {m['drops']} packets dropped at the port, {m['retransmits']} sent again")
-        assert unshaped["drops"] > 0, "the port is not overrun, so the test proves nothing"
-        # None, except for losses while the processor of the switch is busy for a millisecond.
-        assert shaped["drops"] < unshaped["drops"] / 100 and shaped["retransmits"] < unshaped["retransmits"] / 100, (unshaped, shaped)
-        # No check of the throughput, which is meaningless on a busy machine.
-        assert shaped["least"] > 0, shaped
-
-
-main({
-    "plan": plan,
-    "mistakes": mistakes,
-    "no-root": no_root,
-    "life": life,
-    "counters": counters,
-    "many": many,
-    "vlan": vlan,
-    "live": live,
-    "shorter-burst": shorter_burst,
-    "full-queue": full_queue,
-    "drops-alarm": drops_alarm,
-    "remove-drains": remove_drains,
-    "leaving": leaving,
-    "watch": watch,
-    "watch-gone": watch_gone,
-    "control-latency": control_latency,
-    "tuning": tuning,
-    "jumbo-device": jumbo_device,
-    "small-mtu": small_mtu,
-    "scenario": scenario,
-    "iperf3": iperf3,
-})
+if __name__ == "__main__":
+    main({
+        "plan": plan,
+        "mistakes": mistakes,
+        "no-root": no_root,
+        "life": life,
+        "counters": counters,
+        "many": many,
+        "vlan": vlan,
+        "live": live,
+        "shorter-burst": shorter_burst,
+        "full-queue": full_queue,
+        "drops-alarm": drops_alarm,
+        "remove-drains": remove_drains,
+        "leaving": leaving,
+        "watch": watch,
+        "watch-gone": watch_gone,
+        "tuning": tuning,
+        "jumbo-device": jumbo_device,
+        "small-mtu": small_mtu,
+        "scenario": scenario,
+    })
