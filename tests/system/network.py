@@ -110,10 +110,12 @@ def _setns(fd):
 
 
 def wait_until(what, condition, limit=LIMIT_S):
+    """Returns what the condition returned once that is true."""
     deadline = time.monotonic() + limit
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"no {what} in {limit} s"
         time.sleep(0.005)
+    return value
 
 
 class Numbered:

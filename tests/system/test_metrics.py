@@ -127,12 +127,17 @@ def losing(evb):
         with Running(evb, path, {"trigger.events": 0, "trigger.rate": "200Hz", "network.loss": 0.4, "sfi.retries": 0, "sfi.timeout": "200ms",
                                  **sockets(where)}) as running:
             running.wait_running()
-            wait_until("losses", lambda: json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=False).stdout)["state"] == "losing")
-            done = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-            report = json.loads(done.stdout)
-            assert done.returncode == 1 and report["ok"] is False and report["run"] == report["nodes"][0]["run"], report
-            assert re.search(r"\d( k)? partial in the last \d+ s.*; missing fragments: ros\d .*; dropped packets: network \d", report["reason"]), report
-            assert {n["condition"] for n in report["nodes"] if n["role"] == "ros"} == {"running"} and report["nodes"][0]["condition"] == "losing", report
+            reason = re.compile(r"\d( k)? partial in the last \d+ s.*; missing fragments: ros\d .*; dropped packets: network \d")
+
+            def all_losses():
+                done = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                report = json.loads(done.stdout)
+                return report["nodes"][0]["condition"] == "losing" and reason.search(report["reason"]) and (done.returncode, report)
+
+            # A builder knows of a loss before the DFM does.
+            status, report = wait_until("losses of all nodes", all_losses)
+            assert status == 1 and report["ok"] is False and report["run"] == report["nodes"][0]["run"] and report["state"] == "losing", report
+            assert {n["condition"] for n in report["nodes"] if n["role"] == "ros"} == {"running"}, report
             done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
             assert done.returncode == 1 and re.search(r"^dfm +dfm +losing ", done.stdout, re.M), done
             assert re.search(r"^run \d+ of test: losing; .* in the last \d+ s; missing fragments: ros", done.stdout, re.M) and "partial in the last" in done.stderr, done
