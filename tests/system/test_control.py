@@ -113,9 +113,10 @@ def pause(evb):
         b.wait_triggers()
         begun = time.monotonic()
         assert b.ctl("pause")[0]["state"] == "paused"
+        paused_at = time.monotonic()
         b.wait("end of the open events", lambda: (e := b.state()["events"])["triggers"] == e["complete"])
         taken = b.state()["events"]["triggers"]
-        while time.monotonic() - begun < 1:
+        while time.monotonic() - paused_at < 1:
             assert b.state()["events"]["triggers"] == taken
         b.refused("pause", text="the state is paused; pause needs running")
         b.wait("the reason", lambda: "paused" in (b.state()["reason"] or ""))
@@ -128,7 +129,7 @@ def pause(evb):
         before, state = time.monotonic(), b.ctl("resume")[0]
         paused = time.monotonic() - begun
         assert "paused" not in (state["reason"] or ""), state
-        assert state["state"] == "running" and before - begun - 0.5 < state["paused_seconds"] <= paused, (state, paused)
+        assert state["state"] == "running" and before - paused_at - 0.5 < state["paused_seconds"] <= paused, (state, paused)
         total = b.wait_triggers(100)
         # At 1 kHz: had the pause been caught up, there would be as many more as it has milliseconds.
         since = time.monotonic() - before
@@ -841,7 +842,7 @@ def sigterm(evb):
 
 def fell_short(evb):
     """A run that fell short is reported, and the next one goes on; the process exits with 1 in the end."""
-    with configured(evb, {"dfm.node-timeout": "1s", "sfi.timeout": "1s", "ros.wait": "500ms", "dfm.event-timeout": "3s"}) as b:
+    with configured(evb, {"dfm.node-timeout": "5s", "sfi.timeout": "5s", "ros.wait": "500ms", "dfm.event-timeout": "12s"}) as b:
         b.start_run()
         b.wait_triggers()
         b.kill("ros1")
@@ -859,7 +860,7 @@ def fell_short(evb):
 
 def missed_end(evb):
     """A builder that was suspended while its run ended and another one began ends the former, and joins the present one."""
-    with configured(evb, {"dfm.node-timeout": "1s", "dfm.start-timeout": "1s", "sfi.timeout": "1s", "ros.wait": "500ms", "dfm.event-timeout": "3s"}) as b:
+    with configured(evb, {"dfm.node-timeout": "5s", "dfm.start-timeout": "5s", "sfi.timeout": "5s", "ros.wait": "500ms", "dfm.event-timeout": "12s"}) as b:
         b.start_run()
         b.wait_triggers()
         b.processes["sfi1"].send_signal(signal.SIGSTOP)

@@ -142,12 +142,12 @@ def streams(evb):
         before = status_of(place)["counts"]["events_complete"]
         b.wait("events", lambda: status_of(place)["counts"]["events_complete"] > before + 500)
         # The rates since the start, also without somebody who looks.
+        b.wait("a rate", lambda: any(sample[2] > 0 for sample in json.loads(ask(place, "/history")[2])["samples"]))
         samples = json.loads(ask(place, "/history")[2])["samples"]
-        assert samples and max(sample[2] for sample in samples) > 0 and all(0 <= sample[4] <= 1 for sample in samples), samples
+        assert all(0 <= sample[4] <= 1 for sample in samples), samples
         b.kill("ros2")
-        # It may be asked in the moment of its death.
-        gone = wait_message(late, "gone", lambda m: not m["nodes"][2]["reachable"] and "refused" in m["nodes"][2]["problem"])
-        assert gone["nodes"][1]["reachable"], gone
+        # It may be asked in the moment of its death, and a node of a busy machine may answer too late.
+        wait_message(late, "gone", lambda m: m["nodes"][1]["reachable"] and not m["nodes"][2]["reachable"] and "refused" in m["nodes"][2]["problem"])
         for stream in [*all_streams, late]:
             stream.close()
 
@@ -186,6 +186,15 @@ def listens(host, port):
     return True
 
 
+def are_judged(nodes):
+    """Whether what the liars say is shown, as far as it may be."""
+    return (nodes["dfm"]["reachable"]
+            and nodes["ros1"]["reachable"] and nodes["ros1"]["reason"].startswith(HOSTILE) and "x" not in nodes["ros1"]
+            and not nodes["ros2"]["reachable"] and "too many to show" in nodes["ros2"]["problem"]
+            and nodes["ros3"]["reachable"] and nodes["ros3"]["rates"] == "none"
+            and "is not a node of evb" in nodes["sfi1"]["problem"] and "timed out" in nodes["sfi2"]["problem"])
+
+
 def liars(evb):
     """A node may answer anything, or nothing: the others are shown, and what is too long is not."""
     port = free_port(f"{OWN_NET}.1")
@@ -200,13 +209,8 @@ def liars(evb):
         b.wait("the page", lambda: listens(at["dfm"], port))
         stream = Stream(f"{at['dfm']}:{port}")
         stream.head()
-        # On a busy machine, the liars may take too long at first.
-        nodes = {n["node"]: n for n in wait_message(stream, "answers", lambda m: sum(n["reachable"] or "too many" in n["problem"] for n in m["nodes"]) == 4)["nodes"]}
-        assert nodes["dfm"]["reachable"] and nodes["ros1"]["reachable"], nodes
-        assert nodes["ros1"]["reason"].startswith(HOSTILE) and "x" not in nodes["ros1"], nodes["ros1"]
-        assert not nodes["ros2"]["reachable"] and "too many to show" in nodes["ros2"]["problem"], nodes["ros2"]
-        assert nodes["ros3"]["rates"] == "none" and nodes["ros3"]["reachable"], nodes["ros3"]
-        assert "is not a node of evb" in nodes["sfi1"]["problem"] and "timed out" in nodes["sfi2"]["problem"], nodes
+        # On a busy machine, any of them may answer too late.
+        wait_message(stream, "answers", lambda m: are_judged({n["node"]: n for n in m["nodes"]}))
         # The silent one delays nobody for longer than its time.
         first = stream.message()["elapsed"]
         assert stream.message()["elapsed"] - first < LIMIT_S / 10
