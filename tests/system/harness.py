@@ -329,6 +329,10 @@ def wait_case(pid):
 def main(cases):
     """test_x.py EVB [CASE...] runs these cases, or all, one after the other, and prints a line of the Test Anything Protocol
     for each. A single one runs in this process."""
+    # A shell in the background ignores SIGINT, and nohup SIGHUP; so would programs that have not set a handler yet.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     evb, *names = sys.argv[1:]
     evb = str(pathlib.Path(evb).resolve())
     if len(names) == 1:

@@ -18,8 +18,6 @@ from network import wait_until
 from services import Nodes
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "1kHz"}
-# Restores SIGHUP, which is ignored if the tests run under nohup.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def change_in_memory(pid, before, after):

@@ -16,8 +16,6 @@ from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario, s
 from network import sh, wait_until
 from services import Nodes
 
-# Restores SIGHUP, which is ignored if the tests run under nohup.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ENDLESS = {"trigger.events": 0, "trigger.rate": "100Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "60s", "dfm.start-timeout": "60s",
            "ros.count": 2, "sfi.count": 1}
 
