@@ -293,14 +293,14 @@ static bool may_begin(const struct ros *r, uint32_t i)
 /* Before the first trigger, the row of strays is the beginning of a new count, up to its last frame. */
 static void believe_beginning(struct ros *r)
 {
-        uint64_t last;
+        uint64_t last = r->n_suspects > 0 ? r->entries[r->suspects[r->n_suspects - 1]].number : 0;
 
-        if (r->n_suspects == 0)
-                return;
-        last = r->entries[r->suspects[r->n_suspects - 1]].number;
         for (uint32_t k = r->n_suspects; k-- > 0;)
                 if (r->suspects[k] == r->leaper || r->entries[r->suspects[k]].number > last)
                         reject_suspect(r, r->suspects[k], FRAME_IMPOSSIBLE);
+        begin_again(r);
+        if (r->n_suspects == 0)
+                return;
         believe_suspects(r);
         ros_numbers_believe(&r->numbers, last);
         r->first_copies = 1;
@@ -355,13 +355,13 @@ void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 }
                 return;
         }
-        if (r->strays_are_late && MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
+        if (r->strays_are_late && (r->numbers.has_trigger || number > r->first_stray) &&
+            MAX(number, r->first_stray) - MIN(number, r->first_stray) >= STRAYS_APART) {
                 believe_suspects(r);
                 return;
         }
         r->strays = 0;
         if (!r->numbers.has_trigger) {
-                begin_again(r);
                 believe_beginning(r);
                 return;
         }

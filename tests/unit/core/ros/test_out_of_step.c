@@ -77,6 +77,31 @@ TEST(a_board_begins_again_before_the_first_trigger)
         }
 }
 
+/* The frames that the new count overrules are of before the run, too. */
+TEST(a_board_that_begins_again_is_forgiven_all_frames)
+{
+        static const uint64_t overruled[] = {50, 3000};
+
+        for (unsigned k = 0; k < ARRAY_SIZE(overruled); k++) {
+                struct ros_config c = numbered(32);
+                struct ros_driver t;
+
+                ros_driver_init(&t, &c);
+                frames_come(&t, 5030, 2);
+                frame_comes(&t, 5031);
+                frames_come(&t, overruled[k], 2);
+                frames_come(&t, 0, 40);
+                for (uint32_t i = 0; i < 40; i++)
+                        trigger(&t, i, i);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 40);
+                assert_int_equal(ros_counts(t.ros)->duplicate, 1);
+                assert_int_equal(ros_counts(t.ros)->early_duplicate, 1);
+                assert_int_equal(ros_counts(t.ros)->impossible, 2);
+                assert_int_equal(ros_counts(t.ros)->early_impossible, 2);
+                end(&t, 45);
+        }
+}
+
 /* Frames 10 to 15 waited for a newer one. A message about them has what was read of one. */
 ROS_TEST(rejected_frames_leave_a_sample, numbered(16))
 {
