@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 
-from harness import LIMIT_S, OWN_NET, ROOT, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario
+from harness import LIMIT_S, OWN_NET, QUIET, ROOT, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario, settings
 from network import wait_until
 
 
@@ -72,7 +72,7 @@ def json_output(evb):
     with folder() as where:
         path = scenario(where)
         for words in (["--json", path], [path, "--json"], ["--json=" + str(where / "a.json"), path], [path, "--json", where / "a.json"]):
-            done = call(evb, "run", *words, "--set", "trigger.events=10")
+            done = call(evb, "run", *words, *settings({"trigger.events": 10, **QUIET}))
             assert done.returncode == 0, done
             text = done.stdout or (where / "a.json").read_text()
             report = json.loads(text)
@@ -100,7 +100,7 @@ def check_old_names(evb):
         assert done.stderr == (f"{path}:5: warning: sfi.re-ask is now sfi.retries\n"
                                "--set sfi.re-ask-after=5ms: warning: sfi.re-ask-after is now sfi.retry-after\n"), done
         assert "\nretries = 3\n" in done.stdout and "\nretry-after = 5ms\n" in done.stdout, done
-        patient = ["--set", "sfi.timeout=30s", "--set", "dfm.event-timeout=60s", "--set", "dfm.node-timeout=30s"]
+        patient = settings({"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s", **QUIET})
         done = call(evb, "run", path, *patient, "--set", "trigger.events=10", "--json")
         assert done.returncode == 0 and done.stderr == "", done
         wrong(evb, ["check", scenario(where, "[ros]\ncount = 2\n[sfi]\ncount = 1\nre-ask = 3\nretries = 3\n")],

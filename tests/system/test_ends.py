@@ -13,7 +13,7 @@ import signal
 import subprocess
 import termios
 
-from harness import LIMIT_S, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, QUIET, SMALL, Running, Skip, balance, complete, folder, main, need_root, scenario, settings
 from network import wait_until
 from services import Nodes
 
@@ -79,14 +79,14 @@ def no_trigger(evb):
         assert status == 1 and f"dfm: {text}\n" in error and report["reasons"] == [text], (status, error)
     with folder() as where:
         done = subprocess.run([evb, "run", scenario(where), *settings({"trigger.events": 0, "trigger.kind": "poisson",
-                               "trigger.rate": "0.001Hz", "scenario.duration": "300ms"})], capture_output=True, text=True, timeout=LIMIT_S)
+                               "trigger.rate": "0.001Hz", "scenario.duration": "300ms", **QUIET})], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 1 and done.stderr == "evb: no trigger was accepted: the first trigger was not due yet\n", done
 
 
 def stopped_before_begin(evb):
     """Stopping `evb run` before its nodes have connected gives status 1; no node is killed or survives."""
     # Nor is there a trigger if this test gets no processor until they have.
-    keys = {**ENDLESS, "trigger.kind": "poisson", "trigger.rate": "0.001Hz"}
+    keys = {**ENDLESS, **QUIET, "trigger.kind": "poisson", "trigger.rate": "0.001Hz"}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_for("first node", running.nodes)
         running.signal()

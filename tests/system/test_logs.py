@@ -20,8 +20,8 @@ import termios
 import threading
 import time
 
-from harness import LIMIT_S, OWN_NET, ROOT, Skip, complete, drop_root, folder, main, need_root, scenario, settings
-from test_join import ROLES, bed
+from harness import LIMIT_S, OWN_NET, QUIET, ROOT, Skip, complete, drop_root, folder, main, need_root, scenario, settings
+from test_join import PATIENT, ROLES, bed
 from test_strangers import ALIVE, Wire
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "500Hz", "sfi.timeout": "2s"}
@@ -181,7 +181,7 @@ def levels(evb):
     assert said(level="info") and not said(level="error")
     assert not said("-q", level="debug") and said("-v", level="warning")
     # A node alone logs its run, unless it is quiet.
-    with bed(evb, {"trigger.events": 100}) as b:
+    with bed(evb, {**PATIENT, **QUIET, "trigger.events": 100}) as b:
         b.start_all("ros1", "ros2", "ros3", "sfi1", "sfi2")
         log = b.folder / "dfm.log"
         with log.open("w") as to:
@@ -196,7 +196,7 @@ def terminal(evb):
     def said(**environment):
         master, slave = os.openpty()
         with folder() as where:
-            keys = settings({"trigger.events": 100, "qos.backend": "htb", "qos.required": "no"})
+            keys = settings({"trigger.events": 100, "qos.backend": "htb", "qos.required": "no", **QUIET})
             base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "EVB_LOG")}
             subprocess.run([evb, "run", "-q", scenario(where), *keys], stderr=slave, stdout=subprocess.DEVNULL, timeout=LIMIT_S, env={**base, **environment},
                            check=True)
