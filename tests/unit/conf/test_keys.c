@@ -22,6 +22,7 @@ TEST(test_table)
                 assert_ptr_equal(scenario_key_find(k->section, k->name), k);
                 assert_true(k->offset < sizeof(struct scenario));
                 assert_true(strlen(k->help) > 10 && k->help[strlen(k->help) - 1] == '.');
+                assert_true(scenario_key_allowed(k, text, sizeof text)[0]);
                 assert_int_equal(scenario_key_set(&sample, k, k->standard), 0);
                 /* The keys of a section are adjacent. */
                 for (size_t j = 0; strcmp(section, k->section) != 0 && j < i; j++)
@@ -244,4 +245,22 @@ TEST(test_local)
                 assert_true(scenario_setting_is_local(local[i]));
         for (size_t i = 0; i < ARRAY_SIZE(free_to_set); i++)
                 assert_false(scenario_setting_is_local(free_to_set[i]));
+}
+
+/* Linux may have given an ephemeral port (net.ipv4.ip_local_port_range) to another program when a node
+ * starts. */
+TEST(default_ports_are_not_ephemeral)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+                size_t length = strlen(k->name);
+
+                if (length < 5 || strcmp(k->name + length - 5, "-port") != 0)
+                        continue;
+                assert_in_range(strtoul(k->standard, NULL, 10), 1024, 32767);
+                n++;
+        }
+        assert_true(n >= 3);
 }

@@ -1,10 +1,6 @@
 /* metrics.listen: its values, and the place that each node gets. */
 #include "conf_sample.h"
 
-#define MACHINES                                                                                             \
-        "[node a]\nrole = ros\naddress = 10.0.0.2\n[node d]\nrole = dfm\naddress = 10.0.0.1\n"               \
-        "[node s]\nrole = sfi\naddress = 10.0.0.3\n"
-
 static void assert_place(const char *node, const char *expected)
 {
         char text[SCENARIO_TEXT_MAX];
@@ -25,46 +21,44 @@ TEST(by_default_there_are_none)
 {
         char text[SCENARIO_TEXT_MAX];
 
-        assert_int_equal(sample_load(COUNTS), 0);
+        assert_loads(COUNTS);
         assert_int_equal(sample.metrics.kind, METRICS_NONE);
         assert_false(scenario_metrics_place(&sample, &sample.nodes[0], text));
 }
 
 TEST(a_port_alone_is_of_the_nodes_own_address)
 {
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = :9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = :9464\n");
         assert_place("a", "10.0.0.2:9464");
         assert_place("d", "10.0.0.1:9464");
         assert_beside("a", ":9464");
-        assert_int_equal(
-                sample_load("[node a]\nrole = ros\naddress = fd00::2\n[node d]\nrole = dfm\naddress = "
-                            "fd00::1\n[node s]\nrole = sfi\naddress = fd00::3\n[network]\n"
-                            "control-group = none\n[metrics]\nlisten = :9464\n"),
-                0);
+        assert_loads("[node a]\nrole = ros\naddress = fd00::2\n[node d]\nrole = dfm\naddress = "
+                     "fd00::1\n[node s]\nrole = sfi\naddress = fd00::3\n[network]\n"
+                     "control-group = none\n[metrics]\nlisten = :9464\n");
         assert_place("s", "[fd00::3]:9464");
 }
 
 TEST(a_host_is_for_each_machine)
 {
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n");
         assert_place("a", "0.0.0.0:9464");
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = [::]:9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = [::]:9464\n");
         assert_place("s", "[::]:9464");
 }
 
 TEST(nodes_of_one_machine_have_consecutive_ports)
 {
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n");
         assert_beside("d", "127.0.0.1:9464");
         assert_beside("a", "127.0.0.1:9465");
         assert_beside("s", "127.0.0.1:9466");
-        assert_int_equal(sample_set("metrics.listen=[::1]:9464"), 0);
+        assert_sets("metrics.listen=[::1]:9464");
         assert_beside("dfm", "[::1]:9464");
         assert_beside("ros2", "[::1]:9466");
-        assert_int_equal(sample_set("metrics.listen=127.0.0.1:65532"), 0);
+        assert_sets("metrics.listen=127.0.0.1:65532");
         assert_beside("sfi1", "127.0.0.1:65535");
-        assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = 127.0.0.1:65533\n"), -EINVAL);
-        assert_one_error(":6: metrics.listen:", "leaves no port for node sfi1");
+        assert_wrong(COUNTS "[metrics]\nlisten = 127.0.0.1:65533\n",
+                     ":6: metrics.listen:", "leaves no port for node sfi1");
 }
 
 static void assert_reach(const char *node, const char *expected)
@@ -79,31 +73,31 @@ static void assert_reach(const char *node, const char *expected)
 
 TEST(clients_know_the_place_of_each_node)
 {
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = :9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = :9464\n");
         assert_reach("a", "10.0.0.2:9464");
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = 0.0.0.0:9464\n");
         assert_reach("s", "10.0.0.3:9464");
-        assert_int_equal(sample_load(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n"), 0);
+        assert_loads(MACHINES "[metrics]\nlisten = 127.0.0.1:9464\n");
         assert_reach("s", "127.0.0.1:9466");
-        assert_int_equal(sample_set("metrics.listen=:9464"), 0);
+        assert_sets("metrics.listen=:9464");
         assert_reach("ros1", NULL);
-        assert_int_equal(sample_set("metrics.listen=[::]:9464"), 0);
+        assert_sets("metrics.listen=[::]:9464");
         assert_reach("ros1", "[::1]:9465");
-        assert_int_equal(sample_set("metrics.listen=unix:/run/%n"), 0);
+        assert_sets("metrics.listen=unix:/run/%n");
         assert_reach("ros1", "unix:/run/ros1");
-        assert_int_equal(sample_set("metrics.listen=unix:/run/evb"), 0);
+        assert_sets("metrics.listen=unix:/run/evb");
         assert_reach("dfm", "unix:/run/evb");
         assert_reach("ros1", "unix:/run/evb.ros1");
-        assert_int_equal(sample_load(COUNTS), 0);
+        assert_loads(COUNTS);
         assert_reach("dfm", NULL);
 }
 
 TEST(a_path_names_the_node)
 {
-        assert_int_equal(sample_set("metrics.listen=unix:/run/evb/%n.sock"), 0);
+        assert_sets("metrics.listen=unix:/run/evb/%n.sock");
         assert_place("ros2", "unix:/run/evb/ros2.sock");
         assert_beside("ros2", "unix:/run/evb/%n.sock");
-        assert_int_equal(sample_set("metrics.listen=unix:/run/a%%n/metrics"), 0);
+        assert_sets("metrics.listen=unix:/run/a%%n/metrics");
         assert_place("dfm", "unix:/run/a%n/metrics");
         assert_beside("dfm", "unix:/run/a%%n/metrics");
         assert_beside("ros1", "unix:/run/a%%n/metrics.ros1");
@@ -111,7 +105,7 @@ TEST(a_path_names_the_node)
 
 TEST(a_relative_path_begins_at_the_file)
 {
-        assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = unix:%n.sock\n"), 0);
+        assert_loads(COUNTS "[metrics]\nlisten = unix:%n.sock\n");
         assert_place("dfm", "unix:/tmp/dfm.sock");
 }
 
@@ -122,41 +116,27 @@ TEST(a_long_path_is_an_error)
         /* With the 4 bytes of "sfi1", 108 bytes: one too many. */
         memset(text + strlen(text), 'x', 103);
         strcat(text, "%n");
-        assert_int_equal(sample_set(text), -EINVAL);
-        assert_one_error("--set metrics.listen=",
-                         "too long for the socket of node ros1; expected at most 107");
+        assert_wrong_setting(text, "too long for the socket of node ros1; expected at most 107");
         memmove(text + 22, text + 23, strlen(text + 23) + 1);
-        assert_int_equal(sample_set(text), 0);
+        assert_sets(text);
 }
 
 TEST(wrong_values)
 {
-        static const char *const wrong[] = {
-                "metrics.listen=",          "metrics.listen=9464",          "metrics.listen=*:9464",
-                "metrics.listen=:0",        "metrics.listen=:65536",        "metrics.listen=localhost:9464",
-                "metrics.listen=::1:9464",  "metrics.listen=:9464 ",        "metrics.listen=224.0.0.1:9464",
-                "metrics.listen=127.0.0.1", "metrics.listen=http://a:9464",
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-                assert_int_equal(sample_set(wrong[i]), -EINVAL);
-                assert_one_error("--set metrics.listen=", "expected none, :PORT");
-        }
-        assert_int_equal(sample_set("metrics.listen=unix:"), -EINVAL);
-        assert_one_error("--set metrics.listen=", "expected a path in which %n is");
-        assert_int_equal(sample_load(COUNTS "[metrics]\nlisten = unix:/run/%h.sock\n"), -EINVAL);
-        assert_one_error(":6: metrics.listen:", "expected a path in which %n is");
+        assert_wrong_values("metrics.listen", "expected none, :PORT", "", "9464", "*:9464", ":0", ":65536",
+                            "localhost:9464", "::1:9464", ":9464 ", "224.0.0.1:9464", "127.0.0.1",
+                            "http://a:9464");
+        assert_wrong_setting("metrics.listen=unix:", "expected a path in which %n is");
+        assert_wrong(COUNTS "[metrics]\nlisten = unix:/run/%h.sock\n",
+                     ":6: metrics.listen:", "expected a path in which %n is");
 }
 
 TEST(the_ports_of_others_are_errors)
 {
-        assert_int_equal(sample_set("metrics.listen=:26802"), -EINVAL);
-        assert_one_error("--set metrics.listen=", "network.order-port");
-        assert_int_equal(sample_set("metrics.listen=:26801"), 0);
-        assert_int_equal(sample_load(COUNTS "[scenario]\ntransport = tcp\n[metrics]\nlisten = :26801\n"),
-                         -EINVAL);
-        assert_one_error(":8: metrics.listen:", "network.data-port");
-        assert_int_equal(sample_load(COUNTS "[level2]\nlisten = tcp:9000\n[metrics]\nlisten = :9000\n"),
-                         -EINVAL);
-        assert_one_error(":8: metrics.listen:", "level2.listen");
+        assert_wrong_setting("metrics.listen=:26802", "network.order-port");
+        assert_sets("metrics.listen=:26801");
+        assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[metrics]\nlisten = :26801\n",
+                     ":8: metrics.listen:", "network.data-port");
+        assert_wrong(COUNTS "[level2]\nlisten = tcp:9000\n[metrics]\nlisten = :9000\n",
+                     ":8: metrics.listen:", "level2.listen");
 }

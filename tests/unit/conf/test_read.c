@@ -3,40 +3,49 @@
 
 TEST(test_values)
 {
-        assert_int_equal(
-                sample_load("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS), 0);
+        assert_loads("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS);
         assert_int_equal(sample.scenario.mode, MODE_PULL);
         assert_int_equal(sample.scenario.duration_ns, 250 * NS_PER_MS);
         assert_int_equal(sample.trigger.rate_millihertz, 5000000);
         assert_int_equal(sample.sfi.credits, SCENARIO_AUTO);
         assert_int_equal(sample.run.seed, 1);
+        /* The command line wins. */
+        assert_int_equal(
+                sample_load_with("[scenario]\nmode = pull ; inline\n[network]\nloss = 2%\nlink-rate = 1Gbit\n"
+                                 "[qos]\nbackend = cbq+tbf\n[sfi]\noutstanding = 3\n" COUNTS,
+                                 (const char *[]){"scenario.mode=push", "sfi.outstanding=7"}, 2),
+                0);
+        assert_int_equal(sample.scenario.mode, MODE_PUSH);
+        assert_int_equal(sample.sfi.outstanding, 7);
+        assert_int_equal(sample.network.link_rate_bps, 1000000000);
+        assert_true(sample.network.loss == 0.02);
+        assert_int_equal(sample.qos.backend, QOS_CBQ_TBF);
+        assert_int_equal(sample.trigger.rate_millihertz, SCENARIO_MAX);
 }
 
 TEST(test_layout)
 {
         /* A byte order mark, both kinds of comments, indented lines, Windows line ends, no final newline. */
-        assert_int_equal(
-                sample_load("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
-                            "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2"),
-                0);
+        assert_loads("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
+                     "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2");
         assert_int_equal(sample.ros.count, 3);
         assert_int_equal(sample.ros.fragment_size_bytes, 2000);
         assert_int_equal(sample.sfi.count, 2);
-        assert_int_equal(sample_load("[scenario]\nname = a#b;c\n" COUNTS), 0);
+        assert_loads("[scenario]\nname = a#b;c\n" COUNTS);
         assert_string_equal(sample.scenario.name, "a#b;c");
         /* A section may appear twice. */
-        assert_int_equal(sample_load(COUNTS "[ros]\nfragment-size = 1\n"), 0);
+        assert_loads(COUNTS "[ros]\nfragment-size = 1\n");
         assert_int_equal(sample.ros.fragment_size_bytes, 1);
 }
 
 TEST(test_wrong_values)
 {
-        assert_int_equal(sample_load(COUNTS "\n[scenario]\nmode = shove\n"), -EINVAL);
-        assert_one_error(":7: scenario.mode: ", "invalid value \"shove\"; expected push or pull");
-        assert_int_equal(sample_load("[ros]\ncount = 1025\n[sfi]\ncount=1\n"), -EINVAL);
-        assert_one_error(":2: ros.count: ", "1025 is out of range; expected 0 to 1024");
-        assert_int_equal(sample_load(COUNTS "[trigger]\nrate =\n"), -EINVAL);
-        assert_one_error(":6: trigger.rate: ", "\"\" is not a frequency; expected e.g. 2kHz, or max");
+        assert_wrong(COUNTS "\n[scenario]\nmode = shove\n",
+                     ":7: scenario.mode: ", "invalid value \"shove\"; expected push or pull");
+        assert_wrong("[ros]\ncount = 1025\n[sfi]\ncount=1\n",
+                     ":2: ros.count: ", "1025 is out of range; expected 0 to 1024");
+        assert_wrong(COUNTS "[trigger]\nrate =\n",
+                     ":6: trigger.rate: ", "\"\" is not a frequency; expected e.g. 2kHz, or max");
 }
 
 /* A file of another program has many unknown keys: only errors with a text propose a name. */
@@ -54,30 +63,54 @@ TEST(test_many_unknown_keys)
 
 TEST(test_unknown_keys)
 {
-        sample_load(COUNTS "[sfi]\nretry = 1\n");
-        assert_one_error(":6: sfi.retry: ", "did you mean sfi.retries?");
+        assert_wrong(COUNTS "[sfi]\nretry = 1\n", ":6: sfi.retry: ", "did you mean sfi.retries?");
         /* A misspelt old name leads to the new one. */
-        sample_load(COUNTS "[sfi]\nre-asks = 1\n");
-        assert_one_error(":6: sfi.re-asks: ", "did you mean sfi.retries?");
-        sample_load("[rso]\ncount = 2\n[sfi]\ncount = 1\n[ros]\ncount = 1\n");
-        assert_one_error(":2: rso.count: ", "did you mean ros.count?");
-        sample_load(COUNTS "[run]\nfragment-size = 1\n");
-        assert_one_error(":6: run.fragment-size: ", "did you mean ros.fragment-size?");
-        sample_load("fragment-size = 1\n" COUNTS);
-        assert_one_error(":1: fragment-size: ", "did you mean ros.fragment-size?");
-        sample_load(COUNTS "[colour]\nof-paint = red\n");
-        assert_one_error(":6: colour.of-paint: ", "evb check --keys");
+        assert_wrong(COUNTS "[sfi]\nre-asks = 1\n", ":6: sfi.re-asks: ", "did you mean sfi.retries?");
+        assert_wrong("[rso]\ncount = 2\n[sfi]\ncount = 1\n[ros]\ncount = 1\n",
+                     ":2: rso.count: ", "did you mean ros.count?");
+        assert_wrong(COUNTS "[run]\nfragment-size = 1\n",
+                     ":6: run.fragment-size: ", "did you mean ros.fragment-size?");
+        assert_wrong("fragment-size = 1\n" COUNTS, ":1: fragment-size: ", "did you mean ros.fragment-size?");
+        assert_wrong(COUNTS "[colour]\nof-paint = red\n", ":6: colour.of-paint: ", "evb check --keys");
+}
+
+TEST(accepts_old_names)
+{
+        char wanted[128];
+
+        assert_int_equal(sample_load_with(COUNTS "[sfi]\nre-ask = 3\nretry-after = 5ms\n",
+                                          (const char *[]){"sfi.re-ask-after=7ms"}, 1),
+                         0);
+        assert_int_equal(sample.sfi.retries, 3);
+        assert_int_equal(sample.sfi.retry_after_ns, 7000000);
+        assert_int_equal(sample_errors.n_warnings, 2);
+        snprintf(wanted, sizeof wanted, "%s:6: warning: sfi.re-ask is now sfi.retries", sample_path);
+        assert_string_equal(sample_errors.warnings[0], wanted);
+        assert_string_equal(sample_errors.warnings[1],
+                            "--set sfi.re-ask-after=7ms: warning: sfi.re-ask-after is now sfi.retry-after");
+        assert_loads(COUNTS "[sfi]\nretries = 3\n");
+        assert_int_equal(sample_errors.n_warnings, 0);
+}
+
+/* One key, whichever names set it. */
+TEST(old_and_new_name_are_duplicates)
+{
+        assert_wrong(COUNTS "[sfi]\nre-ask = 3\nretries = 3\n",
+                     ":7: sfi.retries: ", "duplicate key; first set on line 6 by its old name sfi.re-ask");
+        assert_wrong(COUNTS "[sfi]\nretries = 3\nre-ask = 3\n",
+                     ":7: sfi.re-ask: ", "duplicate key; first set on line 6 by its new name sfi.retries");
+        assert_wrong(COUNTS "[sfi]\nre-ask = 3\nre-ask = 3\n",
+                     ":7: sfi.re-ask: ", "duplicate key; first set on line 6");
 }
 
 TEST(test_lines_without_a_key)
 {
-        sample_load("[ros]\ncount\n" COUNTS);
-        assert_one_error(":2: line: ", "invalid line \"count\"; expected [SECTION], KEY = VALUE");
+        assert_wrong("[ros]\ncount\n" COUNTS,
+                     ":2: line: ", "invalid line \"count\"; expected [SECTION], KEY = VALUE");
         /* The lines below an unclosed head belong to its section. */
-        sample_load("[ros\ncount = 2\n[sfi]\ncount = 1\n");
-        assert_one_error(":1: line: ", "\"[ros\" is not closed");
-        sample_load("[ros]\ncount = 2\n[sfi]\ncount = 1\ncount = 3\n");
-        assert_one_error(":5: sfi.count: ", "duplicate key; first set on line 4");
+        assert_wrong("[ros\ncount = 2\n[sfi]\ncount = 1\n", ":1: line: ", "\"[ros\" is not closed");
+        assert_wrong("[ros]\ncount = 2\n[sfi]\ncount = 1\ncount = 3\n",
+                     ":5: sfi.count: ", "duplicate key; first set on line 4");
 }
 
 TEST(test_long_lines)
@@ -88,7 +121,7 @@ TEST(test_long_lines)
         /* Longer than the default limit of inih. */
         memset(text + head, 'd', 240);
         strcpy(text + head + 240, "\n[run]\nseed = 7\n");
-        assert_int_equal(sample_load(text), 0);
+        assert_loads(text);
         assert_int_equal(strlen(sample.sfi.directory), 241);
         assert_int_equal(sample.run.seed, 7);
         for (size_t more = 900; more < 4000; more += more < 990 ? 30 : 97) {
@@ -146,10 +179,9 @@ TEST(test_all_errors_at_once)
 /* An invalid value causes no further errors. */
 TEST(test_no_consequent_errors)
 {
-        sample_load(COUNTS "[trigger]\nrate = fast\nkind = poisson\n");
-        assert_one_error(":6: trigger.rate: ", "\"fast\" is not a frequency");
-        sample_load("[ros]\ncount = 2\n[trigger]\nkind = poisson\n");
-        assert_one_error(": sfi.count: ", "0 SFIs");
+        assert_wrong(COUNTS "[trigger]\nrate = fast\nkind = poisson\n",
+                     ":6: trigger.rate: ", "\"fast\" is not a frequency");
+        assert_wrong("[ros]\ncount = 2\n[trigger]\nkind = poisson\n", ": sfi.count: ", "0 SFIs");
 }
 
 TEST(test_settings)
@@ -169,14 +201,31 @@ TEST(test_wrong_settings)
 
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
                 assert_int_equal(sample_set(wrong[i]), -EINVAL);
-        sample_set("ros=1.5");
-        assert_one_error("--set ros=1.5: ", "expected SECTION.KEY=VALUE");
-        sample_set("ros.count=x");
-        assert_one_error("--set ros.count=x: ros.count: ", "\"x\" is not a number; expected 0 to 1024");
-        sample_set("ros.cuont=1");
-        assert_one_error("--set ros.cuont=1: ros.cuont: ", "did you mean ros.count?");
-        sample_set("scenario.name=a\n[run]\nseed=2");
-        assert_one_error("--set scenario.name=a", "on one line");
+        assert_wrong_setting("ros=1.5", "expected SECTION.KEY=VALUE");
+        assert_wrong_setting("ros.count=x", "\"x\" is not a number; expected 0 to 1024");
+        assert_wrong_setting("ros.cuont=1", "did you mean ros.count?");
+        assert_wrong_setting("scenario.name=a\n[run]\nseed=2", "on one line");
+}
+
+/* A scenario is large, and only its used nodes are cleared. */
+TEST(a_scenario_loads_into_used_memory)
+{
+        static const char own[] = "[node dfm]\nrole = dfm\n[node a]\nrole = ros\n"
+                                  "[node b]\nrole = sfi\ncpus = 1\n";
+        static struct scenario first;
+
+        for (int i = 0; i < 2; i++) {
+                memset(&sample, 0, sizeof sample);
+                sample_write(i == 0 ? COUNTS : own);
+                assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), 0);
+                first = sample;
+                memset(&sample, 0xa5, sizeof sample);
+                assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), 0);
+                assert_int_equal(unlink(sample_path), 0);
+                assert_memory_equal(&sample, &first,
+                                    (size_t)((char *)&sample.nodes[sample.n_nodes] - (char *)&sample));
+                assert_int_equal(sample.n_nodes, first.n_nodes);
+        }
 }
 
 TEST(test_no_file)

@@ -38,7 +38,7 @@ static const char *compare(enum node_role role, const char *name)
 /* The name of a scenario follows from that of its file. */
 static void load(const char *text)
 {
-        assert_int_equal(sample_load(text), 0);
+        assert_loads(text);
         strcpy(sample.scenario.name, "n");
 }
 

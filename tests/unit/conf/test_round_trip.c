@@ -5,18 +5,6 @@
 #include "conf_sample.h"
 #include "evb/conf/scenario_json.h"
 
-static char *written(const struct scenario *s)
-{
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-
-        assert_non_null(f);
-        scenario_write(s, f);
-        assert_int_equal(fclose(f), 0);
-        return text;
-}
-
 /* Ignores the path of the file and the lines of nodes. */
 static void assert_same(const struct scenario *a, const struct scenario *b)
 {
@@ -43,13 +31,13 @@ static void assert_same(const struct scenario *a, const struct scenario *b)
 static void assert_written_is_same(void)
 {
         _cleanup_free_ struct scenario *first = malloc(sizeof *first);
-        _cleanup_free_ char *text = written(&sample), *again = NULL;
+        _cleanup_free_ char *text = sample_written(), *again = NULL;
 
         assert_non_null(first);
         *first = sample;
-        assert_int_equal(sample_load(text), 0);
+        assert_loads(text);
         assert_same(first, &sample);
-        again = written(&sample);
+        again = sample_written();
         assert_string_equal(text, again);
 }
 
@@ -69,6 +57,9 @@ TEST(test_written)
                 "ros.source=file:x.raw",
                 "sfi.directory=.",
                 "ros.fragment-sizes=uniform:1-2kB",
+                "sfi.file-size=1500000",
+                "sfi.retry-after=1234567ns",
+                "network.reorder=0.0125",
         };
 
         assert_int_equal(sample_load_with(COUNTS, settings, ARRAY_SIZE(settings)), 0);
@@ -79,10 +70,8 @@ TEST(test_written)
 
 TEST(test_written_nodes)
 {
-        assert_int_equal(
-                sample_load("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
-                            "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n"),
-                0);
+        assert_loads("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
+                     "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n");
         assert_written_is_same();
         assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
 }
@@ -127,15 +116,15 @@ TEST(test_longest)
         char setting[300] = "ros.source=file:/";
 
         memset(setting + strlen(setting), 'x', 249);
-        assert_int_equal(sample_set(setting), 0);
+        assert_sets(setting);
         assert_written_is_same();
 }
 
 TEST(test_name)
 {
-        assert_int_equal(sample_load(COUNTS), 0);
+        assert_loads(COUNTS);
         assert_string_equal(sample.scenario.name, strrchr(sample_path, '/') + 1);
-        assert_int_equal(sample_set("scenario.name=other"), 0);
+        assert_sets("scenario.name=other");
         assert_string_equal(sample.scenario.name, "other");
 }
 

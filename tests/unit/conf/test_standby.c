@@ -42,13 +42,13 @@ static bool may(const char *permission)
 
 TEST(test_allow)
 {
-        assert_int_equal(sample_load(COUNTS), 0);
+        assert_loads(COUNTS);
         assert_false(may("qos") || may("tuning") || may("link-rate") || may("output"));
-        assert_int_equal(sample_set("standby.allow=qos,  output"), 0);
+        assert_sets("standby.allow=qos,  output");
         assert_true(may("qos") && may("output"));
         assert_false(may("tuning") || may("link-rate") || may("outpu") || may(""));
-        assert_int_equal(sample_set("standby.allow=qos, everything"), -EINVAL);
-        assert_one_error("--set standby.allow=", "\"everything\" is not a permission; expected qos");
+        assert_wrong_setting("standby.allow=qos, everything",
+                             "\"everything\" is not a permission; expected qos");
 }
 
 /* No command may widen permissions or senders. */
@@ -62,7 +62,7 @@ TEST(test_local)
 /* A setting that changes nothing needs no permission. */
 TEST(test_changes)
 {
-        assert_int_equal(sample_load(COUNTS "[qos]\nbackend = none\nrate = 20Mbit\n"), 0);
+        assert_loads(COUNTS "[qos]\nbackend = none\nrate = 20Mbit\n");
         assert_false(scenario_setting_changes(&sample, "qos.backend=none"));
         assert_false(scenario_setting_changes(&sample, "qos.rate=20000kbit"));
         assert_false(scenario_setting_changes(&sample, "sfi.output=null"));
@@ -83,30 +83,23 @@ static bool lets(const char *address)
 
 TEST(test_command_from)
 {
-        assert_int_equal(sample_load(NODES), 0);
+        assert_loads(NODES);
         assert_true(lets("10.9.0.1") && lets("10.9.0.3") && lets("127.0.0.1") && lets("127.9.9.9") &&
                     lets("::1"));
         assert_false(lets("10.9.0.4") || lets("128.0.0.1") || lets("a09:2::") || lets("::ffff:127.0.0.1"));
-        assert_int_equal(
-                sample_load(NODES "[network]\ncommand-from = 10.8.4.0/22, fd00:9::/33,192.168.1.5\n"), 0);
+        assert_loads(NODES "[network]\ncommand-from = 10.8.4.0/22, fd00:9::/33,192.168.1.5\n");
         assert_true(lets("10.8.7.255") && lets("fd00:9:7fff::1") && lets("192.168.1.5"));
         assert_false(lets("10.8.8.0") || lets("10.8.3.255") || lets("fd00:9:8000::") || lets("192.168.1.4") ||
                      lets("10.9.0.2"));
-        assert_int_equal(sample_load(NODES "[network]\ncommand-from = nodes, 0.0.0.0/0\n"), 0);
+        assert_loads(NODES "[network]\ncommand-from = nodes, 0.0.0.0/0\n");
         assert_true(lets("10.9.0.2") && lets("8.8.8.8"));
         assert_false(lets("2001:db8::1"));
 }
 
 TEST(test_wrong_senders)
 {
-        static const char *const wrong[] = {"desk",        "10.0.0.0/33", "10.0.0.0/",    "10.0.0.0/-1",
-                                            "10.0.0.0/8x", "10.0.0",      "fe80::1%eth0", "::/129"};
-        char setting[100];
-
-        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-                snprintf(setting, sizeof setting, "network.command-from=nodes, %s", wrong[i]);
-                assert_int_equal(sample_set(setting), -EINVAL);
-                assert_one_error("--set network.command-from=",
-                                 "is not an address; expected nodes, ADDRESS or ADDRESS/BITS");
-        }
+        assert_wrong_values("network.command-from",
+                            "is not an address; expected nodes, ADDRESS or ADDRESS/BITS", "nodes, desk",
+                            "nodes, 10.0.0.0/33", "nodes, 10.0.0.0/", "nodes, 10.0.0.0/-1",
+                            "nodes, 10.0.0.0/8x", "nodes, 10.0.0", "nodes, fe80::1%eth0", "nodes, ::/129");
 }
