@@ -230,7 +230,7 @@ def status(evb):
 def late_failure(evb):
     """A builder may close its last file long after the end of the run, and fail in that: the run counts as failed. One that is
     killed meanwhile is a reason, too."""
-    with folder() as where, control_bed(evb, {**PATIENT, "dfm.node-timeout": "1s", "run.stop-timeout": "100s"}) as b:
+    with folder() as where, control_bed(evb, {**PATIENT, "dfm.node-timeout": "5s", "run.stop-timeout": "100s"}) as b:
         shut, environment = disk_of(where)
         shut.unlink()
         with unittest.mock.patch.dict(os.environ, environment):
@@ -247,9 +247,9 @@ def late_failure(evb):
             shut.touch()
             b.ctl("stop")
             b.wait("sealing", lambda: b.state()["reason"] == "waiting for sfi1 to close the last file")
-            # The other nodes are back, and would begin the next run.
+            # The other nodes are back, and would begin the next run. It lasts longer than dfm.node-timeout.
             since = time.monotonic()
-            while status == "ok" and time.monotonic() < since + 2.5:
+            while status == "ok" and time.monotonic() < since + 7:
                 assert b.state()["state"] == "draining", b.state()
             spoil()
             shut.unlink()
