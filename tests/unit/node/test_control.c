@@ -12,48 +12,40 @@
 #define STRANGER SAMPLE_NET ".77"
 #define PORT 46910
 
-struct bench {
-        struct node node;
-        struct endpoint *from;
-};
+static struct node node;
+static struct endpoint *peer;
 
-static void bench_open_as(struct bench *b, const char *name, const char *from, uint16_t port)
+/* The node, and a socket that talks to it from that address. */
+static void open_as(const char *name, const char *from, uint16_t port)
 {
         struct udp_config config = {.send_buffer_bytes = 1 << 20};
 
-        *b = (struct bench){};
-        sample_node(&b->node, name, "udp");
-        b->node.control.incarnation = SAMPLE_DFM;
-        assert_int_equal(
-                control_open(&b->node.control, b->node.scenario, b->node.self, b->node.stats, b->node.loop),
-                0);
+        sample_node(&node, name, "udp");
+        node.control.incarnation = SAMPLE_DFM;
+        assert_int_equal(control_open(&node.control, node.scenario, node.self, node.stats, node.loop), 0);
         assert_int_equal(net_address_parse(&config.local, from, port), 0);
-        assert_int_equal(endpoint_new_udp(&b->from, &config), 0);
+        assert_int_equal(endpoint_new_udp(&peer, &config), 0);
 }
 
-static void bench_open(struct bench *b, const char *from, uint16_t port)
+static int end(void **state)
 {
-        bench_open_as(b, "dfm", from, port);
+        endpoint_free(peer);
+        control_close(&node.control);
+        sample_node_free(&node);
+        return 0;
 }
 
-static void bench_close(struct bench *b)
-{
-        endpoint_free(b->from);
-        control_close(&b->node.control);
-        sample_node_free(&b->node);
-}
-
-static void send_bytes(struct bench *b, uint8_t *bytes, size_t n)
+static void send_bytes(uint8_t *bytes, size_t n)
 {
         struct iovec iov = {bytes, n};
         struct net_address to;
 
         assert_int_equal(net_address_parse(&to, DFM, PORT), 0);
-        assert_int_equal(endpoint_send(b->from, &(struct outgoing){&iov, 1, (uint32_t)n, &to}, 1), 1);
+        assert_int_equal(endpoint_send(peer, &(struct outgoing){&iov, 1, (uint32_t)n, &to}, 1), 1);
 }
 
 /* Sends an Alive that names ROS 1 of the scenario as its sender. */
-static void send_alive(struct bench *b)
+static void send_alive(void)
 {
         static struct message m;
         uint8_t bytes[256];
@@ -61,57 +53,52 @@ static void send_alive(struct bench *b)
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_ALIVE};
         m.alive.state = RUN_RUNNING;
-        send_bytes(b, bytes, message_encode(&m, bytes, sizeof bytes));
+        send_bytes(bytes, message_encode(&m, bytes, sizeof bytes));
 }
 
 /* Takes one turn; returns the number of messages that it accepted. */
-static unsigned turn(struct bench *b)
+static unsigned turn(void)
 {
         unsigned n = 0;
 
-        assert_int_equal(loop_wait(b->node.loop, clock_now_ns() + 20 * NS_PER_MS), 0);
-        control_begin_turn(&b->node.control);
-        while (control_receive(&b->node.control))
+        assert_int_equal(loop_wait(node.loop, clock_now_ns() + 20 * NS_PER_MS), 0);
+        control_begin_turn(&node.control);
+        while (control_receive(&node.control))
                 n++;
         return n;
 }
 
-static unsigned turns_until(struct bench *b, const _Atomic uint64_t *counter, uint64_t wanted)
+static unsigned turns_until(const _Atomic uint64_t *counter, uint64_t wanted)
 {
         unsigned got = 0;
 
         for (int i = 0; i < 500 && stats_get(counter) < wanted; i++)
-                got += turn(b);
+                got += turn();
         assert_int_equal(stats_get(counter), wanted);
         return got;
 }
 
-TEST(a_message_from_its_senders_address_is_accepted)
+TEST_WITH(a_message_from_its_senders_address_is_accepted, NULL, end)
 {
-        struct bench b;
-
-        bench_open(&b, ROS1, PORT);
-        send_alive(&b);
-        assert_int_equal(turns_until(&b, &b.node.stats->control_received, 1), 1);
-        assert_false(b.node.control.stranger.is_new);
-        bench_close(&b);
+        open_as("dfm", ROS1, PORT);
+        send_alive();
+        assert_int_equal(turns_until(&node.stats->control_received, 1), 1);
+        assert_false(node.control.stranger.is_new);
 }
 
 TEST(a_message_from_another_address_or_port_is_foreign)
 {
-        struct bench b;
-
         for (int port = 0; port < 2; port++) {
-                bench_open(&b, port ? ROS1 : STRANGER, port ? 0 : PORT);
-                send_alive(&b);
-                assert_int_equal(turns_until(&b, &b.node.stats->packets_foreign, 1), 0);
-                assert_true(b.node.control.stranger.is_new);
-                assert_int_equal(b.node.control.stranger.role, ROLE_ROS);
-                bench_close(&b);
+                open_as("dfm", port ? ROS1 : STRANGER, port ? 0 : PORT);
+                send_alive();
+                assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
+                assert_true(node.control.stranger.is_new);
+                assert_int_equal(node.control.stranger.role, ROLE_ROS);
+                end(NULL);
         }
 }
 
-static size_t send_probe(struct bench *b, uint32_t padding_bytes, uint8_t *bytes, size_t size)
+static size_t send_probe(uint32_t padding_bytes, uint8_t *bytes, size_t size)
 {
         static struct message m;
         size_t n;
@@ -120,75 +107,69 @@ static size_t send_probe(struct bench *b, uint32_t padding_bytes, uint8_t *bytes
         m.probe.padding_bytes = padding_bytes;
         n = message_encode(&m, bytes, size);
         assert_int_equal(n, MESSAGE_PROBE_BYTES + padding_bytes);
-        send_bytes(b, bytes, n);
+        send_bytes(bytes, n);
         return n;
 }
 
 /* The answer is as long as the Probe, up to a whole datagram; it goes to nodes of the scenario alone. */
-TEST(a_probe_is_answered_with_the_same_length)
+TEST_WITH(a_probe_is_answered_with_the_same_length, NULL, end)
 {
         static struct message answer;
         uint8_t bytes[2048];
-        struct bench b;
         size_t n;
 
-        bench_open(&b, ROS1, PORT);
+        open_as("dfm", ROS1, PORT);
         for (uint32_t padding = 0; padding < 2; padding++) {
-                n = send_probe(&b, padding * (uint32_t)(b.node.control.message_bytes - MESSAGE_PROBE_BYTES),
-                               bytes, sizeof bytes);
-                assert_int_equal(turns_until(&b, &b.node.stats->control_received, 1 + padding), 0);
-                assert_int_equal(recv(b.from->fd, bytes, sizeof bytes, 0), n);
+                n = send_probe(padding * (uint32_t)(node.control.message_bytes - MESSAGE_PROBE_BYTES), bytes,
+                               sizeof bytes);
+                assert_int_equal(turns_until(&node.stats->control_received, 1 + padding), 0);
+                assert_int_equal(recv(peer->fd, bytes, sizeof bytes, 0), n);
                 assert_int_equal(message_decode(&answer, bytes, n), MESSAGE_OK);
                 assert_int_equal(answer.header.sender_role, ROLE_DFM);
                 assert_true(answer.header.cookie == 99 && answer.probe.answers);
         }
-        bench_close(&b);
-        bench_open(&b, STRANGER, PORT);
-        send_probe(&b, 0, bytes, sizeof bytes);
-        assert_int_equal(turns_until(&b, &b.node.stats->packets_foreign, 1), 0);
-        assert_int_equal(recv(b.from->fd, bytes, sizeof bytes, MSG_DONTWAIT), -1);
-        bench_close(&b);
+        end(NULL);
+        open_as("dfm", STRANGER, PORT);
+        send_probe(0, bytes, sizeof bytes);
+        assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
+        assert_int_equal(recv(peer->fd, bytes, sizeof bytes, MSG_DONTWAIT), -1);
 }
 
 /* Strangers send more datagrams than a turn reads. The rest waits for the next turn, which begins at once. */
-TEST(a_flood_does_not_stall_the_node)
+TEST_WITH(a_flood_does_not_stall_the_node, NULL, end)
 {
-        struct bench b;
         uint64_t first;
 
-        bench_open(&b, STRANGER, PORT);
+        open_as("dfm", STRANGER, PORT);
         for (int i = 0; i < 1500; i++)
-                send_alive(&b);
-        turn(&b);
-        first = stats_get(&b.node.stats->packets_foreign);
+                send_alive();
+        turn();
+        first = stats_get(&node.stats->packets_foreign);
         assert_true(first > 0 && first < 1500);
-        assert_true(control_has_more(&b.node.control));
-        turns_until(&b, &b.node.stats->packets_foreign, 1500);
-        turn(&b);
-        assert_false(control_has_more(&b.node.control));
-        bench_close(&b);
+        assert_true(control_has_more(&node.control));
+        turns_until(&node.stats->packets_foreign, 1500);
+        turn();
+        assert_false(control_has_more(&node.control));
 }
 
 /* The node answers, so that a node with a wrong address can report its mistake. */
-TEST(a_join_from_a_wrong_address_is_answered)
+TEST_WITH(a_join_from_a_wrong_address_is_answered, NULL, end)
 {
         static struct message m;
         uint8_t bytes[1472];
         struct datagram answer;
-        struct bench b;
 
-        bench_open(&b, STRANGER, PORT);
+        open_as("dfm", STRANGER, PORT);
         m.header = (struct message_header){.sender_role = ROLE_ROS, .type = MESSAGE_JOIN};
         m.join.incarnation = 5;
-        send_bytes(&b, bytes, message_encode(&m, bytes, sizeof bytes));
-        assert_int_equal(turns_until(&b, &b.node.stats->packets_foreign, 1), 0);
-        assert_int_equal(endpoint_receive(b.from, &answer, 1), 1);
+        send_bytes(bytes, message_encode(&m, bytes, sizeof bytes));
+        assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
+        assert_int_equal(endpoint_receive(peer, &answer, 1), 1);
         assert_int_equal(message_decode(&m, answer.bytes, answer.size_bytes), MESSAGE_OK);
         assert_int_equal(m.header.type, MESSAGE_WELCOME);
         assert_int_equal(m.welcome.verdict, WELCOME_ADDRESS);
         assert_int_equal(m.welcome.incarnation, 5);
         assert_int_equal(m.dfm, SAMPLE_DFM);
-        bench_close(&b);
 }
 
 /* The sockets of other nodes. */
@@ -204,51 +185,47 @@ static void open_others(struct endpoint **ret, const char *const *addresses, siz
 
 /* Without a multicast group, the DFM sends to each ROS in turn; what is for all nodes goes to each SFI in any
  * case. */
-TEST(a_message_to_all_reaches_each_node)
+TEST_WITH(a_message_to_all_reaches_each_node, NULL, end)
 {
         static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".4", SAMPLE_NET ".5"};
         static struct message m;
         struct endpoint *nodes[ARRAY_SIZE(addresses)];
         struct datagram d;
-        struct bench b;
 
-        bench_open(&b, STRANGER, PORT);
+        open_as("dfm", STRANGER, PORT);
         open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
         m.keep_alive.state = RUN_RUNNING;
-        control_send(&b.node.control, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m, 0);
-        control_send(&b.node.control, (struct message_to){ROLE_SFI, 1}, &m, 0);
-        control_flush(&b.node.control);
-        assert_int_equal(stats_get(&b.node.stats->control_sent), 5);
+        control_send(&node.control, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m, 0);
+        control_send(&node.control, (struct message_to){ROLE_SFI, 1}, &m, 0);
+        control_flush(&node.control);
+        assert_int_equal(stats_get(&node.stats->control_sent), 5);
         for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
                 assert_int_equal(endpoint_receive(nodes[i], &d, 1), 1);
                 assert_int_equal(message_decode(&m, d.bytes, d.size_bytes), MESSAGE_OK);
                 assert_int_equal(endpoint_receive(nodes[i], &d, 1), i == 3 ? 1 : 0);
                 endpoint_free(nodes[i]);
         }
-        bench_close(&b);
 }
 
 /* Whatever its type is. */
-TEST(a_message_of_an_sfi_to_all_is_for_the_ross)
+TEST_WITH(a_message_of_an_sfi_to_all_is_for_the_ross, NULL, end)
 {
         static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".5"};
         static struct message m;
         struct endpoint *nodes[ARRAY_SIZE(addresses)];
         struct datagram d;
-        struct bench b;
 
-        bench_open_as(&b, "sfi1", STRANGER, PORT);
+        open_as("sfi1", STRANGER, PORT);
         open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_TOTALS};
-        control_send(&b.node.control, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m, 0);
-        control_flush(&b.node.control);
-        assert_int_equal(stats_get(&b.node.stats->control_sent), 2);
+        control_send(&node.control, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m, 0);
+        control_flush(&node.control);
+        assert_int_equal(stats_get(&node.stats->control_sent), 2);
         for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
                 assert_int_equal(endpoint_receive(nodes[i], &d, 1), i < 2);
                 endpoint_free(nodes[i]);
         }
-        bench_close(&b);
 }

@@ -10,14 +10,14 @@
 static char *text;
 static size_t text_bytes;
 
-static void write_view(const struct metrics_view *v, bool open_metrics)
+static void write_view(bool open_metrics)
 {
         FILE *f;
 
         free(text);
         f = open_memstream(&text, &text_bytes);
         assert_non_null(f);
-        metrics_page_write(v, f, open_metrics);
+        metrics_page_write(&v, f, open_metrics);
         assert_int_equal(fclose(f), 0);
 }
 
@@ -31,25 +31,22 @@ static void assert_line(const char *line)
                 fail_msg("missing \"%s\" in\n%s", line, text);
 }
 
-static void free_view(struct metrics_view *v, struct metrics_state *shared)
+static int end(void **state)
 {
-        sample_view_free(v, shared);
-        free(text);
-        text = NULL;
+        free(take_ptr(text));
+        return view_end(state);
 }
 
-TEST(counters_have_names_by_rule)
+TEST_WITH(counters_have_names_by_rule, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-
+        view_of("dfm");
         v.counters[METRICS_COUNTER_events_complete] = UINT64_MAX;
         v.counters[METRICS_COUNTER_payload_bytes] = 3;
         v.counters[METRICS_COUNTER_busy_ns] = 12000000034;
         v.counters[METRICS_COUNTER_bytes_sent] = 4;
         v.counters[METRICS_COUNTER_packets_malformed] = 5;
         shared.run = 7;
-        write_view(&v, true);
+        write_view(true);
         assert_line("# TYPE evb_events_complete counter");
         assert_line("# HELP evb_events_complete Events built with all fragments.");
         assert_line("evb_events_complete_total{node=\"dfm\",role=\"dfm\"} 18446744073709551615");
@@ -68,33 +65,28 @@ TEST(counters_have_names_by_rule)
         assert_line("process_open_fds{node=\"dfm\",role=\"dfm\"} 7");
         assert_null(strstr(text, "process_resident_memory_bytes"));
         assert_string_equal(text + text_bytes - 6, "# EOF\n");
-        free_view(&v, &shared);
 }
 
-TEST(the_older_format_differs_in_names_of_families)
+TEST_WITH(the_older_format_differs_in_names_of_families, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-
-        write_view(&v, false);
+        view_of("dfm");
+        write_view(false);
         assert_line("# TYPE evb_events_complete_total counter");
         assert_line("# HELP evb_events_complete_total Events built with all fragments.");
         assert_line("# TYPE evb_build_info gauge");
         assert_null(strstr(text, "# UNIT"));
         assert_null(strstr(text, "# EOF"));
-        free_view(&v, &shared);
 }
 
 /* Each value appears once: a table whose rows miss or repeat a counter is wrong. */
-TEST(every_counter_appears_once)
+TEST_WITH(every_counter_appears_once, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("ros1", &shared);
         char value[32];
 
+        view_of("ros1");
         for (unsigned i = 0; i < METRICS_COUNTERS; i++)
                 v.counters[i] = 1000000000 * UINT64_C(770001) + i * UINT64_C(1000000000);
-        write_view(&v, true);
+        write_view(true);
         for (unsigned i = 0; i < METRICS_COUNTERS; i++) {
                 const char *whole, *time;
 
@@ -107,7 +99,6 @@ TEST(every_counter_appears_once)
                 if (!whole == !time)
                         fail_msg("counter %u is not written once:\n%s", i, text);
         }
-        free_view(&v, &shared);
 }
 
 TEST(each_family_has_one_head_and_adjacent_samples)
@@ -115,13 +106,11 @@ TEST(each_family_has_one_head_and_adjacent_samples)
         static const char *const nodes[] = {"dfm", "ros1", "sfi1"};
 
         for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
-                struct metrics_state shared;
-                struct metrics_view v = sample_view(nodes[i], &shared);
-
+                view_of(nodes[i]);
                 v.disk = (struct metrics_disk){true, 5, 10};
                 for (size_t k = 0; k < shared.n_peers; k++)
                         shared.shapings[k].known = v.scenario->nodes[k].role == ROLE_SFI;
-                write_view(&v, true);
+                write_view(true);
                 for (const char *at = text; (at = strstr(at, "# TYPE ")); at++) {
                         char name[128];
                         int n = (int)strcspn(at + 7, " ");
@@ -136,24 +125,23 @@ TEST(each_family_has_one_head_and_adjacent_samples)
                                                  0);
                         }
                 }
-                free_view(&v, &shared);
+                view_end(NULL);
         }
 }
 
-TEST(histograms_are_cumulative)
+TEST_WITH(histograms_are_cumulative, NULL, end)
 {
         struct metrics_histogram folded;
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
         struct histogram h;
 
+        view_of("dfm");
         histogram_init(&h);
         histogram_add(&h, 10 * NS_PER_US, 2);
         histogram_add(&h, 3 * NS_PER_MS, 5);
         histogram_add(&h, 100 * NS_PER_S, 1);
         metrics_fold(&folded, &h);
         shared.event_latency = folded;
-        write_view(&v, true);
+        write_view(true);
 #define COMMON "{node=\"dfm\",role=\"dfm\""
         assert_line("# TYPE evb_event_latency_seconds histogram");
         assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"0.00005\"} 2");
@@ -163,65 +151,57 @@ TEST(histograms_are_cumulative)
         assert_line("evb_event_latency_seconds_bucket" COMMON ",le=\"+Inf\"} 8");
         assert_line("evb_event_latency_seconds_count" COMMON "} 8");
         assert_line("evb_event_latency_seconds_sum" COMMON "} 100.015020000");
-        free_view(&v, &shared);
 }
 
-TEST(names_are_escaped)
+TEST_WITH(names_are_escaped, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-
+        view_of("dfm");
         v.version = "a\"b\\c\nd";
-        write_view(&v, true);
+        write_view(true);
         assert_line("evb_build_info{node=\"dfm\",role=\"dfm\",version=\"a\\\"b\\\\c\\nd\"} 1");
-        free_view(&v, &shared);
 }
 
-TEST(roles_have_metrics_of_their_peers)
+TEST_WITH(roles_have_metrics_of_their_peers, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("ros1", &shared);
-
+        view_of("ros1");
         for (size_t i = 0; i < shared.n_peers; i++) {
                 if (v.scenario->nodes[i].role != ROLE_SFI)
                         continue;
                 shared.peers[i].bytes = 11;
                 shared.shapings[i] = (struct metrics_shaped){.known = true, .rate_bps = 20000004, .drops = 2};
         }
-        write_view(&v, true);
+        write_view(true);
         assert_line("evb_pair_sent_bytes_total{node=\"ros1\",role=\"ros\",sfi=\"sfi1\"} 11");
         assert_line("evb_shaping_packets_dropped_total{node=\"ros1\",role=\"ros\",sfi=\"sfi1\"} 2");
         assert_line("evb_shaping_rate_bytes_per_second{node=\"ros1\",role=\"ros\",sfi=\"sfi1\"} 2500000.5");
         assert_line("evb_shaping_installed{node=\"ros1\",role=\"ros\"} 0");
         assert_null(strstr(text, "evb_output_free_bytes"));
         assert_null(strstr(text, "evb_event_latency"));
-        free_view(&v, &shared);
 }
 
-TEST(run_control_has_one_state_or_none)
+TEST_WITH(run_control_has_one_state_or_none, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-
-        write_view(&v, true);
+        view_of("dfm");
+        write_view(true);
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"paused\"} 0");
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"error\"} 0");
         v.control_state = "paused";
-        write_view(&v, true);
+        write_view(true);
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"paused\"} 1");
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"running\"} 0");
-        free_view(&v, &shared);
 }
 
 /* After a repair, the kernel counts from zero. */
-TEST(shaping_counters_never_go_back)
+TEST_WITH(shaping_counters_never_go_back, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("ros1", &shared);
-        const struct scenario_node *sfi = scenario_node_of(v.scenario, ROLE_SFI, 0);
-        struct metrics_shaped *to = &shared.shapings[sfi - v.scenario->nodes];
         struct tc_row row = {.counters = {.known = true, .bytes = 100, .drops = 3, .backlog_bytes = 9}};
         struct tc_status status = {.rows = &row, .n = 1};
+        const struct scenario_node *sfi;
+        struct metrics_shaped *to;
+
+        view_of("ros1");
+        sfi = scenario_node_of(v.scenario, ROLE_SFI, 0);
+        to = &shared.shapings[sfi - v.scenario->nodes];
 
         assert_true(tc_address_parse(&row.address, sfi->address));
         metrics_take_shaping(&shared, v.scenario, &status);
@@ -237,35 +217,33 @@ TEST(shaping_counters_never_go_back)
         metrics_take_shaping(&shared, v.scenario, &status);
         assert_int_equal(to->bytes, 140);
         assert_int_equal(to->backlog_bytes, 0);
-        free_view(&v, &shared);
+}
+
+static void rates_at(struct metrics_rates *r, struct metrics_sample now)
+{
+        static struct metrics_sample last;
+
+        metrics_take_rates(r, &last, &now);
 }
 
 TEST(rates_are_of_a_second_or_more)
 {
-        struct metrics_sample last = {};
         struct metrics_rates rates = {};
 
-        metrics_take_rates(&rates, &last, &(struct metrics_sample){.now_ns = NS_PER_S, .events = 1000});
+        rates_at(&rates, (struct metrics_sample){.now_ns = NS_PER_S, .events = 1000});
         assert_true(rates.events_hz == 0);
-        metrics_take_rates(&rates, &last,
-                           &(struct metrics_sample){.now_ns = 3 * NS_PER_S / 2, .events = 3000});
+        rates_at(&rates, (struct metrics_sample){.now_ns = 3 * NS_PER_S / 2, .events = 3000});
         assert_true(rates.events_hz == 0);
-        metrics_take_rates(&rates, &last,
-                           &(struct metrics_sample){.now_ns = 3 * NS_PER_S, .events = 5000, .bytes = 100});
+        rates_at(&rates, (struct metrics_sample){.now_ns = 3 * NS_PER_S, .events = 5000, .bytes = 100});
         assert_true(rates.events_hz == 2000 && rates.bytes_per_second == 50 && rates.fragments_hz == 0);
-        metrics_take_rates(&rates, &last,
-                           &(struct metrics_sample){.now_ns = 5 * NS_PER_S,
-                                                    .events = 5000,
-                                                    .bytes = 100,
-                                                    .triggers = 8,
-                                                    .busy_ns = NS_PER_S});
+        rates_at(&rates, (struct metrics_sample){5 * NS_PER_S, .events = 5000, .bytes = 100, .triggers = 8,
+                                                 .busy_ns = NS_PER_S});
         assert_true(rates.events_hz == 0 && rates.bytes_per_second == 0);
         assert_true(rates.triggers_hz == 4 && rates.busy_share == 0.5);
-        metrics_take_rates(&rates, &last,
-                           &(struct metrics_sample){.now_ns = 6 * NS_PER_S, .busy_ns = 5 * NS_PER_S});
+        rates_at(&rates, (struct metrics_sample){.now_ns = 6 * NS_PER_S, .busy_ns = 5 * NS_PER_S});
         assert_true(rates.busy_share == 1);
         /* Another run begins, and all counts with it. */
-        metrics_take_rates(&rates, &last, &(struct metrics_sample){.now_ns = 7 * NS_PER_S, .bytes = 30});
+        rates_at(&rates, (struct metrics_sample){.now_ns = 7 * NS_PER_S, .bytes = 30});
         assert_true(rates.events_hz == 0 && rates.triggers_hz == 0 && rates.busy_share == 0);
         assert_true(rates.bytes_per_second == 30);
 }

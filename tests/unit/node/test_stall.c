@@ -10,64 +10,60 @@
 
 #define LOOK_NS (50 * NS_PER_MS)
 
-struct watch {
+static struct watch {
         struct stall stall;
         struct work work;
         uint64_t now_ns;
         const char *why;
         unsigned lines[STALL_ENDED + 1];
-};
+} w;
 
 static void explain(void *ctx, uint64_t now_ns, struct obstacle *ret)
 {
-        const struct watch *w = ctx;
-
-        assert_int_equal(now_ns, w->now_ns);
-        snprintf(ret->text, sizeof ret->text, "%s", w->why);
+        assert_int_equal(now_ns, w.now_ns);
+        snprintf(ret->text, sizeof ret->text, "%s", w.why);
         ret->timed = true;
 }
 
-static void begin(struct watch *w, bool waits, const char *why, uint64_t idle_ns)
+static void begin(bool waits, const char *why, uint64_t idle_ns)
 {
         const struct stall_settings settings = {.idle_ns = idle_ns};
 
-        *w = (struct watch){.now_ns = NS_PER_S, .work = {.waits = waits}, .why = why};
-        stall_init(&w->stall, &settings, w->now_ns);
+        w = (struct watch){.now_ns = NS_PER_S, .work = {.waits = waits}, .why = why};
+        stall_init(&w.stall, &settings, w.now_ns);
 }
 
-static enum stall_news look(struct watch *w)
+static enum stall_news look(void)
 {
         enum stall_news news;
 
-        w->now_ns += LOOK_NS;
-        news = stall_turn(&w->stall, w->now_ns, &w->work, explain, w);
-        w->lines[news]++;
+        w.now_ns += LOOK_NS;
+        news = stall_turn(&w.stall, w.now_ns, &w.work, explain, NULL);
+        w.lines[news]++;
         return news;
 }
 
-static void pass_ms(struct watch *w, unsigned ms)
+static void pass_ms(unsigned ms)
 {
         for (unsigned i = 0; i < ms / 50; i++)
-                look(w);
+                look();
 }
 
 TEST(work_that_waits_is_a_stall)
 {
-        struct watch w;
-
-        begin(&w, true, "no credit from sfi1", NEVER_NS);
-        pass_ms(&w, 900);
+        begin(true, "no credit from sfi1", NEVER_NS);
+        pass_ms(900);
         assert_int_equal(w.stall.now.kind, OBSTACLE_NONE);
-        pass_ms(&w, 500);
+        pass_ms(500);
         assert_int_equal(w.stall.now.kind, OBSTACLE_WAIT);
         assert_string_equal(w.stall.now.text, "no credit from sfi1");
         assert_int_equal(stall_age_ns(&w.stall, w.now_ns), 0);
-        pass_ms(&w, 5000);
+        pass_ms(5000);
         assert_int_equal(w.stall.now.kind, OBSTACLE_STALL);
         assert_int_equal(w.lines[STALL_BEGAN], 1);
         assert_true(stall_age_ns(&w.stall, w.now_ns) >= 6 * NS_PER_S);
         w.work.progress++;
-        assert_int_equal(look(&w), STALL_ENDED);
+        assert_int_equal(look(), STALL_ENDED);
         assert_int_equal(w.stall.now.kind, OBSTACLE_NONE);
         assert_true(w.stall.ended_after_ns >= 6 * NS_PER_S);
         assert_int_equal(w.stall.stalls, 1);
@@ -77,11 +73,9 @@ TEST(work_that_waits_is_a_stall)
 
 TEST(steady_work_is_no_stall)
 {
-        struct watch w;
-
-        begin(&w, true, "x", NEVER_NS);
+        begin(true, "x", NEVER_NS);
         for (int i = 0; i < 20; i++) {
-                pass_ms(&w, 4000);
+                pass_ms(4000);
                 w.work.progress++;
         }
         assert_int_equal(w.stall.stalls, 0);
@@ -91,51 +85,45 @@ TEST(steady_work_is_no_stall)
 /* A node that has nothing to do has a reason, but no stall, for hours; if the owner wants, one line. */
 TEST(idle_is_no_stall)
 {
-        struct watch w;
-
-        begin(&w, false, "no trigger", 60 * NS_PER_S);
-        pass_ms(&w, 50000);
+        begin(false, "no trigger", 60 * NS_PER_S);
+        pass_ms(50000);
         assert_int_equal(w.stall.now.kind, OBSTACLE_WAIT);
         assert_int_equal(w.lines[STALL_BEGAN], 0);
-        pass_ms(&w, 3600 * 1000);
+        pass_ms(3600 * 1000);
         assert_int_equal(w.lines[STALL_BEGAN], 1);
         assert_int_equal(w.stall.stalls, 0);
         /* Work that comes after the pause starts the clock afresh. */
         w.work.waits = true;
-        assert_int_equal(look(&w), STALL_ENDED);
+        assert_int_equal(look(), STALL_ENDED);
         assert_int_equal(w.stall.now.kind, OBSTACLE_NONE);
-        begin(&w, false, "no event assigned", NEVER_NS);
-        pass_ms(&w, 3600 * 1000);
+        begin(false, "no event assigned", NEVER_NS);
+        pass_ms(3600 * 1000);
         assert_int_equal(w.lines[STALL_NOTHING], 3600 * 20);
 }
 
 TEST(a_wait_before_the_run_has_its_reason_at_once)
 {
-        struct watch w;
-
-        begin(&w, false, "waiting for ros2", 0);
+        begin(false, "waiting for ros2", 0);
         w.work.before_run = true;
-        assert_int_equal(look(&w), STALL_NOTHING);
+        assert_int_equal(look(), STALL_NOTHING);
         assert_int_equal(w.stall.now.kind, OBSTACLE_WAIT);
         assert_string_equal(w.stall.now.text, "waiting for ros2");
 }
 
 TEST(the_reason_may_change)
 {
-        struct watch w;
-
-        begin(&w, true, "ros1 silent", NEVER_NS);
-        pass_ms(&w, 6000);
+        begin(true, "ros1 silent", NEVER_NS);
+        pass_ms(6000);
         w.why = "no credit from sfi1";
-        pass_ms(&w, 2000);
+        pass_ms(2000);
         assert_int_equal(w.lines[STALL_CHANGED], 0); /* not within 10 s of the first line */
-        pass_ms(&w, 10000);
+        pass_ms(10000);
         assert_int_equal(w.lines[STALL_CHANGED], 1);
         assert_string_equal(w.stall.last.text, "no credit from sfi1");
         /* Two reasons that take turns are no flood. */
         for (int i = 0; i < 600; i++) {
                 w.why = i % 2 ? "a" : "b";
-                pass_ms(&w, 100);
+                pass_ms(100);
         }
         assert_int_equal(w.lines[STALL_CHANGED], 1);
         assert_int_equal(w.lines[STALL_BEGAN], 1);
@@ -145,14 +133,13 @@ TEST(the_reason_may_change)
 /* Each stall counts, but a line follows another only after 10 s. */
 TEST(many_stalls_are_folded)
 {
-        struct watch w;
         unsigned folded = 0;
 
-        begin(&w, true, "slow disk on sfi1", NEVER_NS);
+        begin(true, "slow disk on sfi1", NEVER_NS);
         w.stall.settings.stall_ns = NS_PER_S; /* run.stall-timeout is as short */
         for (int i = 0; i < 50; i++) {
                 for (int k = 0; k < 24; k++)
-                        folded += look(&w) == STALL_BEGAN ? w.stall.folded : 0;
+                        folded += look() == STALL_BEGAN ? w.stall.folded : 0;
                 w.work.progress++;
         }
         assert_int_equal(w.stall.stalls, 50);
@@ -164,15 +151,13 @@ TEST(many_stalls_are_folded)
 /* A second fault is no repetition of the first: its line does not wait. */
 TEST(a_stall_for_another_reason_has_a_line)
 {
-        struct watch w;
-
-        begin(&w, true, "slow disk on sfi1", NEVER_NS);
-        pass_ms(&w, 6000);
+        begin(true, "slow disk on sfi1", NEVER_NS);
+        pass_ms(6000);
         assert_int_equal(w.lines[STALL_BEGAN], 1);
         w.work.progress++;
-        pass_ms(&w, 100);
+        pass_ms(100);
         w.why = "ros1 silent";
-        pass_ms(&w, 6000);
+        pass_ms(6000);
         assert_true(w.now_ns < 15 * NS_PER_S);
         assert_int_equal(w.lines[STALL_BEGAN], 2);
 }
@@ -180,17 +165,15 @@ TEST(a_stall_for_another_reason_has_a_line)
 /* A process that did not run cannot blame others for that time. */
 TEST(a_suspension_is_no_stall)
 {
-        struct watch w;
-
-        begin(&w, true, "x", NEVER_NS);
-        pass_ms(&w, 2000);
+        begin(true, "x", NEVER_NS);
+        pass_ms(2000);
         w.now_ns += 100 * NS_PER_S;
-        look(&w);
+        look();
         assert_int_equal(w.stall.now.kind, OBSTACLE_WAIT);
-        pass_ms(&w, 4000);
+        pass_ms(4000);
         assert_int_equal(w.stall.now.kind, OBSTACLE_STALL);
         w.now_ns += 100 * NS_PER_S;
-        look(&w);
+        look();
         assert_true(w.stall.stalled_ns < 7 * NS_PER_S);
 }
 

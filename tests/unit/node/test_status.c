@@ -7,53 +7,70 @@
 
 #include "metrics/status.h"
 
+static json_t *o;
+
 /* The value at a path such as "drops.socket_packets"; the test ends if there is none. */
-static const json_t *value_at(const json_t *o, const char *path)
+static const json_t *value_at(const char *path)
 {
         char copy[128], *rest = copy, *name;
+        const json_t *at = o;
 
         snprintf(copy, sizeof copy, "%s", path);
-        while ((name = strsep(&rest, ".")))
-                o = json_is_array(o) ? json_array_get(o, strtoul(name, NULL, 10)) : json_object_get(o, name);
-        if (!o)
+        while (*path && (name = strsep(&rest, ".")))
+                at = json_is_array(at) ? json_array_get(at, strtoul(name, NULL, 10))
+                                       : json_object_get(at, name);
+        if (!at)
                 fail_msg("no %s", path);
-        return o;
+        return at;
 }
 
-static json_t *status_of(const struct metrics_view *v)
+static void look(void)
 {
-        char *status = metrics_status_text(v, 5 * NS_PER_S);
-        json_t *o = json_loads(status, 0, NULL);
+        char *status = metrics_status_text(&v, 5 * NS_PER_S);
 
+        json_decref(o);
+        o = json_loads(status, 0, NULL);
         assert_non_null(o);
         free(status);
-        return o;
 }
 
-static void assert_value(const json_t *o, const char *path, const char *expected)
+static int end(void **state)
 {
-        char *found = json_dumps(value_at(o, path), JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
-
-        if (strcmp(found, expected) != 0)
-                fail_msg("%s is %s; expected %s", path, found, expected);
-        free(found);
+        json_decref(take_ptr(o));
+        return view_end(state);
 }
 
-TEST(a_dfm_has_its_figures_in_its_status)
+/* The object at `path` ("": the status) has these values, with ' for ". */
+static void assert_has(const char *path, const char *expected)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-        json_t *o;
+        const json_t *found = value_at(path);
+        char *text = strdup(expected);
+        json_t *all, *value;
+        const char *name;
 
+        for (char *c = text; *c; c++)
+                *c = *c == '\'' ? '"' : *c;
+        all = json_loads(text, 0, NULL);
+        assert_non_null(all);
+        json_object_foreach(all, name, value)
+        {
+                if (!json_equal(json_object_get(found, name), value))
+                        fail_msg("%s of \"%s\" is not as in %s", name, path, expected);
+        }
+        json_decref(all);
+        free(text);
+}
+
+TEST_WITH(a_dfm_has_its_figures_in_its_status, NULL, end)
+{
+        view_of("dfm");
         shared.event_latency.count = 1;
-        o = status_of(&v);
-        assert_value(o, "run", "null");
+        look();
+        assert_has("", "{'run': null}");
         /* Earlier runs had events, and this one has none yet. */
-        assert_value(o, "latency_us.p50", "null");
-        assert_value(o, "reason", "null");
-        assert_value(o, "stalled_seconds", "null");
-        assert_value(o, "losses.seconds", "null");
-        json_decref(o);
+        assert_has("latency_us", "{'p50': null}");
+        assert_has("", "{'reason': null, 'stalled_seconds': null}");
+        assert_has("losses", "{'seconds': null}");
         v.process.start_seconds = 1795545600.25;
         shared.run = 7;
         v.obstacle = (struct obstacle){
@@ -69,52 +86,31 @@ TEST(a_dfm_has_its_figures_in_its_status)
         shared.peers[1].live = shared.peers[1].xoff = true;
         shared.peers[3].free_credits = 11;
         shared.peers[3].held = 12;
-        o = status_of(&v);
-        assert_value(o, "version", "\"1.2.3\"");
-        assert_value(o, "start_time", "1795545600.25");
-        assert_value(o, "run", "7");
-        assert_value(o, "reason", "\"no credit from sfi2\"");
-        assert_value(o, "stalled_seconds", "3.0");
-        assert_value(o, "counts.events_complete", "9");
-        assert_value(o, "counts.fragments_sent", "null");
-        assert_value(o, "rates.triggers_hz", "3.0");
-        assert_value(o, "rates.events_hz", "2.5");
-        assert_value(o, "rates.fragments_hz", "null");
-        assert_value(o, "rates.busy_share", "0.25");
-        assert_value(o, "waiting_triggers", "4");
-        assert_value(o, "credits", "null");
-        assert_value(o, "buffer_used", "null");
-        assert_value(o, "buffer_size_bytes", "null");
-        assert_value(o, "latency_us.p50", "1.5");
-        assert_value(o, "latency_us.p99", "2000.0");
-        assert_value(o, "fragments.lost", "8");
-        assert_value(o, "fragments.late", "null");
-        assert_value(o, "drops.network_packets", "null");
-        assert_value(o, "discarded.triggers.queue_full", "6");
-        assert_value(o, "discarded.packets.malformed", "0");
-        assert_value(o, "discarded.fragments", "null");
-        assert_int_equal(json_array_size(value_at(o, "peers")), 4);
-        assert_value(o, "peers.0.node", "\"ros1\"");
-        assert_value(o, "peers.0.live", "true");
-        assert_value(o, "peers.0.xoff", "true");
-        assert_value(o, "peers.0.held", "null");
-        assert_value(o, "peers.2.role", "\"sfi\"");
-        assert_value(o, "peers.2.live", "false");
-        assert_value(o, "peers.2.xoff", "null");
-        assert_value(o, "peers.2.free_credits", "11");
-        assert_value(o, "peers.2.held", "12");
-        assert_value(o, "peers.2.bytes", "null");
-        assert_value(o, "shaping", "null");
-        json_decref(o);
-        sample_view_free(&v, &shared);
+        look();
+        assert_has("", "{'version': '1.2.3', 'start_time': 1795545600.25, 'run': 7, "
+                       "'reason': 'no credit from sfi2', 'stalled_seconds': 3.0}");
+        assert_has("counts", "{'events_complete': 9, 'fragments_sent': null}");
+        assert_has("rates", "{'triggers_hz': 3.0, 'events_hz': 2.5, 'fragments_hz': null, "
+                            "'busy_share': 0.25}");
+        assert_has("", "{'waiting_triggers': 4, 'credits': null, 'buffer_used': null, "
+                       "'buffer_size_bytes': null}");
+        assert_has("latency_us", "{'p50': 1.5, 'p99': 2000.0}");
+        assert_has("fragments", "{'lost': 8, 'late': null}");
+        assert_has("drops", "{'network_packets': null}");
+        assert_has("discarded.triggers", "{'queue_full': 6}");
+        assert_has("discarded.packets", "{'malformed': 0}");
+        assert_has("discarded", "{'fragments': null}");
+        assert_int_equal(json_array_size(value_at("peers")), 4);
+        assert_has("peers.0", "{'node': 'ros1', 'live': true, 'xoff': true, 'held': null}");
+        assert_has("peers.2", "{'role': 'sfi', 'live': false, 'xoff': null, 'free_credits': 11, "
+                              "'held': 12, 'bytes': null}");
+        assert_has("", "{'shaping': null}");
 }
 
-TEST(a_ros_has_its_figures_in_its_status)
+TEST_WITH(a_ros_has_its_figures_in_its_status, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("ros1", &shared);
+        view_of("ros1");
         struct scenario *s = (struct scenario *)v.scenario;
-        json_t *o;
 
         shared.buffer_used_bytes = s->ros.buffer_size_bytes / 4;
         shared.held_fragments = 5;
@@ -122,51 +118,34 @@ TEST(a_ros_has_its_figures_in_its_status)
         v.counters[METRICS_COUNTER_packets_source_dropped] = 9;
         v.counters[METRICS_COUNTER_packets_send_failed] = 10;
         v.counters[METRICS_COUNTER_front_end_late] = 11;
-        o = status_of(&v);
-        assert_value(o, "counts.events_complete", "null");
-        assert_value(o, "buffer_used", "0.25");
-        assert_value(o, "held_fragments", "5");
-        assert_value(o, "rates.busy_share", "null");
-        assert_value(o, "latency_us.p99", "null");
-        assert_value(o, "shaped", "null");
-        assert_value(o, "shaping", "null");
-        assert_value(o, "drops.source_qdisc_packets", "null");
-        assert_value(o, "drops.send_failed_packets", "10");
-        assert_value(o, "drops.network_packets", "null");
-        assert_value(o, "discarded.front_end_frames.late", "11");
-        assert_value(o, "discarded.triggers", "null");
-        assert_value(o, "output_free_bytes", "null");
-        assert_int_equal(json_array_size(value_at(o, "peers")), 2);
-        assert_value(o, "peers.0.node", "\"sfi1\"");
-        assert_value(o, "peers.0.fragments", "6");
-        assert_value(o, "peers.0.bytes", "7");
-        assert_value(o, "peers.0.queued_bytes", "8");
-        assert_value(o, "peers.0.fragments_lost", "null");
-        assert_value(o, "peers.0.live", "null");
-        json_decref(o);
+        look();
+        assert_has("counts", "{'events_complete': null}");
+        assert_has("", "{'buffer_used': 0.25, 'held_fragments': 5}");
+        assert_has("rates", "{'busy_share': null}");
+        assert_has("latency_us", "{'p99': null}");
+        assert_has("", "{'shaped': null, 'shaping': null}");
+        assert_has("drops", "{'source_qdisc_packets': null, 'send_failed_packets': 10, "
+                            "'network_packets': null}");
+        assert_has("discarded.front_end_frames", "{'late': 11}");
+        assert_has("discarded", "{'triggers': null}");
+        assert_has("", "{'output_free_bytes': null}");
+        assert_int_equal(json_array_size(value_at("peers")), 2);
+        assert_has("peers.0", "{'node': 'sfi1', 'fragments': 6, 'bytes': 7, 'queued_bytes': 8, "
+                              "'fragments_lost': null, 'live': null}");
         s->qos.backend = QOS_HTB;
         shared.shapings[4] = (struct metrics_shaped){
                 .known = true, .rate_bps = 12, .limit_bytes = 13, .backlog_bytes = 14, .drops = 15};
-        o = status_of(&v);
-        assert_value(o, "shaped", "false");
-        assert_value(o, "drops.source_qdisc_packets", "9");
-        assert_int_equal(json_array_size(value_at(o, "shaping")), 1);
-        assert_value(o, "shaping.0.node", "\"sfi2\"");
-        assert_value(o, "shaping.0.address", "\"" SAMPLE_NET ".5\"");
-        assert_value(o, "shaping.0.rate_bps", "12");
-        assert_value(o, "shaping.0.limit_bytes", "13");
-        assert_value(o, "shaping.0.backlog_bytes", "14");
-        assert_value(o, "shaping.0.drops", "15");
-        json_decref(o);
-        sample_view_free(&v, &shared);
+        look();
+        assert_has("", "{'shaped': false}");
+        assert_has("drops", "{'source_qdisc_packets': 9}");
+        assert_int_equal(json_array_size(value_at("shaping")), 1);
+        assert_has("shaping.0", "{'node': 'sfi2', 'address': '" SAMPLE_NET ".5', 'rate_bps': 12, "
+                                "'limit_bytes': 13, 'backlog_bytes': 14, 'drops': 15}");
 }
 
-TEST(an_sfi_has_its_figures_in_its_status)
+TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("sfi1", &shared);
-        json_t *o;
-
+        view_of("sfi1");
         shared.credits = 3;
         shared.unwritten_events = 4;
         v.disk = (struct metrics_disk){true, 5, 10};
@@ -179,48 +158,30 @@ TEST(an_sfi_has_its_figures_in_its_status)
                                                 .fragments_lost = 11,
                                                 .fragments_absent = 12,
                                                 .packets_lost = 13};
-        o = status_of(&v);
-        assert_value(o, "credits", "3");
-        assert_value(o, "unwritten_events", "4");
-        assert_value(o, "output_free_bytes", "5");
-        assert_value(o, "output_size_bytes", "10");
-        assert_value(o, "drops.network_packets", "6");
-        assert_value(o, "drops.socket_packets", "14");
-        assert_value(o, "drops.send_failed_packets", "null");
-        assert_value(o, "fragments.late", "7");
-        assert_value(o, "fragments.corrupt", "8");
-        assert_value(o, "fragments.expected", "null");
-        assert_value(o, "discarded.fragments.late", "7");
-        assert_value(o, "discarded.packets.socket_full", "14");
-        assert_int_equal(json_array_size(value_at(o, "peers")), 2);
-        assert_value(o, "peers.1.node", "\"ros2\"");
-        assert_value(o, "peers.1.fragments", "9");
-        assert_value(o, "peers.1.bytes", "10");
-        assert_value(o, "peers.1.fragments_lost", "11");
-        assert_value(o, "peers.1.fragments_absent", "12");
-        assert_value(o, "peers.1.packets_lost", "13");
-        assert_value(o, "peers.1.queued_bytes", "null");
-        json_decref(o);
+        look();
+        assert_has("", "{'credits': 3, 'unwritten_events': 4, 'output_free_bytes': 5, "
+                       "'output_size_bytes': 10}");
+        assert_has("drops", "{'network_packets': 6, 'socket_packets': 14, 'send_failed_packets': null}");
+        assert_has("fragments", "{'late': 7, 'corrupt': 8, 'expected': null}");
+        assert_has("discarded.fragments", "{'late': 7}");
+        assert_has("discarded.packets", "{'socket_full': 14}");
+        assert_int_equal(json_array_size(value_at("peers")), 2);
+        assert_has("peers.1", "{'node': 'ros2', 'fragments': 9, 'bytes': 10, 'fragments_lost': 11, "
+                              "'fragments_absent': 12, 'packets_lost': 13, 'queued_bytes': null}");
         /* TCP has no packets of its own, and late datagrams are not lost. */
         ((struct scenario *)v.scenario)->scenario.transport = TRANSPORT_TCP;
-        o = status_of(&v);
-        assert_value(o, "drops.network_packets", "null");
-        json_decref(o);
+        look();
+        assert_has("drops", "{'network_packets': null}");
         ((struct scenario *)v.scenario)->scenario.transport = TRANSPORT_UDP;
         v.counters[METRICS_COUNTER_packets_lost] = 13;
-        o = status_of(&v);
-        assert_value(o, "drops.network_packets", "0");
-        json_decref(o);
-        sample_view_free(&v, &shared);
+        look();
+        assert_has("drops", "{'network_packets': 0}");
 }
 
 /* Of the last seconds, and only what the role can know. */
-TEST(recent_losses_have_a_count_for_each_place)
+TEST_WITH(recent_losses_have_a_count_for_each_place, NULL, end)
 {
-        struct metrics_state shared;
-        struct metrics_view v = sample_view("dfm", &shared);
-        json_t *o;
-
+        view_of("dfm");
         shared.losses =
                 (struct losses){.older = {.now_ns = NS_PER_S, .lost = 2, .partial = 1, .packets_lost = 1},
                                 .now = {.now_ns = 2 * NS_PER_S,
@@ -232,23 +193,14 @@ TEST(recent_losses_have_a_count_for_each_place)
         shared.peers[2].lost_recently = 14;
         v.control_state = "error";
         strcpy(v.control_error, "it stalled");
-        o = status_of(&v);
-        assert_value(o, "control_error", "\"it stalled\"");
-        assert_value(o, "losses.seconds", "4.0");
-        assert_value(o, "losses.events_lost", "5");
-        assert_value(o, "losses.events_partial", "6");
-        assert_value(o, "losses.events_not_written", "null");
-        assert_value(o, "losses.missing_fragments", "null");
-        assert_value(o, "losses.network_packets", "null");
-        assert_value(o, "losses.send_failed_packets", "null");
-        json_decref(o);
+        look();
+        assert_has("", "{'control_error': 'it stalled'}");
+        assert_has("losses",
+                   "{'seconds': 4.0, 'events_lost': 5, 'events_partial': 6, "
+                   "'events_not_written': null, 'missing_fragments': null, 'network_packets': null, "
+                   "'send_failed_packets': null}");
         v.self = scenario_find(v.scenario, "sfi1");
-        o = status_of(&v);
-        assert_value(o, "losses.events_not_written", "4");
-        assert_value(o, "losses.missing_fragments", "{\"ros2\": 14}");
-        assert_value(o, "losses.network_packets", "20");
-        assert_value(o, "losses.socket_packets", "10");
-        assert_value(o, "losses.source_qdisc_packets", "null");
-        json_decref(o);
-        sample_view_free(&v, &shared);
+        look();
+        assert_has("losses", "{'events_not_written': 4, 'missing_fragments': {'ros2': 14}, "
+                             "'network_packets': 20, 'socket_packets': 10, 'source_qdisc_packets': null}");
 }
