@@ -155,8 +155,8 @@ def restart(evb):
 
 def restart_after_sfi(evb):
     """A DFM restarts after an SFI did: no event in a file is lost."""
-    # The SFI is not silent for long, and its earlier process is replaced.
-    with bed(evb, {"trigger.rate": "1kHz"}) as b:
+    # The SFI is not given up, however long it takes to start: its earlier process is replaced.
+    with bed(evb, {**PATIENT, "trigger.rate": "1kHz"}) as b:
         b.start_all()
         b.wait_written(400_000)
         b.kill("sfi1")

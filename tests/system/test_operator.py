@@ -147,7 +147,8 @@ def comes_back(evb):
             b.end(name, expect=75)
             unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service.in").read_text()
             assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
-        b.start_all(*NODES, keys=PATIENT)
+        # The DFM may take long to start.
+        b.start_all(*NODES, keys={**PATIENT, "dfm.lost-after": "60s"})
         b.start("dfm", keys={**PATIENT, "trigger.events": 100})
         reports = b.end_all()
         assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]

@@ -136,7 +136,7 @@ def hand(evb):
     with folder() as where, Shell(where, evb, ("unshare", "--net") if os.geteuid() == 0 else ()) as shell:
         if os.geteuid() == 0:
             shell.type("ip link set lo up")
-        text = file_of(OPERATE, "run.conf")
+        text = file_of(OPERATE, "run.conf").replace("[sfi]\n", "[sfi]\ntimeout = 30s\n")
         (where / "run.conf").write_text(text if os.geteuid() == 0 else text.replace("127.69.70", OWN_NET))
         with open(where / "run.conf", "a", encoding="utf-8") as more:
             more.write("[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n")
@@ -225,7 +225,7 @@ def start_controlled(shell, listen, own=""):
     shell.type("ip link set lo up")
     for _, i in nodes:
         shell.type(f"ip addr add 10.0.0.{i}/24 dev lo")
-    (shell.where / "run.conf").write_text(control + f"\n{own}[trigger]\nrate = 500Hz\n[sfi]\noutput = file\ndirectory = data\n" + "".join(
+    (shell.where / "run.conf").write_text(control + f"\n{own}[trigger]\nrate = 500Hz\n[sfi]\noutput = file\ndirectory = data\ntimeout = 30s\n" + "".join(
         f"[node {name}]\nrole = {name[:3]}\naddress = 10.0.0.{i}\n" for name, i in nodes))
     with open(shell.where / "run.conf", "a", encoding="utf-8") as more:
         more.write("[network]\ncontrol-group = none\n[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n")
