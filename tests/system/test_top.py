@@ -265,7 +265,7 @@ def plain(evb):
         assert times == sorted(times) and abs(times[-1] - time.time()) < LIMIT_S, times
         after = status("dfm")["counts"]["events_complete"]
         # The same as JSON, one object for each look.
-        done = subprocess.run([*words, "--count", "2", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run([*words, "--count", "2", "--interval", "3s", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
         objects = [json.loads(line) for line in done.stdout.splitlines()]
         assert done.returncode == 0 and len(objects) == 2 and objects[0]["time"] < objects[1]["time"], done
         for o in objects:
