@@ -181,6 +181,28 @@ DFM_TEST(decisions_without_effect_are_counted, level2_standard())
         dfm_driver_fini(&t);
 }
 
+/* The bit of a decision serves each event whose number differs by a whole window. */
+DFM_TEST(a_decision_is_not_that_of_the_event_a_window_later, level2_standard())
+{
+        uint64_t event = 3;
+        struct message_to to;
+
+        c.events = 0;
+        c.level2.window = 1 << 15;
+        start(&t, &c);
+        assert_true(decides(&t, event, DECISION_REJECT));
+        while (dfm_counts(t.dfm)->triggers <= EVB_EVENT_WINDOW + c.level2.window) {
+                dfm_pass_with_ros_ns(&t, 0, c.level2.timeout_ns);
+                while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
+                        ;
+        }
+        assert_false(decides(&t, EVB_EVENT_WINDOW + event, DECISION_REJECT));
+        assert_false(decides(&t, event, DECISION_REJECT));
+        assert_int_equal(dfm_level2_counts(t.dfm)->repeated, 0);
+        assert_int_equal(dfm_level2_counts(t.dfm)->late, 2);
+        dfm_driver_fini(&t);
+}
+
 DFM_TEST(without_level_2_decisions_have_no_effect, dfm_standard())
 {
         start(&t, &c);
