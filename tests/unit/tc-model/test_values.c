@@ -351,6 +351,42 @@ TEST(a_foreign_queue_goes_with_a_renewed_one)
         tc_tree_fini(&after);
 }
 
+/* Classes that came with another root at one of our leaves go with it: they are neither deleted nor a reason
+ * to build our tree anew. */
+TEST(classes_of_a_foreign_root_go_with_it)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_object others[] = {
+                {.type = TC_CLASS, .handle = TC_ID(5, 1), .parent = TC_ID(5, 0), .kind_name = "htb"},
+                {.type = TC_CLASS, .handle = TC_ID(5, 2), .parent = TC_ID(5, 1), .kind_name = "htb"},
+        };
+        struct tc_tree want = sample_tree(&q, NULL), have = {};
+        const struct tc_object *queue = NULL;
+        struct tc_diff d;
+
+        assert_int_equal(tc_tree_copy(&have, &want), 0);
+        for (size_t i = 0; i < have.n; i++) {
+                if (have.objects[i].type == TC_QDISC && have.objects[i].handle == TC_ID(0x1001, 0)) {
+                        queue = &want.objects[i];
+                        have.objects[i] = (struct tc_object){.type = TC_QDISC,
+                                                             .handle = TC_ID(5, 0),
+                                                             .parent = queue->parent,
+                                                             .kind_name = "htb"};
+                }
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                assert_int_equal(tc_tree_add(&have, &others[i]), 0);
+        tc_tree_sort(&have);
+        assert_int_equal(tc_diff_make(&d, &have, &want), 0);
+        assert_int_equal(d.n, 1);
+        assert_int_equal(d.changes[0].verb, TC_REPLACE);
+        assert_ptr_equal(d.changes[0].object, queue);
+        tc_diff_fini(&d);
+        tc_tree_fini(&have);
+        tc_tree_fini(&want);
+}
+
 TEST(status_is_read_from_the_tree)
 {
         struct tc_destination to[4];
