@@ -2,6 +2,7 @@
 
 #include "../test.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "evb/base/log.h"
@@ -10,6 +11,7 @@
 
 static struct options o;
 static const char *node, *fast;
+static struct option_list boards;
 static char line[4096], said[2][4096]; /* the parsed line; the texts on standard output and standard error */
 
 static int nothing(int argc, char **argv)
@@ -43,7 +45,8 @@ static int parse(size_t n_words, const char *words)
 {
         static const struct command command = {"test", nothing, "FILE", "Nothing at all."};
         const struct option_entry own[] = {{"node", "NAME", "name of the node", &node},
-                                           {"fast", NULL, "run fast", &fast}};
+                                           {"fast", NULL, "run fast", &fast},
+                                           {"board", "NAME", "board; repeatable", .list = &boards}};
         FILE *out = tmpfile(), *err = tmpfile();
         char *argv[OPTIONS_SETTINGS_MAX + 20] = {line}, *save = NULL;
         int argc = 1, old_out, old_err, r;
@@ -96,6 +99,19 @@ TEST(test_own)
         assert_int_equal(parse(0, "--node a --node b"), OPTIONS_GO_ON);
         assert_string_equal(node, "b");
         assert_wrong(0, "--node", "option --node requires an argument; see `evb test --help`");
+}
+
+TEST(a_list_keeps_all_values_in_their_order)
+{
+        assert_int_equal(parse(1, "--board b --node n1 --board=a file --board b"), OPTIONS_GO_ON);
+        assert_int_equal(boards.n, 3);
+        assert_string_equal(boards.values[0], "b");
+        assert_string_equal(boards.values[1], "a");
+        assert_string_equal(boards.values[2], "b");
+        assert_string_equal(node, "n1");
+        free(boards.values);
+        boards = (struct option_list){};
+        assert_wrong(0, "--board", "option --board requires an argument");
 }
 
 TEST(the_last_of_verbose_and_quiet_sets_the_level)
