@@ -18,9 +18,9 @@ from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, d
                      settings)
 
 SLOW_DISK = str(made("slow_disk.so"))
-# Short timeouts, so that the death of the SFI is noticed soon.
-QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "dfm.event-timeout": "1s",
-         "sfi.timeout": "400ms"}
+# The death of the SFI is noticed soon, but no node counts as dead that gets no processor for a while.
+QUICK = {"dfm.node-timeout": "5s", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "dfm.event-timeout": "60s",
+         "sfi.timeout": "30s"}
 # Processes that get no processor time for a while lose no event.
 PATIENT = {"dfm.node-timeout": "20s", "dfm.event-timeout": "60s", "sfi.timeout": "30s"}
 
