@@ -1,4 +1,5 @@
-/* evb lab report: judges results files, and passes them to the script that draws the plots. */
+/* evb lab report: judges results files, and passes them to the script that draws the plots, or with --json
+ * writes them. */
 #include "evb/lab/judge.h"
 #include "evb/lab/valid.h"
 #include "lab.h"
@@ -116,6 +117,8 @@ int lab_report(const struct lab_options *o)
                 json_array_append_new(all, describe(lab_at(i), results));
         whole = json_pack("{s:o, s:s}", "measurements", all, "version", EVB_VERSION);
         json_decref(results);
+        if (o->common.json)
+                return options_write_json(&o->common, whole, 0);
         if (!find_script(script)) {
                 fprintf(stderr,
                         "evb lab report: " SCRIPT " is not installed; expected it in ../../scripts or "
