@@ -479,6 +479,16 @@ const struct node_stats *bed_stats(const char *node)
         return p->stats ?: &none;
 }
 
+const struct scenario *bed_scenario(void)
+{
+        return scenario;
+}
+
+const char *bed_self(void)
+{
+        return self->name;
+}
+
 const char *bed_name(enum node_role role, size_t index)
 {
         for (size_t i = 0; i < scenario->n_nodes; i++) {

@@ -74,6 +74,9 @@ const struct node_stats *bed_stats(const char *node);
                         _sum += count_of(bed_name(role, _i), counter);                                       \
                 _sum;                                                                                        \
         })
+const struct scenario *bed_scenario(void);
+/* The process whose turn it is, in a function that it calls. */
+const char *bed_self(void);
 /* NULL: the role has no such node. */
 const char *bed_name(enum node_role role, size_t index);
 /* What the process reported at its end: a node's or the farm's JSON. */
