@@ -26,6 +26,10 @@ from network import Network, wait_until
 from test_join import ROLES
 
 
+# Nodes that get no processor for a while lose no event. The section [sfi] is the last one.
+SLOW = "[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n[sfi]\ntimeout = 30s\n"
+
+
 def three_runs(evb, mode="push", transport="udp", **keys):
     """Three runs in the same processes: numbers, files, reports and accounts of each."""
     with configured(evb, {"scenario.mode": mode, "scenario.transport": transport, **keys}) as b:
@@ -511,7 +515,7 @@ def shaping(evb):
     """The shaping of a ROS stays installed between two runs, and its counters go on."""
     with folder() as where, Network("switch", "dfm", "ros1", "sfi1") as network:
         network.bridge("switch", ["dfm", "ros1", "sfi1"])
-        path = scenario(where, f"[network]\ncontrol-group = none\nlink-rate = 1Gbit\n[trigger]\nrate = 1kHz\n[qos]\nbackend = auto\n"
+        path = scenario(where, f"[network]\ncontrol-group = none\nlink-rate = 1Gbit\n[trigger]\nrate = 1kHz\n[qos]\nbackend = auto\n{SLOW}"
                                f"[control]\nlisten = unix:{where}/control.sock\n[run]\nstart = manual\n"
                         + "".join(f"[node {name}]\nrole = {name.rstrip('1')}\naddress = 10.9.0.{i}\ndevice = eth0\n"
                                   for i, name in enumerate(("dfm", "ros1", "sfi1"), 1)))
@@ -989,7 +993,7 @@ def metrics(evb):
 def one_run(evb):
     """evb run makes one run: evb ctl pauses and stops it, and next-run is refused."""
     with folder() as where:
-        path = scenario(where, "[trigger]\nrate = 1kHz\n[ros]\ncount = 2\n[sfi]\ncount = 1\n[control]\nlisten = unix:control.sock\n[run]\nstart = manual\n")
+        path = scenario(where, f"[trigger]\nrate = 1kHz\n[ros]\ncount = 2\n{SLOW}count = 1\n[control]\nlisten = unix:control.sock\n[run]\nstart = manual\n")
 
         def ctl(*words):
             done = subprocess.run([evb, "ctl", *words, "--socket", where / "control.sock", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)

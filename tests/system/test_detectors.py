@@ -89,6 +89,8 @@ def interpreter():
 
 def prepare(evb, where, python):
     for name, body in file_blocks().items():
+        if name == "beam.conf":
+            body = body.replace("[sfi]\n", "[dfm]\nevent-timeout = 60s\nnode-timeout = 30s\n[sfi]\ntimeout = 30s\n")
         # Only root can have a network of its own, in which the addresses are free.
         (where / name).write_text(body if os.geteuid() == 0 else body.replace("127.69.86", OWN_NET))
     for folder_ in ("build", "bin"):
