@@ -11,10 +11,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 
 from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, left_overs, main,
                      need_root, run, scenario, settings)
+from network import wait_until
 
 
 def lab(evb, **keys):
@@ -140,13 +140,11 @@ def killed_launcher(evb):
             running.wait_nodes(9)
             nodes = running.nodes()
             pid = running.process.pid
+            # Once it is dead, any other run may remove them.
+            assert left_overs(pid)
             running.process.send_signal(signal.SIGKILL)
             running.process.wait()
-            assert left_overs(pid)
-            deadline = time.monotonic() + 30
-            while any(os.path.exists(f"/proc/{n}") for n in nodes.values()) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert not any(os.path.exists(f"/proc/{n}") for n in nodes.values()), nodes
+            wait_until(f"end of {nodes}", lambda: not any(os.path.exists(f"/proc/{n}") for n in nodes.values()))
         complete(run(evb, path, net="lab"))
         assert not left_overs(pid)
 
