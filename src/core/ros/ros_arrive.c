@@ -101,6 +101,10 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         } else {
                 number = ros_numbers_of_frame(&r->numbers, *counter);
                 r->arriving_as = judge_number(r, number, &expected);
+                /* The frames of slices are late with them, which is never in silence. */
+                if (f->frames == 0 && r->arriving_as != FRAME_DUPLICATE &&
+                    ros_numbers_is_below_run(&r->numbers, number))
+                        r->arriving_as = FRAME_IMPOSSIBLE;
         }
         r->arriving_number = number;
         r->arriving_frames = f->frames;

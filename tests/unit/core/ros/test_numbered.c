@@ -144,6 +144,37 @@ ROS_TEST(late_and_repeated_frames_are_counted_apart, numbered(24))
         end(&t, 8);
 }
 
+/* A frame of before the run is left over or late, and costs nothing. But the board has sent frames of the
+ * run, so the second one has a wrong number, and its data are in no event. */
+TEST(a_number_of_before_the_run_is_wrong_behind_frames_of_the_run)
+{
+        for (unsigned bits = 16; bits <= 32; bits += 8) {
+                for (unsigned ended = 0; ended < 2; ended++) {
+                        struct ros_config c = numbered(bits);
+                        struct ros_driver t;
+
+                        ros_driver_init(&t, &c);
+                        trigger(&t, 0, 40000);
+                        frame_comes(&t, 39000);
+                        for (uint32_t i = 0; i < 50; i++) {
+                                if (i > 0)
+                                        trigger(&t, i, 40000 + i);
+                                frame_comes(&t, 40000 + i);
+                        }
+                        frame_comes(&t, 39990); /* overtaken */
+                        for (unsigned k = 0; k < 2 * ended; k++)
+                                ros_gets_keep_alive(&t, RUN_RUNNING, 40 + k, 7);
+                        assert_int_equal(ros_counts(t.ros)->impossible, 0);
+                        frame_comes(&t, 20000);
+                        trigger(&t, 50, 40050);
+                        frame_comes(&t, 40050);
+                        assert_int_equal(ros_counts(t.ros)->impossible, 1);
+                        assert_false(ros_is_out_of_step(t.ros));
+                        end(&t, 54);
+                }
+        }
+}
+
 ROS_TEST(a_frame_without_a_number_is_impossible, numbered(24))
 {
         struct ros_fragment f = {.bytes = 3};
