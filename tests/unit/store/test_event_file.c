@@ -3,6 +3,8 @@
 
 #include "../test.h"
 
+#include <sys/file.h>
+
 #include "evb/store/replay.h"
 #include "evb/store/verify.h"
 #include "store_sample.h"
@@ -371,6 +373,45 @@ TEST_WITH(test_every_word_replaced, setup, teardown)
                         assert_int_equal(report.events, repair.events);
                 }
         }
+}
+
+/* A whole fragment that is no event, such as a part of one, is a damage. */
+TEST_WITH(test_record_without_an_event, setup, teardown)
+{
+        struct fixture *f = *state;
+        size_t at = f->ends[1] + EVENT_FILE_DATA_BYTES, part = at;
+        _cleanup_free_ uint8_t *bytes = malloc(f->size_bytes);
+        struct event_file_repair repair;
+
+        while (eformat_word(f->bytes + part, 0) != EFORMAT_SUBDET)
+                part += 4;
+        memcpy(bytes, f->bytes, at);
+        put_word(bytes, f->ends[1] + 12, (uint32_t)(f->ends[2] - part));
+        memcpy(bytes + at, f->bytes + part, f->size_bytes - part);
+        sample_write(f->path, bytes, f->size_bytes - (part - at));
+        unlink(f->out);
+        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+        assert_string_equal(repair.fault.reason, "data record does not contain an event");
+        assert_is(f->out, f, (const unsigned[]){0, 2, 3}, 3);
+}
+
+TEST_WITH(test_output_of_another_repair, setup, teardown)
+{
+        struct fixture *f = *state;
+        char unfinished[PATH_MAX + 8];
+        struct event_file_repair repair;
+        int fd;
+
+        snprintf(unfinished, sizeof unfinished, "%s.repair", f->out);
+        sample_write(f->path, f->bytes, f->size_bytes - 1);
+        sample_write(unfinished, "left", 4);
+        fd = open(unfinished, O_RDONLY | O_CLOEXEC);
+        assert_int_equal(flock(fd, LOCK_EX), 0);
+        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), -EBUSY);
+        assert_int_equal(access(f->out, F_OK), -1);
+        close(fd);
+        assert_int_equal(event_file_repair(f->path, f->out, SAMPLE_NOW, &repair), 0);
+        assert_sound(f->out, 4);
 }
 
 TEST_WITH(test_output_is_not_overwritten, setup, teardown)
