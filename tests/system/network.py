@@ -7,8 +7,9 @@ import struct
 import subprocess
 import tempfile
 import time
+import unittest.mock
 
-from harness import LIMIT_S, Skip, need_root
+from harness import LIMIT_S, Skip, made, need_root
 
 _libc = None
 
@@ -17,6 +18,15 @@ def sh(*arguments, check=True, **options):
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S, **options)
     assert not check or done.returncode == 0, f"{' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done
+
+
+@contextlib.contextmanager
+def slow_netlink(where):
+    """Traffic control of the programs that start here waits while the yielded file exists; see slow_netlink.c."""
+    path = where / "slow"
+    with unittest.mock.patch.dict(os.environ, {"LD_PRELOAD": str(made("slow_netlink.so")), "EVB_TEST_SLOW": str(path), "ASAN_OPTIONS":
+                                               os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}):
+        yield path
 
 
 class Network:

@@ -3,15 +3,14 @@
 
     test_drift.py EVB [CASE...]
 """
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import tempfile
 
-from harness import Running, made, folder, main, need_root, scenario, settings
-from network import sh, wait_until
+from harness import Running, folder, main, need_root, scenario, settings
+from network import sh, slow_netlink, wait_until
 
 KEYS = {"qos.backend": "htb+tbf", "qos.rate": "200Mbit", "trigger.events": 0, "trigger.rate": "500Hz"}
 # Of this test alone: others run beside it.
@@ -134,21 +133,6 @@ def gone(evb):
         ros1 = [n for n in json.loads(out)["nodes"] if n["name"] == "ros1"][0]
         assert ros1["shaping_repairs"] == 1 and ros1["unshaped_ns"] > 0, ros1
         assert not os.listdir(STATES.name), os.listdir(STATES.name)
-
-
-@contextlib.contextmanager
-def slow_netlink(where):
-    """Preload a library that delays traffic control while the yielded file exists."""
-    path = where / "slow"
-    environment = {"LD_PRELOAD": str(made("slow_netlink.so")), "EVB_TEST_SLOW": str(path),
-                   "ASAN_OPTIONS": "verify_asan_link_order=0"}
-    os.environ.update(environment)
-    try:
-        yield path
-    finally:
-        for name in environment:
-            del os.environ[name]
-        path.unlink(missing_ok=True)
 
 
 def slow(evb):

@@ -4,12 +4,11 @@
     test_lab.py EVB [CASE...]
 """
 import contextlib
-import fcntl
+import ctypes
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ from network import sh, wait_until
 
 # For tests of files and processes, which other work on this machine must not fail.
 MADE_ONCE = ("--accept-disturbed",)
+CLONE_NEWNS = 0x00020000
 
 
 def lists(evb):
@@ -390,14 +390,16 @@ def no_state(evb):
 
 
 @contextlib.contextmanager
-def alone():
-    """Excludes other tests that remove leftovers, as they would remove what this test prepares."""
-    lock = os.open("/tmp", os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def own_places():
+    """Gives this process a /tmp and a /run/netns of its own: runs elsewhere, when they begin, remove what dead runs have left."""
+    assert ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) == 0, os.strerror(ctypes.get_errno())
+    sh("mount", "--make-rprivate", "/")
+    os.makedirs("/run/netns", exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        for place in ("/run/netns", "/tmp"):
+            sh("mount", "-t", "tmpfs", "none", place)
+            stack.callback(sh, "umount", "--lazy", place)
         yield
-    finally:
-        os.close(lock)
 
 
 def clean(evb):
@@ -411,45 +413,32 @@ def clean(evb):
     left_over, in_use, alien, link = (
         pathlib.Path(f"/tmp/evb-lab-state-{name}")
         for name in (f"{dead.pid}-aaaaaa", f"{os.getpid()}-aaaaaa", f"{dead.pid}-bbbbbb", f"{dead.pid}-cccccc"))
-    with alone(), folder() as where:
+    # It may be in /tmp.
+    program = f"/proc/{os.getpid()}/fd/{os.open(evb, os.O_PATH)}"
+    with own_places():
+        where = pathlib.Path("/tmp/other")
+        where.mkdir()
         (where / "kept").touch()
-        try:
-            sh("ip", "netns", "add", living)
-            for path in (in_use, alien):
-                path.mkdir()
-                (path / "qos-eth0.json").touch()
-            os.chown(alien, 65534, 65534)
-            link.symlink_to(where)
-            # A run that starts elsewhere removes dead runs' namespaces as well, and may be faster.
-            for _ in range(20):
-                if sh("ip", "netns", "add", stale, check=False).returncode != 0:
-                    continue
-                left_over.mkdir()
-                with contextlib.suppress(FileNotFoundError):
-                    (left_over / "qos-eth0.json").touch()
-                said = sh(evb, "lab", "clean").stdout
-                found = re.fullmatch(r"removed (\d+) namespaces and (\d+) directories in /tmp of dead runs\n", said)
-                assert found and not left_over.exists(), said
-                if int(found[1]) >= 1 and int(found[2]) >= 1:
-                    break
-            else:
-                raise AssertionError("other runs removed the namespace each time")
-            left = sh("ip", "netns", "list").stdout
-            assert stale not in left and living in left, left
-            assert (in_use / "qos-eth0.json").exists() and (alien / "qos-eth0.json").exists()
-            assert (where / "kept").exists() and link.is_symlink()
-        finally:
-            for name in (stale, living):
-                sh("ip", "netns", "del", name, check=False)
-            link.unlink(missing_ok=True)
-            for path in (left_over, in_use, alien):
-                shutil.rmtree(path, ignore_errors=True)
+        for name in (stale, living):
+            sh("ip", "netns", "add", name)
+        for path in (left_over, in_use, alien):
+            path.mkdir()
+            (path / "qos-eth0.json").touch()
+        os.chown(alien, 65534, 65534)
+        link.symlink_to(where)
+        said = sh(program, "lab", "clean").stdout
+        assert said == "removed 1 namespaces and 1 directories in /tmp of dead runs\n", said
+        assert not left_over.exists()
+        left = sh("ip", "netns", "list").stdout
+        assert stale not in left and living in left, left
+        assert (in_use / "qos-eth0.json").exists() and (alien / "qos-eth0.json").exists()
+        assert (where / "kept").exists() and link.is_symlink()
 
 
 def killed(evb):
     """Removes the leftovers of a killed run."""
     need_root()
-    with alone(), folder() as where:
+    with folder() as where:
         run = background(evb, "A2", where / "results.jsonl", "--quick")
         try:
             deadline = time.monotonic() + LIMIT_S
