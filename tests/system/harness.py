@@ -1,5 +1,6 @@
 """Common code of the system tests: runs the real program, finds its nodes and balances the accounts."""
 import contextlib
+import http.client
 import json
 import mmap
 import os
@@ -154,18 +155,53 @@ def payloads_by_l1_id(path):
     return found
 
 
+class LocalConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=LIMIT_S)
+        self.local = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.local)
+
+
+def connection(place):
+    """place: "HOST:PORT" or "unix:PATH"."""
+    if place.startswith("unix:"):
+        return LocalConnection(place[5:])
+    host, _, port = place.rpartition(":")
+    return http.client.HTTPConnection(host, int(port), timeout=LIMIT_S)
+
+
+def ask(place, path="/metrics", method="GET", accept=None, body=None):
+    """Returns status, headers and text."""
+    c = connection(place)
+    c.request(method, path, body=body, headers={"Accept": accept} if accept else {})
+    reply = c.getresponse()
+    text = reply.read().decode()
+    c.close()
+    return reply.status, dict(reply.getheaders()), text
+
+
+def watched(keys):
+    """Lets the nodes serve their counters for Running.counter(), at sockets of this run alone."""
+    place = tempfile.mkdtemp(prefix="evb-test-", dir=os.environ["XDG_STATE_HOME"])
+    return {"metrics.listen": f"unix:{place}/%n.sock", **keys}
+
+
 class Running:
     """A run in the background, which the test can disturb."""
 
-    names = {}
+    names, listen = {}, None
 
     def __init__(self, evb, path, keys=None, net="loopback", **options):
-        self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(keys or {})],
+        self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(watched(keys or {}))],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
     @classmethod
     def of(cls, process):
-        """A run that the test started."""
+        """A run that the test started, watched() if it asks for counters."""
         running = cls.__new__(cls)
         running.process = process
         return running
@@ -203,7 +239,7 @@ class Running:
         for pid in self.nodes().values():
             arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             return pathlib.Path(arguments[arguments.index(b"--config") + 1].decode()).read_text()
-        raise AssertionError("no node is running")
+        raise LookupError("no node is running")
 
     def address(self, node):
         return re.search(rf"\[node {node}\]\nrole = \w+\naddress = (\S+)", self.config())[1]
@@ -218,44 +254,23 @@ class Running:
     def wait_nodes(self, n):
         self.wait_for(f"{n} nodes", lambda: len(self.nodes()) == n)
 
-    def counters(self, node):
-        """Returns the node's counters, read through its open descriptor; they follow the magic number."""
-        pid = self.nodes().get(node)
-        if pid is None:
-            return b""
-        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                if f"memfd:{node}" in os.readlink(link):
-                    return link.read_bytes()
-        return b""
+    def metrics(self, node):
+        """Returns what a node serves at /metrics; "" before and after that."""
+        with contextlib.suppress(OSError, LookupError, http.client.HTTPException):
+            self.listen = self.listen or re.search(r"\[metrics\]\nlisten = (\S+)", self.config())[1]
+            place = self.listen.replace("%n", node)
+            return ask(self.address(node) + place if place.startswith(":") else place)[2]
+        return ""
 
-    @staticmethod
-    def counter_in(counters, name):
-        """Returns one of a node's counters. stats.h defines its offset."""
-        header = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
-        definition = header[header.index("struct node_stats {"):]
-        before = re.findall(r"^ {8}_Atomic uint64_t (.*?);", definition, re.M | re.S)
-        index = sum(len(names.split(",")) for names in before if "#" not in names and names != "name")
-        at = 16 + 8 * (index + re.findall(r"^ {8}X\((\w+),", header, re.M).index(name))
-        return int.from_bytes(counters[at:at + 8], "little")
-
-    def counter(self, node, name):
-        """Returns one counter; 0 before the counters exist."""
-        try:
-            return self.counter_in(self.counters(node), name)
-        except OSError:
-            return 0
+    def counter(self, node, name, **label):
+        """Returns a counter of evb-metrics(7); 0 before the node serves it."""
+        labels = "".join(f',{key}="{value}"' for key, value in label.items())
+        text = self.metrics(node)
+        return json.loads(re.search(rf'^evb_{name}_total{{node="{node}",role="\w+"{labels}}} (\S+)$', text, re.M)[1]) if text else 0
 
     def wait_running(self):
         """Waits until the DFM counts a complete event."""
-        def built():
-            # A process that starts or ends has no list of descriptors.
-            with contextlib.suppress(OSError):
-                counters = self.counters("dfm")
-                return len(counters) > 24 and int.from_bytes(counters[16:24], "little") > 0
-            return False
-
-        self.wait_for("built event", built)
+        self.wait_for("built event", lambda: self.counter("dfm", "events_complete") > 0)
 
     def end(self, expect):
         out, err = self.process.communicate(timeout=LIMIT_S)

@@ -3,46 +3,16 @@ import collections
 import http.client
 import math
 import re
-import socket
 import sys
 import time
 
-from harness import LIMIT_S, ROOT
+from harness import LIMIT_S, ROOT, ask
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 SUFFIXES = {"counter": {"_total"}, "gauge": {""}, "info": {"_info"}, "histogram": {"_bucket", "_count", "_sum"}}
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
 SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({LABEL}(?:,{LABEL})*)\}})? (\S+)")
-
-
-class LocalConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=LIMIT_S)
-        self.local = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.local)
-
-
-def connection(place):
-    """place: "HOST:PORT" or "unix:PATH"."""
-    if place.startswith("unix:"):
-        return LocalConnection(place[5:])
-    host, _, port = place.rpartition(":")
-    return http.client.HTTPConnection(host, int(port), timeout=LIMIT_S)
-
-
-def ask(place, path="/metrics", method="GET", accept=None, body=None):
-    """Returns status, headers and text."""
-    c = connection(place)
-    c.request(method, path, body=body, headers={"Accept": accept} if accept else {})
-    reply = c.getresponse()
-    text = reply.read().decode()
-    c.close()
-    return reply.status, dict(reply.getheaders()), text
 
 
 class Scrape:

@@ -207,8 +207,8 @@ def full_device(evb):
             config = running.config()
         config = "\n".join(line if not line.startswith("address") else f"address = {OWN_NET}.{i}"
                            for i, line in enumerate(config.splitlines(), 1))
-        with subprocess.Popen([evb, "sfi", "--config", scenario(where, config, "other.conf"), "--node", "sfi1", "--json",
-                               "/dev/full"], stderr=subprocess.PIPE, text=True) as node:
+        with subprocess.Popen([evb, "sfi", "--config", scenario(where, config, "other.conf"), "--node", "sfi1", "--set", "metrics.listen=none",
+                               "--json", "/dev/full"], stderr=subprocess.PIPE, text=True) as node:
             line = node.stderr.readline()
             assert "waiting for the DFM" in line, line
             node.terminate()
@@ -244,7 +244,8 @@ def notify(evb):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         listener.settimeout(60)
         listener.bind(str(where / "notify"))
-        node = subprocess.Popen([evb, "sfi", "--config", path, "--node", "sfi1"], stderr=(where / "stderr").open("w"),
+        node = subprocess.Popen([evb, "sfi", "--config", path, "--node", "sfi1", "--set", "metrics.listen=none"],
+                                stderr=(where / "stderr").open("w"),
                                 env={**os.environ, "NOTIFY_SOCKET": str(where / "notify"), "WATCHDOG_USEC": "200000"})
         try:
             seen = ""

@@ -20,8 +20,7 @@ import urllib.request
 
 from board import RESET, Board
 from control import TOKEN, balanced, configured, control_bed, free_port
-from harness import LIMIT_S, OWN_NET, Running, Skip, folder, main, scenario
-from metrics import ask
+from harness import LIMIT_S, OWN_NET, Running, Skip, ask, folder, main, scenario
 from network import Network, wait_until
 from test_join import ROLES
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 
-from harness import Running, folder, main, need_root, scenario, settings
+from harness import Running, folder, main, need_root, scenario, settings, watched
 from network import sh, slow_netlink, wait_until
 
 KEYS = {"qos.backend": "htb+tbf", "qos.rate": "200Mbit", "trigger.events": 0, "trigger.rate": "500Hz"}
@@ -26,7 +26,7 @@ class Shaped(Running):
         self.evb = evb
         self.log_path = where / "log"
         with open(self.log_path, "w") as log:
-            words = [evb, "run", str(scenario(where)), "--net", "lab", "--json", *settings({**KEYS, **keys})]
+            words = [evb, "run", str(scenario(where)), "--net", "lab", "--json", *settings(watched({**KEYS, **keys}))]
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):

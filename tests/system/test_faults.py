@@ -42,8 +42,8 @@ def kill(evb, victim, mode):
         os.kill(running.nodes()[victim], signal.SIGKILL)
         running.wait_for("death", lambda: victim not in running.nodes())
         if victim != "dfm":
-            before = running.counters("dfm")
-            running.wait_for("progress", lambda: "dfm" not in running.nodes() or running.counters("dfm") != before)
+            before = running.counter("dfm", "control_received")
+            running.wait_for("progress", lambda: "dfm" not in running.nodes() or running.counter("dfm", "control_received") != before)
             running.signal()
         report = running.end(expect=(1,))
         dead = next(n for n in report["nodes"] if n["name"] == victim)

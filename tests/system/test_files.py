@@ -190,7 +190,7 @@ def front_end_udp_dropped(evb):
         os.kill(running.nodes()["ros1"], signal.SIGCONT)
         running.wait_running()
         # The ROS detects drops only when it reads the socket.
-        running.wait_for("drops", lambda: running.counter("ros1", "packets_socket_dropped") > 0)
+        running.wait_for("drops", lambda: running.counter("ros1", "packets_discarded", reason="socket_full") > 0)
         running.signal()
         out, err = running.process.communicate(timeout=LIMIT_S)
         assert running.process.returncode == 1, err

@@ -284,7 +284,7 @@ def stand_in(evb, net):
         assert report["level2"]["timed_out"] == 0 and 400 < report["events_complete"] < 600, report
         # A run that is stopped at once leaves no farm behind.
         with Running(evb, scenario(where, SCENARIO), {"level2.stand-in": "0.25:2ms", "trigger.events": 0}, net=net) as running:
-            running.wait_for("decision", lambda: running.counter("dfm", "level2_rejected") > 0)
+            running.wait_for("decision", lambda: running.counter("dfm", "level2_decisions", decision="rejected") > 0)
             children = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
             farm = [pid for pid in pathlib.Path(children).read_text().split()
                     if b"level2" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]

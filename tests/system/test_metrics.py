@@ -16,8 +16,8 @@ import threading
 import time
 
 from board import Board
-from harness import LIMIT_S, OWN_NET, ROOT, SMALL, Running, Skip, complete, folder, main, need_root, scenario, settings
-from metrics import OPEN_METRICS, PLAIN, ask, counter_names, official_parser, scrape, wait_scrape
+from harness import LIMIT_S, OWN_NET, ROOT, SMALL, Running, Skip, ask, complete, folder, main, need_root, scenario, settings
+from metrics import OPEN_METRICS, PLAIN, counter_names, official_parser, scrape, wait_scrape
 from network import sh, wait_until
 
 CONFIGS = ROOT / "configs"

@@ -12,8 +12,7 @@ import threading
 import time
 
 from control import TOKEN, control_bed, free_port
-from harness import LIMIT_S, OWN_NET, folder, main
-from metrics import ask
+from harness import LIMIT_S, OWN_NET, ask, folder, main
 
 STREAMS = 8
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from harness import LIMIT_S, Running, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, Running, folder, main, need_root, scenario, settings, watched
 from network import sh, wait_until
 
 PORT_MBIT = 100
@@ -48,7 +48,7 @@ class Rated(Running):
         self.evb, self.keys = evb, {**KEYS, **keys}
         self.log_path = where / "log"
         with open(self.log_path, "w") as log:
-            words = [evb, "run", str(scenario(where)), "--net", "lab", "--json", *settings(self.keys)]
+            words = [evb, "run", str(scenario(where)), "--net", "lab", "--json", *settings(watched(self.keys))]
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):

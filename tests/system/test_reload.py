@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario, settings
+from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario, settings, watched
 from network import sh, wait_until
 from services import Nodes
 
@@ -237,7 +237,7 @@ def shaping(evb):
                 "dfm.event-timeout": "60s"}
         log = where / "log"
         with open(log, "wb") as err:
-            process = subprocess.Popen([evb, "run", scenario(where), "--net", "lab", "--json", *settings(keys)], stdout=subprocess.PIPE, stderr=err,
+            process = subprocess.Popen([evb, "run", scenario(where), "--net", "lab", "--json", *settings(watched(keys))], stdout=subprocess.PIPE, stderr=err,
                                        text=True, env={**os.environ, "EVB_LOG": "info"})
         with Running.of(process) as running:
             running.wait_nodes(5)

@@ -16,7 +16,7 @@ import time
 import unittest.mock
 
 from control import control_bed
-from harness import LIMIT_S, Running, Skip, balance, made, folder, main, run, scenario, settings
+from harness import LIMIT_S, Running, Skip, balance, made, folder, main, run, scenario, settings, watched
 from test_join import ROLES, bed
 
 SLOW_DISK = str(made("slow_disk.so"))
@@ -39,7 +39,7 @@ class Log:
 @contextlib.contextmanager
 def running_with_log(evb, where, keys, env=None):
     log = Log(where)
-    process = subprocess.Popen([evb, "run", scenario(where), "--json", *settings(keys)], stdout=subprocess.PIPE, stderr=log.file,
+    process = subprocess.Popen([evb, "run", scenario(where), "--json", *settings(watched(keys))], stdout=subprocess.PIPE, stderr=log.file,
                                text=True, env={**(env or os.environ), "EVB_LOG": "info"})
     with Running.of(process) as running:
         yield running, log

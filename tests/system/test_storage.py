@@ -15,7 +15,7 @@ import sys
 import time
 
 from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, drop_root, folder, main, run, scenario,
-                     settings)
+                     settings, watched)
 
 SLOW_DISK = str(made("slow_disk.so"))
 # The death of the SFI is noticed soon, but no node counts as dead that gets no processor for a while.
@@ -118,34 +118,22 @@ def killed_at_5_hz(evb, **others):
         assert verified(evb, path) >= report["events_complete"] >= 5, report
 
 
-class Counters:
-    """The counters of a node, which can be read after it was killed."""
-
-    def __init__(self, running, node):
-        descriptors = pathlib.Path(f"/proc/{running.nodes()[node]}/fd")
-        (link,) = [link for link in descriptors.iterdir() if f"memfd:{node}" in os.readlink(link)]
-        self.file = link.open("rb")
-
-    def read(self, name):
-        return Running.counter_in(os.pread(self.file.fileno(), 1 << 20, 0), name)
-
-
 def watch_until(running, where, size_bytes):
     """Follows a file until it should have that size. Returns samples of the events that DFM and SFI report as complete, and the
     size that the file had afterwards."""
     running.wait_for("file", lambda: running.counter("sfi1", "file_bytes") > 0)
     (path,) = where.glob("*.writing")
-    sfi, dfm, samples, written = Counters(running, "sfi1"), Counters(running, "dfm"), [], 0
+    samples = []
 
     def grown():
-        nonlocal written
-        written, events = sfi.read("file_bytes"), max(node.read("events_complete") for node in (sfi, dfm))
-        samples.append((events, os.path.getsize(path)))
+        written = running.counter("sfi1", "file_bytes")
+        events = [running.counter(node, "events_complete") for node in ("sfi1", "dfm")]
+        samples.append((max(events), os.path.getsize(path)))
         assert samples[-1][1] >= written, (samples[-1], written)
-        return written >= size_bytes and all(node.read("events_complete") for node in (sfi, dfm))
+        return written >= size_bytes and all(events)
 
     wait_for(grown, pause_s=0.001)
-    return path, sfi, samples
+    return path, samples
 
 
 def killed_at_max(evb, **others):
@@ -157,11 +145,13 @@ def killed_at_max(evb, **others):
         with Running(evb, scenario(where), keys) as running:
             running.wait_nodes(8)
             # More than both buffers of the writer hold.
-            path, sfi, samples = watch_until(running, where, 16 << 20)
+            path, samples = watch_until(running, where, 16 << 20)
             kill(running, "sfi1")
             report = running.end(expect=(1,))
         assert list(where.glob("*.data")) == [] and list(where.glob("*.writing")) == [path]
-        written, built = sfi.read("file_bytes"), sfi.read("events_complete") + sfi.read("events_partial")
+        # Its last counts, which the launcher reads.
+        (sfi,) = (node for node in report["nodes"] if node["role"] == "sfi")
+        written, built = sfi["file_bytes"], sfi["events_complete"] + sfi["events_partial"]
         dump(evb, path, "--repair")
         # Whole events, as far as the counter says.
         size_bytes, held = os.path.getsize(path), verified(evb, path)
@@ -267,7 +257,7 @@ def slow_disk(evb, does):
                 running.wait_for("drops", lambda: running.counter("sfi1", "events_not_written") >= 1000)
                 running.wait_for("lost events", lambda: running.counter("dfm", "events_lost") > 0)
             else:
-                running.wait_for("busy DFM", lambda: running.counter("dfm", "busy_ns") > 0)
+                running.wait_for("busy DFM", lambda: running.counter("dfm", "busy_seconds") > 0)
                 assert running.counter("dfm", "events_complete") <= 300
             disk.open()
             before = running.counter("dfm", "events_complete")
@@ -311,7 +301,7 @@ def synced(evb):
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(8)
             running.wait_for("sync", disk.is_waiting)
-            running.wait_for("busy DFM", lambda: running.counter("dfm", "busy_ns") > 0)
+            running.wait_for("busy DFM", lambda: running.counter("dfm", "busy_seconds") > 0)
             assert running.counter("dfm", "events_complete") == 0
             disk.open()
             running.wait_for("100 events", lambda: running.counter("dfm", "events_complete") >= 100)
@@ -400,7 +390,7 @@ def record_waits(evb):
                     "dfm.node-timeout": "8s"}
             log = where / "log"
             with log.open("w") as to:
-                process = subprocess.Popen([evb, "run", scenario(where), "--json", *settings(keys)], stdout=subprocess.PIPE, stderr=to,
+                process = subprocess.Popen([evb, "run", scenario(where), "--json", *settings(watched(keys))], stdout=subprocess.PIPE, stderr=to,
                                            text=True, env=disk.env)
             running = Running.of(process)
             with running:

@@ -11,8 +11,7 @@ import signal
 import subprocess
 import time
 
-from harness import LIMIT_S, SMALL, Running, folder, main, scenario, settings
-from metrics import ask
+from harness import LIMIT_S, SMALL, Running, ask, folder, main, scenario, settings
 from terminal import Terminal
 
 NODES = ["dfm", *(f"ros{i}" for i in range(1, 7)), "sfi1", "sfi2"]
