@@ -24,7 +24,8 @@ from harness import LIMIT_S, OWN_NET, QUIET, ROOT, Skip, complete, drop_root, fo
 from test_join import PATIENT, ROLES, bed
 from test_strangers import ALIVE, Wire
 
-ENDLESS = {"trigger.events": 0, "trigger.rate": "500Hz", "sfi.timeout": "2s"}
+# Nodes that take long to start are in the run from its beginning.
+ENDLESS = {"trigger.events": 0, "trigger.rate": "500Hz", "sfi.timeout": "2s", "dfm.start-timeout": "60s"}
 
 
 def in_mounts(case, *needs):
@@ -105,7 +106,7 @@ def ends(evb):
     """The DFM logs which limit ends a run, and a single stopped node logs who stopped it."""
     for keys, why in (({"trigger.events": 200}, r"run 1 stops: it has all 200 triggers \(trigger.events\)\n"),
                       ({"trigger.events": 0, "scenario.duration": "1s"}, r"run 1 stops: 1\.00 s have passed \(scenario.duration\)\n")):
-        with bed(evb, keys) as b:
+        with bed(evb, {**PATIENT, **keys}) as b:
             b.start_all()
             wait_ended(b)
             assert re.search(why, b.log("dfm")) and "stopped by" not in b.log("dfm"), b.log("dfm")

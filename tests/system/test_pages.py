@@ -54,7 +54,7 @@ def demo(_evb):
         if subprocess.run([str(where / "build/evb"), "--version"], preexec_fn=drop_root, capture_output=True, timeout=60).returncode != 0:
             raise Skip("an ordinary user cannot run the copied program")
         done = subprocess.run([str(where / "scripts/demo.sh"), "--set", "trigger.events=1000", "--set", "sfi.timeout=30s",
-                               "--set", "dfm.event-timeout=60s"], cwd=where,
+                               "--set", "dfm.event-timeout=60s", "--set", "dfm.node-timeout=30s"], cwd=where,
                               preexec_fn=drop_root, capture_output=True, text=True, timeout=LIMIT_S,
                               env={**os.environ, "TMPDIR": str(where / "tmp"), "XDG_STATE_HOME": str(where / "tmp/state")})
         assert done.returncode == 0, done
