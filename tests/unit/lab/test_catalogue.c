@@ -121,7 +121,7 @@ TEST(missing_nodes_are_named)
                 {"D1", "measures this machine; leave out --scenario"},
                 {"E1", "measures this machine; leave out --scenario"},
         };
-        struct scenario *s = calloc(1, sizeof *s);
+        _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         struct lab_bed bed = {.scenario = s};
         char lack[160];
 
@@ -142,7 +142,6 @@ TEST(missing_nodes_are_named)
         lab_points(lab_find("C6"), &bed, false, points, LAB_POINTS_MAX);
         assert_false(lab_can_make(&points[0], lack, sizeof lack));
         assert_string_equal(lack, "needs network.switch-buffer = 128KiB, the scenario has 256 KiB");
-        free(s);
 }
 
 /* The kernel has reno in any case, whether or not it lists it. */

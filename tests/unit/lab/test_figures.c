@@ -57,23 +57,21 @@ TEST(an_early_stop_lowers_the_rate)
 /* Events that complete after the last trigger extend the time. */
 TEST(a_long_drain_lowers_the_rate)
 {
-        json_t *o = figures(&scenario, 2000, 2000, 4);
+        json_auto_t *o = figures(&scenario, 2000, 2000, 4);
 
         assert_figure(o, "whole_events_per_second", 500);
-        json_decref(o);
 }
 
 /* Five triggers at 2 Hz, from 0 s to 2 s, represent 2.5 s of load. */
 TEST(both_end_triggers_count_one_period)
 {
         struct scenario slow = scenario;
-        json_t *o;
+        json_auto_t *o;
 
         slow.trigger.rate_millihertz = 2000;
         o = figures(&slow, 5, 5, 2);
         assert_figure(o, "whole_events_per_second", 2);
         assert_figure(o, "built_share", 1);
-        json_decref(o);
 }
 
 TEST(shares_refer_to_port_and_offered_load)

@@ -31,12 +31,11 @@ static double number(const json_t *o, const char *name)
 
 TEST_WITH(loss_is_null_without_messages, set_up, NULL)
 {
-        json_t *o = flow_figures(&flow, &result, 1);
+        json_auto_t *o = flow_figures(&flow, &result, 1);
 
         assert_null_in(o, "loss_percent");
         assert_null_in(o, "lost_messages");
         assert_true(number(o, "received_mbps") == 0);
-        json_decref(o);
 }
 
 TEST_WITH(loss_counts_missing_messages, set_up, NULL)
@@ -77,7 +76,7 @@ TEST_WITH(gaps_are_null_without_packets, set_up, NULL)
 
 TEST_WITH(drops_are_null_where_unknown, set_up, NULL)
 {
-        json_t *o = json_object();
+        json_auto_t *o = json_object();
 
         result.source_drops = 3;
         result.socket_drops = 4;
@@ -90,5 +89,4 @@ TEST_WITH(drops_are_null_where_unknown, set_up, NULL)
         result.source_drops_unknown = true;
         flow_figures_add_losses(o, &result, 1, FLOW_UDP, true);
         assert_null_in(o, "source_packets");
-        json_decref(o);
 }

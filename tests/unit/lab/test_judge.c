@@ -1,13 +1,7 @@
 /* Tests verdicts on synthetic results: complete ones, and ones that lack a point or a figure. */
-#include "../test.h"
-
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/judge.h"
-
-static struct lab_point points[LAB_POINTS_MAX];
+#include "judge_sample.h"
 
 /* All figures that verdicts read. */
 static const char *const figures[] = {"loss_percent",
@@ -124,59 +118,22 @@ static double all_alike(const struct lab_point *p, const char *key)
         return constant;
 }
 
-/* Makes a result for every point of a sweep. */
-static json_t *results_of(const char *id, bool quick,
-                          double (*figure)(const struct lab_point *p, const char *key))
+static double (*figure)(const struct lab_point *p, const char *key) = good;
+
+static json_t *result_of(const struct lab_point *p)
 {
-        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
-        json_t *all = json_array();
+        json_t *r = json_pack("{s:s, s:s*, s:f, s:s}", "series", p->series, "panel", p->panel, "x", p->x,
+                              "settings", p->settings);
 
-        for (size_t i = 0; i < n; i++) {
-                json_t *r = json_pack("{s:s, s:f, s:s}", "series", points[i].series, "x", points[i].x,
-                                      "settings", points[i].settings);
-
-                if (points[i].panel)
-                        json_object_set_new(r, "panel", json_string(points[i].panel));
-                for (size_t k = 0; k < ARRAY_SIZE(figures); k++)
-                        json_object_set_new(r, figures[k], json_real(figure(&points[i], figures[k])));
-                json_array_append_new(all, r);
-        }
-        return all;
+        for (size_t k = 0; k < ARRAY_SIZE(figures); k++)
+                json_object_set_new(r, figures[k], json_real(figure(p, figures[k])));
+        return r;
 }
 
-/* Changes one figure of the results of a series and panel; "" selects all. */
-static void change(json_t *results, const char *series, const char *panel, const char *key, json_t *value)
+/* Takes the results. */
+static enum lab_verdict judge_all(const char *id, json_t *results)
 {
-        json_t *r;
-        size_t i;
-
-        json_array_foreach(results, i, r)
-        {
-                const char *at = json_string_value(json_object_get(r, "panel")) ?: "";
-
-                if ((!series[0] || strcmp(json_string_value(json_object_get(r, "series")), series) == 0) &&
-                    (!panel[0] || strcmp(at, panel) == 0))
-                        json_object_set(r, key, value);
-        }
-        json_decref(value);
-}
-
-static char why[600];
-
-static enum lab_verdict judge_as(const char *id, const json_t *results, enum lab_extent extent)
-{
-        enum lab_verdict v = lab_judge(lab_find(id), results, extent, why, sizeof why);
-
-        assert_true(strlen(why) > 10);
-        /* A zero has no sign. */
-        for (const char *at = why; (at = strstr(at, "-0")); at++)
-                assert_true(at[strspn(at + 1, "0.") + 1] >= '1' && at[strspn(at + 1, "0.") + 1] <= '9');
-        return v;
-}
-
-static enum lab_verdict judge(const char *id, json_t *results)
-{
-        enum lab_verdict v = judge_as(id, results, LAB_AS_MADE);
+        enum lab_verdict v = judge(id, results);
 
         json_decref(results);
         return v;
@@ -186,19 +143,19 @@ TEST(verdicts_follow_the_points)
 {
         assert_int_equal(ARRAY_SIZE(cases), lab_count() - 14 - 9 - 9); /* E, D, S: elsewhere */
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, good)), cases[i].verdict);
-                assert_int_equal(judge(cases[i].id, results_of(cases[i].id, true, good)), cases[i].verdict);
+                assert_int_equal(judge_all(cases[i].id, results_of(cases[i].id, false)), cases[i].verdict);
+                assert_int_equal(judge_all(cases[i].id, results_of(cases[i].id, true)), cases[i].verdict);
         }
 }
 
 TEST(a_missing_point_prevents_a_verdict)
 {
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                json_t *all = results_of(cases[i].id, false, good);
+                json_auto_t *all = results_of(cases[i].id, false);
                 size_t n = json_array_size(all);
 
                 for (size_t k = 0; k<n; k += n> 100 ? 41 : 1) {
-                        json_t *some;
+                        json_auto_t *some = NULL;
                         char name[100];
 
                         if (lab_is_optional(&points[k]))
@@ -210,9 +167,7 @@ TEST(a_missing_point_prevents_a_verdict)
                         json_array_remove(some, k);
                         assert_int_equal(judge_as(cases[i].id, some, LAB_WHOLE), LAB_UNKNOWN);
                         assert_string_equal(strncmp(why, name, strlen(name)) == 0 ? name : why, name);
-                        json_decref(some);
                 }
-                json_decref(all);
         }
 }
 
@@ -233,22 +188,22 @@ TEST(an_unknown_figure_prevents_a_verdict)
 {
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 for (size_t k = 0; k < ARRAY_SIZE(figures); k++) {
-                        json_t *results = results_of(cases[i].id, true, good);
+                        json_t *results = results_of(cases[i].id, true);
 
-                        change(results, "", "", figures[k], json_null());
+                        change_at(results, "", "", 0, figures[k], json_null());
                         if (is_needed(i, figures[k])) {
-                                assert_int_equal(judge(cases[i].id, results), LAB_UNKNOWN);
+                                assert_int_equal(judge_all(cases[i].id, results), LAB_UNKNOWN);
                                 assert_non_null(strstr(why, figures[k]));
                                 assert_non_null(strstr(why, "is unknown at "));
                         } else
-                                assert_int_equal(judge(cases[i].id, results), cases[i].verdict);
+                                assert_int_equal(judge_all(cases[i].id, results), cases[i].verdict);
                 }
         }
 }
 
 TEST(one_unknown_figure_prevents_a_verdict)
 {
-        json_t *results = results_of("C5", false, good);
+        json_auto_t *results = results_of("C5", false);
 
         json_object_set_new(json_array_get(results, 9), "switch_packets", json_null());
         assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
@@ -260,7 +215,6 @@ TEST(one_unknown_figure_prevents_a_verdict)
         assert_int_equal(judge_as("C5", results, LAB_WHOLE), LAB_UNKNOWN);
         assert_string_equal(why, "2 of 28 points are missing: 20 Mbit/s at 1024, 40 Mbit/s at 1024; "
                                  "switch_packets is unknown at 1 of 28 points: 40 Mbit/s at 5120");
-        json_decref(results);
 }
 
 /* A throughput of zero never agrees; zero loss is the published outcome of A2 and A4. */
@@ -272,20 +226,22 @@ TEST(zero_throughput_differs)
                                      : strcmp(cases[i].id, "B2") == 0 ? LAB_UNKNOWN
                                                                       : LAB_DIFFERS;
 
+                figure = all_alike;
                 constant = 0;
-                assert_int_equal(judge(cases[i].id, results_of(cases[i].id, false, all_alike)), v);
-                /* judge() checks that no zero has a sign. */
+                assert_int_equal(judge_all(cases[i].id, results_of(cases[i].id, false)), v);
+                /* judge_all() checks that no zero has a sign. */
                 constant = -1e-9;
-                (void)judge(cases[i].id, results_of(cases[i].id, true, all_alike));
+                (void)judge_all(cases[i].id, results_of(cases[i].id, true));
+                figure = good;
         }
 }
 
 /* The caller chooses the sweep, or the results' settings imply it. */
 TEST(a_quick_sweep_is_not_a_full_one)
 {
-        json_t *quick = results_of("C5", true, good), *whole = results_of("C5", false, good);
+        json_auto_t *quick = results_of("C5", true), *whole = results_of("C5", false);
 
-        assert_int_equal(judge_as("C5", quick, LAB_AS_MADE), LAB_BETTER);
+        assert_int_equal(judge("C5", quick), LAB_BETTER);
         assert_int_equal(judge_as("C5", quick, LAB_QUICK), LAB_BETTER);
         assert_int_equal(judge_as("C5", quick, LAB_WHOLE), LAB_UNKNOWN);
         assert_non_null(strstr(
@@ -295,55 +251,53 @@ TEST(a_quick_sweep_is_not_a_full_one)
         /* A full sweep that was interrupted after the points that a quick one has too. */
         while (json_array_size(whole) > 4)
                 json_array_remove(whole, 4);
-        assert_int_equal(judge_as("C5", whole, LAB_AS_MADE), LAB_UNKNOWN);
+        assert_int_equal(judge("C5", whole), LAB_UNKNOWN);
         assert_non_null(strstr(why, "24 of 28 points"));
-        json_decref(quick);
-        json_decref(whole);
 }
 
 /* This holds even if the newest result lacks a figure. */
 TEST(the_newest_result_counts)
 {
-        json_t *results = results_of("A2", true, good), *old = json_deep_copy(json_array_get(results, 1));
+        json_t *results = results_of("A2", true), *old = json_deep_copy(json_array_get(results, 1));
 
         json_object_set_new(old, "loss_percent", json_null());
         json_array_insert(results, 0, old);
-        assert_int_equal(judge_as("A2", results, LAB_AS_MADE), LAB_AGREES);
+        assert_int_equal(judge("A2", results), LAB_AGREES);
         json_array_append_new(results, json_deep_copy(old));
-        assert_int_equal(judge("A2", results), LAB_UNKNOWN);
+        assert_int_equal(judge_all("A2", results), LAB_UNKNOWN);
         json_decref(old);
-        assert_int_equal(judge("A2", json_array()), LAB_UNKNOWN);
+        assert_int_equal(judge_all("A2", json_array()), LAB_UNKNOWN);
 }
 
 /* It counts as missing, with its reason, unless the file has a valid result of the point, older or newer. */
 TEST(a_disturbed_point_prevents_a_verdict)
 {
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                json_t *results = results_of(cases[i].id, true, good), *first = json_array_get(results, 0);
+                json_t *results = results_of(cases[i].id, true), *first = json_array_get(results, 0);
                 json_t *valid = json_deep_copy(first);
 
                 json_object_set_new(first, "disturbed", json_string("a timer was 99 ms late"));
-                assert_int_equal(judge_as(cases[i].id, results, LAB_AS_MADE), LAB_UNKNOWN);
+                assert_int_equal(judge(cases[i].id, results), LAB_UNKNOWN);
                 assert_non_null(strstr(why, " points is disturbed: "));
                 assert_non_null(strstr(why, " (a timer was 99 ms late)"));
                 json_array_append_new(results, json_deep_copy(valid));
-                assert_int_equal(judge_as(cases[i].id, results, LAB_AS_MADE), cases[i].verdict);
+                assert_int_equal(judge(cases[i].id, results), cases[i].verdict);
                 json_array_remove(results, json_array_size(results) - 1);
                 json_array_insert_new(results, 0, valid);
-                assert_int_equal(judge_as(cases[i].id, results, LAB_AS_MADE), cases[i].verdict);
-                /* An undisturbed result says so with null. */
-                change(results, "", "", "disturbed", json_null());
                 assert_int_equal(judge(cases[i].id, results), cases[i].verdict);
+                /* An undisturbed result says so with null. */
+                change_at(results, "", "", 0, "disturbed", json_null());
+                assert_int_equal(judge_all(cases[i].id, results), cases[i].verdict);
         }
 }
 
 static enum lab_verdict judge_changed(const char *id, const char *series, const char *panel, const char *key,
                                       double value)
 {
-        json_t *results = results_of(id, false, good);
+        json_t *results = results_of(id, false);
 
-        change(results, series, panel, key, json_real(value));
-        return judge(id, results);
+        change_at(results, series, panel, 0, key, json_real(value));
+        return judge_all(id, results);
 }
 
 TEST(verdicts_can_differ)
@@ -397,12 +351,12 @@ TEST(a_verdict_rests_on_few_points)
 {
         static const char over[] = "buffer 256 KiB, offered 150 %", shaped[] = "push, shaped";
         struct lab_point decisive[LAB_POINTS_MAX / 16];
-        json_t *results = results_of("C6", true, good);
+        json_t *results = results_of("C6", true);
         size_t n;
 
-        change(results, shaped, over, "switch_packets", json_integer(3));
+        change_at(results, shaped, over, 0, "switch_packets", json_integer(3));
         assert_int_equal(lab_judge_decisive(lab_find("C6"), results, LAB_QUICK, decisive, 8), 0);
-        change(results, "pull, 4", over, "whole_bytes_per_second", json_real(120e6));
+        change_at(results, "pull, 4", over, 0, "whole_bytes_per_second", json_real(120e6));
         n = lab_judge_decisive(lab_find("C6"), results, LAB_QUICK, decisive, ARRAY_SIZE(decisive));
         assert_int_equal(n, 4);
         for (size_t i = 0; i < n; i++) {
@@ -410,7 +364,7 @@ TEST(a_verdict_rests_on_few_points)
                 assert_true(!strcmp(decisive[i].series, shaped) || !strcmp(decisive[i].series, "pull, 4"));
         }
         json_decref(results);
-        results = results_of("A5", true, good);
+        results = results_of("A5", true);
         json_object_set_new(json_array_get(results, 3), "received_mbps", json_real(1e3));
         json_object_set_new(json_array_get(results, 4), "received_mbps", json_real(1e4));
         assert_int_equal(lab_judge_decisive(lab_find("A5"), results, LAB_QUICK, decisive, 8), 2);
@@ -420,22 +374,22 @@ TEST(a_verdict_rests_on_few_points)
 
 TEST(c6_and_c7_name_the_worst_points)
 {
-        json_t *results = results_of("C6", false, good);
+        json_t *results = results_of("C6", false);
 
-        change(results, "push, shaped", "buffer 512 KiB, offered 110 %", "port_share", json_real(0.97));
-        assert_int_equal(judge("C6", results), LAB_BETTER);
+        change_at(results, "push, shaped", "buffer 512 KiB, offered 110 %", 0, "port_share", json_real(0.97));
+        assert_int_equal(judge_all("C6", results), LAB_BETTER);
         assert_non_null(strstr(why, "loses 0 events and 0 packets at 90 combinations"));
         assert_non_null(strstr(why, "; under overload it builds at least 97.0 % of the port's payload limit "
                                     "(256 bytes; buffer 512 KiB, offered 110 %)"));
-        results = results_of("C7", false, good);
-        change(results, "shaped", "8x4", "whole_bytes_per_second", json_real(400e6));
-        assert_int_equal(judge("C7", results), LAB_BETTER);
+        results = results_of("C7", false);
+        change_at(results, "shaped", "8x4", 0, "whole_bytes_per_second", json_real(400e6));
+        assert_int_equal(judge_all("C7", results), LAB_BETTER);
         assert_non_null(strstr(why, "builds at most 110 MB/s with 6x3, 400 MB/s with 8x4"));
 }
 
 TEST(c10_says_where_to_shape)
 {
-        json_t *results = results_of("C10", false, good);
+        json_t *results = results_of("C10", false);
 
         /* Unshaped push loses packets from 12 sources on with 256 KiB, and nowhere with more. */
         for (size_t i = 0; i < json_array_size(results); i++) {
@@ -460,7 +414,7 @@ TEST(c10_says_where_to_shape)
                         json_array_remove(results, i);
         }
         assert_int_equal(judge_as("C10", results, LAB_WHOLE), LAB_BETTER);
-        change(results, "shaped push", "1 Gbit/s, buffer 32 KiB", "switch_packets", json_integer(1));
-        assert_int_equal(judge("C10", results), LAB_DIFFERS);
+        change_at(results, "shaped push", "1 Gbit/s, buffer 32 KiB", 0, "switch_packets", json_integer(1));
+        assert_int_equal(judge_all("C10", results), LAB_DIFFERS);
         assert_non_null(strstr(why, "shaped push loses 0 events and 6 packets"));
 }

@@ -1,15 +1,8 @@
 /* Tests the verdicts on data paths, publication E, on synthetic results. */
-#include "../test.h"
-
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/judge.h"
+#include "judge_sample.h"
 
 #define COST "processor_seconds_per_gb"
 #define CALLS "calls_per_packet"
-
-static struct lab_point points[LAB_POINTS_MAX];
-static char why[600];
 
 /* By row: system calls per packet as published or, for those that had one call for a whole file, few. */
 static const double calls[] = {0, 2, 1, 0.001, 2, 2, 4, 1, 4, 2.1, 1.1, 0.15, 3, 0.05};
@@ -41,36 +34,6 @@ static json_t *result_of(const struct lab_point *p)
                          row == 14 ? 1.0 : calls[row] * (today ? 0.5 : 1), "corrupt", 0.0);
 }
 
-static json_t *results_of(const char *id, bool quick)
-{
-        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
-        json_t *all = json_array();
-
-        for (size_t i = 0; i < n; i++)
-                json_array_append_new(all, result_of(&points[i]));
-        return all;
-}
-
-/* Changes a figure at all points of a series ("": any) and an x (0: any). */
-static void change(json_t *results, const char *series, double x, const char *key, json_t *value)
-{
-        json_t *r;
-        size_t i;
-
-        json_array_foreach(results, i, r)
-        {
-                if ((!series[0] || strcmp(json_string_value(json_object_get(r, "series")), series) == 0) &&
-                    (x == 0 || json_number_value(json_object_get(r, "x")) == x))
-                        json_object_set(r, key, value);
-        }
-        json_decref(value);
-}
-
-static enum lab_verdict judge(const char *id, const json_t *results)
-{
-        return lab_judge(lab_find(id), results, LAB_AS_MADE, why, sizeof why);
-}
-
 TEST(a_row_is_judged_by_its_calls)
 {
         char id[] = "E00";
@@ -79,14 +42,13 @@ TEST(a_row_is_judged_by_its_calls)
                 id[1] = (char)(row < 10 ? '0' + row : '1');
                 id[2] = (char)(row < 10 ? '\0' : '0' + row % 10);
                 for (int quick = 0; quick < 2; quick++) {
-                        json_t *results = results_of(id, quick);
+                        json_auto_t *results = results_of(id, quick);
 
                         assert_int_equal(judge(id, results), verdicts[row]);
-                        change(results, "", 0, COST, json_real(0));
+                        change_at(results, "", "", 0, COST, json_real(0));
                         assert_int_equal(judge(id, results), LAB_DIFFERS);
-                        change(results, "", 0, CALLS, json_null());
+                        change_at(results, "", "", 0, CALLS, json_null());
                         assert_int_equal(judge(id, results), LAB_UNKNOWN);
-                        json_decref(results);
                 }
         }
 }
@@ -96,19 +58,19 @@ TEST(a_refused_form_may_be_missing)
 {
         json_t *results = results_of("E11", false);
 
-        change(results, "UDP, io_uring", 0, COST, json_null());
-        change(results, "UDP, io_uring", 0, CALLS, json_null());
-        change(results, "UDP, io_uring", 0, "corrupt", json_null());
+        change_at(results, "UDP, io_uring", "", 0, COST, json_null());
+        change_at(results, "UDP, io_uring", "", 0, CALLS, json_null());
+        change_at(results, "UDP, io_uring", "", 0, "corrupt", json_null());
         assert_int_equal(judge("E11", results), LAB_UNKNOWN);
-        change(results, "UDP, io_uring", 0, "refused",
-               json_string("io_uring_setup: Operation not permitted"));
+        change_at(results, "UDP, io_uring", "", 0, "refused",
+                  json_string("io_uring_setup: Operation not permitted"));
         assert_int_equal(judge("E11", results), LAB_AGREES);
         json_decref(results);
 
         results = results_of("E13", false);
-        change(results, "UDP, io_uring", 0, COST, json_null());
-        change(results, "UDP, io_uring", 0, "refused",
-               json_string("io_uring_setup: Operation not permitted"));
+        change_at(results, "UDP, io_uring", "", 0, COST, json_null());
+        change_at(results, "UDP, io_uring", "", 0, "refused",
+                  json_string("io_uring_setup: Operation not permitted"));
         assert_int_equal(judge("E13", results), LAB_UNKNOWN);
         assert_non_null(strstr(why, "(refused: io_uring_setup: Operation not permitted)"));
         json_decref(results);
@@ -116,12 +78,11 @@ TEST(a_refused_form_may_be_missing)
 
 TEST(wrong_bytes_spoil_a_row)
 {
-        json_t *results = results_of("E4", false);
+        json_auto_t *results = results_of("E4", false);
 
-        change(results, "TCP", 8192, "corrupt", json_real(1));
+        change_at(results, "TCP", "", 8192, "corrupt", json_real(1));
         assert_int_equal(judge("E4", results), LAB_DIFFERS);
         assert_non_null(strstr(why, "arrived wrong"));
-        json_decref(results);
 }
 
 /* Each conclusion is judged, and all must hold. */
@@ -146,7 +107,7 @@ TEST(conclusions_are_named)
         for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
                 json_t *results = results_of("E14", false);
 
-                change(results, "", changes[i].row, COST, json_real(changes[i].cost));
+                change_at(results, "", "", changes[i].row, COST, json_real(changes[i].cost));
                 assert_int_equal(judge("E14", results), LAB_DIFFERS);
                 if (!strstr(why, changes[i].text))
                         fail_msg("%s", why);

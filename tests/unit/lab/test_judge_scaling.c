@@ -1,16 +1,10 @@
 /* Tests the verdicts of S1 to S9 on synthetic results, and those of simulated results of other measurements.
  */
-#include "../test.h"
-
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/judge.h"
+#include "judge_sample.h"
 
 static const char *const ids[] = {"S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9"};
-static struct lab_point points[LAB_POINTS_MAX];
-static char why[600];
 
 static bool is_shaped(const struct lab_point *p)
 {
@@ -18,7 +12,7 @@ static bool is_shaped(const struct lab_point *p)
 }
 
 /* Shaped push fits up to 75 nodes, and loses nothing then; late timers of 100 us cost half of the rate. */
-static json_t *good(const struct lab_point *p)
+static json_t *result_of(const struct lab_point *p)
 {
         bool fits = is_shaped(p) && (p->x <= 75 || strchr("289", p->measurement->id[1]));
         bool built = p->measurement->id[1] == '7'   ? p->x < 100
@@ -34,19 +28,10 @@ static json_t *good(const struct lab_point *p)
                          "port_most_bytes", strcmp(p->series, "push") == 0 ? 3e6 : 2e5);
 }
 
-static json_t *results_of(const char *id, bool quick)
+/* Takes the results. */
+static enum lab_verdict judge_all(const char *id, json_t *results, enum lab_extent extent)
 {
-        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
-        json_t *all = json_array();
-
-        for (size_t i = 0; i < n; i++)
-                json_array_append_new(all, good(&points[i]));
-        return all;
-}
-
-static enum lab_verdict judge(const char *id, json_t *results, enum lab_extent extent)
-{
-        enum lab_verdict v = lab_judge(lab_find(id), results, extent, why, sizeof why);
+        enum lab_verdict v = judge_as(id, results, extent);
 
         json_decref(results);
         return v;
@@ -57,7 +42,7 @@ TEST(verdicts_follow_the_points)
         for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
                 for (int quick = 0; quick < 2; quick++) {
                         enum lab_verdict v =
-                                judge(ids[i], results_of(ids[i], quick), quick ? LAB_QUICK : LAB_WHOLE);
+                                judge_all(ids[i], results_of(ids[i], quick), quick ? LAB_QUICK : LAB_WHOLE);
 
                         if (v != LAB_BETTER)
                                 fail_msg("%s: %s", ids[i], why);
@@ -72,7 +57,7 @@ TEST(a_missing_point_prevents_a_verdict)
                 json_t *results = results_of(ids[i], false);
 
                 json_array_remove(results, json_array_size(results) / 2);
-                assert_int_equal(judge(ids[i], results, LAB_WHOLE), LAB_UNKNOWN);
+                assert_int_equal(judge_all(ids[i], results, LAB_WHOLE), LAB_UNKNOWN);
                 assert_non_null(strstr(why, "points is missing"));
         }
 }
@@ -103,8 +88,8 @@ TEST(a_broken_promise_differs)
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(breaks); i++) {
-                if (judge(breaks[i].id, changed(breaks[i].id, breaks[i].key, breaks[i].value), LAB_WHOLE) !=
-                    LAB_DIFFERS)
+                if (judge_all(breaks[i].id, changed(breaks[i].id, breaks[i].key, breaks[i].value),
+                              LAB_WHOLE) != LAB_DIFFERS)
                         fail_msg("%s with another %s: %s", breaks[i].id, breaks[i].key, why);
         }
 }
@@ -119,19 +104,19 @@ TEST(simulated_results_need_what_the_model_covers)
         for (i = 0; i < n; i++) {
                 if (strncmp(points[i].series, "TCP", 3) == 0)
                         continue;
-                r = good(&points[i]);
+                r = result_of(&points[i]);
                 json_object_set_new(r, "built_share", json_real(0.99));
                 json_object_set_new(r, "source_packets", json_integer(0));
                 json_object_set_new(r, "socket_packets", json_integer(0));
                 json_object_set_new(r, "switch_packets", json_integer(0));
                 json_array_append_new(results, r);
         }
-        if (judge("C10", json_incref(results), LAB_QUICK) != LAB_BETTER)
+        if (judge_all("C10", json_incref(results), LAB_QUICK) != LAB_BETTER)
                 fail_msg("%s", why);
         json_array_foreach(results, i, r)
         {
                 json_object_del(r, "simulated");
         }
-        assert_int_equal(judge("C10", results, LAB_QUICK), LAB_UNKNOWN);
+        assert_int_equal(judge_all("C10", results, LAB_QUICK), LAB_UNKNOWN);
         assert_non_null(strstr(why, "TCP push, cubic"));
 }

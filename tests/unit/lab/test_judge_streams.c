@@ -1,14 +1,7 @@
 /* Tests the verdicts on streams, publication D, on synthetic results. */
-#include "../test.h"
-
 #include <math.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/judge.h"
-
-static struct lab_point points[LAB_POINTS_MAX];
-static char why[600];
+#include "judge_sample.h"
 
 static const char *const figures[] = {
         "wire_mbps",
@@ -81,57 +74,27 @@ static double good(const struct lab_point *p, const char *key)
         return losing && strstr(key, "_packets") ? 50 : 0;
 }
 
-static json_t *results_of(const char *id, bool quick)
+static json_t *result_of(const struct lab_point *p)
 {
-        size_t n = lab_points(lab_find(id), NULL, quick, points, LAB_POINTS_MAX);
-        json_t *all = json_array();
+        json_t *r = json_pack("{s:s, s:s?, s:f, s:s}", "series", p->series, "panel", p->panel, "x", p->x,
+                              "settings", p->settings);
 
-        for (size_t i = 0; i < n; i++) {
-                json_t *r = json_pack("{s:s, s:s?, s:f, s:s}", "series", points[i].series, "panel",
-                                      points[i].panel, "x", points[i].x, "settings", points[i].settings);
-
-                for (size_t k = 0; k < ARRAY_SIZE(figures); k++)
-                        json_object_set_new(r, figures[k], json_real(good(&points[i], figures[k])));
-                json_array_append_new(all, r);
-        }
-        return all;
-}
-
-static enum lab_verdict judge(const char *id, const json_t *results)
-{
-        return lab_judge(lab_find(id), results, LAB_AS_MADE, why, sizeof why);
+        for (size_t k = 0; k < ARRAY_SIZE(figures); k++)
+                json_object_set_new(r, figures[k], json_real(good(p, figures[k])));
+        return r;
 }
 
 TEST(good_figures_have_good_verdicts)
 {
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 for (int quick = 0; quick < 2; quick++) {
-                        json_t *results = results_of(cases[i].id, quick);
+                        json_auto_t *results = results_of(cases[i].id, quick);
 
                         if (judge(cases[i].id, results) != cases[i].verdict)
                                 fail_msg("%s: %s", cases[i].id, why);
                         json_array_remove(results, 0);
                         assert_int_equal(judge(cases[i].id, results), LAB_UNKNOWN);
-                        json_decref(results);
                 }
-        }
-}
-
-/* Changes a figure where series ("": any), panel ("": any) and x (0: any) match. */
-static void change(json_t *results, const char *series, const char *panel, double x, const char *key,
-                   double value)
-{
-        json_t *r;
-        size_t i;
-
-        json_array_foreach(results, i, r)
-        {
-                const char *there = json_string_value(json_object_get(r, "panel")) ?: "";
-
-                if ((!series[0] || is(series, json_string_value(json_object_get(r, "series")))) &&
-                    (!panel[0] || is(panel, there)) &&
-                    (x == 0 || json_number_value(json_object_get(r, "x")) == x))
-                        json_object_set_new(r, key, json_real(value));
         }
 }
 
@@ -183,13 +146,12 @@ TEST(each_figure_counts)
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
-                json_t *results = results_of(changes[i].id, false);
+                json_auto_t *results = results_of(changes[i].id, false);
 
-                change(results, changes[i].series, changes[i].panel, changes[i].x, changes[i].key,
-                       changes[i].value);
+                change_at(results, changes[i].series, changes[i].panel, changes[i].x, changes[i].key,
+                          json_real(changes[i].value));
                 if (judge(changes[i].id, results) != changes[i].verdict || !strstr(why, changes[i].text))
                         fail_msg("change %zu, %s: %s", i, changes[i].id, why);
-                json_decref(results);
         }
 }
 
@@ -206,14 +168,15 @@ TEST(steadiness_needs_processors)
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases_of_two); i++) {
-                json_t *results = results_of("D1", false);
+                json_auto_t *results = results_of("D1", false);
 
-                change(results, "", "", 0, "processors", 2);
-                change(results, "signal=100", FREE, 12, "wire_mbps", cases_of_two[i].wire_mbps);
-                change(results, "signal=100", FREE, 12, "spread_mbps", cases_of_two[i].spread_mbps);
-                change(results, "signal=100", FREE, 12, "lost_percent", cases_of_two[i].lost_percent);
+                change_at(results, "", "", 0, "processors", json_real(2));
+                change_at(results, "signal=100", FREE, 12, "wire_mbps", json_real(cases_of_two[i].wire_mbps));
+                change_at(results, "signal=100", FREE, 12, "spread_mbps",
+                          json_real(cases_of_two[i].spread_mbps));
+                change_at(results, "signal=100", FREE, 12, "lost_percent",
+                          json_real(cases_of_two[i].lost_percent));
                 assert_int_equal(judge("D1", results), cases_of_two[i].verdict);
                 assert_non_null(strstr(why, "with 2 processors, steadiness is not judged"));
-                json_decref(results);
         }
 }

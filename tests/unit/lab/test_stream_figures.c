@@ -42,7 +42,7 @@ static void assert_near(double value, double expected)
 
 TEST(figures_follow_from_the_report)
 {
-        json_t *report = report_of(), *o = stream_figures(report, &shape);
+        json_auto_t *report = report_of(), *o = stream_figures(report, &shape);
 
         assert_near(number(o, "wire_mbps"), 900 * 1514 * 8 / 0.5 / 1e6);
         assert_near(number(o, "mbps"), 900 * 1456 * 8 / 0.5 / 1e6);
@@ -64,8 +64,6 @@ TEST(figures_follow_from_the_report)
         assert_near(number(o, "input_cpu_percent"), 20);
         assert_int_equal(json_array_size(json_object_get(json_object_get(o, "processing"), "histogram")), 1);
         assert_int_equal(json_array_size(json_object_get(o, "cpu_percent")), 1);
-        json_decref(o);
-        json_decref(report);
 }
 
 /* Two intervals of 0.2 s have 400 packets each; the rest is too short for a third one. */

@@ -102,7 +102,7 @@ TEST(packets_that_the_testbed_lost_disturb)
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct machine_view v = calm;
-                json_t *figures = json_pack("{s:I}", "testbed_lost_packets", cases[i].lost);
+                json_auto_t *figures = json_pack("{s:I}", "testbed_lost_packets", cases[i].lost);
 
                 v.late_max_us = cases[i].late_max_us;
                 lab_valid_describe(figures, &v, true);
@@ -113,7 +113,6 @@ TEST(packets_that_the_testbed_lost_disturb)
                 /* Whether or not the machine was watched. */
                 lab_valid_describe(figures, NULL, true);
                 assert_true((lab_valid_reason(figures) != NULL) == (cases[i].lost > 0));
-                json_decref(figures);
         }
 }
 
@@ -146,13 +145,12 @@ TEST(unknown_figures_are_null_and_no_reason)
 
 TEST(old_results_are_valid)
 {
-        json_t *old = json_pack("{s:s}", "series", "push"), *strange = json_pack("{s:b}", "disturbed", 1);
+        json_auto_t *old = json_pack("{s:s}", "series", "push"),
+                    *strange = json_pack("{s:b}", "disturbed", 1);
 
         assert_null(lab_valid_reason(old));
         assert_null(lab_valid_reason(strange));
         assert_null(lab_valid_reason(NULL));
-        json_decref(old);
-        json_decref(strange);
 }
 
 /* The injected disturbance: the first `disturbed` attempts have it, attempt number `fails` has no result. */
