@@ -5,90 +5,78 @@
 
 #include "top_lines.h"
 
-static double figure(const struct sample *t, size_t i, enum top_figure figure)
+static double figure(size_t i, enum top_figure figure)
 {
-        return t->model.nodes[i].figures[figure];
+        return t.model.nodes[i].figures[figure];
 }
 
-TEST(figures_come_from_the_states)
+TEST_WITH(figures_come_from_the_states, NULL, sample_close)
 {
-        struct sample t;
-
-        sample_open(&t, 2, 2);
+        sample_open(2, 2);
         sample_answer(
-                &t, 0,
-                "'run':7,'rates':{'triggers_hz':5,'events_hz':4,'bytes_per_second':100,'busy_share':0.25},"
-                "'waiting_triggers':6,'open_events':3,'counts':{'events_complete':9,'events_partial':1,"
-                "'events_lost':2,'events_rejected':0},'latency_us':{'p50':1.5,'p99':20},"
-                "'peers':[{'node':'sfi1','free_credits':10},{'node':'sfi2','free_credits':20},"
-                "{'node':'ros1','free_credits':null}]");
-        sample_answer(&t, 1,
-                      "'rates':{'fragments_hz':8,'events_hz':null},'buffer_used':0.5,"
-                      "'peers':[{'node':'sfi1','queued_bytes':100},{'node':'sfi2','queued_bytes':1}],"
-                      "'shaping':[{'node':'sfi1','backlog_bytes':30},{'node':'sfi2','backlog_bytes':4}],"
-                      "'drops':{'source_qdisc_packets':5,'send_failed_packets':2,'network_packets':null}");
-        sample_answer(&t, 2, "'shaping':[{'node':'sfi1','backlog_bytes':6}]");
-        sample_answer(&t, 3,
-                      "'credits':12,'unwritten_events':3,'output_free_bytes':10,'output_size_bytes':100");
-        sample_answer(&t, 4, "'output_free_bytes':5,'output_size_bytes':100");
-        sample_look(&t);
-        assert_true(figure(&t, 0, TOP_RATE) == 4 && figure(&t, 0, TOP_DATA) == 100);
-        assert_true(figure(&t, 0, TOP_FREE) == 30 && isnan(figure(&t, 0, TOP_BUFFER)));
-        assert_true(figure(&t, 0, TOP_LOST) == 2 && figure(&t, 0, TOP_PARTIAL) == 1);
-        assert_true(figure(&t, 1, TOP_RATE) == 8 && figure(&t, 1, TOP_BUFFER) == 0.5);
-        assert_true(figure(&t, 1, TOP_QUEUED) == 101 && figure(&t, 1, TOP_BACKLOG) == 34);
-        assert_true(figure(&t, 1, TOP_DROPS) == 7 && isnan(figure(&t, 1, TOP_CREDITS)));
-        assert_true(figure(&t, 3, TOP_FREE) == 10 && figure(&t, 3, TOP_CREDITS) == 12);
-        assert_true(figure(&t, 3, TOP_BACKLOG) == 36 && figure(&t, 3, TOP_QUEUED) == 100);
-        assert_true(figure(&t, 4, TOP_BACKLOG) == 4 && figure(&t, 3, TOP_UNWRITTEN) == 3);
+                0, "'run':7,'rates':{'triggers_hz':5,'events_hz':4,'bytes_per_second':100,'busy_share':0.25},"
+                   "'waiting_triggers':6,'open_events':3,'counts':{'events_complete':9,'events_partial':1,"
+                   "'events_lost':2,'events_rejected':0},'latency_us':{'p50':1.5,'p99':20},"
+                   "'peers':[{'node':'sfi1','free_credits':10},{'node':'sfi2','free_credits':20},"
+                   "{'node':'ros1','free_credits':null}]");
+        sample_answer(1, "'rates':{'fragments_hz':8,'events_hz':null},'buffer_used':0.5,"
+                         "'peers':[{'node':'sfi1','queued_bytes':100},{'node':'sfi2','queued_bytes':1}],"
+                         "'shaping':[{'node':'sfi1','backlog_bytes':30},{'node':'sfi2','backlog_bytes':4}],"
+                         "'drops':{'source_qdisc_packets':5,'send_failed_packets':2,'network_packets':null}");
+        sample_answer(2, "'shaping':[{'node':'sfi1','backlog_bytes':6}]");
+        sample_answer(3, "'credits':12,'unwritten_events':3,'output_free_bytes':10,'output_size_bytes':100");
+        sample_answer(4, "'output_free_bytes':5,'output_size_bytes':100");
+        sample_look();
+        assert_true(figure(0, TOP_RATE) == 4 && figure(0, TOP_DATA) == 100);
+        assert_true(figure(0, TOP_FREE) == 30 && isnan(figure(0, TOP_BUFFER)));
+        assert_true(figure(0, TOP_LOST) == 2 && figure(0, TOP_PARTIAL) == 1);
+        assert_true(figure(1, TOP_RATE) == 8 && figure(1, TOP_BUFFER) == 0.5);
+        assert_true(figure(1, TOP_QUEUED) == 101 && figure(1, TOP_BACKLOG) == 34);
+        assert_true(figure(1, TOP_DROPS) == 7 && isnan(figure(1, TOP_CREDITS)));
+        assert_true(figure(3, TOP_FREE) == 10 && figure(3, TOP_CREDITS) == 12);
+        assert_true(figure(3, TOP_BACKLOG) == 36 && figure(3, TOP_QUEUED) == 100);
+        assert_true(figure(4, TOP_BACKLOG) == 4 && figure(3, TOP_UNWRITTEN) == 3);
         assert_true(t.model.run.run == 7 && t.model.totals[TOP_TOTAL_BACKLOG] == 40);
         assert_true(t.model.totals[TOP_TOTAL_TRIGGERS_HZ] == 5 && t.model.totals[TOP_TOTAL_BUSY] == 0.25);
         assert_true(t.model.totals[TOP_TOTAL_P99_US] == 20 && t.model.totals[TOP_TOTAL_WAITING] == 6);
         assert_string_equal(t.model.fullest->from->node->name, "sfi2");
         assert_string_equal(t.model.run_state, "running");
-        sample_close(&t);
 }
 
 /* As in a run's report. */
-TEST(drops_are_summed_by_place)
+TEST_WITH(drops_are_summed_by_place, NULL, sample_close)
 {
-        struct sample t;
-
-        sample_open(&t, 2, 2);
-        sample_look(&t);
+        sample_open(2, 2);
+        sample_look();
         assert_true(isnan(t.model.totals[TOP_TOTAL_NETWORK]));
-        sample_answer(&t, 1,
-                      "'drops':{'source_qdisc_packets':1,'send_failed_packets':4,'socket_packets':100}");
-        sample_answer(&t, 2,
+        sample_answer(1, "'drops':{'source_qdisc_packets':1,'send_failed_packets':4,'socket_packets':100}");
+        sample_answer(2,
                       "'drops':{'source_qdisc_packets':2},'discarded':{'packets':{'malformed':3,'foreign':0},"
                       "'fragments':null,'front_end_frames':{'no_room':2}}");
-        sample_answer(&t, 3,
+        sample_answer(3,
                       "'drops':{'network_packets':10,'socket_packets':5},'fragments':{'late':6,'corrupt':7}");
         sample_answer(
-                &t, 4,
+                4,
                 "'drops':{'network_packets':1},'fragments':{'late':1},'discarded':{'packets':{'malformed':4,"
                 "'socket_full':9},'fragments':{'late':1,'duplicate':5}}");
-        sample_look(&t);
+        sample_look();
         assert_true(t.model.totals[TOP_TOTAL_SOURCE_QDISC] == 3);
         assert_true(t.model.totals[TOP_TOTAL_NETWORK] == 7);
         assert_true(t.model.totals[TOP_TOTAL_SOCKET] == 5);
         assert_true(t.model.totals[TOP_TOTAL_LATE] == 7 && t.model.totals[TOP_TOTAL_CORRUPT] == 7);
         assert_string_equal(t.model.discarded,
                             "packets malformed 7, front end frames no room 2, fragments duplicate 5");
-        sample_close(&t);
 }
 
-TEST(states_name_the_problem)
+TEST_WITH(states_name_the_problem, NULL, sample_close)
 {
-        struct sample t;
-
-        sample_open(&t, 2, 2);
-        sample_answer(&t, 0, "'stalled_seconds':7");
-        sample_problem(&t, 0, CONDITION_STALLED, "stalled for 7 s: no credit");
-        sample_problem(&t, 1, CONDITION_SILENT, "no answer from x: Connection refused");
-        sample_answer(&t, 2, "'reason':'waits for the board'");
-        sample_answer(&t, 3, "'version':'0.0.9'");
-        sample_look(&t);
+        sample_open(2, 2);
+        sample_answer(0, "'stalled_seconds':7");
+        sample_problem(0, CONDITION_STALLED, "stalled for 7 s: no credit");
+        sample_problem(1, CONDITION_SILENT, "no answer from x: Connection refused");
+        sample_answer(2, "'reason':'waits for the board'");
+        sample_answer(3, "'version':'0.0.9'");
+        sample_look();
         assert_int_equal(t.model.nodes[0].state, TOP_PROBLEM);
         assert_string_equal(t.model.nodes[0].note, "stalled for 7 s: no credit");
         assert_int_equal(t.model.nodes[1].state, TOP_SILENT);
@@ -103,169 +91,151 @@ TEST(states_name_the_problem)
         t.now_ns += 2 * NS_PER_S;
         t.statuses.nodes[2].asked_ns = t.now_ns - NS_PER_S;
         t.statuses.nodes[3].asked_ns = t.now_ns - NS_PER_S / 10;
-        sample_look(&t);
+        sample_look();
         assert_int_equal(t.model.nodes[2].state, TOP_LATE);
         assert_string_equal(t.model.nodes[2].note, "no answer for 2.0 s");
         assert_int_equal(t.model.nodes[3].state, TOP_FINE);
-        sample_close(&t);
 }
 
-TEST(a_restarted_node_counts_afresh)
+TEST_WITH(a_restarted_node_counts_afresh, NULL, sample_close)
 {
         const struct top_node *n;
-        struct sample t;
 
-        sample_open(&t, 0, 1);
+        sample_open(0, 1);
         n = &t.model.nodes[1];
-        sample_answer(&t, 1, "'start_time':1,'counts':{'events_partial':100},'fragments':{'lost':3}");
-        sample_look(&t);
+        sample_answer(1, "'start_time':1,'counts':{'events_partial':100},'fragments':{'lost':3}");
+        sample_look();
         assert_false(n->grew[TOP_PARTIAL]);
         t.now_ns += NS_PER_S;
-        sample_answer(&t, 1, "'start_time':1,'counts':{'events_partial':101},'fragments':{'lost':3}");
-        sample_look(&t);
+        sample_answer(1, "'start_time':1,'counts':{'events_partial':101},'fragments':{'lost':3}");
+        sample_look();
         assert_true(n->grew[TOP_PARTIAL] && !n->grew[TOP_LOST]);
         /* The same answer again is no growth, and no end of it. */
-        sample_look(&t);
+        sample_look();
         assert_true(n->grew[TOP_PARTIAL]);
         t.now_ns += NS_PER_S;
-        sample_answer(&t, 1, "'start_time':2,'counts':{'events_partial':0},'fragments':{'lost':1}");
-        sample_look(&t);
+        sample_answer(1, "'start_time':2,'counts':{'events_partial':0},'fragments':{'lost':1}");
+        sample_look();
         assert_true(n->figures[TOP_PARTIAL] == 0 && !n->grew[TOP_PARTIAL] && n->grew[TOP_LOST]);
         /* Gone and back. */
         json_decref(t.statuses.nodes[1].status);
         t.statuses.nodes[1].status = NULL;
-        sample_problem(&t, 1, CONDITION_SILENT, "no answer");
-        sample_look(&t);
+        sample_problem(1, CONDITION_SILENT, "no answer");
+        sample_look();
         assert_true(isnan(n->figures[TOP_PARTIAL]) && !n->grew[TOP_PARTIAL]);
         t.now_ns += NS_PER_S;
-        sample_answer(&t, 1, "'start_time':2,'counts':{'events_partial':5}");
-        sample_look(&t);
+        sample_answer(1, "'start_time':2,'counts':{'events_partial':5}");
+        sample_look();
         assert_true(n->figures[TOP_PARTIAL] == 5 && !n->grew[TOP_PARTIAL]);
-        sample_close(&t);
 }
 
 /* The event loop of a node hangs, but its thread for HTTP still answers with the last rates. */
-TEST(rates_end_if_nothing_is_counted)
+TEST_WITH(rates_end_if_nothing_is_counted, NULL, sample_close)
 {
         static const char answer[] =
                 "'start_time':1,'rates':{'events_hz':5,'triggers_hz':6,'bytes_per_second':7},"
                 "'counts':{'events_complete':%d}";
-        struct sample t;
 
-        sample_open(&t, 0, 0);
+        sample_open(0, 0);
         for (int i = 0; i < 5; i++) {
-                sample_answer(&t, 0, answer, MIN(i, 2));
-                sample_look(&t);
-                assert_true(figure(&t, 0, TOP_RATE) == (i < 4 ? 5 : 0));
-                assert_true(figure(&t, 0, TOP_DATA) == (i < 4 ? 7 : 0));
+                sample_answer(0, answer, MIN(i, 2));
+                sample_look();
+                assert_true(figure(0, TOP_RATE) == (i < 4 ? 5 : 0));
+                assert_true(figure(0, TOP_DATA) == (i < 4 ? 7 : 0));
                 assert_true(t.model.totals[TOP_TOTAL_TRIGGERS_HZ] == (i < 4 ? 6 : 0));
                 t.now_ns += NS_PER_S;
         }
-        sample_answer(&t, 0, answer, 3);
-        sample_look(&t);
-        assert_true(figure(&t, 0, TOP_RATE) == 5);
-        sample_close(&t);
+        sample_answer(0, answer, 3);
+        sample_look();
+        assert_true(figure(0, TOP_RATE) == 5);
 }
 
 /* Any program may listen where a node should. */
-TEST(nonsense_is_unknown)
+TEST_WITH(nonsense_is_unknown, NULL, sample_close)
 {
-        struct sample t;
-
-        sample_open(&t, 1, 1);
+        sample_open(1, 1);
         sample_answer(
-                &t, 0,
-                "'rates':[1],'counts':'x','peers':{'node':1},'run':'7','reason':'a\\u001b[2Jb\\n\\u00e9'");
-        sample_answer(&t, 1, "'peers':[7,null,{'node':3,'queued_bytes':'5'}],'shaping':0,'discarded':[1]");
-        sample_answer(&t, 2,
-                      "'state':'run\\u001bning','buffer_used':-1e300,'credits':1e300,'discarded':{'a':{'"
-                      "b\\u001b':1}}");
-        sample_look(&t);
-        assert_true(isnan(figure(&t, 0, TOP_RATE)) && isnan(figure(&t, 0, TOP_RUN)));
-        assert_true(isnan(figure(&t, 0, TOP_FREE)) && isnan(figure(&t, 1, TOP_QUEUED)));
+                0, "'rates':[1],'counts':'x','peers':{'node':1},'run':'7','reason':'a\\u001b[2Jb\\n\\u00e9'");
+        sample_answer(1, "'peers':[7,null,{'node':3,'queued_bytes':'5'}],'shaping':0,'discarded':[1]");
+        sample_answer(2, "'state':'run\\u001bning','buffer_used':-1e300,'credits':1e300,'discarded':{'a':{'"
+                         "b\\u001b':1}}");
+        sample_look();
+        assert_true(isnan(figure(0, TOP_RATE)) && isnan(figure(0, TOP_RUN)));
+        assert_true(isnan(figure(0, TOP_FREE)) && isnan(figure(1, TOP_QUEUED)));
         assert_string_equal(t.model.nodes[0].note, "a?[2Jb???");
         assert_string_equal(t.model.nodes[2].state_text, "run_ning");
         assert_string_equal(t.model.discarded, "a b? 1");
-        sample_close(&t);
 }
 
-static void assert_order(const struct sample *t, const char *key, bool reverse, const char *expected)
+static void assert_order(const char *key, bool reverse, const char *expected)
 {
         size_t order[16];
         char names[256] = "";
 
         assert_non_null(top_column_find(key));
-        top_sort(&t->model, top_column_find(key), reverse, order);
-        for (size_t i = 0; i < t->model.n; i++)
-                sprintf(names + strlen(names), " %s", t->statuses.nodes[order[i]].node->name);
+        top_sort(&t.model, top_column_find(key), reverse, order);
+        for (size_t i = 0; i < t.model.n; i++)
+                sprintf(names + strlen(names), " %s", t.statuses.nodes[order[i]].node->name);
         assert_string_equal(names, expected);
 }
 
-TEST(nodes_are_sorted)
+TEST_WITH(nodes_are_sorted, NULL, sample_close)
 {
-        struct sample t;
-
-        sample_open(&t, 2, 2);
-        sample_answer(&t, 1, "'buffer_used':0.1");
-        sample_answer(&t, 2, "'buffer_used':0.9");
-        sample_answer(&t, 3, "'buffer_used':0.9");
-        sample_problem(&t, 4, CONDITION_SILENT, "no answer");
-        sample_look(&t);
+        sample_open(2, 2);
+        sample_answer(1, "'buffer_used':0.1");
+        sample_answer(2, "'buffer_used':0.9");
+        sample_answer(3, "'buffer_used':0.9");
+        sample_problem(4, CONDITION_SILENT, "no answer");
+        sample_look();
         assert_null(top_column_find("nothing"));
-        assert_order(&t, "node", false, " dfm ros1 ros2 sfi1 sfi2");
-        assert_order(&t, "node", true, " sfi2 sfi1 ros2 ros1 dfm");
-        assert_order(&t, "buffer", false, " ros2 sfi1 ros1 dfm sfi2");
-        assert_order(&t, "buffer", true, " ros1 ros2 sfi1 dfm sfi2");
-        assert_order(&t, "state", false, " sfi2 dfm ros1 ros2 sfi1");
-        assert_order(&t, "note", false, " sfi2 dfm ros1 ros2 sfi1");
-        assert_order(&t, "role", true, " sfi1 sfi2 ros1 ros2 dfm");
-        sample_close(&t);
+        assert_order("node", false, " dfm ros1 ros2 sfi1 sfi2");
+        assert_order("node", true, " sfi2 sfi1 ros2 ros1 dfm");
+        assert_order("buffer", false, " ros2 sfi1 ros1 dfm sfi2");
+        assert_order("buffer", true, " ros1 ros2 sfi1 dfm sfi2");
+        assert_order("state", false, " sfi2 dfm ros1 ros2 sfi1");
+        assert_order("note", false, " sfi2 dfm ros1 ros2 sfi1");
+        assert_order("role", true, " sfi1 sfi2 ros1 ros2 dfm");
 }
 
-static const char *cell(const struct sample *t, size_t i, const char *key)
+static const char *cell(size_t i, const char *key)
 {
         static char text[TOP_CELL_MAX];
 
-        return top_cell_format(&t->model.nodes[i], top_column_find(key), text);
+        return top_cell_format(&t.model.nodes[i], top_column_find(key), text);
 }
 
-TEST(cells_fit_their_columns)
+TEST_WITH(cells_fit_their_columns, NULL, sample_close)
 {
-        struct sample t;
-
-        sample_open(&t, 0, 1);
-        sample_answer(&t, 0, "'peers':[{'node':'sfi1','free_credits':3}]");
-        sample_answer(&t, 1,
-                      "'credits':1024,'open_events':12,'buffer_used':0.01,'rates':{'events_hz':12345,"
-                      "'bytes_per_second':99990000}");
-        sample_look(&t);
-        assert_string_equal(cell(&t, 1, "credits"), "3/1024");
-        assert_string_equal(cell(&t, 0, "credits"), "3");
-        assert_string_equal(cell(&t, 1, "open"), "12");
-        assert_string_equal(cell(&t, 1, "rate"), "12.3 kHz");
-        assert_string_equal(cell(&t, 1, "data"), "100 MB/s");
-        assert_string_equal(cell(&t, 1, "buffer"), "\x01\x02\x02\x02\x02\x02   1%");
-        assert_string_equal(cell(&t, 0, "buffer"), "-");
-        sample_answer(&t, 1, "'credits':12345678,'open_events':1234567,'buffer_used':9");
-        sample_look(&t);
-        assert_string_equal(cell(&t, 1, "credits"), "3");
-        assert_string_equal(cell(&t, 1, "open"), "1.23 M");
-        assert_string_equal(cell(&t, 1, "buffer"), "\x01\x01\x01\x01\x01\x01 900%");
-        sample_close(&t);
+        sample_open(0, 1);
+        sample_answer(0, "'peers':[{'node':'sfi1','free_credits':3}]");
+        sample_answer(1, "'credits':1024,'open_events':12,'buffer_used':0.01,'rates':{'events_hz':12345,"
+                         "'bytes_per_second':99990000}");
+        sample_look();
+        assert_string_equal(cell(1, "credits"), "3/1024");
+        assert_string_equal(cell(0, "credits"), "3");
+        assert_string_equal(cell(1, "open"), "12");
+        assert_string_equal(cell(1, "rate"), "12.3 kHz");
+        assert_string_equal(cell(1, "data"), "100 MB/s");
+        assert_string_equal(cell(1, "buffer"), "\x01\x02\x02\x02\x02\x02   1%");
+        assert_string_equal(cell(0, "buffer"), "-");
+        sample_answer(1, "'credits':12345678,'open_events':1234567,'buffer_used':9");
+        sample_look();
+        assert_string_equal(cell(1, "credits"), "3");
+        assert_string_equal(cell(1, "open"), "1.23 M");
+        assert_string_equal(cell(1, "buffer"), "\x01\x01\x01\x01\x01\x01 900%");
 }
 
 /* Programs read them: each line has the fields of the head, and nothing but text. */
-TEST(lines_have_the_same_fields)
+TEST_WITH(lines_have_the_same_fields, NULL, sample_close)
 {
-        struct sample t;
         char *text = NULL, *rest, *line;
         size_t size, lines = 0, fields[8] = {};
         FILE *f = open_memstream(&text, &size);
 
-        sample_open(&t, 1, 1);
-        sample_answer(&t, 1, "'buffer_used':0.25,'rates':{'fragments_hz':12345.67}");
-        sample_problem(&t, 2, CONDITION_SILENT, "no");
-        sample_look(&t);
+        sample_open(1, 1);
+        sample_answer(1, "'buffer_used':0.25,'rates':{'fragments_hz':12345.67}");
+        sample_problem(2, CONDITION_SILENT, "no");
+        sample_look();
         top_lines_print_head(f);
         top_lines_print(f, &t.model, "2026-11-24T18:45:01");
         fclose(f);
@@ -284,19 +254,17 @@ TEST(lines_have_the_same_fields)
                         assert_int_equal(fields[i], TOP_COLUMNS + 1);
         }
         free(text);
-        sample_close(&t);
 }
 
-TEST(the_object_has_the_age_of_answers)
+TEST_WITH(the_object_has_the_age_of_answers, NULL, sample_close)
 {
-        struct sample t;
         json_t *o, *nodes;
 
-        sample_open(&t, 0, 1);
-        sample_answer(&t, 0, "'run':7");
+        sample_open(0, 1);
+        sample_answer(0, "'run':7");
         t.now_ns += 2 * NS_PER_S;
-        sample_problem(&t, 1, CONDITION_SILENT, "no answer");
-        sample_look(&t);
+        sample_problem(1, CONDITION_SILENT, "no answer");
+        sample_look();
         o = top_model_to_json(&t.model, t.now_ns, 5.5);
         assert_true(json_real_value(json_object_get(o, "time")) == 5.5);
         assert_string_equal(json_string_value(json_object_get(o, "scenario")), "beam");
@@ -307,5 +275,4 @@ TEST(the_object_has_the_age_of_answers)
         assert_true(json_is_null(json_object_get(json_array_get(nodes, 1), "age_seconds")));
         assert_true(json_is_false(json_object_get(json_array_get(nodes, 1), "reachable")));
         json_decref(o);
-        sample_close(&t);
 }
