@@ -138,7 +138,7 @@ def timeout(evb):
     """A run that stays stalled ends: its reason is on standard error and in the report, and all nodes exit with status 1."""
     with folder() as where:
         # No client decides events.
-        keys = {**PATIENT, "level2.listen": f"tcp:{free_port()}", "level2.timeout": "1h", "level2.window": 20, "run.stall-timeout": "2s",
+        keys = {**PATIENT, "level2.listen": f"tcp:{free_port()}", "level2.timeout": "1h", "level2.window": 20, "run.stall-timeout": "5s",
                 "run.stop-timeout": "1s", "ros.count": 2}
         with running_with_log(evb, where, keys) as (running, log):
             report = finish(running, log, 1)
@@ -146,7 +146,7 @@ def timeout(evb):
         assert re.fullmatch(r"the run made no progress for \d+ s: level 2 has not decided 20 events", why), report["reasons"]
         assert log.text().count(why) == 2 and f"dfm: {why}; ending it (run.stall-timeout)" in log.text(), log.text()
         assert report["triggers"] == report["events_lost"] == 20, report
-        assert report["stalls"] >= 1 and report["stalled_seconds"] >= 2, report
+        assert report["stalls"] >= 1 and report["stalled_seconds"] >= 5, report
         for each in report["nodes"]:
             assert each["exit"] == 1 and each["ended_by_stall"], each
             assert each["name"] == "dfm" or each["reasons"] == ["the DFM dfm ended the run because it made no progress"], each
@@ -156,7 +156,7 @@ def timeout_disk(evb):
     """Events that an SFI cannot write are given up, and the run ends although the SFI still waits for its disk."""
     with folder() as where:
         shut, environment = disk_of(where)
-        keys = {**to_disk(where), "run.stall-timeout": "3s", "run.stop-timeout": "1s"}
+        keys = {**to_disk(where), "run.stall-timeout": "6s", "run.stop-timeout": "1s"}
         with running_with_log(evb, where, keys, env=environment) as (running, log):
             running.wait_nodes(8)
             running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
@@ -180,10 +180,11 @@ def free_port():
 def rare_triggers(evb):
     """Pauses between triggers are no stall, even if they are longer than run.stall-timeout."""
     with folder() as where:
-        keys = {**PATIENT, "trigger.rate": "0.3Hz", "trigger.events": 4, "run.stall-timeout": "1s", "ros.count": 2}
+        # A node may get no processor for some seconds of the stall-timeout.
+        keys = {**PATIENT, "trigger.rate": "0.15Hz", "trigger.events": 3, "run.stall-timeout": "5s", "ros.count": 2}
         with running_with_log(evb, where, keys) as (running, log):
             report = finish(running, log, 0)
-        assert report["events_complete"] == 4 and report["stalls"] == 0 and report["stall_reason"] is None, report
+        assert report["events_complete"] == 3 and report["stalls"] == 0 and report["stall_reason"] is None, report
         assert "progress" not in log.text(), log.text()
 
 
