@@ -57,6 +57,22 @@ TEST(boards_wait_for_a_slow_builder)
         json_decref(report);
 }
 
+/* Nothing else wakes the boards until they warn of what is missing, after 2 s. */
+TEST(triggers_begin_with_the_last_connection)
+{
+        uint64_t from_ns;
+
+        BED(1, BEAM, BEAM_TCP, "trigger.events=1");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "1");
+        bed_pass(100 * NS_PER_MS);
+        from_ns = turns_now_ns();
+        beam_begin(&beam, 0, 32);
+        bed_until(count_sum(ROLE_ROS, front_end_frames) == 3);
+        assert_true(turns_now_ns() - from_ns < NS_PER_S);
+        bed_ends("frontend", 0);
+        check_all_frames(1);
+}
+
 /* By more than an event waits for a frame: all events are complete. */
 TEST(triggers_wait_for_slow_boards)
 {

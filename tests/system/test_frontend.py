@@ -465,19 +465,6 @@ def restart_tcp(evb):
     assert [f.serial for f in frames] == sorted(f.serial for f in frames)
 
 
-def at_once(evb):
-    """Triggers begin with the last connection. Another wake-up would take 2 s; the machine may be slow, but not thrice."""
-    times = []
-    for _ in range(3):
-        host, port = f"{OWN_NET}.{next(_hosts)}", next(_ports)
-        with Frontend(evb, boards=f"tcp:{host}:{port}", events=1) as frontend:
-            stream, begin = Stream(host, port), time.monotonic()
-            assert stream.read().serial == 0
-            times.append(time.monotonic() - begin)
-            frontend.end()
-    assert min(times) < 1, times
-
-
 def cut_tcp(evb):
     """After a connection that ended within a frame, the next one begins with a whole frame, of the same board."""
     host = f"{OWN_NET}.{next(_hosts)}"
@@ -602,5 +589,5 @@ def with_ros(evb, transport):
         compare(evb, running.end(expect=(0,)), sent, n)
 
 
-main({"usage": usage, "ports": ports, "faults": faults, "paused": paused, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "at-once": at_once, "full-boards": full_boards,
+main({"usage": usage, "ports": ports, "faults": faults, "paused": paused, "busy": busy, "reset": reset, "reset-twice": reset_twice, "ctrl-c": ctrl_c, "restart-tcp": restart_tcp, "full-boards": full_boards,
       "cut-tcp": cut_tcp, "udp": lambda evb: with_ros(evb, "udp"), "tcp": lambda evb: with_ros(evb, "tcp")})
