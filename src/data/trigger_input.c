@@ -340,7 +340,8 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             "not known");
         if (dfm_counts(core)->announced.late > 0)
                 reasons_add(to,
-                            "%" PRIu64 " numbers of frames came after 4096 higher ones, and made no event",
+                            "%" PRIu64
+                            " numbers of frames came too late, after higher ones, and made no event",
                             dfm_counts(core)->announced.late);
         if (counts_frames && c->refused + lost + c->missed + c->unclear > 0)
                 reasons_add(to,

@@ -347,9 +347,10 @@ bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may be that of a number below the waiting ones, across the wrap of the
  * counter: if that would be below 0, all of them move up by a period. */
 void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits);
-/* Takes an announced number, of one of `n_leading` leading ROSs or (not `leading`) another one. False: there
- * is no room. */
-bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading);
+/* Takes an announced number, of one of `n_leading` leading ROSs or (not `leading`) another one, which has
+ * announced numbers below `top`. False: there is no room. */
+bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
+                   uint32_t n_leading);
 /* Offers the numbers that are due. */
 void dfm_lead_tick(struct dfm *d, uint64_t now_ns);
 void dfm_lead_drop(struct dfm *d);

@@ -103,7 +103,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
                 r->arriving_as = judge_number(r, number, &expected);
                 /* The frames of slices are late with them, which is never in silence. */
                 if (f->frames == 0 && r->arriving_as != FRAME_DUPLICATE &&
-                    ros_numbers_is_below_run(&r->numbers, number))
+                    ros_numbers_is_far_below_run(&r->numbers, number))
                         r->arriving_as = FRAME_IMPOSSIBLE;
         }
         r->arriving_number = number;
@@ -148,8 +148,8 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
 /* Events of newer numbers have ended, and nothing is known of one with this number. */
 static bool has_no_event(const struct ros *r, uint64_t number)
 {
-        return r->config.leads && ros_numbers_is_within(&r->numbers, number) &&
-               idmap_get(&r->by_number, number) == IDMAP_NONE && !event_set_has(&r->numbers.ended, number);
+        return ros_comes_too_late(r, number) && idmap_get(&r->by_number, number) == IDMAP_NONE &&
+               !event_set_has(&r->numbers.ended, number);
 }
 
 static void refuse(struct ros *r, uint64_t number, enum ros_frame as)

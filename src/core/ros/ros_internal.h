@@ -239,6 +239,8 @@ void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as);
 void ros_take_numbered(struct ros *r, uint32_t i);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
+/* Frames make the triggers, and a frame with this number, if it comes now, makes none. */
+bool ros_comes_too_late(const struct ros *r, uint64_t number);
 /* The run is over: what waits for a newer frame, or to be announced, becomes no event. */
 void ros_end_suspects(struct ros *r);
 /* If the newest frame was alone ahead, and this number follows the one before: goes on from here. */

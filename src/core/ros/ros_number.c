@@ -346,10 +346,13 @@ bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number)
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number)
 {
         uint64_t lowest = n->seen.behind || n->base == 0 ? n->bottom : n->first_number;
-        uint64_t usual = n->lag / 4;
 
-        return n->has_trigger && n->has_frame && epoch_of_frames(n)->frame >= lowest && number < lowest &&
-               lowest - number > ROS_NUMBERS_AGREE + usual;
+        return n->has_trigger && n->has_frame && epoch_of_frames(n)->frame >= lowest && number < lowest;
+}
+
+bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number)
+{
+        return ros_numbers_is_below_run(n, number + ROS_NUMBERS_AGREE + n->lag / 4);
 }
 
 uint64_t ros_numbers_expected(const struct ros_numbers *n)

@@ -126,9 +126,10 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number);
 /* Whether it is none of before the first trigger, nor of after the last one. */
 bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
-/* Whether it is of before the run, or of before a reset, although the board has sent a newer frame. A board
- * sends its frames in order, but for late ones, so this number is a wrong one. */
+/* Whether it is of before the run, or of before a reset, although the board has sent a newer frame. */
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number);
+/* ... by more than late frames are: a board sends its frames in order, so this number is a wrong one. */
+bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number);
 /* The counter that the newest trigger has in a frame. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);
 

@@ -99,13 +99,19 @@ bool ros_trust_suspect(struct ros *r, uint32_t i)
         return false;
 }
 
+bool ros_comes_too_late(const struct ros *r, uint64_t number)
+{
+        return r->config.leads &&
+               (ros_numbers_is_within(&r->numbers, number) || ros_numbers_is_below_run(&r->numbers, number));
+}
+
 void ros_end_suspects(struct ros *r)
 {
-        for (uint32_t k = r->n_suspects; r->config.leads && k-- > 0;) {
+        for (uint32_t k = r->n_suspects; k-- > 0;) {
                 uint32_t i = r->suspects[k];
                 const struct ros_entry *e = &r->entries[i];
 
-                if (e->event != ROS_NO_EVENT || !ros_numbers_is_within(&r->numbers, e->number))
+                if (e->event != ROS_NO_EVENT || !ros_comes_too_late(r, e->number))
                         continue;
                 ros_forget_suspect(r, i);
                 ros_count_no_event(r, e->fragment.frames);

@@ -51,7 +51,7 @@ static bool may_take(const struct dfm *d, uint32_t ros)
 static bool take(struct dfm *d, uint64_t now_ns, struct dfm_have *h, uint64_t number, bool leading,
                  uint32_t n_leading)
 {
-        if (!dfm_lead_take(d, now_ns, number, leading, n_leading))
+        if (!dfm_lead_take(d, now_ns, number, h->top, leading, n_leading))
                 return false;
         h->has_last = true;
         h->last = number;

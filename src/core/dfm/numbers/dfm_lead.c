@@ -213,7 +213,8 @@ static bool take_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leadi
         return true;
 }
 
-bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading)
+bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
+                   uint32_t n_leading)
 {
         const struct dfm_numbers *taken = &d->triggers.numbers;
         enum number_state state = dfm_numbers_state(taken, number);
@@ -222,6 +223,9 @@ bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading
                 return false;
         if (state != NUMBER_OLD && (!taken->started || number < taken->next + DFM_LEAD_FAR))
                 d->lead.near_ns = now_ns;
+        /* A board sends its frames of before the run first. */
+        if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
+                state = NUMBER_OLD;
         d->counts.announced.numbers++;
         d->counts.announced.confirmed += state == NUMBER_SEEN;
         d->counts.announced.late += state == NUMBER_OLD;
@@ -319,7 +323,10 @@ static bool is_believed(const struct dfm *d, uint64_t number)
         return !is_far(d, number) || d->lead.n > 1 || dfm_leaders(d) > 1;
 }
 
-/* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on what comes. */
+/* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on what comes. If all
+ * leading ROSs have a number, but some of them lower ones, the others may have a wrong one, or overtaken
+ * ones.
+ */
 static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool *ret_drop)
 {
         const struct dfm_lead *f = &d->lead;
@@ -327,7 +334,7 @@ static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool 
 
         *ret_drop = false;
         if (!f->begun)
-                return f->agreed != UINT64_MAX ? 0 : f->first_ns + d->config.window_ns;
+                return e->number >= f->agreed ? 0 : f->first_ns + d->config.window_ns;
         if (e->number < reached_by_all && is_believed(d, e->number))
                 return 0;
         if (!is_far(d, e->number))

@@ -63,11 +63,43 @@ DFM_TEST(the_run_begins_with_the_first_number_of_all, frames_config(2, 64))
         have_range(&t, 0, 50, 10);
         assert_takes(&t, "");
         have_range(&t, 1, 55, 3);
-        assert_takes(&t, "55 56 57");
+        assert_takes(&t, "");
+        dfm_pass_ns(&t, WINDOW_NS);
+        assert_takes(&t, "55 56 57 58 59");
         assert_int_equal(offered(&t)->not_taken, 5);
         assert_int_equal(offered(&t)->resets, 0);
-        have_one(&t, 1, 58);
-        assert_takes(&t, "58");
+        finish(&t);
+}
+
+/* The first number of a ROS is wrong, or its frame overtook others. */
+DFM_TEST(lower_numbers_than_the_first_one_of_all_are_events, frames_config(2, 64))
+{
+        start(&t, &c);
+        have_range(&t, 0, 0, 33);
+        have_one(&t, 1, 30);
+        assert_takes(&t, "");
+        dfm_pass_ns(&t, WINDOW_NS / 2);
+        have_range(&t, 1, 0, 33);
+        assert_string_not_equal(takes(&t), "");
+        assert_int_equal(dfm_counts(t.dfm)->triggers, 33);
+        assert_int_equal(offered(&t)->not_taken, 0);
+        assert_int_equal(dfm_counts(t.dfm)->announced.late, 0);
+        finish(&t);
+}
+
+/* ... and these come after the window. Other ROSs may be behind. */
+DFM_TEST(a_number_below_the_run_is_late_after_a_higher_one, frames_config(3, 64))
+{
+        start(&t, &c);
+        have_range(&t, 0, 28, 4);
+        have_one(&t, 1, 30);
+        dfm_pass_ns(&t, WINDOW_NS);
+        assert_takes(&t, "30 31");
+        assert_int_equal(offered(&t)->not_taken, 2);
+        have_range(&t, 2, 29, 3);
+        assert_int_equal(dfm_counts(t.dfm)->announced.late, 0);
+        have_range(&t, 1, 29, 3);
+        assert_int_equal(dfm_counts(t.dfm)->announced.late, 1);
         finish(&t);
 }
 
@@ -152,6 +184,7 @@ TEST(a_run_may_begin_around_a_wrap)
                 have_range(&t, 1, 1, 3);
                 if (!first)
                         have(&t, 0, before, ARRAY_SIZE(before));
+                dfm_pass_ns(&t, WINDOW_NS);
                 assert_takes(&t, "65537 65538 65539");
                 have_one(&t, 1, 65540);
                 have_one(&t, 0, 65540);
