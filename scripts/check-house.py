@@ -4,9 +4,9 @@
     scripts/check-house.py [ROOT]
 
 A file includes its own layer and lower ones; layers on one level do not see each other. Includes and calls form
-no circles. Files, functions, lines and folders have a largest size. A header include/evb/LAYER/x.h belongs to
-x*.c in src/LAYER or a folder there, or holds all of its code. Every declared function is defined, and every public one is used by
-another file. Comments name files that exist. A library links only what its files include.
+no circles. Files, functions and lines have a largest size. A source includes its own header first, so each header compiles alone.
+Every declared function is defined, in the layer of its header, and every public one is used by another file. Comments name files that
+exist. A library links only what its files include.
 
 Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
 """
@@ -26,7 +26,7 @@ DECLARED = re.compile(r"^(?!typedef|static inline|#|\s|/|\*)[A-Za-z_].*[a-z0-9_]
 
 
 def sources(root):
-    for top in ("src", "include", "tests"):
+    for top in ("src", "tests"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in sorted(names):
                 if name.endswith((".c", ".h")):
@@ -42,20 +42,33 @@ def layer_of(path):
     parts = path.split(os.sep)
     if parts[0] == "src":
         return parts[1] if len(parts) > 2 else "main"
-    if parts[:2] == ["include", "evb"]:
-        return parts[2]
     return None
 
 
-def check_includes(path, lines, graph):
+def included(path, name, paths):
+    """The file that `#include "name"` in path means; None: it is not ours."""
+    for at in (os.path.normpath(os.path.join(os.path.dirname(path), name)), os.path.join("src", name)):
+        if at in paths:
+            return at
+    return None
+
+
+def check_includes(path, lines, paths, graph):
     layer = layer_of(path)
+    own = included(path, os.path.basename(path)[:-2] + ".h", paths) if path.endswith(".c") else None
+    first = True
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
-        if not match or not match[1].startswith("evb/"):
+        target_path = included(path, match[1], paths) if match else None
+        if own and first and line.startswith("#include"):
+            first = False
+            if target_path != own and layer_of(path):
+                yield number, f"{own} comes first"
+        if not target_path:
             continue
-        target = match[1].split("/")[1]
-        graph.setdefault(path, []).append(os.path.join("include", *match[1].split("/")))
-        if layer is None or layer == "main":
+        graph.setdefault(path, []).append(target_path)
+        target = layer_of(target_path)
+        if layer in (None, "main") or target is None:
             continue
         if layer not in LEVEL or target not in LEVEL:
             yield number, f"layer {layer if layer not in LEVEL else target} is not one of the house's"
@@ -74,28 +87,6 @@ def check_lengths(path, lines):
             if number - begin + 1 > FUNCTION_MAX:
                 yield begin, f"function of {number - begin + 1} lines, at most {FUNCTION_MAX}"
             begin = None
-
-
-def check_home(root, path, text):
-    parts = path.split(os.sep)
-    if parts[0] != "include" or not DECLARED.search(text):
-        return
-    stem = parts[-1][:-2]
-    folder = os.path.join(root, "src", parts[2])
-    if not os.path.isdir(folder):
-        yield 1, f"src/{parts[2]} does not exist"
-        return
-    declared = set(re.findall(r"\b([a-z0-9_]+)\(", " ".join(DECLARED.findall(text))))
-    for source in files_of(folder):
-        name = os.path.basename(source)
-        if not name.endswith(".c"):
-            continue
-        if name[:-2] == stem or name.startswith(stem):
-            return
-        with open(source) as f:
-            if any(re.search(rf"^[a-z].*\b{function}\(", f.read(), re.M) for function in declared):
-                return
-    yield 1, f"no file of src/{parts[2]} belongs to it"
 
 
 def find_cycle(graph):
@@ -184,7 +175,9 @@ def check_symbols(texts, words, defined):
         if path.endswith(".h") and not path.startswith("tests"):
             for match in DECLARED.finditer(code):
                 for name in re.findall(r"\b(\w+)\((?!\()", match[0])[:1]:
-                    if name not in defined and not re.search(rf"\b{name}\([^;]*\)\s*\{{", code):
+                    if name in defined and layer_of(defined[name][0]) != layer_of(path):
+                        yield path, line_of(code, match.start()), f"{name}() is defined in {defined[name][0]}"
+                    elif name not in defined and not re.search(rf"\b{name}\([^;]*\)\s*\{{", code):
                         yield path, line_of(code, match.start()), f"{name}() is declared but not defined"
     for name, (path, number) in defined.items():
         if name != "main" and name not in in_macros and not any(name in words[other] for other in words
@@ -229,14 +222,14 @@ def check_links(root):
                 continue
             with open(os.path.join(root, path)) as f:
                 linked = re.search(r"_lib = static_library\(.*?dependencies: \[([^\]]*)\]", f.read(), re.S)
-            included = set()
-            for folder in (os.path.join(root, "src", layer), os.path.join(root, "include", "evb", layer)):
-                for name in files_of(folder):
-                    with open(name) as f:
-                        included |= set(re.findall(r'^#\s*include\s+[<"]([^>"]+)', f.read(), re.M))
+            headers = set()
+            for name in files_of(os.path.join(root, "src", layer)):
+                with open(name) as f:
+                    headers |= set(re.findall(r'^#\s*include\s+([<"][^>"]+)', f.read(), re.M))
             for dependency in linked[1].replace(" ", "").split(",") if linked else ():
-                prefix = LIBRARIES.get(dependency, f"evb/{dependency[:-4].replace('_', '-')}/")
-                if not any(header.startswith(prefix) for header in included):
+                library = LIBRARIES.get(dependency)
+                prefix = "<" + library if library else f'"{dependency[:-4].replace("_", "-")}/'
+                if not any(header.startswith(prefix) for header in headers):
                     yield path, 1, f"{layer} is linked with {dependency} and includes nothing of it"
 
 
@@ -263,8 +256,8 @@ def main():
         names.setdefault(os.path.basename(path), set()).add(layer_of(path))
     for path, text in texts.items():
         lines = text.split("\n")[:-1]
-        for check in (check_includes(path, lines, graph), check_lengths(path, lines), check_width(path, lines),
-                      check_home(root, path, text), check_named_files(path, text, names)):
+        for check in (check_includes(path, lines, texts, graph), check_lengths(path, lines), check_width(path, lines),
+                      check_named_files(path, text, names)):
             for number, what in check:
                 print(f"{path}:{number}: {what}")
                 wrong += 1

@@ -42,7 +42,7 @@ SCENARIOS = {
 TUNABLES = "glibc.cpu.hwcaps=" + ",".join(f"-{f}" for f in (
     "AVX512F", "AVX512VL", "AVX512BW", "AVX2", "AVX", "BMI2", "ERMS", "FSRM", "RTM", "SSSE3", "SSE4_1", "SSE4_2",
     "AVX_Fast_Unaligned_Load", "Fast_Unaligned_Copy", "Fast_Copy_Backward"))
-PLACE = re.compile(r"^(?:.*/)?(src|include/evb|tests/counts)/(.+)$")
+PLACE = re.compile(r"^(?:.*/)?(src|tests/counts)/(.+)$")
 SYSTEM_CALL = re.compile(r"^SYSCALL\[\d+,\d+\]\(\s*\d+\) sys_(\w+)", re.M)
 
 

@@ -32,7 +32,7 @@ PACKETS = ("source_packets", "switch_packets", "network_packets", "nic_packets",
 LOSSES = {"source_packets": "packets, source queue", "switch_packets": "packets, switch port",
           "network_packets": "packets, network", "nic_packets": "packets, NIC", "socket_packets": "packets, socket", "lost_messages": "messages", "late": "late fragments",
           "events_lost": "lost events", "events_partial": "partial events"}
-# What include/evb/lab/valid.h describes: the text, the factor to its unit, and the unit.
+# What src/lab/valid.h describes: the text, the factor to its unit, and the unit.
 DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100, "%"),
                 "others_share": ("processor time of other processes", 100, "%"),
                 "waiting_share": ("processes of the point waiting for a processor", 100, "% of all processors"),

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "cmd/commands.h"
 
 static const struct command commands[] = {
         {"run", cmd_run, "FILE", "run all nodes of a scenario on this machine"},

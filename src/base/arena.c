@@ -1,12 +1,12 @@
 /* A buddy allocator of offsets. Its bookkeeping is separate from the memory, which it never accesses. */
-#include "evb/base/arena.h"
+#include "base/arena.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define ORDERS_MAX 32
 #define NO_BLOCK UINT32_MAX

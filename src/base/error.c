@@ -1,5 +1,5 @@
 /* Fills and formats errors with an explanation. */
-#include "evb/base/error.h"
+#include "base/error.h"
 
 #include <assert.h>
 #include <errno.h>

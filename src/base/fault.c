@@ -1,6 +1,6 @@
 /* Decides the fate of datagrams. net/faults.c and the simulated network of the tests execute the decisions.
  */
-#include "evb/base/fault.h"
+#include "base/fault.h"
 
 void fault_init(struct fault *f, const struct fault_config *config)
 {

@@ -1,6 +1,6 @@
 /* A binary heap that tracks the position of each item, and beside it a ring for items that come in order: a
  * node that is later or earlier than all others in the ring needs no place in the heap. */
-#include "evb/base/heap.h"
+#include "base/heap.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* Counts values in buckets whose width is 1/32 of their power of two. */
-#include "evb/base/histogram.h"
+#include "base/histogram.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define SUB_BUCKETS (UINT64_C(1) << HISTOGRAM_SUB_BITS)
 

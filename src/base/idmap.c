@@ -1,12 +1,12 @@
 /* Maps event numbers to indices: a hash table of rows, each of which leads to a line of values. */
-#include "evb/base/idmap.h"
+#include "base/idmap.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define CACHE_LINE_BYTES 64u
 /* Rows per cache line: they, too, follow each other. */

@@ -1,6 +1,6 @@
 /* Decides which messages are written: by level, once if they repeat, and at a limited rate if others can
  * cause them. log_sink.c writes them. */
-#include "evb/base/log.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "log_sink.h"
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};

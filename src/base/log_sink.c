@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
 /* All fields of a record but its message. */

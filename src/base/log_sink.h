@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/base/log.h"
+#include "base/log.h"
 
 struct log_message {
         enum log_level level;

@@ -1,12 +1,12 @@
 /* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
  * data/source.h. */
-#include "evb/base/pattern.h"
+#include "base/pattern.h"
 
 #include <endian.h>
 #include <string.h>
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
+#include "base/random.h"
+#include "base/util.h"
 
 uint64_t pattern_key(uint64_t seed, uint32_t source, uint64_t event)
 {

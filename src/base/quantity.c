@@ -1,6 +1,6 @@
 /* Converts quantities to integers, exactly, and back to short text. A value is digits with an optional
  * fraction, then a unit. */
-#include "evb/base/quantity.h"
+#include "base/quantity.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 struct unit {
         const char *name;

@@ -1,5 +1,5 @@
 /* xoshiro256++ and the distributions for triggers, sizes and faults. */
-#include "evb/base/random.h"
+#include "base/random.h"
 
 #include <math.h>
 

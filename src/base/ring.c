@@ -1,12 +1,12 @@
 /* One producer, one consumer, and two indices that only grow. Each side keeps its last view of the other's
  * index, and reads the shared index only if that view says full or empty. */
-#include "evb/base/ring.h"
+#include "base/ring.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 int ring_init(struct ring *ring, uint32_t capacity, uint32_t item_size_bytes)
 {

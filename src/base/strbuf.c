@@ -1,5 +1,5 @@
 /* Appends text to an array of fixed size. */
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 
 #include <stdarg.h>
 #include <stdio.h>

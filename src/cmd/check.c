@@ -5,18 +5,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/keys.h"
-#include "evb/conf/scenario_json.h"
-#include "evb/core/sfi.h"
-#include "evb/data/network.h"
-#include "evb/data/source.h"
-#include "evb/net/address.h"
-#include "evb/node/metrics_list.h"
-#include "evb/node/node.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/keys.h"
+#include "conf/scenario_json.h"
+#include "core/sfi.h"
+#include "data/network.h"
+#include "data/source.h"
+#include "net/address.h"
+#include "node/metrics_list.h"
+#include "node/node.h"
 
 /* Null: without network.link-rate there is no bound. */
 static json_t *bound(const struct scenario *s, enum node_role role)

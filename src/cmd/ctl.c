@@ -6,15 +6,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/scenario.h"
-#include "evb/net/http_get.h"
-#include "evb/net/token_file.h"
-#include "evb/node/run_states.h"
-#include "evb/sys/loop.h"
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/scenario.h"
+#include "net/http_get.h"
+#include "net/token_file.h"
+#include "node/run_states.h"
+#include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
 /* Longer than the DFM's HTTP server waits for the event loop. */

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/launch/scenario_load.h"
-#include "evb/traffic/frontend.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "launch/scenario_load.h"
+#include "traffic/frontend/frontend.h"
 
 #define PART_MAX 128
 #define OFFSET_MAX 60000

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/lab/needs.h"
-#include "evb/lab/states.h"
-#include "evb/launch/netns.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "lab/needs.h"
+#include "lab/states.h"
+#include "launch/netns.h"
 
 static json_t *range_json(const struct lab_needs *needs, const struct lab_range *range)
 {

@@ -4,8 +4,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "evb/cmd/options.h"
-#include "evb/lab/catalogue.h"
+#include "cmd/options.h"
+#include "lab/catalogue.h"
 
 #define LAB_RESULTS "evb-lab.jsonl"
 #define LAB_OUTPUT "evb-lab"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 
 bool lab_is_selected(const struct lab_measurement *m, const char *words)
 {

@@ -1,7 +1,7 @@
 /* evb lab report: judges results files, and passes them to the script that draws the plots, or with --json
  * writes them. */
-#include "evb/lab/judge.h"
-#include "evb/lab/valid.h"
+#include "lab/judge.h"
+#include "lab/valid.h"
 #include "lab.h"
 
 #include <libgen.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "lab_results.h"
 
 #define SCRIPT "lab-report.py"

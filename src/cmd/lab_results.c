@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/valid.h"
+#include "base/util.h"
+#include "lab/valid.h"
 
 #define LINE_MAX_BYTES 65536
 /* Names the first lines that are not results. A file with more than SPOILT_MAX is not a results file. */

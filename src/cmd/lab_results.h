@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "evb/lab/catalogue.h"
+#include "lab/catalogue.h"
 
 /* An array of all points in the files. Lines that are not results, and points of another version of the
  * catalogue, are skipped with a warning. NULL: a file cannot be read, which is reported. */

@@ -8,16 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/lab/judge.h"
-#include "evb/lab/run.h"
-#include "evb/lab/states.h"
-#include "evb/lab/valid.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/sys/awake.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/priority.h"
+#include "lab/judge.h"
+#include "lab/run.h"
+#include "lab/states.h"
+#include "lab/valid.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "sys/awake.h"
+#include "sys/loop.h"
+#include "sys/priority.h"
 #include "lab_results.h"
 
 /* Of one measurement; bounds the time that confirming a verdict takes. */

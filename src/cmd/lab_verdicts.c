@@ -1,6 +1,6 @@
 /* Judges the results of the selected measurements, and prints the verdicts. */
-#include "evb/lab/judge.h"
-#include "evb/lab/valid.h"
+#include "lab/judge.h"
+#include "lab/valid.h"
 #include "lab.h"
 
 #include <stdio.h>

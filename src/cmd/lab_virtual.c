@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/lab/run.h"
-#include "evb/sys/loop.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "lab/run.h"
+#include "sys/loop.h"
 #include "lab.h"
 #include "lab_results.h"
 

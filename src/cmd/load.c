@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/scenario.h"
-#include "evb/data/network.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/scenario.h"
+#include "data/network.h"
 
 #define NODES_NAMED_MAX 6u
 

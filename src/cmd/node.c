@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/node/node.h"
-#include "evb/remote/standby.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "node/node.h"
+#include "remote/standby.h"
+#include "sys/loop.h"
 
 /* The environment, and options, override log.level. False: they do. */
 static bool follow_log_level(const struct scenario *s)

@@ -1,5 +1,5 @@
 /* Parses the command line of a subcommand by its table of options, and prints the help of that table. */
-#include "evb/cmd/options.h"
+#include "cmd/options.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 
 static void print_option(const char *name, const char *argument, const char *help)
 {

@@ -1,13 +1,13 @@
 /* evb qos: plans, installs, shows, watches and removes shaping at the source. */
+#include "qos.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "qos.h"
-
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
 #define PATIENCE_NS (5 * NS_PER_S)
 
 /* Does not ask the kernel which backends it supports; `apply` does. */

@@ -4,11 +4,11 @@
 
 #include <jansson.h>
 
-#include "evb/cmd/options.h"
-#include "evb/conf/scenario.h"
-#include "evb/node/shaping_request.h"
-#include "evb/tc-model/status.h"
-#include "evb/tc/shaper.h"
+#include "cmd/options.h"
+#include "conf/scenario.h"
+#include "node/shaping_request.h"
+#include "tc-model/status.h"
+#include "tc/shaper.h"
 
 #define QOS_EXIT_WRONG 2
 #define QOS_EXIT_MISSING 77

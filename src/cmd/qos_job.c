@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/keys.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/keys.h"
 #include "qos.h"
 
 #define DEFAULT_SEND_BUFFER_BYTES (4u << 20) /* default maximum of net.ipv4.tcp_wmem */

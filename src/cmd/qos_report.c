@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 #include "qos.h"
 
 static json_t *number(bool known, uint64_t v)

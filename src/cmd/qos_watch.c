@@ -4,11 +4,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/tc-model/diff.h"
-#include "evb/tc/drift.h"
-#include "evb/tc/watch.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "tc-model/diff.h"
+#include "tc/drift.h"
+#include "tc/watch.h"
 #include "qos.h"
 
 /* Interval of checks for drops; the kernel announces changes. */

@@ -4,12 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/scenario.h"
-#include "evb/launch/launch.h"
-#include "evb/net/address.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/scenario.h"
+#include "launch/launch.h"
+#include "net/address.h"
 
 static void report_path(const struct scenario *s, const char *key, const char *path, const char *expected)
 {

@@ -5,14 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/scenario.h"
-#include "evb/node/run_summary.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/scenario.h"
+#include "node/metrics/run_summary.h"
+#include "sys/loop.h"
 
 #define TIMEOUT_NS (3 * NS_PER_S)
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
+#include "base/quantity.h"
 #include "conf_internal.h"
 
 bool conf_address_parse(struct conf_address *ret, const char *text)

@@ -1,7 +1,7 @@
 /* Shared by the files of the conf layer while they read a scenario. */
 #pragma once
 
-#include "evb/conf/keys.h"
+#include "conf/keys.h"
 
 #define CONF_KEYS_MAX 128
 #define CONF_LINE_MAX 1024

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 #define UNIX_PREFIX "unix:"

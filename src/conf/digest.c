@@ -1,10 +1,10 @@
 /* Digests of the common part of a scenario: 32-bit FNV-1a over the text of each value. */
-#include "evb/conf/digest.h"
+#include "conf/digest.h"
 
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/keys.h"
+#include "base/util.h"
+#include "conf/keys.h"
 
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)

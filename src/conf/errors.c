@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 #include "conf_internal.h"
 
 static void add_place(struct strbuf *b, const struct loading *l, unsigned line)

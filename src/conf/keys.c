@@ -1,6 +1,6 @@
 /* Looks keys up, and converts values between the text of a scenario and struct scenario. read.c feeds it line
  * by line; the keys themselves are in keys_table.c. */
-#include "evb/conf/keys.h"
+#include "conf/keys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 #define KIB UINT64_C(1024)

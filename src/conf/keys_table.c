@@ -1,8 +1,8 @@
 /* The table of keys: one entry per key with its place in struct scenario, default, bounds and description.
  * keys.c converts values; read.c looks keys up. */
-#include "evb/conf/keys.h"
+#include "conf/keys.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 /* Optional last arguments of an entry. */

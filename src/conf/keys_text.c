@@ -1,12 +1,12 @@
 /* Texts about keys for people: the values that a key takes, why it rejects one, and the list of all keys for
  * `evb check --keys` and the manual page. */
-#include "evb/conf/keys.h"
+#include "conf/keys.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 static const struct {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "conf_internal.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 
 bool scenario_split_stand_in(const char *text, struct scenario_stand_in *ret)
 {

@@ -1,7 +1,7 @@
 /* The section [metadata]: names and values that the user chooses, and that evb only passes on. */
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 /* evb writes these itself. */

@@ -3,8 +3,8 @@
 #include <net/if.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 static struct scenario_node *find(struct scenario *s, const char *name)

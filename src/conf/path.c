@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 #include "conf_internal.h"
 
 /* A relative path starts at the directory of the file that sets it, or else at the current directory. */

@@ -6,7 +6,7 @@
 #include <ini.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 /* A name that differs in so many letters is not proposed. */

@@ -1,13 +1,13 @@
 /* Compares two scenarios by the table of keys, and their other sections by their text. */
-#include "evb/conf/reload.h"
+#include "conf/reload.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/digest.h"
+#include "base/util.h"
+#include "conf/digest.h"
 #include "conf_internal.h"
 
 struct comparison {

@@ -1,13 +1,13 @@
 /* Loads a scenario (defaults, file, settings of the command line, then the values that follow from them) and
  * writes it. read.c reads the file, keys.c converts values. */
-#include "evb/conf/scenario.h"
+#include "conf/scenario.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 static void set_defaults(struct scenario *s)

@@ -1,8 +1,8 @@
 /* Converts a scenario to JSON by the table of keys. */
-#include "evb/conf/scenario_json.h"
+#include "conf/scenario_json.h"
 
-#include "evb/base/util.h"
-#include "evb/conf/keys.h"
+#include "base/util.h"
+#include "conf/keys.h"
 
 static void add_key(json_t *object, const struct scenario *s, const struct scenario_key *k)
 {

@@ -1,7 +1,7 @@
 /* Finds and counts the nodes of a loaded scenario. */
 #include <string.h>
 
-#include "evb/conf/scenario.h"
+#include "conf/scenario.h"
 
 #define FOR_EACH_ROS(n, s)                                                                                   \
         for (const struct scenario_node *n = (s)->nodes; n < (s)->nodes + (s)->n_nodes; n++)                 \

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/format/eformat.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "format/eformat.h"
 #include "conf_internal.h"
 
 #define SOURCE_EXPECTED                                                                                      \

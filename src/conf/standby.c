@@ -1,13 +1,13 @@
 /* Checks standby.allow and network.command-from when a scenario is loaded, and looks them up when a command
  * arrives. */
-#include "evb/conf/standby.h"
+#include "conf/standby.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "conf_internal.h"
 
 /* Groups of keys by prefix, so that a new key of a group also needs the permission. */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/core/trigger.h"
+#include "base/util.h"
+#include "core/trigger.h"
 #include "conf_internal.h"
 
 /* Half of the slices that data/slicer.c holds open. */

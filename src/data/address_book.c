@@ -1,11 +1,11 @@
 /* Finds the control addresses of a scenario's nodes. */
-#include "evb/data/address_book.h"
+#include "data/address_book.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/log.h"
-#include "evb/data/network.h"
+#include "base/log.h"
+#include "data/network.h"
 
 int address_book_init(struct address_book *b, const struct scenario *s)
 {

@@ -1,18 +1,18 @@
 /* Verifies built events and hands them to event_output.c, in a thread of its own if there are files. */
-#include "evb/data/builder.h"
+#include "data/builder.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/pattern.h"
-#include "evb/base/ring.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/format/eformat.h"
-#include "evb/store/event_writer.h"
-#include "evb/sys/thread.h"
+#include "base/log.h"
+#include "base/pattern.h"
+#include "base/ring.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "format/eformat.h"
+#include "store/event_writer.h"
+#include "sys/thread.h"
 #include "event_output.h"
 
 #define BATCH 64

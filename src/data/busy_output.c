@@ -1,13 +1,13 @@
 /* Sends the busy signal over UDP. The core decides the state: see core/dfm/dfm_busy.c. */
-#include "evb/data/busy_output.h"
+#include "data/busy_output.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "data/socket_open.h"
 
 #define REPEAT_NS (100 * NS_PER_MS)
 

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/data_receive.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/tcp.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/data_receive.h"
+#include "data/network.h"
+#include "data/socket_open.h"
+#include "net/tcp.h"
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/faults.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "data/socket_open.h"
+#include "net/faults.h"
 #include "receive/fragments.h"
 
 #define DATAGRAMS 512

@@ -1,8 +1,8 @@
 /* Turns the core's jobs into chunks of the ROS's buffer, for both transports. */
-#include "evb/data/data_send.h"
+#include "data/data_send.h"
 
-#include "evb/base/arena.h"
-#include "evb/base/util.h"
+#include "base/arena.h"
+#include "base/util.h"
 
 #define FIRST_JOBS 8
 

@@ -6,12 +6,12 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/data_send.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/tcp.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/data_send.h"
+#include "data/network.h"
+#include "data/socket_open.h"
+#include "net/tcp.h"
 
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u

@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/data_send.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/endpoint.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/data_send.h"
+#include "data/network.h"
+#include "data/socket_open.h"
+#include "net/endpoint.h"
 
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next SFI is served. */

@@ -1,14 +1,14 @@
 /* Connections of clients that are not nodes. What a message means is the owner's business. */
-#include "evb/data/door.h"
+#include "data/door.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/standby.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/standby.h"
+#include "data/network.h"
+#include "data/socket_open.h"
 
 #define ACCEPTS_MAX 8
 #define STAGING_BYTES (64u << 10)

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/format/eformat.h"
-#include "evb/store/event_writer.h"
-#include "evb/store/replay.h"
-#include "evb/sys/disk_writer.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "format/eformat.h"
+#include "store/event_writer.h"
+#include "store/replay.h"
+#include "sys/disk_writer.h"
 
 /* sfi.durability = none, written: maximum time of an event in the writer's buffer. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)

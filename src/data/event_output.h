@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "evb/core/sfi.h"
-#include "evb/data/builder.h"
+#include "core/sfi.h"
+#include "data/builder.h"
 
 struct event_output;
 

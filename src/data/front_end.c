@@ -1,6 +1,6 @@
 /* Receives frames of front-end electronics into the ROS's buffer. The core assigns them to events, by their
  * numbers or their count. */
-#include "evb/data/front_end.h"
+#include "data/front_end.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/endpoint.h"
-#include "evb/net/tcp.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/socket_open.h"
+#include "net/endpoint.h"
+#include "net/tcp.h"
 #include "front_end_text.h"
 
 #define LENGTH_BYTES 4

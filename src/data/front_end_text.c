@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/front_end.h"
-#include "evb/protocol/event.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/front_end.h"
+#include "protocol/event.h"
 
 #define LENGTH_BYTES 4
 /* Of a frame whose length is wrong. */

@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/core/ros.h"
-#include "evb/data/reasons.h"
-#include "evb/net/address.h"
-#include "evb/protocol/number.h"
+#include "core/ros.h"
+#include "data/reasons.h"
+#include "net/address.h"
+#include "protocol/number.h"
 
 /* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or they give a wrong length. */
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes);

@@ -1,15 +1,15 @@
 /* Serves level-2 clients over TCP. Each client has one outgoing message; the next one is made of the core's
  * undecided events when it is sent, so a slow client misses what is decided meanwhile, and delays nobody. */
-#include "evb/data/level2_server.h"
+#include "data/level2_server.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/door.h"
-#include "evb/data/network.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/door.h"
+#include "data/network.h"
 
 struct client {
         struct door_client door; /* known: it has joined; last: it was refused */

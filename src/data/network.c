@@ -1,18 +1,18 @@
 /* Translates a scenario's network keys for the layer net. */
-#include "evb/data/network.h"
+#include "data/network.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/data/source.h"
-#include "evb/protocol/auth.h"
-#include "evb/protocol/message.h"
-#include "evb/tc-model/plan.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "data/source.h"
+#include "protocol/auth.h"
+#include "protocol/message.h"
+#include "tc-model/plan.h"
 
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40

@@ -1,11 +1,11 @@
 /* Publishes and reads why a node makes no progress. */
-#include "evb/data/obstacle.h"
+#include "data/obstacle.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define ATTEMPTS 1000
 

@@ -1,13 +1,13 @@
 /* Collects the reasons for exit status 1 of a node or a run, and logs them. */
-#include "evb/data/reasons.h"
+#include "data/reasons.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 void reasons_add(struct reasons *r, const char *format, ...)
 {

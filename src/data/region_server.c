@@ -1,17 +1,17 @@
 /* Sends fragments to level-2 clients. Each client has one outgoing message. The next one is made of the
  * core's answers when it is sent. */
-#include "evb/data/region_server.h"
+#include "data/region_server.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/arena.h"
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/core/ros_regions.h"
-#include "evb/data/door.h"
-#include "evb/data/network.h"
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "core/ros_regions.h"
+#include "data/door.h"
+#include "data/network.h"
 
 /* A message takes further fragments until it has this payload. */
 #define MESSAGE_BYTES (32u << 10)

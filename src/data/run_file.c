@@ -1,5 +1,5 @@
 /* Writes the record of a run to a temporary file, and gives it its name once the disk has it. */
-#include "evb/data/run_file.h"
+#include "data/run_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/scenario_json.h"
-#include "evb/format/eformat.h"
-#include "evb/protocol/message.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "conf/scenario_json.h"
+#include "format/eformat.h"
+#include "protocol/message.h"
+#include "sys/loop.h"
 
 /* Records of one CORE; a run number is used again if it is configured. */
 #define NUMBER_MAX 10000

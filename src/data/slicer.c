@@ -1,6 +1,6 @@
 /* Slices of time: which frames belong to which, and when a slice closes. front_end.c reads the frames, and
  * passes closed slices to the ROS's core as its fragments. */
-#include "evb/data/slicer.h"
+#include "data/slicer.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/arena.h"
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/protocol/event.h"
-#include "evb/protocol/number.h"
-#include "evb/sys/memory.h"
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "protocol/event.h"
+#include "protocol/number.h"
+#include "sys/memory.h"
 
 #define NONE UINT32_MAX
 #define LENGTH_BYTES 4u

@@ -1,5 +1,5 @@
 /* Opens sockets at a node's own addresses, with a wait for the address if necessary. */
-#include "evb/data/socket_open.h"
+#include "data/socket_open.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/data/stats.h"
-#include "evb/net/busy_poll.h"
-#include "evb/net/tcp.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/notify.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "data/stats.h"
+#include "net/busy_poll.h"
+#include "net/tcp.h"
+#include "sys/loop.h"
+#include "sys/notify.h"
 
 #define RETRY_NS (500 * NS_PER_MS)
 #define EXTEND_NS (10 * NS_PER_S)

@@ -1,14 +1,14 @@
 /* Generates fragments from a pattern or an event file. */
-#include "evb/data/source.h"
+#include "data/source.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/store/replay.h"
+#include "base/pattern.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "store/replay.h"
 
 struct source_kind {
         void (*describe)(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);

@@ -1,5 +1,5 @@
 /* Maps the verdict on a received message to the counters of struct node_stats. */
-#include "evb/data/stats.h"
+#include "data/stats.h"
 
 void stats_begin_run(struct node_stats *s)
 {

@@ -1,18 +1,18 @@
 /* Receives datagrams with triggers. Their sequence numbers reveal losses; the core follows the numbers of the
  * triggers themselves. */
-#include "evb/data/trigger_input.h"
+#include "data/trigger_input.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/endpoint.h"
-#include "evb/protocol/sequence.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "data/socket_open.h"
+#include "net/endpoint.h"
+#include "protocol/sequence.h"
 
 #define RECEIVE_BUFFER_BYTES (4u << 20)
 /* Limits of one turn, so that a flood does not starve the rest of the DFM. */

@@ -1,6 +1,6 @@
 /* Interprets fragments that eformat_walk() has checked: event headers, status bits, checksums, and FORM_RAW
  * and FORM_ROS3 payload. eformat3.c and eformat5.c write what this file reads. */
-#include "evb/format/eformat.h"
+#include "format/eformat.h"
 
 #include <errno.h>
 #include <string.h>

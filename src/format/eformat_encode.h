@@ -2,7 +2,7 @@
  * src/format. */
 #pragma once
 
-#include "evb/format/eformat.h"
+#include "format/eformat.h"
 
 /* Appends bytes to an encoding: words by copy into the scratch, data by reference. On overflow it sets
  * `failed` and drops further bytes; build_end() reports it. With `summing`, `sum` is the Adler-32 checksum of

@@ -1,7 +1,7 @@
 /* The table of event formats, which sfi.format selects from. */
 #include <string.h>
 
-#include "evb/format/eformat.h"
+#include "format/eformat.h"
 
 const struct eformat *eformat_by_name(const char *name)
 {

@@ -1,6 +1,6 @@
 /* Walks over untrusted fragments of v3.0 and v5.0 by recursive descent, at most five levels deep. It checks
  * each size against the enclosing fragment before use. eformat.c interprets the fields. */
-#include "evb/format/eformat.h"
+#include "format/eformat.h"
 
 #include <errno.h>
 

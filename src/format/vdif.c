@@ -1,6 +1,6 @@
 /* Reads and changes VDIF headers. It does not know how frames follow each other: see
  * stream/rules/vdif_fill.h. */
-#include "evb/format/vdif.h"
+#include "format/vdif.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Joins the tables of all publications into one catalogue. */
-#include "evb/lab/catalogue.h"
+#include "lab/catalogue.h"
 
 #include <assert.h>
 #include <string.h>

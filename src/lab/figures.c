@@ -1,9 +1,9 @@
 /* Computes the figures of event building from a run's report and its scenario; see run_events.c. */
-#include "evb/lab/figures.h"
+#include "lab/figures.h"
 
 #include <math.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* Bytes of a datagram before the payload (docs/protocol.md): IP, UDP and message headers, and the first
  * entry of the directory. A further entry takes one byte, and a datagram is filled in blocks. */

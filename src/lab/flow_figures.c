@@ -2,8 +2,8 @@
  * never 0. */
 #include "flow_figures.h"
 
-#include "evb/base/util.h"
-#include "evb/launch/cpu_meter.h"
+#include "base/util.h"
+#include "launch/cpu_meter.h"
 
 static void set(json_t *o, const char *name, double v)
 {

@@ -3,8 +3,8 @@
 
 #include <jansson.h>
 
-#include "evb/launch/testbed.h"
-#include "evb/traffic/flows.h"
+#include "launch/testbed.h"
+#include "traffic/flows.h"
 
 json_t *flow_figures(const struct flow *flows, const struct flow_result *results, unsigned n);
 json_t *flow_figures_echo(const struct flow_result *result);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 #include "publications.h"
 #include "query.h"
 #include "settings.h"
@@ -28,7 +28,7 @@ static const struct lab_panel ports[] = {
 #define RATE_10_GBIT "10 Gbit/s"
 /* The required share of the load. Triggers that come while the machine pauses are held back, and a port at
  * 90 % of its rate makes up for little of that in a second: pauses just below those that make a point invalid
- * cost a tenth of the throughput (evb/lab/valid.h). On two processors with a load average of 12 to 20, shaped
+ * cost a tenth of the throughput (lab/valid.h). On two processors with a load average of 12 to 20, shaped
  * push built 92 to 99.9 % at the six points of three quick runs, and 90 to 98 % at 9 of 12 in six earlier
  * ones (67 to 85 % at the others); unshaped push and pull vary as much. C6, where 50 % of the port leave time
  * to catch up, requires 99 %. */

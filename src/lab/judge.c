@@ -1,13 +1,13 @@
 /* Makes a verdict on the results of a measurement: finds its points, calls its verdict function, and refuses
  * a verdict if a point or a figure is missing. */
-#include "evb/lab/judge.h"
+#include "lab/judge.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "query.h"
 
 /* Turns "-0.0 %" into "0.0 %". */

@@ -1,12 +1,12 @@
 /* Derives what a measurement needs from the settings of its points, for `evb lab list`. */
-#include "evb/lab/needs.h"
+#include "lab/needs.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "settings.h"
 #include "streams/stream_files.h"
 

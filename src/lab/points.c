@@ -1,13 +1,13 @@
 /* Expands a measurement of the catalogue into its points, and checks them against a testbed. */
-#include "evb/lab/points.h"
+#include "lab/points.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/net/tcp.h"
-#include "evb/traffic/flows.h"
+#include "base/util.h"
+#include "net/tcp.h"
+#include "traffic/flows.h"
 #include "run_internal.h"
 #include "settings.h"
 

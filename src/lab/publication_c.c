@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 #include "publications.h"
 #include "query.h"
 #include "settings.h"

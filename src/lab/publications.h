@@ -2,8 +2,8 @@
  * verdict function of each of its measurements; catalogue.c joins the tables. */
 #pragma once
 
-#include "evb/base/util.h"
-#include "evb/lab/points.h"
+#include "base/util.h"
+#include "lab/points.h"
 
 struct lab_publication {
         const struct lab_measurement *measurements;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/valid.h"
+#include "base/util.h"
+#include "lab/valid.h"
 
 /* Names at most this many missing points. */
 #define NAMED_MAX 4u

@@ -1,10 +1,10 @@
 /* Queries of verdict functions over the planned points of a measurement and the newest result of each. A
  * query records missing points and unknown figures; lab_judge() then refuses a verdict. A disturbed result
- * (evb/lab/valid.h) does not count. Pure. */
+ * (lab/valid.h) does not count. Pure. */
 #pragma once
 
-#include "evb/base/strbuf.h"
-#include "evb/lab/judge.h"
+#include "base/strbuf.h"
+#include "lab/judge.h"
 
 #define NEVER_X 1e18
 /* In place of a figure: the point has no result; it has only disturbed ones. */

@@ -1,9 +1,9 @@
 /* Starts the run that belongs to the kind of a point, and watches the machine meanwhile. */
-#include "evb/lab/run.h"
+#include "lab/run.h"
 
-#include "evb/base/log.h"
-#include "evb/lab/valid.h"
-#include "evb/sys/priority.h"
+#include "base/log.h"
+#include "lab/valid.h"
+#include "sys/priority.h"
 #include "run_internal.h"
 
 static json_t *run(const struct lab_point *p, struct machine_watch *watch)

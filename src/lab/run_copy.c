@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/priority.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
+#include "sys/priority.h"
 #include "run_internal.h"
 #include "settings.h"
 

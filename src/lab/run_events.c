@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/keys.h"
-#include "evb/lab/figures.h"
-#include "evb/launch/launch.h"
-#include "evb/launch/scenario_load.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/keys.h"
+#include "lab/figures.h"
+#include "launch/launch.h"
+#include "launch/scenario_load.h"
 #include "run_internal.h"
 
 #define SETTINGS_MAX 96

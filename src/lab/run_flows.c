@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/traffic/flows.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "traffic/flows.h"
 #include "flow_figures.h"
 #include "run_internal.h"
 #include "settings.h"

@@ -1,9 +1,9 @@
 /* The kinds of runs; see lab_run_point(). */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/lab/points.h"
-#include "evb/sys/machine_watch.h"
+#include "conf/scenario.h"
+#include "lab/points.h"
+#include "sys/machine_watch.h"
 
 /* `watch` watches while the figures are measured; NULL: none, as on standby nodes. */
 /* Loads the scenario of a point of event building that no testbed makes; NULL after logging the error. The

@@ -1,7 +1,7 @@
 /* The settings of a point: reads values, and writes those that depend on x. */
 #pragma once
 
-#include "evb/lab/points.h"
+#include "lab/points.h"
 
 /* The value of the last setting with this key, or `otherwise`. */
 double setting_of(const struct lab_point *p, const char *key, double otherwise);

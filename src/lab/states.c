@@ -1,5 +1,5 @@
 /* Creates and removes the state directories of `evb lab`. */
-#include "evb/lab/states.h"
+#include "lab/states.h"
 
 #include <dirent.h>
 #include <errno.h>

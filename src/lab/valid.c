@@ -1,11 +1,11 @@
 /* Judges whether a point is valid, from what the machine did beside it and what the testbed lost. Pure. */
-#include "evb/lab/valid.h"
+#include "lab/valid.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 #define REASON_MAX_BYTES 300
 

@@ -1,6 +1,6 @@
 /* Forks and executes a node, reaps it and collects its report. launch.c and standby_job.c decide when it
  * stops. */
-#include "evb/launch/child.h"
+#include "launch/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,12 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/netns.h"
-#include "evb/node/node.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/priority.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/netns.h"
+#include "node/node.h"
+#include "sys/memory.h"
+#include "sys/priority.h"
 
 #define REPORT_MAX_BYTES (4u << 20)
 /* Program, role, --config FILE, --node NAME, --json and the terminating NULL. */

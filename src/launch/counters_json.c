@@ -1,11 +1,11 @@
 /* Converts counters by the names in their table, and histograms bucket by bucket. */
-#include "evb/launch/counters_json.h"
+#include "launch/counters_json.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "evb/tc-model/plan.h"
+#include "tc-model/plan.h"
 
 /* Further fields that a report needs. */
 #define REPORT_FIELDS(X)                                                                                     \

@@ -1,13 +1,13 @@
 /* Samples processor time as differences of other processes' CPU clocks. */
-#include "evb/launch/cpu_meter.h"
+#include "launch/cpu_meter.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 
 #define QUANTILES 1000u
 #define READINGS_MAX 5

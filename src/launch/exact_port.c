@@ -1,6 +1,6 @@
 /* Assembles, loads and reads the BPF programs that stamp packets as they leave a link, and that decide for a
  * switch port which packets it drops. */
-#include "evb/launch/exact_port.h"
+#include "launch/exact_port.h"
 
 #include <errno.h>
 #include <linux/bpf.h>
@@ -13,8 +13,8 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 #include "port_history.h"
 
 /* A failed attempt means that another processor's has succeeded. */

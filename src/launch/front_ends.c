@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/data/stats.h"
+#include "base/util.h"
+#include "data/stats.h"
 
 /* X(class): each is the counter front_end_CLASS of a ROS. */
 #define CLASSES(X) X(used) X(late) X(duplicate) X(impossible) X(dropped) X(left_over)

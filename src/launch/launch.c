@@ -1,5 +1,5 @@
 /* Starts the nodes, watches them, and makes sure that all of them end. summary.c merges their reports. */
-#include "evb/launch/launch.h"
+#include "launch/launch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/run.h"
-#include "evb/launch/summary.h"
-#include "evb/launch/testbed.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/run.h"
+#include "launch/summary.h"
+#include "launch/testbed.h"
 #include "level2/farm.h"
 #include "progress.h"
 

@@ -1,5 +1,5 @@
 /* Makes, enters and removes named network namespaces. testbed.c builds links in them. */
-#include "evb/launch/netns.h"
+#include "launch/netns.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define DIRECTORY "/run/netns"
 #define PREFIX "evb-"

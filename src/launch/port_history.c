@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* A slot is this part of the buffer, or of 64 KiB, at least, and less than twice as long. */
 #define SLOTS_PER_BUFFER 16

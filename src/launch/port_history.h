@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "bpf_code.h"
-#include "evb/launch/exact_port.h"
+#include "launch/exact_port.h"
 
 /* At least 512 times the buffer, and 8 MiB at the port's rate. */
 #define PORT_SLOTS 8192

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
 
 /* Returns false for files, and for terminals that cannot return to the start of a line. */
 static bool can_redraw(void)

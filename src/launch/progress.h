@@ -1,7 +1,7 @@
 /* The progress line on the terminal. */
 #pragma once
 
-#include "evb/launch/run.h"
+#include "launch/run.h"
 
 /* What the line showed last; zero-initialized. */
 struct progress {

@@ -1,7 +1,7 @@
 /* What launching and reporting both need to know of a run. */
-#include "evb/launch/run.h"
+#include "launch/run.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 struct child *launch_dfm(const struct launch *l)
 {

@@ -11,11 +11,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/run_file.h"
-#include "evb/store/event_writer.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/run_file.h"
+#include "store/event_writer.h"
+#include "sys/loop.h"
 
 /* A disk that takes longer than this is worth a message. */
 #define PATIENCE_NS NS_PER_S

@@ -3,8 +3,8 @@
 
 #include <jansson.h>
 
-#include "evb/data/reasons.h"
-#include "evb/launch/run.h"
+#include "data/reasons.h"
+#include "launch/run.h"
 
 /* Writes the report to CORE.run.json beside the files of each SFI, and appends its path to `written`. Each
  * failure is a reason. */

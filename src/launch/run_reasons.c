@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 struct view {
         const struct launch *l;

@@ -3,8 +3,8 @@
 
 #include <jansson.h>
 
-#include "evb/launch/run.h"
-#include "evb/data/reasons.h"
+#include "launch/run.h"
+#include "data/reasons.h"
 
 /* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */
 struct accounts {

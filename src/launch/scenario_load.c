@@ -1,10 +1,10 @@
 /* Wraps scenario_load() for callers that show a single error. */
-#include "evb/launch/scenario_load.h"
+#include "launch/scenario_load.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 int scenario_load_one(struct scenario **ret, const char *path, const char *const *settings, size_t n,
                       struct error *error)

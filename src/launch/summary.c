@@ -1,17 +1,17 @@
 /* Makes the report of a whole run from the nodes' reports and from their counters, which outlive a killed
  * node. */
-#include "evb/launch/summary.h"
+#include "launch/summary.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/tc-model/layout.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "tc-model/layout.h"
 #include "front_ends.h"
 #include "run_files.h"
 #include "run_reasons.h"

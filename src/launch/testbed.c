@@ -1,5 +1,5 @@
 /* Builds the testbed with libnl-route: a veth from each node's namespace to the bridge, and addresses. */
-#include "evb/launch/testbed.h"
+#include "launch/testbed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +17,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/exact_port.h"
-#include "evb/launch/netns.h"
-#include "evb/tc/device.h"
-#include "evb/tc/socket.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/exact_port.h"
+#include "launch/netns.h"
+#include "tc/device.h"
+#include "tc/socket.h"
 #include "wires.h"
 
 #define NAME_MAX_BYTES 64

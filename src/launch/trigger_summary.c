@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define COUNTER(member)                                                                                      \
         {                                                                                                    \

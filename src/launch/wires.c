@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/scenario.h"
-#include "evb/launch/exact_port.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
-#include "evb/tc/socket.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/scenario.h"
+#include "launch/exact_port.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
+#include "tc/socket.h"
 
 /* The burst of a link compensates for timers that fire late by at most this time. */
 #define BURST_LEAST_BYTES 16384u

@@ -1,5 +1,5 @@
 /* Converts numeric addresses to socket addresses and back. It does not resolve names. */
-#include "evb/net/address.h"
+#include "net/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 static const uint8_t v6_mapped[12] = {[10] = 0xff, [11] = 0xff};
 

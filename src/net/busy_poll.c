@@ -1,11 +1,11 @@
 /* Sets the options of busy polling. */
-#include "evb/net/busy_poll.h"
+#include "net/busy_poll.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 int busy_poll_set(int fd, uint64_t poll_ns, const char **ret_refused)
 {

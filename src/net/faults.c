@@ -1,12 +1,12 @@
 /* Executes faults on the receive path. Held datagrams are copies in a small pool; if it is full, none is
  * held. */
-#include "evb/net/faults.h"
+#include "net/faults.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define HELD_MAX 64
 #define HELD_BYTES 65536

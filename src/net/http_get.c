@@ -1,5 +1,5 @@
 /* A client of HTTP/1.0: the server closes the connection at the end of its reply. */
-#include "evb/net/http_get.h"
+#include "net/http_get.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,10 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/address.h"
-#include "evb/net/tcp.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "net/address.h"
+#include "net/tcp.h"
+#include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
 /* Connections at a time; a process may have 1024 descriptors. */

@@ -1,6 +1,6 @@
 /* Serves HTTP with libmicrohttpd, which parses requests and writes replies. This file accepts connections,
  * ends those that take too long, and never lets a client keep others out. */
-#include "evb/net/http_server.h"
+#include "net/http_server.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/net/address.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/thread.h"
+#include "base/util.h"
+#include "net/address.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
 #include "http_streams.h"
 
 #define CONNECTIONS_MAX 32

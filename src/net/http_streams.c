@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 
 /* Of a response, for each stream. */
 #define BLOCK_BYTES (16u << 10)

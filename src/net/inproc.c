@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/endpoint.h"
+#include "base/util.h"
+#include "net/endpoint.h"
 
 #define DATAGRAM_MAX_BYTES 65536u
 

@@ -1,5 +1,5 @@
 /* Judges the lines of a connection with a key. */
-#include "evb/net/json_auth.h"
+#include "net/json_auth.h"
 
 #include <errno.h>
 #include <string.h>

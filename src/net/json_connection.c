@@ -1,5 +1,5 @@
 /* Reads and writes lines as the socket permits. It does not interpret them. */
-#include "evb/net/json_connection.h"
+#include "net/json_connection.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 static void end(struct json_connection *c, int error)
 {

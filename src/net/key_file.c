@@ -1,5 +1,5 @@
 /* Reads and decodes key files, and refuses those that others may read. */
-#include "evb/net/key_file.h"
+#include "net/key_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define TEXT_MAX_BYTES (2 * KEY_FILE_MOST_BYTES)
 

@@ -1,5 +1,5 @@
 /* Opens a Unix socket at a path, which may hold the socket of a process that crashed. */
-#include "evb/net/local_listener.h"
+#include "net/local_listener.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* Connections that wait until they are accepted. */
 #define BACKLOG 64

@@ -1,12 +1,12 @@
 /* TCP sockets and buffered reading. It does not interpret the bytes. */
-#include "evb/net/tcp.h"
+#include "net/tcp.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_LONGEST_NS (5 * NS_PER_S)

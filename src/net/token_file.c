@@ -1,12 +1,12 @@
 /* Reads and compares tokens. */
-#include "evb/net/token_file.h"
+#include "net/token_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 int token_file_read(const char *path, char token[static TOKEN_MAX_BYTES + 1], struct error *e)
 {

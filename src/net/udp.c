@@ -4,7 +4,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "udp_internal.h"
 
 static int set_int(int fd, int level, int name, int value)

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "udp_internal.h"
 
 static_assert(ENDPOINT_MEMORY_BYTES == UDP_RECEIVE_BATCH * UDP_BUFFER_BYTES, "a buffer for each message");

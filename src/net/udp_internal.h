@@ -1,7 +1,7 @@
 /* Shared by the files of the UDP endpoint. */
 #pragma once
 
-#include "evb/net/endpoint.h"
+#include "net/endpoint.h"
 
 #define UDP_RECEIVE_BATCH 8
 #define UDP_BUFFER_BYTES 65536u

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "data/socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
 /* Limit of datagrams per turn: some milliseconds of work. */

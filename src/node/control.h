@@ -2,13 +2,13 @@
  * multicast group, in batches. Without a group the DFM sends to each ROS separately. One thread. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/core/dfm.h"
-#include "evb/data/address_book.h"
-#include "evb/data/stats.h"
-#include "evb/net/endpoint.h"
-#include "evb/net/faults.h"
-#include "evb/sys/loop.h"
+#include "conf/scenario.h"
+#include "core/dfm.h"
+#include "data/address_book.h"
+#include "data/stats.h"
+#include "net/endpoint.h"
+#include "net/faults.h"
+#include "sys/loop.h"
 #include "auth/control_auth.h"
 
 #define CONTROL_BATCH 64

@@ -1,8 +1,8 @@
 /* Describes why the DFM accepted no trigger or lost events. */
 #include "dfm_reasons.h"
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "progress/reason_text.h"
 #include "log/roster.h"
 

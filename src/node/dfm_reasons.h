@@ -1,10 +1,10 @@
 /* Finds the reasons for which a DFM's run fell short, or accepted no trigger. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/core/dfm.h"
-#include "evb/data/obstacle.h"
-#include "evb/data/reasons.h"
+#include "conf/scenario.h"
+#include "core/dfm.h"
+#include "data/obstacle.h"
+#include "data/reasons.h"
 
 /* Describes what delays the first trigger. Noted during the run, because all nodes have left at its end. */
 struct idle {

@@ -5,9 +5,9 @@
 #include <net/if.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
 
 int machine_check(const struct scenario_node *self)
 {

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/conf/digest.h"
-#include "evb/data/network.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "conf/digest.h"
+#include "data/network.h"
 #include "node_internal.h"
 
 /* A wait longer than this is logged. */

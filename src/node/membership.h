@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/data/reasons.h"
-#include "evb/protocol/member.h"
+#include "data/reasons.h"
+#include "protocol/member.h"
 
 struct node;
 

@@ -1,20 +1,20 @@
 /* Runs one role as a process, from its start to its report. With control.listen it serves one run after the
  * other: sockets for control messages, metrics and run control stay, and all else begins anew. What differs
  * between the roles is in role_dfm.c, role_ros.c and role_sfi.c. */
-#include "evb/node/node.h"
+#include "node/node.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/conf/digest.h"
-#include "evb/core/dfm.h"
-#include "evb/data/socket_open.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/notify.h"
-#include "evb/sys/thread.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "conf/digest.h"
+#include "core/dfm.h"
+#include "data/socket_open.h"
+#include "sys/memory.h"
+#include "sys/notify.h"
+#include "sys/thread.h"
 #include "machine.h"
 #include "node_internal.h"
 #include "report.h"

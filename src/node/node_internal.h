@@ -3,13 +3,13 @@
 
 #include <stdio.h>
 
-#include "evb/conf/scenario.h"
-#include "evb/data/builder.h"
-#include "evb/data/context.h"
-#include "evb/data/reasons.h"
-#include "evb/data/stats.h"
-#include "evb/node/node.h"
-#include "evb/sys/loop.h"
+#include "conf/scenario.h"
+#include "data/builder.h"
+#include "data/context.h"
+#include "data/reasons.h"
+#include "data/stats.h"
+#include "node/node.h"
+#include "sys/loop.h"
 #include "control.h"
 #include "membership.h"
 #include "metrics/metrics.h"

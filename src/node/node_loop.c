@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/notify.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/notify.h"
 #include "log/run_log.h"
 #include "log/stop_text.h"
 #include "node_internal.h"

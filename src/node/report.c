@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/scenario_json.h"
-#include "evb/data/run_file.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/thread.h"
-#include "evb/tc-model/layout.h"
+#include "base/util.h"
+#include "conf/scenario_json.h"
+#include "data/run_file.h"
+#include "sys/memory.h"
+#include "sys/thread.h"
+#include "tc-model/layout.h"
 #include "progress/progress.h"
 
 static void set(json_t *o, const char *name, uint64_t value)

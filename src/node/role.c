@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 #include "node_internal.h"
 
 /* A node that is stopped before the run stays this long, because the run may be beginning. */

@@ -1,19 +1,19 @@
 /* Runs the ROS as a process: connects its core and buffer with a source of fragments and a data sender. */
-#include "evb/core/ros.h"
+#include "core/ros.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/data_send.h"
-#include "evb/data/front_end.h"
-#include "evb/data/network.h"
-#include "evb/data/region_server.h"
-#include "evb/node/role_config.h"
-#include "evb/sys/memory.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/data_send.h"
+#include "data/front_end.h"
+#include "data/network.h"
+#include "data/region_server.h"
+#include "node/config/role_config.h"
+#include "sys/memory.h"
 #include "machine.h"
 #include "probe/path_probe.h"
 #include "progress/member_obstacle.h"

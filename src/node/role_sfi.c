@@ -1,15 +1,15 @@
 /* Runs the SFI as a process: connects its core and buffer with a data receiver and the builder. */
-#include "evb/core/sfi.h"
+#include "core/sfi.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/builder.h"
-#include "evb/data/data_receive.h"
-#include "evb/node/role_config.h"
-#include "evb/sys/memory.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/builder.h"
+#include "data/data_receive.h"
+#include "node/config/role_config.h"
+#include "sys/memory.h"
 #include "machine.h"
 #include "progress/member_obstacle.h"
 #include "node_internal.h"

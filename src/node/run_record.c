@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/loop.h"
 
 /* The beginning by the wall clock, and in time since the machine started, which may be before that. */
 static const char *const format =

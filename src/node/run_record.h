@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/core/dfm.h"
+#include "core/dfm.h"
 
 #define RUN_RECORD_PATH_MAX 512
 

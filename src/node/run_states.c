@@ -1,11 +1,11 @@
 /* The table of run control: its states, and the commands that each permits. The DFM checks commands with it;
  * evb ctl and make-docs.sh print it. */
-#include "evb/node/run_states.h"
+#include "node/run_states.h"
 
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 #define START (1u << RUN_COMMAND_START)
 #define STOP (1u << RUN_COMMAND_STOP)

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/node/shaping_request.h"
-#include "evb/sys/thread.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "node/shaping_request.h"
+#include "sys/thread.h"
 #include "shaping_tree.h"
 
 /* Maximum wait for the kernel's counters at the end. */

@@ -3,8 +3,8 @@
  * the ROS's loop never waits for netlink. The loop's thread calls the functions below. */
 #pragma once
 
-#include "evb/base/error.h"
-#include "evb/core/ros.h"
+#include "base/error.h"
+#include "core/ros.h"
 #include "node_internal.h"
 
 struct shaping;

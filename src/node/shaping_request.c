@@ -1,12 +1,12 @@
 /* Translates the keys of a scenario into a request, so that tc does not depend on scenarios, and makes the
  * plan of a ROS. */
-#include "evb/node/shaping_request.h"
+#include "node/shaping_request.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
-#include "evb/data/network.h"
+#include "base/util.h"
+#include "data/network.h"
 #include "shaping_tree.h"
 
 #define LATE_TIMER_US 250 /* nearly all timers are less late */

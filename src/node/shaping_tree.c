@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/node/shaping_request.h"
-#include "evb/sys/loop.h"
-#include "evb/tc-model/layout.h"
-#include "evb/tc/drift.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "node/shaping_request.h"
+#include "sys/loop.h"
+#include "tc-model/layout.h"
+#include "tc/drift.h"
 
 /* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)

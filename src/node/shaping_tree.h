@@ -2,11 +2,11 @@
  * time: the starting thread until the node is ready, then the thread of shaping.c. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/data/stats.h"
-#include "evb/tc-model/status.h"
-#include "evb/tc/shaper.h"
-#include "evb/tc/watch.h"
+#include "conf/scenario.h"
+#include "data/stats.h"
+#include "tc-model/status.h"
+#include "tc/shaper.h"
+#include "tc/watch.h"
 #include "metrics/metrics.h"
 
 /* The keys of [qos] that may change at run time. */

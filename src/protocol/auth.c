@@ -1,6 +1,6 @@
 /* Tags, trailers, hellos and windows. The tag of datagrams is SipHash-2-4-128 (libsodium's siphashx24): on
  * short messages it takes a fifth of the time of keyed BLAKE2b, which derives the keys. */
-#include "evb/protocol/auth.h"
+#include "protocol/auth.h"
 
 #include <endian.h>
 #include <errno.h>

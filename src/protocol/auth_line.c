@@ -1,5 +1,5 @@
 /* Makes the key of a connection, and tags its lines with keyed BLAKE2b. */
-#include "evb/protocol/auth_line.h"
+#include "protocol/auth_line.h"
 
 #include <endian.h>
 #include <sodium.h>

@@ -1,8 +1,8 @@
 /* Computes what control messages may take of each port, and holds one sender to it. */
-#include "evb/protocol/budget.h"
+#include "protocol/budget.h"
 
-#include "evb/base/util.h"
-#include "evb/protocol/chunk.h"
+#include "base/util.h"
+#include "protocol/chunk.h"
 
 /* Automatic share: what assignments need, and this on top for headers, acknowledgements and retries. */
 #define SPARE_PERMILLE 1u

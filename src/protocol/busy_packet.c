@@ -1,9 +1,9 @@
 /* Encodes the busy signal. core/dfm/dfm_busy.c decides it, data/busy_output.c sends it. */
-#include "evb/protocol/busy_packet.h"
+#include "protocol/busy_packet.h"
 
 #include <string.h>
 
-#include "evb/base/cursor.h"
+#include "base/cursor.h"
 
 void busy_packet_encode(const struct busy_packet *p, uint8_t bytes[static BUSY_PACKET_BYTES])
 {

@@ -1,11 +1,11 @@
 /* Encodes and decodes data messages: header, and the directory of chunks. chunk_pack.c divides fragments into
  * them. */
-#include "evb/protocol/chunk.h"
+#include "protocol/chunk.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define CHECK_AT 16
 /* The byte "kind": form in the lower half, status in the upper one. */

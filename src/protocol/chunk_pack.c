@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/protocol/chunk.h"
+#include "base/util.h"
+#include "protocol/chunk.h"
 
 static const uint8_t zeros[CHUNK_PADDING_MAX_BYTES];
 

@@ -2,9 +2,9 @@
  * agree. */
 #pragma once
 
-#include "evb/base/cursor.h"
-#include "evb/base/util.h"
-#include "evb/protocol/message.h"
+#include "base/cursor.h"
+#include "base/util.h"
+#include "protocol/message.h"
 
 struct codec {
         bool decode;

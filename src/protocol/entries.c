@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "codec.h"
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* What an entry carries beyond its usual fields. */
 enum {

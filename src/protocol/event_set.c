@@ -1,12 +1,12 @@
 /* The set of events: a ring of bits, indexed by event number. */
-#include "evb/protocol/event_set.h"
+#include "protocol/event_set.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/protocol/event.h"
+#include "base/util.h"
+#include "protocol/event.h"
 
 #define WORDS (EVB_EVENT_WINDOW / 64)
 

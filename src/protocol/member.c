@@ -1,10 +1,10 @@
 /* The membership of a ROS or SFI in a run: makes Join and judges Welcome. The other side is
  * src/core/dfm/dfm_join.c. */
-#include "evb/protocol/member.h"
+#include "protocol/member.h"
 
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* A stranger's message triggers a Join, with at least this pause between two. */
 #define JOIN_APART_NS (20 * NS_PER_MS)

@@ -1,11 +1,11 @@
 /* Encodes and decodes messages. One function walks each body in both directions, so that they cannot
  * disagree. The cores decide what a message causes: see dfm.c, ros.c, sfi.c. */
-#include "evb/protocol/message.h"
+#include "protocol/message.h"
 
 #include <string.h>
 
 #include "codec.h"
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define CHECK_BYTES_AT 28
 #define ASSIGN_WITH_INFO 1u

@@ -1,5 +1,5 @@
 /* Finds messages in a byte stream. */
-#include "evb/protocol/message.h"
+#include "protocol/message.h"
 
 enum message_verdict message_decode_first(struct message *ret, const uint8_t *bytes, size_t n,
                                           size_t *ret_bytes)

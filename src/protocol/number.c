@@ -1,5 +1,5 @@
 /* Reads the counters of frames and extends them. */
-#include "evb/protocol/number.h"
+#include "protocol/number.h"
 
 bool number_read(const struct number_field *f, const uint8_t *payload, size_t n, uint64_t *ret)
 {

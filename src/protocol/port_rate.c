@@ -1,5 +1,5 @@
 /* Reduces the rate to a port that loses packets, and lets it recover. The header explains the rule. */
-#include "evb/protocol/port_rate.h"
+#include "protocol/port_rate.h"
 
 /* RFC 9438, section 4.6: the multiplicative decrease, in thousandths. */
 #define BETA 700u

@@ -1,9 +1,9 @@
 /* Follows sequence numbers: a bitmap of the newest ones, and a candidate for an unconfirmed jump. */
-#include "evb/protocol/sequence.h"
+#include "protocol/sequence.h"
 
 #include <string.h>
 
-#include "evb/base/bits.h"
+#include "base/bits.h"
 
 void sequence_begin(struct sequence *q, uint32_t next)
 {

@@ -1,11 +1,11 @@
 /* Decodes datagrams with triggers from outside. data/trigger_input.c receives them, and the DFM takes the
  * triggers: see core/dfm/dfm_triggers.c. */
-#include "evb/protocol/trigger_packet.h"
+#include "protocol/trigger_packet.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/cursor.h"
+#include "base/cursor.h"
 
 static const uint8_t magic[4] = {'E', 'V', 'B', 'T'};
 

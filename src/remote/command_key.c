@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-#include "evb/base/log.h"
-#include "evb/net/address.h"
-#include "evb/net/key_file.h"
+#include "base/log.h"
+#include "net/address.h"
+#include "net/key_file.h"
 
 int command_key_read(struct command_key *ret, const struct scenario *s)
 {

@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-#include "evb/conf/scenario.h"
-#include "evb/protocol/auth.h"
+#include "conf/scenario.h"
+#include "protocol/auth.h"
 
 struct command_key {
         bool has_key;

@@ -7,11 +7,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/conf/standby.h"
-#include "evb/net/json_connection.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "conf/standby.h"
+#include "net/json_connection.h"
 #include "command_key.h"
 
 /* For coordinators, peers about to be refused, and old connections of nodes that reconnect. */

@@ -3,8 +3,8 @@
  * disconnects, the server stops what the nodes do. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/sys/loop.h"
+#include "conf/scenario.h"
+#include "sys/loop.h"
 
 struct command_server;
 

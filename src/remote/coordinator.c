@@ -1,13 +1,15 @@
 /* Connects to the command server, tracks the standby nodes, sends commands and dispatches answers.
  * coordinator_run.c and coordinator_flows.c make the commands. */
+#include "remote/coordinator.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "evb/base/log.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "coordinator_internal.h"
 
 #define CONNECT_NS (5 * NS_PER_S)

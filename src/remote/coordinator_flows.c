@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/counters_json.h"
-#include "evb/traffic/flow_phases.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/counters_json.h"
+#include "traffic/flow_phases.h"
 #include "coordinator_internal.h"
 
 struct participant {

@@ -1,9 +1,9 @@
 /* The coordinator's connection, for the files that send commands. */
 #pragma once
 
-#include "evb/net/json_connection.h"
-#include "evb/remote/coordinator.h"
-#include "evb/sys/loop.h"
+#include "net/json_connection.h"
+#include "remote/coordinator.h"
+#include "sys/loop.h"
 #include "command_key.h"
 
 struct coordinator {

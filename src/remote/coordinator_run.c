@@ -5,13 +5,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/keys.h"
-#include "evb/launch/counters_json.h"
-#include "evb/launch/run.h"
-#include "evb/launch/scenario_load.h"
-#include "evb/launch/summary.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/keys.h"
+#include "launch/counters_json.h"
+#include "launch/run.h"
+#include "launch/scenario_load.h"
+#include "launch/summary.h"
 #include "coordinator_internal.h"
 
 /* Time to start, to find each other and to answer. */

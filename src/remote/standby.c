@@ -1,5 +1,5 @@
 /* Waits for commands: keeps the connection to the DFM and handles signals. standby_job.c executes them. */
-#include "evb/remote/standby.h"
+#include "remote/standby.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/net/json_connection.h"
-#include "evb/node/node.h"
-#include "evb/sys/notify.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "net/json_connection.h"
+#include "node/node.h"
+#include "sys/notify.h"
 #include "command_key.h"
 #include "command_server.h"
 #include "standby_job.h"

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/standby.h"
-#include "evb/launch/counters_json.h"
-#include "evb/net/address.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/standby.h"
+#include "launch/counters_json.h"
+#include "net/address.h"
+#include "sys/loop.h"
 
 #define MULTICAST_PREFIX "239."
 #define RATE_MAX_BPS UINT64_C(400000000000)

@@ -2,10 +2,10 @@
  */
 #pragma once
 
-#include "evb/base/error.h"
-#include "evb/conf/scenario.h"
-#include "evb/traffic/flow_group.h"
-#include "evb/traffic/flow_shaping.h"
+#include "base/error.h"
+#include "conf/scenario.h"
+#include "traffic/flow_group.h"
+#include "traffic/flow_shaping.h"
 
 struct standby_flows {
         const struct scenario *scenario;

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/keys.h"
-#include "evb/conf/standby.h"
-#include "evb/launch/counters_json.h"
-#include "evb/launch/run.h"
-#include "evb/launch/scenario_load.h"
-#include "evb/net/json_connection.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/keys.h"
+#include "conf/standby.h"
+#include "launch/counters_json.h"
+#include "launch/run.h"
+#include "launch/scenario_load.h"
+#include "net/json_connection.h"
 
 #define SETTINGS_MAX 128u
 /* Interval at which the state of flows is polled. */

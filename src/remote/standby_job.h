@@ -3,9 +3,9 @@
 
 #include <jansson.h>
 
-#include "evb/launch/child.h"
-#include "evb/launch/cpu_meter.h"
-#include "evb/remote/standby.h"
+#include "launch/child.h"
+#include "launch/cpu_meter.h"
+#include "remote/standby.h"
 #include "standby_flows.h"
 
 struct job {

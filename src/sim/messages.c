@@ -1,7 +1,7 @@
 /* Sends and receives control messages, encoded as on a real network. */
 #include "sim_internal.h"
 
-#include "evb/data/network.h"
+#include "data/network.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/sim/sim.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "sim/sim.h"
 
 /* A process that takes longer for a packet would never keep up. */
 #define TIME_MOST_NS NS_PER_S

@@ -1,7 +1,7 @@
 /* The arithmetic of links, ports and token buckets. */
-#include "evb/sim/rates.h"
+#include "sim/rates.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define BITS_PS UINT64_C(8000000000000) /* bits of a byte * ps of a second */
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/node/shaping_request.h"
+#include "node/shaping_request.h"
 #include "sim_internal.h"
 
 /* A small control message, with all headers. */

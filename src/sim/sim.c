@@ -1,11 +1,13 @@
 /* The loop of virtual time: executes the next turn of a process, arrival at the switch, or packet of a queue.
  */
+#include "sim/sim.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/conf/digest.h"
-#include "evb/data/network.h"
-#include "evb/node/role_config.h"
+#include "conf/digest.h"
+#include "data/network.h"
+#include "node/config/role_config.h"
 #include "sim_internal.h"
 
 /* As in data/data_receive_udp.c and node/control.c. The kernel doubles what a socket requests. */

@@ -6,18 +6,18 @@
 
 #include <stdio.h>
 
-#include "evb/base/fault.h"
-#include "evb/base/heap.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/core/dfm.h"
-#include "evb/core/ros.h"
-#include "evb/core/sfi.h"
-#include "evb/data/source.h"
-#include "evb/protocol/chunk.h"
-#include "evb/sim/rates.h"
-#include "evb/sim/sim.h"
-#include "evb/tc-model/plan.h"
+#include "base/fault.h"
+#include "base/heap.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "core/dfm.h"
+#include "core/ros.h"
+#include "core/sfi.h"
+#include "data/source.h"
+#include "protocol/chunk.h"
+#include "sim/rates.h"
+#include "sim/sim.h"
+#include "tc-model/plan.h"
 
 #define SIM_JOBS 256
 #define SIM_TO_ROSS UINT32_MAX

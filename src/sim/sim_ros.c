@@ -2,7 +2,7 @@
  * batches, blocked sockets and datagrams that wait to be filled, because the original works on sockets. */
 #include <string.h>
 
-#include "evb/data/network.h"
+#include "data/network.h"
 #include "sim_internal.h"
 
 #define DATAGRAMS_MAX 256

@@ -1,6 +1,6 @@
 /* Reads EventStorage files from a private mapping, and checks each size against the mapping before use.
  * event_file_repair.c repairs them. */
-#include "evb/store/event_file.h"
+#include "store/event_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "evb/base/cursor.h"
+#include "base/cursor.h"
 
 struct event_file {
         const uint8_t *bytes;

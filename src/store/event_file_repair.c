@@ -1,6 +1,6 @@
 /* Repairs an event file that is truncated or damaged: keeps all whole events, also those behind a damage, and
  * adds a correct end record. */
-#include "evb/store/event_file.h"
+#include "store/event_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

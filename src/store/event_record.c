@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "evb/base/cursor.h"
+#include "base/cursor.h"
 
 /* Skips the first `skip` bytes of `iov` and returns the next batch; the kernel accepts at most IOV_MAX. */
 static size_t next_batch(const struct iovec *iov, size_t n_iov, size_t skip, struct iovec *batch, size_t size)

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "evb/store/event_file.h"
+#include "store/event_file.h"
 
 struct iovec;
 /* Writes all of `iov` at `offset`. *ret_written is the number of written bytes, also on failure. */

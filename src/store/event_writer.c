@@ -1,5 +1,5 @@
 /* Appends events to the buffer, and starts the next file when the open one is full. */
-#include "evb/store/event_writer.h"
+#include "store/event_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 
 #include <limits.h>
 
-#include "evb/store/event_writer.h"
-#include "evb/sys/disk_writer.h"
+#include "store/event_writer.h"
+#include "sys/disk_writer.h"
 
 #define EVENT_WRITER_NAME_BYTES (EVENT_FILE_TEXT_MAX + 32)
 

@@ -1,12 +1,12 @@
 /* Indexes a file of v3.0 events by event and source, and returns fragments in place or as renumbered copies.
  * It checks the entire file when it opens it, so that later calls cannot fail. */
-#include "evb/store/replay.h"
+#include "store/replay.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/store/event_file.h"
+#include "store/event_file.h"
 
 /* The fragment of one source in one event; ros_bytes is 0 if the event lacks the source. */
 struct replay_cell {

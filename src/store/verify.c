@@ -1,11 +1,11 @@
 /* Walks over all events of a file and checks structure, checksums, counters and pattern data. It passes
  * faults to a callback and counts them in the report. */
-#include "evb/store/verify.h"
+#include "store/verify.h"
 
 #include <errno.h>
 
-#include "evb/base/idmap.h"
-#include "evb/base/pattern.h"
+#include "base/idmap.h"
+#include "base/pattern.h"
 
 #define IDS_MAX (1u << 20)
 #define EVENT_MIN_BYTES 88u /* including the data record */

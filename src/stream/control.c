@@ -7,8 +7,8 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/net/tcp.h"
+#include "base/util.h"
+#include "net/tcp.h"
 
 /* A port scan leaves its connection open; a peer speaks at once. */
 #define SPEAK_NS (5 * NS_PER_S)

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-#include "evb/net/address.h"
-#include "evb/net/json_connection.h"
+#include "net/address.h"
+#include "net/json_connection.h"
 
 #define STREAM_CONTROL_PEERS_MAX 16u
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc/socket.h"
+#include "base/util.h"
+#include "tc/socket.h"
 
 static bool read_device(struct device_drops *d)
 {

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/net/address.h"
+#include "net/address.h"
 
 #define DROPS_KIND_MAX 16
 

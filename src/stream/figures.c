@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 #include "rules/report.h"
 
 void figures_start(struct figures_begin *b, struct endpoint *e, const struct net_address *local)

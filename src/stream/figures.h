@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "drops.h"
-#include "evb/sys/processors.h"
+#include "sys/processors.h"
 #include "receive_threads.h"
 #include "send_threads.h"
 

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 #include "drops.h"
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 
 /* Ethernet and IPv4 headers, which fq counts. */
 #define FRAME_BEYOND_UDP_BYTES 42u

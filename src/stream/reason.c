@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 
 /* A file's name may be in any encoding. */
 static void make_utf8(char *text)

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "evb/base/error.h"
+#include "base/error.h"
 
 struct reason {
         bool failed;               /* this end fell short; else somebody wanted the end */

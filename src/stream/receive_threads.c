@@ -9,9 +9,9 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/thread.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
 
 #define RECEIVE_MAX 256u
 /* The longest waits, so that each thread soon notices what ends it. */

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 #include "rules/account.h"
-#include "evb/net/endpoint.h"
-#include "evb/net/faults.h"
-#include "evb/stream/slot_ring.h"
+#include "net/endpoint.h"
+#include "net/faults.h"
+#include "stream/slot_ring.h"
 #include "rules/intervals.h"
 #include "rules/naps.h"
 #include "rules/packet.h"

@@ -6,10 +6,10 @@
 #include <sys/epoll.h>
 
 #include "control.h"
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
 #include "figures.h"
 #include "reason.h"
 #include "rules/report.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
 #include "kernel_pacing.h"
 
 #define IPV4_HEADERS_BYTES 28u /* IP and UDP */

@@ -8,9 +8,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/thread.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
 
 /* Slots that the input fills at once, and packets of one send. */
 #define FILL_MAX 64u

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "evb/net/endpoint.h"
-#include "evb/stream/slot_ring.h"
+#include "net/endpoint.h"
+#include "stream/slot_ring.h"
 #include "rules/intervals.h"
 #include "rules/packet.h"
 #include "source.h"

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/sys/disk_writer.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "sys/disk_writer.h"
 
 #define LOOK_MS 100
 /* A pipe that is ready takes as much without blocking (pipe(7), PIPE_BUF). */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/base/error.h"
+#include "base/error.h"
 
 struct sink;
 

@@ -1,5 +1,5 @@
 /* Publishes slots and wakes the side that waits for them. */
-#include "evb/stream/slot_ring.h"
+#include "stream/slot_ring.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
 
 /* Spinning sides look at the time once in so many turns. */
 #define TURNS_PER_LOOK 256u

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/sys/disk_writer.h"
+#include "base/pattern.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "sys/disk_writer.h"
 
 #define PARTS_MAX 64u
 /* How soon a source that has nothing notices that it is to stop. */

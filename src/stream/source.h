@@ -8,8 +8,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "evb/base/error.h"
-#include "evb/stream/stream.h"
+#include "base/error.h"
+#include "stream/stream.h"
 #include "rules/vdif_plan.h"
 
 struct stream_source;

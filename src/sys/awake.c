@@ -1,5 +1,5 @@
 /* Asks the kernel to let idle processors poll, so that those of a virtual machine do not halt. */
-#include "evb/sys/awake.h"
+#include "sys/awake.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define LATENCY_FILE "/dev/cpu_dma_latency"
 

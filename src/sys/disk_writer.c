@@ -1,5 +1,5 @@
 /* Passes one write at a time to an io_uring, or writes it at once; and limits what is only in memory. */
-#include "evb/sys/disk_writer.h"
+#include "sys/disk_writer.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/uring.h"
+#include "base/util.h"
+#include "sys/uring.h"
 
 /* Write-back starts after each WRITE_BACK_BYTES, and the writer waits for data older than WRITE_BEHIND_BYTES.
  */

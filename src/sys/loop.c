@@ -1,5 +1,5 @@
 /* The event loop. It only knows which function to call, and when. */
-#include "evb/sys/loop.h"
+#include "sys/loop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/signalfd.h>
 #include <time.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define EVENTS_MAX 64
 

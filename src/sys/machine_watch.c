@@ -1,6 +1,6 @@
 /* Reads processor times from /proc and measures the lateness of timers, while other code makes a
  * measurement. */
-#include "evb/sys/machine_watch.h"
+#include "sys/machine_watch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/histogram.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/thread.h"
+#include "base/histogram.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
 
 /* At 500 wake-ups per second a probe takes some 0.2 % of a processor. It sees every delay of this length. */
 #define PROBE_PERIOD_NS (2 * NS_PER_MS)

@@ -1,5 +1,5 @@
 /* Allocates and shares memory, and reads the resource usage of this process. */
-#include "evb/sys/memory.h"
+#include "sys/memory.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define HUGE_FROM_BYTES (4u << 20)
 #define LARGE_FROM_BYTES (1 << 20)

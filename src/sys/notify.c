@@ -1,6 +1,6 @@
 /* Sends the notifications of sd_notify(3). sd_notify() itself blocks while the manager's queue is full, which
  * would stop a node for as long as the manager is busy; so only READY=1 uses it. */
-#include "evb/sys/notify.h"
+#include "sys/notify.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define TEXT_MAX 1024
 

@@ -1,5 +1,5 @@
 /* Raises the priority of a measured process above that of ordinary ones. */
-#include "evb/sys/priority.h"
+#include "sys/priority.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define HIGHEST_NICE (-20)
 #define AUTOGROUP "/proc/self/autogroup"

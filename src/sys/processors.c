@@ -1,12 +1,12 @@
 /* Reads the times of processors. */
-#include "evb/sys/processors.h"
+#include "sys/processors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* The lines of the processors come first. */
 #define STAT_MAX_BYTES (UINT32_C(1) << 17)

@@ -1,5 +1,5 @@
 /* Makes nameless files, and fills them with a pattern. */
-#include "evb/sys/scratch_file.h"
+#include "sys/scratch_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/sys/disk_writer.h"
-#include "evb/sys/loop.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "sys/disk_writer.h"
+#include "sys/loop.h"
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 

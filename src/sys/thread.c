@@ -1,5 +1,5 @@
 /* Starts, pins and wakes threads. The caller provides the queue between them; see base/ring.h. */
-#include "evb/sys/thread.h"
+#include "sys/thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 int thread_pin(const unsigned *cpus, size_t n_cpus)
 {

@@ -1,5 +1,5 @@
 /* Sets up an io_uring, and moves requests and completions through its shared memory. */
-#include "evb/sys/uring.h"
+#include "sys/uring.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 struct uring {
         int fd;

@@ -1,13 +1,13 @@
 /* Compares two sorted trees and lists the changes between them. */
-#include "evb/tc-model/diff.h"
+#include "tc-model/diff.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
 
 struct differing {
         const struct tc_tree *have, *want;

@@ -1,9 +1,9 @@
 /* The table of kinds. */
-#include "evb/tc-model/kind.h"
+#include "tc-model/kind.h"
 
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 static const struct tc_kind *const kinds[] = {&tc_kind_htb,   &tc_kind_tbf,   &tc_kind_cbq,
                                               &tc_kind_bfifo, &tc_kind_pfifo, &tc_kind_u32};

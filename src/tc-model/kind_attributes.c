@@ -1,7 +1,7 @@
 /* Reads and writes attributes that several kinds share. */
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "kind_internal.h"
 
 void kind_read(const struct nlattr *nest, const struct nlattr **ret, unsigned max)

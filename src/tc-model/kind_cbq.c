@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <linux/rtnetlink.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "kind_internal.h"
 
 /* Linux removed CBQ from its headers together with the qdisc, while older kernels still have it. The layout

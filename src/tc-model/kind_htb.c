@@ -1,7 +1,7 @@
 /* HTB (net/sched/sch_htb.c): the root and its classes. */
 #include <errno.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "kind_internal.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)

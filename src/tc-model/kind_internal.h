@@ -3,8 +3,8 @@
 
 #include <linux/pkt_sched.h>
 
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
 
 /* Stores the attributes of a nest by type, ignoring types above `max`. The last of a type wins, as in the
  * kernel. */

@@ -5,7 +5,7 @@
 #include <linux/pkt_cls.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "kind_internal.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)

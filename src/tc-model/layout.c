@@ -1,5 +1,5 @@
 /* Makes the tree for a plan: its filters here, its classes in layout_classes.c. */
-#include "evb/tc-model/layout.h"
+#include "tc-model/layout.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
 #include "layout_internal.h"
 
 #define TABLE_V4 UINT32_C(0x100)

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
 #include "layout_internal.h"
 
 /* HTB schedules by the quanta of leaves only. An inner class keeps the quantum from before its first child,

@@ -1,7 +1,7 @@
 /* Shared by the files of the layout. */
 #pragma once
 
-#include "evb/tc-model/layout.h"
+#include "tc-model/layout.h"
 
 /* Destinations have the classes FIRST_MINOR + 1 and up. The qdisc below each has the same number as its major
  * number. */

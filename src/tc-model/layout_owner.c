@@ -1,8 +1,8 @@
 /* Examines an installed tree: its backend, the owner of its root, and whether a dump can restore it. */
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
 #include "layout_internal.h"
 
 static const char *const classless[] = {

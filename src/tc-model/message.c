@@ -1,5 +1,5 @@
 /* Encodes objects as netlink messages, and decodes them. */
-#include "evb/tc-model/message.h"
+#include "tc-model/message.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
 #include "kind_internal.h"
 
 static uint16_t message_type(enum tc_type type, bool delete)

@@ -1,13 +1,13 @@
 /* Trees of qdiscs, classes and filters as values. */
-#include "evb/tc-model/object.h"
+#include "tc-model/object.h"
 
 #include <errno.h>
 #include <linux/pkt_sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
 
 int tc_tree_add(struct tc_tree *t, const struct tc_object *o)
 {

@@ -1,6 +1,6 @@
 /* Computes a plan from facts and wishes. Each function names the rule that it applies; the rules are
  * measured. */
-#include "evb/tc-model/plan.h"
+#include "tc-model/plan.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/tc-model/units.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "tc-model/units.h"
 
 #define ETHERNET_HEADER_BYTES 14u
 /* IPv4 and TCP with time stamps: the largest headers of a usual segment. */

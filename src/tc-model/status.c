@@ -1,14 +1,14 @@
 /* Makes a status with one row per destination from a dump, and tc command lines from a tree. */
-#include "evb/tc-model/status.h"
+#include "tc-model/status.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/diff.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
+#include "base/util.h"
+#include "tc-model/diff.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
 
 static void add_class(struct tc_row *r, const struct tc_object *c)
 {

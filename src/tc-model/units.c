@@ -1,9 +1,9 @@
 /* Converts between bytes, rates and the kernel's ticks. */
-#include "evb/tc-model/units.h"
+#include "tc-model/units.h"
 
 #include <assert.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 uint32_t tc_ticks_of_bytes(uint64_t bytes, uint64_t rate_bytes)
 {

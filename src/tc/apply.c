@@ -1,14 +1,14 @@
 /* Applies the difference between the kernel's tree and the wanted one. apply_send.c sends changes;
  * restore.c restores foreign trees. */
-#include "evb/tc/apply.h"
+#include "tc/apply.h"
 
 #include <errno.h>
 #include <time.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/tc-model/diff.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "tc-model/diff.h"
 #include "apply_internal.h"
 
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)

@@ -1,7 +1,7 @@
 /* Steps of tc_apply() that restore.c and the shaper also use. */
 #pragma once
 
-#include "evb/tc/apply.h"
+#include "tc/apply.h"
 
 /* Sends changes and counts them; adds the kernel's warnings to the outcome. The error is the first refusal.
  */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "apply_internal.h"
 
 static const char *verb_text(enum tc_verb verb)

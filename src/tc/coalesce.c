@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "ethtool.h"
 
 /* The attribute of each member. */

@@ -1,7 +1,7 @@
 /* Interrupt coalescing over ethtool's generic netlink. */
 #pragma once
 
-#include "evb/tc/device.h"
+#include "tc/device.h"
 
 bool coalesce_is_asked(const struct tc_tuning *t);
 bool coalesce_is_so(const struct tc_tuning *want, const struct tc_tuning *have);

@@ -1,5 +1,5 @@
 /* Reads the facts of a device and changes its settings. coalesce.c handles interrupt coalescing. */
-#include "evb/tc/device.h"
+#include "tc/device.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,8 +17,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 #include "coalesce.h"
 
 /* Links below each other, such as a VLAN of a bond of ports. */

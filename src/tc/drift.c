@@ -1,7 +1,7 @@
 /* Describes drift: the difference between the installed tree and the kernel's. */
-#include "evb/tc/drift.h"
+#include "tc/drift.h"
 
-#include "evb/tc-model/kind.h"
+#include "tc-model/kind.h"
 
 void tc_drift_describe(const struct tc_change *c, struct strbuf *b)
 {

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 void ethtool_close(struct ethtool *a)
 {

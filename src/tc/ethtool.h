@@ -3,7 +3,7 @@
 
 #include <libmnl/libmnl.h>
 
-#include "evb/tc-model/message.h"
+#include "tc-model/message.h"
 
 #define ETHTOOL_BUFFER_BYTES 8192
 

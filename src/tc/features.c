@@ -1,8 +1,8 @@
 /* Enables and disables segmentation offload, which passes super-packets to a device. */
 #include <linux/ethtool_netlink.h>
 
-#include "evb/base/util.h"
-#include "evb/tc/device.h"
+#include "base/util.h"
+#include "tc/device.h"
 #include "ethtool.h"
 
 /* The features of NETIF_F_GSO_SOFTWARE for UDP and TCP, and the general switch. */

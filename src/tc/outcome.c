@@ -1,5 +1,5 @@
 /* Warnings of an operation on the kernel. */
-#include "evb/tc/outcome.h"
+#include "tc/outcome.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
 #include "apply_internal.h"
 
 /* Other qdiscs create their classes themselves (bands of prio, queues of mq). */

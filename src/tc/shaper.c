@@ -1,14 +1,14 @@
 /* Installs, changes and removes the shaping of one device. Its errors carry the device as their location. */
-#include "evb/tc/shaper.h"
+#include "tc/shaper.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
 #include "apply_internal.h"
 #include "shaper_internal.h"
 

@@ -1,7 +1,7 @@
 /* Messages about root qdiscs of other programs: why one is not replaced, and what cannot be restored. */
 #include <errno.h>
 
-#include "evb/tc-model/layout.h"
+#include "tc-model/layout.h"
 #include "shaper_internal.h"
 
 int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)

@@ -1,7 +1,7 @@
 /* Shared by the files of the shaper. */
 #pragma once
 
-#include "evb/tc/shaper.h"
+#include "tc/shaper.h"
 
 struct tc_shaper {
         struct tc_device device;

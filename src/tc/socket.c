@@ -1,6 +1,6 @@
 /* Sends rtnetlink requests and collects answers. Batches are small enough for default socket buffers in both
  * directions. */
-#include "evb/tc/socket.h"
+#include "tc/socket.h"
 
 #include <errno.h>
 #include <linux/pkt_sched.h>
@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
 
 /* The acknowledgements of a batch fit the default receive buffer; a part of a dump fits RECEIVE_BYTES. */
 #define BATCH_MESSAGES 64

@@ -1,5 +1,5 @@
 /* Reads and writes the state file: JSON, with the options of qdiscs in hexadecimal as dumped. */
-#include "evb/tc/state.h"
+#include "tc/state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/message.h"
+#include "base/util.h"
+#include "tc-model/kind.h"
+#include "tc-model/message.h"
 
 #define FOLDER "/run/evb"
 #define FORMAT 1

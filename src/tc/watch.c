@@ -1,6 +1,6 @@
 /* Reads rtnetlink notifications. A deleted root is announced once, and a deleted link takes its qdiscs along
  * silently, so the socket joins both groups. */
-#include "evb/tc/watch.h"
+#include "tc/watch.h"
 
 #include <errno.h>
 #include <libmnl/libmnl.h>
@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/message.h"
+#include "base/util.h"
+#include "tc-model/message.h"
 
 #define BUFFER_BYTES (64u << 10)
 #define RECEIVE_BUFFER_BYTES (4 << 20)

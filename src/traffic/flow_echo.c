@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/traffic/flow_socket.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "traffic/flow_socket.h"
 
 #define REPLY_MS 5000
 #define WAIT_MS 20

@@ -1,7 +1,7 @@
 /* The two endpoints of a FLOW_ECHO flow. */
 #pragma once
 
-#include "evb/traffic/flow_shared.h"
+#include "traffic/flow_shared.h"
 
 void flow_echo_request(const struct flow_endpoint *e, struct flow_shared *shared,
                        struct flow_counters *counters);

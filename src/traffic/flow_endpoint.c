@@ -1,11 +1,11 @@
 /* Splits flows into endpoints, converts endpoints to JSON and back, and sums up their counters. */
-#include "evb/traffic/flow_endpoint.h"
+#include "traffic/flow_endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* No measurement needs more; a command may not request it. */
 #define MESSAGE_MAX_BYTES (4u << 20)

@@ -1,5 +1,5 @@
 /* Starts, meters and reaps endpoint processes. flow_phases.c decides when they send and stop. */
-#include "evb/traffic/flow_group.h"
+#include "traffic/flow_group.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -7,12 +7,12 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "evb/base/util.h"
-#include "evb/launch/netns.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/priority.h"
-#include "evb/traffic/flow_process.h"
+#include "base/util.h"
+#include "launch/netns.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
+#include "sys/priority.h"
+#include "traffic/flow_process.h"
 
 int flow_group_init(struct flow_group *g)
 {

@@ -1,13 +1,13 @@
 /* Drives flows through their phases, whether they run in local namespaces (flows.c) or on standby nodes
  * (remote/coordinator_flows.c). */
-#include "evb/traffic/flow_phases.h"
+#include "traffic/flow_phases.h"
 
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 
 #define WARM_NS NS_PER_S
 #define SETTLE_NS (300 * NS_PER_MS)

@@ -1,6 +1,6 @@
 /* Endpoint processes: sends, receives or watches one flow, and counts, until the shared state is FLOW_END.
  * Every wait is short, so that each process notices a new state. */
-#include "evb/traffic/flow_process.h"
+#include "traffic/flow_process.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/traffic/flow_socket.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "traffic/flow_socket.h"
 #include "flow_echo.h"
 #include "flow_segments.h"
 

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/traffic/flow_socket.h"
+#include "base/util.h"
+#include "traffic/flow_socket.h"
 
 #define WAIT_MS 20
 /* Largest payload of a super-packet over IPv4, and the most segments of one up to Linux 6.8. */

@@ -1,5 +1,5 @@
 /* Makes a shaping plan for flows and applies it to a device or in a namespace of the testbed. */
-#include "evb/traffic/flow_shaping.h"
+#include "traffic/flow_shaping.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/netns.h"
-#include "evb/sys/memory.h"
-#include "evb/tc-model/status.h"
-#include "evb/tc/socket.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/netns.h"
+#include "sys/memory.h"
+#include "tc-model/status.h"
+#include "tc/socket.h"
 
 #define DEVICE "eth0"
 

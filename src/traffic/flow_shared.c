@@ -1,5 +1,5 @@
 /* The endpoint process's side of the shared memory. */
-#include "evb/traffic/flow_shared.h"
+#include "traffic/flow_shared.h"
 
 #include <errno.h>
 #include <time.h>

@@ -1,14 +1,14 @@
 /* Sets socket buffers, beyond the machine's limits if the process has the privilege. */
-#include "evb/traffic/flow_socket.h"
+#include "traffic/flow_socket.h"
 
 #include <arpa/inet.h>
 #include <limits.h>
 #include <linux/sock_diag.h>
 #include <sys/socket.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/net/tcp.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "net/tcp.h"
 
 struct sockaddr_in flow_address(const char *text, uint16_t port)
 {

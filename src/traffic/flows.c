@@ -1,14 +1,14 @@
 /* Runs flows as processes in the testbed's namespaces. flow_process.c holds what each endpoint does. */
-#include "evb/traffic/flows.h"
+#include "traffic/flows.h"
 
 #include <errno.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/traffic/flow_group.h"
-#include "evb/traffic/flow_phases.h"
-#include "evb/traffic/flow_shaping.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "traffic/flow_group.h"
+#include "traffic/flow_phases.h"
+#include "traffic/flow_shaping.h"
 
 static void set_here(void *ctx, enum flow_state state)
 {

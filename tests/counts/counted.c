@@ -15,12 +15,12 @@
 #endif
 
 #include "counted.h"
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/core/sfi.h"
-#include "evb/data/stats.h"
-#include "evb/node/node.h"
-#include "evb/sys/memory.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "core/sfi.h"
+#include "data/stats.h"
+#include "node/node.h"
+#include "sys/memory.h"
 
 /* Events before the counted interval, which find every buffer and table in use, and after it. */
 #define EVENTS_AROUND 1000

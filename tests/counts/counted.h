@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/conf/scenario.h"
+#include "conf/scenario.h"
 
 #define COUNTED_FDS 1024
 #define COUNTED_NODES (1 + EVB_ROS_MAX + EVB_SFI_MAX)

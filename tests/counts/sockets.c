@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "counted.h"
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define QUEUE_MAX 4096
 #define PACKET_MAX 65536

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "counted.h"
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define BUFFER_BYTES (256u << 10)
 #define BACKLOG_MAX 64

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "counted.h"
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* What a turn takes in virtual time. */
 #define TURN_NS 10000

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/protocol/chunk.h"
+#include "protocol/chunk.h"
 #include "fuzz.h"
 
 #define COOKIE UINT64_C(0x0123456789ABCDEF)

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/traffic/flow_endpoint.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "traffic/flow_endpoint.h"
 #include "fuzz.h"
-#include "standby_job.h"
+#include "remote/standby_job.h"
 
 #define NOW_NS (1000 * NS_PER_S)
 

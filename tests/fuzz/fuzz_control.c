@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/net/http_server.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "net/http_server.h"
 #include "fuzz.h"
-#include "metrics/accept.h"
-#include "run_control/http.h"
+#include "node/metrics/accept.h"
+#include "node/run_control/http.h"
 
 static struct run_http *run_http(void)
 {

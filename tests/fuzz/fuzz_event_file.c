@@ -1,9 +1,9 @@
 /* Event files: replayed, verified, repaired, and verified again. A repaired file is whole. */
 #include <assert.h>
 
-#include "evb/store/event_file.h"
-#include "evb/store/replay.h"
-#include "evb/store/verify.h"
+#include "store/event_file.h"
+#include "store/replay.h"
+#include "store/verify.h"
 #include "fuzz.h"
 #include "memory_file.h"
 

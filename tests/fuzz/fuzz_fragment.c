@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/format/eformat.h"
+#include "base/util.h"
+#include "format/eformat.h"
 #include "fuzz.h"
 
 #define L1_ID 7u

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/data/front_end.h"
+#include "base/log.h"
+#include "data/front_end.h"
 #include "fuzz.h"
 #include "joined_ros.h"
 #include "local_stream.h"

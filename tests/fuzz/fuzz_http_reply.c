@@ -9,11 +9,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/http_get.h"
-#include "evb/node/statuses.h"
+#include "base/util.h"
+#include "net/http_get.h"
+#include "node/metrics/statuses.h"
 #include "fuzz.h"
-#include "top_model.h"
+#include "cmd/top/top_model.h"
 
 #define INPUT_MAX_BYTES (64u << 10)
 #define NOW_NS (1000 * NS_PER_S)

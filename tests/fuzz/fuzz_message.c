@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/protocol/message.h"
+#include "protocol/message.h"
 #include "fuzz.h"
 
 #define SIZE_MAX_BYTES 65536u

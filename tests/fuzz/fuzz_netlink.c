@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/message.h"
+#include "tc-model/kind.h"
+#include "tc-model/message.h"
 #include "fuzz.h"
 
 static void check_text(const struct tc_object *o)

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/cursor.h"
-#include "evb/base/util.h"
-#include "evb/tc-model/diff.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/layout.h"
-#include "evb/tc-model/plan.h"
+#include "base/cursor.h"
+#include "base/util.h"
+#include "tc-model/diff.h"
+#include "tc-model/kind.h"
+#include "tc-model/layout.h"
+#include "tc-model/plan.h"
 #include "fuzz.h"
 
 #define DESTINATIONS_MAX 80u

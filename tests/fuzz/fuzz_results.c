@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/lab/judge.h"
+#include "lab/judge.h"
 #include "fuzz.h"
-#include "lab_results.h"
+#include "cmd/lab_results.h"
 #include "memory_file.h"
 
 static void judge(const struct lab_measurement *m, const json_t *points)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/conf/scenario.h"
-#include "evb/conf/scenario_json.h"
+#include "conf/scenario.h"
+#include "conf/scenario_json.h"
 #include "fuzz.h"
 #include "memory_file.h"
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "command_server.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "remote/command_server.h"
 #include "fuzz.h"
 #include "local_stream.h"
 

@@ -2,8 +2,8 @@
  * each. Each frame ends in exactly one class, and no slice is delivered twice. */
 #include <string.h>
 
-#include "evb/base/cursor.h"
-#include "evb/data/slicer.h"
+#include "base/cursor.h"
+#include "data/slicer.h"
 #include "fuzz.h"
 #include "joined_ros.h"
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/message.h"
-#include "evb/tc/state.h"
+#include "base/util.h"
+#include "tc-model/message.h"
+#include "tc/state.h"
 #include "fuzz.h"
 
 static struct {

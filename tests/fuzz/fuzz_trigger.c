@@ -2,9 +2,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/protocol/number.h"
-#include "evb/protocol/trigger_packet.h"
+#include "base/util.h"
+#include "protocol/number.h"
+#include "protocol/trigger_packet.h"
 #include "fuzz.h"
 
 static bool check_packet(const uint8_t *bytes, size_t n)

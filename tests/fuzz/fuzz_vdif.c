@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/format/vdif.h"
+#include "format/vdif.h"
 #include "fuzz.h"
-#include "rules/vdif_fill.h"
+#include "stream/rules/vdif_fill.h"
 
 /* Time and validity change, and nothing else. */
 static void check_changes(const uint8_t *bytes, size_t n, const struct vdif_header *was)

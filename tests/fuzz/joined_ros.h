@@ -1,5 +1,5 @@
 /* The core of a ROS that has joined a run, as the code behind its front-end needs it. Targets that include
- * this are linked with --wrap for the functions of evb/protocol/event_set.h that it replaces: see
+ * this are linked with --wrap for the functions of protocol/event_set.h that it replaces: see
  * meson.build. */
 #pragma once
 
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/core/ros.h"
-#include "evb/protocol/event_set.h"
+#include "base/util.h"
+#include "core/ros.h"
+#include "protocol/event_set.h"
 
 #define JOINED_NOW_NS NS_PER_S
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/net/tcp.h"
+#include "net/tcp.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define LOCAL_STREAM_ASAN 1

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/format/eformat.h"
-#include "evb/protocol/chunk.h"
-#include "evb/protocol/message.h"
-#include "evb/tc-model/layout.h"
-#include "evb/tc-model/message.h"
+#include "base/util.h"
+#include "format/eformat.h"
+#include "protocol/chunk.h"
+#include "protocol/message.h"
+#include "tc-model/layout.h"
+#include "tc-model/message.h"
 
 #define COOKIE UINT64_C(0x0123456789ABCDEF)
 #define ENTRIES 3u

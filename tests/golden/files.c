@@ -8,8 +8,8 @@
 
 #include "../../src/data/event_output.h"
 #include "../nodes/beam.h"
-#include "evb/base/strbuf.h"
-#include "evb/core/sfi.h"
+#include "base/strbuf.h"
+#include "core/sfi.h"
 
 #define SFIS_MAX 2
 #define LEVEL2_PORT 26803

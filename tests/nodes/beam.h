@@ -5,8 +5,8 @@
 #include <signal.h>
 
 #include "bed.h"
-#include "evb/base/arena.h"
-#include "evb/base/pattern.h"
+#include "base/arena.h"
+#include "base/pattern.h"
 
 #define BEAM                                                                                                 \
         "trigger.rate=max", "ros.count=3", "sfi.count=1", "sfi.timeout=30s", "sfi.verify=no",                \

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/cmd/options.h"
-#include "evb/data/builder.h"
-#include "evb/node/node.h"
-#include "evb/sys/memory.h"
+#include "base/log.h"
+#include "cmd/options.h"
+#include "data/builder.h"
+#include "node/node.h"
+#include "sys/memory.h"
 
 #define PROCESSES_MAX 64
 #define SETTINGS_MAX 64

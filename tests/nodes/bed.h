@@ -7,11 +7,11 @@
 
 #include "../counts/counted.h"
 #include "../unit/test.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/core/sfi.h"
-#include "evb/data/stats.h"
-#include "evb/protocol/event.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "core/sfi.h"
+#include "data/stats.h"
+#include "protocol/event.h"
 
 /* Begins a test: ends all that runs. No node runs then. Settings are "section.key=value", or sections of a
  * scenario that begin with

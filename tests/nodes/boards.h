@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "bed.h"
-#include "evb/net/tcp.h"
+#include "net/tcp.h"
 
 #define BOARDS_SOURCE "tcp:127.0.1.1:9000"
 #define BOARDS_MAX 8

@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "boards.h"
-#include "evb/base/arena.h"
+#include "base/arena.h"
 
 #define BEAM                                                                                                 \
         "ros.source=" BOARDS_SOURCE, "sfi.count=1", "sfi.verify=no", "sfi.timeout=30s",                      \

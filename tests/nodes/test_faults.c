@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "bed.h"
-#include "evb/base/random.h"
+#include "base/random.h"
 
 #define SMALL "ros.count=6", "ros.fragment-size=1024", "sfi.count=2"
 /* Timeouts that nothing reaches. */

@@ -3,8 +3,8 @@
 #include <signal.h>
 
 #include "boards.h"
-#include "evb/base/arena.h"
-#include "evb/base/random.h"
+#include "base/arena.h"
+#include "base/random.h"
 
 #define NUMBERED                                                                                             \
         "trigger.rate=1kHz", "ros.wait=8s", "sfi.count=1", "sfi.timeout=24s", "sfi.verify=no",               \

@@ -2,8 +2,8 @@
 #include <signal.h>
 
 #include "boards.h"
-#include "evb/base/random.h"
-#include "evb/net/tcp.h"
+#include "base/random.h"
+#include "net/tcp.h"
 
 #define PORT 26803
 /* No time-out decides unless a test sets a shorter one. */

@@ -2,8 +2,8 @@
 #include <signal.h>
 
 #include "boards.h"
-#include "evb/base/random.h"
-#include "evb/protocol/chunk.h"
+#include "base/random.h"
+#include "protocol/chunk.h"
 
 #define PORT 26803
 #define REGIONS_PORT 26804

@@ -2,9 +2,9 @@
 #include <signal.h>
 
 #include "bed.h"
-#include "evb/base/random.h"
-#include "evb/protocol/busy_packet.h"
-#include "evb/protocol/trigger_packet.h"
+#include "base/random.h"
+#include "protocol/busy_packet.h"
+#include "protocol/trigger_packet.h"
 
 #define PORT 47200
 #define BUSY_PORT 47201

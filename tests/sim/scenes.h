@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "sim.h"
 
 #define FOREVER_NS (200 * NS_PER_S)

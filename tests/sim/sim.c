@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
-#include "evb/data/slicer.h"
+#include "base/util.h"
+#include "data/slicer.h"
 #include "sim_internal.h"
 
 struct sim_config sim_standard(void)

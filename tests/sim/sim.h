@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/base/fault.h"
-#include "evb/core/dfm.h"
-#include "evb/core/ros.h"
-#include "evb/core/sfi.h"
+#include "base/fault.h"
+#include "core/dfm.h"
+#include "core/ros.h"
+#include "core/sfi.h"
 
 /* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
  * are those that the DFM takes, or with `free` this number of own ones, of which the frames make events. */

@@ -2,8 +2,8 @@
  * counter to their ROS. */
 #include <assert.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
+#include "base/pattern.h"
+#include "base/util.h"
 #include "sim_internal.h"
 
 /* From a trigger to the arrival of its frame. */

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "sim_internal.h"
 
 #define WAITING_MAX 4096

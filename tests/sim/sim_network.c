@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "sim_internal.h"
 
 #define FRAME_BYTES 42 /* Ethernet, IP and UDP */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
+#include "base/pattern.h"
+#include "base/util.h"
 #include "sim_internal.h"
 
 #define RUN 77

@@ -2,10 +2,10 @@
  * TCP is, but break now and then: then it requests again what was not answered. */
 #include <assert.h>
 
-#include "evb/base/arena.h"
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/core/ros_regions.h"
+#include "base/arena.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "core/ros_regions.h"
 #include "sim_internal.h"
 
 #define CLIENT 3

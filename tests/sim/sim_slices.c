@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/data/slicer.h"
+#include "base/util.h"
+#include "data/slicer.h"
 #include "sim_internal.h"
 
 #define SLICER_BYTES (2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES)

@@ -1,7 +1,7 @@
 /* Boards that send hits with times, in the simulated system: struct sim_config.slices. */
 #pragma once
 
-#include "evb/data/slicer.h"
+#include "data/slicer.h"
 #include "sim.h"
 
 /* Of the board of this ROS, in this process of the ROS: hits that the board sends, that the ROS read, and

@@ -1,6 +1,6 @@
 /* Level 2 under virtual time: whatever the network, the farm and the nodes do, every trigger ends once, and
  * no rejected event is built. */
-#include "evb/core/ros_regions.h"
+#include "core/ros_regions.h"
 #include "scenes.h"
 
 static void level2(struct sim_config *c, bool push)

@@ -2,7 +2,7 @@
  * trigger still ends once, and none is taken in a pause. */
 #include "scenes.h"
 
-#include "evb/base/random.h"
+#include "base/random.h"
 
 #define PAUSES 12
 

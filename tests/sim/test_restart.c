@@ -2,7 +2,7 @@
  * Strangers, who know neither the run's cookie nor the DFM's incarnation, change nothing. */
 #include "scenes.h"
 
-#include "evb/base/random.h"
+#include "base/random.h"
 
 /* Kills the DFM at a moment that depends on the seed, and starts another one `away_ns` later. */
 static void restart(unsigned seeds, double loss, uint64_t away_ns, void (*prepare)(struct sim_config *),

@@ -1,6 +1,6 @@
 /* Triggers from outside under virtual time: a board that obeys the busy signal, resets its counters now and
  * then, and goes on while the DFM restarts. Every trigger ends once, whatever the network loses. */
-#include "evb/base/random.h"
+#include "base/random.h"
 #include "scenes.h"
 
 /* Resets take a round trip and the end of all open events. */

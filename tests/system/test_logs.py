@@ -301,7 +301,7 @@ class Journal:
 
 
 def check_record(record, sources):
-    """A record has what include/evb/base/log.h promises."""
+    """A record has what src/base/log.h promises."""
     node = record["EVB_NODE"]
     assert record["MESSAGE"].startswith(f"{node}: ") and record["EVB_ROLE"] == ROLES[node], record
     assert record["PRIORITY"] in "3467" and record["SYSLOG_IDENTIFIER"] == "evb", record
@@ -315,7 +315,7 @@ def journal(evb):
     """Under systemd, messages go to the journal with fields; without a journal, to standard error with priorities."""
     if not in_mounts("journal"):
         return
-    ids = dict(re.findall(r'^#define LOG_ID_(\w+) "(\w+)"', (ROOT / "include/evb/base/message_ids.h").read_text(), re.M))
+    ids = dict(re.findall(r'^#define LOG_ID_(\w+) "(\w+)"', (ROOT / "src/base/message_ids.h").read_text(), re.M))
     to = Journal()
     with bed(evb, ENDLESS) as b:
         def start(name, keys=None):

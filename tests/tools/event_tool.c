@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/pattern.h"
-#include "evb/store/event_writer.h"
-#include "evb/store/replay.h"
+#include "base/pattern.h"
+#include "store/event_writer.h"
+#include "store/replay.h"
 
 #define NOW ((time_t)1775621020)
 

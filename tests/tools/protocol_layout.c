@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/protocol/busy_packet.h"
-#include "evb/protocol/chunk.h"
-#include "evb/protocol/message.h"
-#include "evb/protocol/trigger_packet.h"
+#include "base/util.h"
+#include "protocol/busy_packet.h"
+#include "protocol/chunk.h"
+#include "protocol/message.h"
+#include "protocol/trigger_packet.h"
 #include "protocol_layout.h"
 
 static void assign(void)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/protocol/message.h"
+#include "protocol/message.h"
 
 static const char *part_now;
 static int n_fields;

@@ -12,12 +12,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CATALOG = ROOT / "configs" / "systemd" / "evb.catalog"
-# Fields that include/evb/base/log.h promises.
+# Fields that src/base/log.h promises.
 FIELDS = {"EVB_NODE", "EVB_ROLE", "EVB_RUN", "EVB_EVENT", "EVB_PEER"}
 
 
 def message_ids():
-    header = (ROOT / "include" / "evb" / "base" / "message_ids.h").read_text()
+    header = (ROOT / "src" / "base" / "message_ids.h").read_text()
     return dict(re.findall(r'^#define LOG_ID_(\w+) "([0-9a-f]{32})"', header, re.M))
 
 

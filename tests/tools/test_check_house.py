@@ -7,22 +7,22 @@ import tempfile
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check-house.py"
 GOOD = {
-    "include/evb/base/a.h": "int a(int x);\n",
-    "src/base/a.c": '#include "evb/base/a.h"\n\nint a(int x)\n{\n        return x;\n}\n',
-    "include/evb/net/n.h": '#include "evb/base/a.h"\nint n(void);\n',
-    "src/net/n.c": '#include "evb/net/n.h"\n\nint n(void)\n{\n        return a(1);\n}\n',
-    "src/main.c": '#include "evb/net/n.h"\n\n/* See n.c, net/n.c and net/sched/sch_tbf.c. */\nint main(void)\n{\n        return n();\n}\n',
+    "src/base/a.h": "int a(int x);\n",
+    "src/base/a.c": '#include "base/a.h"\n\nint a(int x)\n{\n        return x;\n}\n',
+    "src/net/n.h": '#include "base/a.h"\nint n(void);\n',
+    "src/net/n.c": '#include "net/n.h"\n\nint n(void)\n{\n        return a(1);\n}\n',
+    "src/main.c": '#include "net/n.h"\n\n/* See n.c, net/n.c and net/sched/sch_tbf.c. */\nint main(void)\n{\n        return n();\n}\n',
     "src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep])\n",
 }
 BAD = {
-    "upward": ({"src/base/a.c": '#include "evb/net/n.h"\n'}, "base includes evb/net/n.h"),
-    "neighbour": ({"include/evb/store/s.h": '#include "evb/net/n.h"\n'}, "store includes evb/net/n.h"),
-    "cycle": ({"include/evb/base/a.h": '#include "evb/base/b.h"\n', "include/evb/base/b.h": '#include "evb/base/a.h"\n'}, "a cycle"),
-    "stranger": ({"include/evb/magic/m.h": '#include "evb/base/a.h"\n'}, "is not one of the house's"),
+    "upward": ({"src/base/a.c": '#include "net/n.h"\n'}, "base includes net/n.h"),
+    "neighbour": ({"src/store/s.h": '#include "net/n.h"\n'}, "store includes net/n.h"),
+    "cycle": ({"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/a.h"\n'}, "a cycle"),
+    "stranger": ({"src/magic/m.h": '#include "base/a.h"\n'}, "is not one of the house's"),
     "long file": ({"src/base/a.c": "int x;\n" * 801}, "801 lines"),
     "long function": ({"src/base/a.c": "int a(int x)\n{\n" + "        x++;\n" * 70 + "}\n"}, "function of 72 lines"),
     "long line": ({"src/base/b.c": "int " + "x" * 110 + ";\n"}, "src/base/b.c:1: 115 columns"),
-    "declared only": ({"include/evb/base/a.h": "int a(int x);\nint gone(int x);\n"}, "a.h:2: gone() is declared"),
+    "declared only": ({"src/base/a.h": "int a(int x);\nint gone(int x);\n"}, "a.h:2: gone() is declared"),
     "public without need": ({"src/base/a.c": GOOD["src/base/a.c"] + "\nint lonely(void)\n{\n        return 1;\n}\n"},
                             "a.c:8: lonely is used only in this file"),
     "a file that is gone": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "m.c")}, "main.c:3: m.c does not exist"),
@@ -32,7 +32,8 @@ BAD = {
     "circle of calls": ({"src/base/b.c": "int b_call(void)\n{\n        return a_call();\n}\n",
                          "src/base/c.c": "int a_call(void)\n{\n        return b_call();\n}\n"},
                         "a circle of calls: src/base/b.c -> src/base/c.c -> src/base/b.c"),
-    "homeless header": ({"include/evb/base/lost.h": "int lost(int x);\n"}, "no file of src/base belongs to it"),
+    "own header late": ({"src/base/a.c": "#include <stdio.h>\n" + GOOD["src/base/a.c"]}, "a.c:1: src/base/a.h comes first"),
+    "homeless function": ({"src/net/m.h": "int a(int x);\n"}, "m.h:1: a() is defined in src/base/a.c"),
 }
 
 

@@ -20,7 +20,7 @@ PROFILE = """ob=/x/counted
 fl=/src/evb/build/../src/core/ros/ros.c
 fn=ros_receive.isra.0
 10 5
-fi=/src/evb/build/../include/evb/base/cursor.h
+fi=/src/evb/build/../src/base/cursor.h
 20 7
 fe=/src/evb/build/../src/core/ros/ros.c
 cob=/usr/lib/libc.so.6

@@ -1,8 +1,8 @@
 /* evb bench: measures what this machine can do. Each verb has a file of its own. */
 #include "bench.h"
 
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
+#include "base/util.h"
+#include "cmd/commands.h"
 
 static const struct verb {
         struct command command;

@@ -1,7 +1,7 @@
 /* The verbs of `evb bench`. Private to src/cmd/bench. */
 #pragma once
 
-#include "evb/cmd/options.h"
+#include "cmd/options.h"
 
 /* Each parses its options, and returns the exit status. */
 int bench_qos(const struct command *command, int argc, char **argv);

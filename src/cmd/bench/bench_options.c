@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "bench.h"
-#include "evb/base/quantity.h"
+#include "base/quantity.h"
 
 bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret)
 {

@@ -1,4 +1,4 @@
-/* evb bench paths: measures the ways from a file to a socket on this machine (evb/stream/paths.h), one after
+/* evb bench paths: measures the ways from a file to a socket on this machine (stream/paths.h), one after
  * another, and again if the machine was disturbed. */
 #include "bench.h"
 
@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/lab/paths.h"
-#include "evb/lab/valid.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/priority.h"
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "lab/paths.h"
+#include "lab/valid.h"
+#include "sys/loop.h"
+#include "sys/priority.h"
 
 #define NAME "evb bench paths"
 #define ROWS 13u

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/launch/launch.h"
-#include "evb/launch/scenario_load.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/processors.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "launch/launch.h"
+#include "launch/scenario_load.h"
+#include "sys/loop.h"
+#include "sys/processors.h"
 
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/lab/valid.h"
-#include "evb/launch/testbed.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/priority.h"
-#include "evb/traffic/flows.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "lab/valid.h"
+#include "launch/testbed.h"
+#include "sys/loop.h"
+#include "sys/priority.h"
+#include "traffic/flows.h"
 
 #define NAME "evb bench wire"
 #define ROUNDS_MAX 9

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
 
 static void print_repair(const char *path, const char *output, const struct event_file_repair *repair,
                          json_t *json)

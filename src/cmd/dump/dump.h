@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "evb/store/event_file.h"
-#include "evb/store/verify.h"
+#include "store/event_file.h"
+#include "store/verify.h"
 
 struct dump {
         const char *path;

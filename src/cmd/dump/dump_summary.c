@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 struct tally {
         uint64_t events, bytes, partial;

@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/net/tcp.h"
-#include "evb/protocol/message.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "net/tcp.h"
+#include "protocol/message.h"
+#include "sys/loop.h"
 #include "regions.h"
 
 #define STAGING_BYTES (64u << 10)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "regions.h"
 
 #define STAGING_BYTES (64u << 10)

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
+#include "base/pattern.h"
+#include "base/random.h"
+#include "base/util.h"
 #include "regions.h"
 
 int region_events_init(struct region_events *e, const struct regions_config *config)

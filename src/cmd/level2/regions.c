@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 
 int regions_new(struct regions **ret, struct loop *loop, const struct regions_config *config)
 {

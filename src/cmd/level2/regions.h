@@ -4,11 +4,11 @@
 
 #include <jansson.h>
 
-#include "evb/base/idmap.h"
-#include "evb/net/tcp.h"
-#include "evb/protocol/chunk.h"
-#include "evb/protocol/message.h"
-#include "evb/sys/loop.h"
+#include "base/idmap.h"
+#include "net/tcp.h"
+#include "protocol/chunk.h"
+#include "protocol/message.h"
+#include "sys/loop.h"
 
 #define REGIONS_EVENTS_MAX 4096u
 #define REGIONS_ROSS_MAX 32u

@@ -7,11 +7,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "evb/base/log.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/launch/virtual_report.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "launch/virtual/virtual_report.h"
 
 #define FRESH_BYTES (64 << 10)
 

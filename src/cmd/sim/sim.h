@@ -1,9 +1,9 @@
 /* What the files of evb sim share. */
 #pragma once
 
-#include "evb/cmd/options.h"
-#include "evb/conf/scenario.h"
-#include "evb/sim/sim.h"
+#include "cmd/options.h"
+#include "conf/scenario.h"
+#include "sim/sim.h"
 
 struct sim_options {
         struct options common;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/data/network.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "data/network.h"
 #include "sim.h"
 
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)

@@ -1,8 +1,7 @@
 /* evb stream: the table of its verbs. */
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
 #include "stream.h"
-
+#include "base/util.h"
+#include "cmd/commands.h"
 static const struct verb {
         struct command command;
         int (*run)(const struct command *c, int argc, char **argv);

@@ -1,8 +1,8 @@
 /* Shared by the verbs of `evb stream`: options of both ends, the live line, and the summary. */
 #pragma once
 
-#include "evb/cmd/options.h"
-#include "evb/stream/stream.h"
+#include "cmd/options.h"
+#include "stream/stream.h"
 
 /* Texts of the options that both verbs have. */
 struct stream_texts {

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/loop.h"
 #include "stream.h"
 
 #define LOOK_NS (50 * NS_PER_MS)

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/net/key_file.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "net/key_file.h"
 
 #define RING_LEAST_BYTES (256u << 10)
 #define RING_MOST_BYTES (UINT64_C(64) << 30)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 #include "stream.h"
 
 #define WINDOW_MOST 1000000u

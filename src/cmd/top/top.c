@@ -8,13 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/cmd/commands.h"
-#include "evb/conf/scenario.h"
-#include "evb/node/statuses.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "conf/scenario.h"
+#include "node/metrics/statuses.h"
+#include "sys/loop.h"
 #include "top_lines.h"
 #include "top_screen.h"
 

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "evb/base/quantity.h"
+#include "base/quantity.h"
 #include "top_model.h"
 
 enum top_format {

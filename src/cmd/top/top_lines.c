@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "top_columns.h"
 
 #define TIME_WIDTH 19

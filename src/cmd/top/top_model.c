@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 
 int top_model_init(struct top_model *m, const struct statuses *from)
 {

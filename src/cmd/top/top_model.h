@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/node/run_summary.h"
+#include "node/metrics/run_summary.h"
 
 /* Figures of one node; NAN: unknown, or its role does not have it. */
 enum top_figure {

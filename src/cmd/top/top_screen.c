@@ -13,7 +13,7 @@
 #include <term.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* A header of ncurses makes it a macro. */
 #undef lines

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define GAP 2         /* blanks between items of the summary */
 #define LIST_LEAST 3u /* nodes that the summary leaves room for */

@@ -1,6 +1,6 @@
 /* The DFM's entry points: creation, received messages, the next message to send. dfm_events.c handles
  * events, dfm_nodes.c the nodes and the run. */
-#include "evb/core/dfm.h"
+#include "core/dfm.h"
 
 #include <errno.h>
 

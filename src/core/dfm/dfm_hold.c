@@ -1,6 +1,6 @@
 /* Holds the start of the run, and pauses its triggers, as an operator commands. Counts the paused time apart
  * from the time for which triggers are held back for lack of credits. */
-#include "evb/core/dfm_hold.h"
+#include "core/dfm_hold.h"
 
 #include "dfm_internal.h"
 

@@ -1,11 +1,11 @@
 /* Shared by the files of the DFM: its events, its view of the nodes, its streams to the SFIs. */
 #pragma once
 
-#include "evb/base/idmap.h"
-#include "evb/base/util.h"
-#include "evb/core/dfm.h"
-#include "evb/protocol/event_set.h"
-#include "evb/protocol/sequence.h"
+#include "base/idmap.h"
+#include "base/util.h"
+#include "core/dfm.h"
+#include "protocol/event_set.h"
+#include "protocol/sequence.h"
 #include "numbers/dfm_lead.h"
 #include "dfm_resume.h"
 

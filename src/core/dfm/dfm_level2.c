@@ -1,6 +1,6 @@
 /* Level 2: the events of new triggers wait here for a decision or their time-out. dfm_events.c assigns what
  * is accepted, and clears what is rejected. */
-#include "evb/core/dfm_level2.h"
+#include "core/dfm_level2.h"
 
 #include <errno.h>
 

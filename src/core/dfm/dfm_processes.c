@@ -1,13 +1,13 @@
 /* Accounts for the ends of SFI processes one by one, so that those of a process that is gone still count when
  * another DFM resumes the run. dfm_resume.c learns the rest from the processes that are left. */
-#include "evb/core/dfm_processes.h"
+#include "core/dfm_processes.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dfm_internal.h"
-#include "evb/base/bits.h"
+#include "base/bits.h"
 
 static void add(struct node_totals *to, const struct node_totals *t)
 {

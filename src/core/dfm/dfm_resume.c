@@ -1,5 +1,7 @@
 /* Resumes the run of a former DFM. Asks each SFI which events ended there and which are open, and reassigns
  * the events that no SFI knows. docs/protocol.md ("A DFM that restarts") has the rules. */
+#include "dfm_resume.h"
+
 #include <string.h>
 
 #include "dfm_internal.h"

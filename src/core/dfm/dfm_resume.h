@@ -2,8 +2,8 @@
  * no longer answer. */
 #pragma once
 
-#include "evb/core/dfm.h"
-#include "evb/protocol/event_set.h"
+#include "core/dfm.h"
+#include "protocol/event_set.h"
 
 /* A run of a former DFM that is being resumed. The events of [from, oldest) have ended, and those of [oldest,
  * newest) ended or are open. */

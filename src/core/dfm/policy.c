@@ -1,5 +1,5 @@
 /* The assignment policies. On a tie, the next SFI after the last choice wins, so equal SFIs take turns. */
-#include "evb/core/policy.h"
+#include "core/policy.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* Computes when triggers are due. It counts only time; the DFM decides whether an event can be taken. */
-#include "evb/core/trigger.h"
+#include "core/trigger.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define NS_PER_MILLIHERTZ_PERIOD UINT64_C(1000000000000)
 

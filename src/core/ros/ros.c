@@ -1,7 +1,7 @@
 /* The ROS's entry points: creation, received messages, the next message to send. ros_request.c finds what is
  * requested, ros_arrive.c takes frames, ros_hold.c holds the fragments, ros_queue.c queues them for sending.
  */
-#include "evb/core/ros.h"
+#include "core/ros.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* Shared by the files of the ROS: held fragments, and the send queues. */
 #pragma once
 
-#include "evb/base/arena.h"
-#include "evb/base/idmap.h"
-#include "evb/base/util.h"
-#include "evb/core/ros.h"
-#include "evb/protocol/jump.h"
-#include "evb/protocol/sequence.h"
+#include "base/arena.h"
+#include "base/idmap.h"
+#include "base/util.h"
+#include "core/ros.h"
+#include "protocol/jump.h"
+#include "protocol/sequence.h"
 #include "ros_number.h"
 
 #define NO_ITEM UINT32_MAX

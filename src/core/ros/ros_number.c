@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "evb/base/util.h"
-#include "evb/protocol/event.h"
+#include "base/util.h"
+#include "protocol/event.h"
 
 /* A frame may be ahead of all known triggers and frames by this share of its counter's range, and by this
  * number. A board whose counter restarted elsewhere in the range is thus found out. */

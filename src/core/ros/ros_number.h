@@ -3,8 +3,8 @@
  * count have a meaning. Knows neither fragments nor entries. */
 #pragma once
 
-#include "evb/protocol/event_set.h"
-#include "evb/protocol/number.h"
+#include "protocol/event_set.h"
+#include "protocol/number.h"
 
 /* Before the first trigger or frame: far from 0, so that no number is negative. */
 #define ROS_NUMBER_BASE (UINT64_C(1) << 32)

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/core/ros_regions.h"
+#include "core/ros_regions.h"
 
 #define REGIONS_MAX (ROS_REGION_CLIENTS * ROS_REGION_REQUESTS)
 

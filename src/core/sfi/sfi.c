@@ -1,6 +1,6 @@
 /* The SFI's entry points: creation, received messages, the next message to send, events to write. It joins
  * the parts of the SFI; sfi_chunks.c handles the data. */
-#include "evb/core/sfi.h"
+#include "core/sfi.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Extends the time-outs of events by a time in which the SFI's process did not run: what came meanwhile waits
  * unread in its sockets. */
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "sfi_internal.h"
 
 static void postpone(struct sfi_slots *t, const struct sfi_list *list, uint64_t now_ns, uint64_t away_ns)

@@ -29,8 +29,8 @@
  *   the same way. */
 #pragma once
 
-#include "evb/base/util.h"
-#include "evb/core/sfi.h"
+#include "base/util.h"
+#include "core/sfi.h"
 
 /* The message's header, and the entry of a chunk that is alone in its frame. */
 #define SFI_MESSAGE_OVERHEAD_BYTES (FRAGMENTS_HEADER_BYTES + 16u)

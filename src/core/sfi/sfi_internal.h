@@ -2,9 +2,9 @@
  * (data). Each part is a struct and a file of its own; slots and the retry timer call no other part. */
 #pragma once
 
-#include "evb/core/sfi.h"
-#include "evb/protocol/jump.h"
-#include "evb/protocol/sequence.h"
+#include "core/sfi.h"
+#include "protocol/jump.h"
+#include "protocol/sequence.h"
 #include "sfi_requests.h"
 #include "sfi_flow.h"
 #include "sfi_slots.h"

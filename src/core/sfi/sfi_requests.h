@@ -2,7 +2,7 @@
  * missing fragments. Reads and times the slots; the retry timer decides when and how much. */
 #pragma once
 
-#include "evb/core/sfi.h"
+#include "core/sfi.h"
 #include "sfi_flow.h"
 #include "sfi_slots.h"
 

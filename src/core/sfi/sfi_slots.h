@@ -2,11 +2,11 @@
  * to the caller for writing, and becomes free; the table also remembers which events ended here. */
 #pragma once
 
-#include "evb/base/heap.h"
-#include "evb/base/idmap.h"
-#include "evb/base/util.h"
-#include "evb/core/sfi.h"
-#include "evb/protocol/event_set.h"
+#include "base/heap.h"
+#include "base/idmap.h"
+#include "base/util.h"
+#include "core/sfi.h"
+#include "protocol/event_set.h"
 #include "sfi_flow.h"
 
 #define SLOT_NONE UINT32_MAX

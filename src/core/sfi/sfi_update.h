@@ -2,8 +2,8 @@
  * acknowledged, and after a restart of the DFM the inventory. It never opens or ends a slot. */
 #pragma once
 
-#include "evb/core/sfi.h"
-#include "evb/protocol/event_set.h"
+#include "core/sfi.h"
+#include "protocol/event_set.h"
 #include "sfi_slots.h"
 
 /* Assignments that may arrive out of order; the DFM's window is not larger. */

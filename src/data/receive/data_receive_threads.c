@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/data/socket_open.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "data/socket_open.h"
 #include "fragments.h"
 #include "fragment_threads.h"
 

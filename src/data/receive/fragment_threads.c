@@ -11,9 +11,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "evb/base/ring.h"
-#include "evb/base/util.h"
-#include "evb/sys/thread.h"
+#include "base/ring.h"
+#include "base/util.h"
+#include "sys/thread.h"
 #include "fragments.h"
 
 /* Of each thread. A batch without joined datagrams has 8 of them, so the owner may be 128 behind. */

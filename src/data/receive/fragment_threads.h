@@ -3,10 +3,10 @@
  * one in each direction. A thread without an empty batch waits, and its socket buffer fills. */
 #pragma once
 
-#include "evb/core/sfi.h"
-#include "evb/data/address_book.h"
-#include "evb/net/endpoint.h"
-#include "evb/net/faults.h"
+#include "core/sfi.h"
+#include "data/address_book.h"
+#include "net/endpoint.h"
+#include "net/faults.h"
 
 #define RECEIVED_CHUNKS 1024
 #define RECEIVED_HEADS 512

@@ -1,7 +1,7 @@
 /* Configures sockets for fragments, and reports what the kernel grants them. */
 #include "fragments.h"
 
-#include "evb/data/socket_open.h"
+#include "data/socket_open.h"
 
 /* Default of network.receive-buffer: the 2003 measurements used 8 MB. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)

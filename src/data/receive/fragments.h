@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "evb/data/data_receive.h"
-#include "evb/net/endpoint.h"
-#include "evb/protocol/chunk.h"
+#include "data/data_receive.h"
+#include "net/endpoint.h"
+#include "protocol/chunk.h"
 
 /* The data socket of the SFI, without its address. */
 struct udp_config fragments_socket(const struct data_receiver *r);

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/stream/paths.h"
+#include "base/strbuf.h"
+#include "stream/paths.h"
 #include "../publications.h"
 #include "../query.h"
 #include "../settings.h"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/lab/paths.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "lab/paths.h"
 #include "../run_internal.h"
 #include "../settings.h"
 

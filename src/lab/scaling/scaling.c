@@ -7,7 +7,7 @@
 
 #include "../publications.h"
 #include "../settings.h"
-#include "evb/lab/figures.h"
+#include "lab/figures.h"
 
 #define OPEN "not published; open question of 2003: does it scale?"
 /* The processors are not in question here: they carry the fastest link. Small tables of events keep 1000

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../settings.h"
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define SHAPED "push, shaped"
 /* Runs are short, so the last events weigh in. */

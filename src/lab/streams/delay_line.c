@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* 100 ms of full frames at 2 Gbit/s. */
 #define SLOTS 16384u

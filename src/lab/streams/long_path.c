@@ -19,11 +19,11 @@
 #include <unistd.h>
 
 #include "delay_line.h"
-#include "evb/base/util.h"
-#include "evb/launch/netns.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/priority.h"
+#include "base/util.h"
+#include "launch/netns.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
+#include "sys/priority.h"
 
 #define TUN "/dev/net/tun"
 #define DEVICE "eth0"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "evb/base/error.h"
+#include "base/error.h"
 
 #define LONG_PATH_FROM "10.201.0.1"
 #define LONG_PATH_TO "10.201.0.2"

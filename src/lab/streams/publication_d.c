@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 #include "../publications.h"
 #include "../query.h"
 #include "../settings.h"

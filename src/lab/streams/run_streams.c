@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/testbed.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/testbed.h"
 #include "../run_internal.h"
 #include "../settings.h"
 #include "long_path.h"

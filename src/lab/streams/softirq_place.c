@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/launch/netns.h"
+#include "base/util.h"
+#include "launch/netns.h"
 
 #define PROCESSORS_PER_WORD 32u
 

@@ -12,12 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/netns.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/priority.h"
-#include "evb/sys/thread.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/netns.h"
+#include "sys/loop.h"
+#include "sys/priority.h"
+#include "sys/thread.h"
 
 #define PROGRAM "/proc/self/exe"
 #define LOOK_NS (5 * NS_PER_MS)

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "evb/sys/machine_watch.h"
+#include "sys/machine_watch.h"
 
 #define STREAM_WORDS_MAX 32
 #define STREAM_WORD_MAX_BYTES 48

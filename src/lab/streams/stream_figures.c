@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/stream/stream.h"
+#include "base/util.h"
+#include "stream/stream.h"
 
 /* Bytes of a frame beside the UDP payload: Ethernet, IP and UDP headers. */
 #define FRAME_HEADERS_BYTES (14 + 20 + 8)

@@ -10,10 +10,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/disk_writer.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/scratch_file.h"
+#include "base/util.h"
+#include "sys/disk_writer.h"
+#include "sys/loop.h"
+#include "sys/scratch_file.h"
 
 #define DIRECTORY "/var/tmp"
 #define STEP_BYTES ((size_t)1 << 20)

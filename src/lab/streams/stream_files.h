@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/base/error.h"
+#include "base/error.h"
 
 #define STREAM_FILES_PATH_MAX 32
 /* What must stay free on the disk. */

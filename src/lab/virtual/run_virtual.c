@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/launch/virtual_report.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "launch/virtual/virtual_report.h"
 #include "../run_internal.h"
 
 /* Returns whether the word is NAME=VALUE of a figure of the model, and valid. */

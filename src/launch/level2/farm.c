@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
-#include "evb/launch/netns.h"
-#include "evb/sys/priority.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "launch/netns.h"
+#include "sys/priority.h"
 
 /* Runs in the child between fork and exec. */
 static _Noreturn void become_farm(const struct launch_options *options, int namespace, pid_t parent,

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "evb/launch/launch.h"
+#include "launch/launch.h"
 
 /* Starts it in the DFM's namespace (-1: the caller's) if the scenario asks for one. *ret is 0 otherwise.
  * Errors are logged. */

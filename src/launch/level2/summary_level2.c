@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "evb/base/quantity.h"
+#include "base/quantity.h"
 
 /* Of all ROSs. */
 #define SUM(l, member)                                                                                       \

@@ -1,7 +1,7 @@
 /* Reports times without progress: those of the run are the DFM's. */
 #include "summary_stall.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 void summary_stall_of_killed(json_t *node, const struct child *c)
 {

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "evb/launch/run.h"
+#include "launch/run.h"
 
 /* Adds stalled_seconds, stall_reason and ended_by_stall to the report of a node that was killed, from its
  * counters. */

@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
-#include "evb/conf/scenario_json.h"
-#include "evb/tc-model/layout.h"
+#include "conf/scenario_json.h"
+#include "tc-model/layout.h"
 
 /* Sets all values of an object to null; the names stay. */
 static void forget_values(json_t *o)

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "evb/launch/run.h"
+#include "launch/run.h"
 
 /* Adds "seed" and "digest". Makes figures of processors and memory null, because no node has them. Does
  * nothing for a real run. */

@@ -1,12 +1,12 @@
 /* Presents a simulation as a run: its nodes take the place of child processes. */
-#include "evb/launch/virtual_report.h"
+#include "launch/virtual/virtual_report.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
-#include "evb/base/log.h"
-#include "evb/launch/summary.h"
+#include "base/log.h"
+#include "launch/summary.h"
 
 /* Reports a process that crashed and did not restart as killed. */
 static struct child *make_children(const struct sim *sim, const struct scenario *s)

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/net/key_file.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "net/key_file.h"
 #include "../machine.h"
 
 /* Least time between two challenges of one node: strangers may replay messages of its earlier sessions. */

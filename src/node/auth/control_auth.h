@@ -3,11 +3,11 @@
  * thread: that of control.c. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/data/address_book.h"
-#include "evb/data/stats.h"
-#include "evb/net/endpoint.h"
-#include "evb/protocol/auth.h"
+#include "conf/scenario.h"
+#include "data/address_book.h"
+#include "data/stats.h"
+#include "net/endpoint.h"
+#include "protocol/auth.h"
 
 /* The other end: which of its sessions it has proven, and what came from it. */
 struct auth_peer {

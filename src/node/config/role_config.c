@@ -1,9 +1,9 @@
 /* Translates the keys of a scenario into the configurations of the cores. */
-#include "evb/node/role_config.h"
+#include "node/config/role_config.h"
 
-#include "evb/base/util.h"
-#include "evb/data/level2_server.h"
-#include "evb/data/network.h"
+#include "base/util.h"
+#include "data/level2_server.h"
+#include "data/network.h"
 
 #define EVENTS_MAX 65536u
 /* Numbers of frames that wait for other ROSs, or for room in trigger.queue. */

@@ -1,10 +1,10 @@
 /* Logs and describes the DFM's nodes by their names in the scenario. */
 #include "roster.h"
 
-#include "evb/base/log.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/conf/digest.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "conf/digest.h"
 #include "../progress/reason_text.h"
 
 static const char *name_of(const struct node *n, enum node_role role, unsigned index)

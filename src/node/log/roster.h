@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "evb/core/dfm.h"
+#include "core/dfm.h"
 #include "../node_internal.h"
 
 /* Logs all changes since the last call. */

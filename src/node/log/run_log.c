@@ -4,11 +4,11 @@
 
 #include <inttypes.h>
 
-#include "evb/base/log.h"
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
-#include "evb/core/dfm.h"
-#include "evb/tc-model/layout.h"
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "core/dfm.h"
+#include "tc-model/layout.h"
 
 static bool has_done_anything(const struct node *n)
 {

@@ -1,7 +1,7 @@
 /* Says what a stopped node waits for. The limits are those by which the roles decide; see node_leave_ns(). */
 #include "stop_text.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* A DFM keeps the limit that it had when it was stopped. */
 static uint64_t limit_ns(const struct node *n)

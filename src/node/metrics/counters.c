@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 struct counter {
         const char *name, *help;

@@ -1,12 +1,12 @@
 /* Lists the metrics that nodes have, by writing those of one node of each role and reading the text again:
  * the list cannot differ from the metrics. */
-#include "evb/node/metrics_list.h"
+#include "node/metrics_list.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "page.h"
 
 #define ENTRIES_MAX 256

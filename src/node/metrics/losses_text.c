@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 
 /* Names in a text; the others are counted. */
 #define NAMES_MAX 3

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "evb/node/statuses.h"
+#include "node/metrics/statuses.h"
 
 /* "12 events lost, 3 partial in the last 7 s; missing fragments: ros3 12". False: it lost none. */
 bool losses_describe(const struct scenario *s, const struct node_status *n, char *text, size_t size_bytes);

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/http_server.h"
-#include "evb/net/local_listener.h"
-#include "evb/sys/loop.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/socket_open.h"
+#include "net/http_server.h"
+#include "net/local_listener.h"
+#include "sys/loop.h"
 #include "../page/page.h"
 #include "../run_control/http.h"
 #include "accept.h"

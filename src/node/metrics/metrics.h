@@ -2,12 +2,12 @@
  * shaping thread publish what they know, and never wait for that thread. NULL: the node has no metrics. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/core/dfm.h"
-#include "evb/core/ros.h"
-#include "evb/core/sfi.h"
-#include "evb/data/stats.h"
-#include "evb/tc-model/status.h"
+#include "conf/scenario.h"
+#include "core/dfm.h"
+#include "core/ros.h"
+#include "core/sfi.h"
+#include "data/stats.h"
+#include "tc-model/status.h"
 
 struct metrics;
 struct run_http;

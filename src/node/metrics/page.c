@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/node/run_states.h"
-#include "evb/tc-model/layout.h"
+#include "base/util.h"
+#include "node/run_states.h"
+#include "tc-model/layout.h"
 #include "counters.h"
 
 const char *metrics_state_name(enum node_state state)

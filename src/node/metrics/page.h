@@ -1,8 +1,8 @@
 /* The metrics of a node as text, from what is known of it. Pure. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/data/stats.h"
+#include "conf/scenario.h"
+#include "data/stats.h"
 #include "../run_control/state_copy.h"
 #include "state.h"
 

@@ -8,9 +8,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
 
 /* Field 22 of /proc/self/stat, in ticks since the machine started. The name in field 2 may contain blanks. */
 static double read_start_seconds(void)

@@ -1,11 +1,11 @@
 /* Judges a run by what its DFM says, and then by its other nodes. */
-#include "evb/node/run_summary.h"
+#include "node/metrics/run_summary.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
+#include "base/strbuf.h"
+#include "base/util.h"
 #include "losses_text.h"
 
 static const struct node_status *find_dfm(const struct statuses *s)

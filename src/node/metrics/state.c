@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 int metrics_state_init(struct metrics_state *s, size_t n_peers)
 {

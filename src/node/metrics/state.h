@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
-#include "evb/base/histogram.h"
-#include "evb/conf/scenario.h"
-#include "evb/tc-model/status.h"
+#include "base/histogram.h"
+#include "conf/scenario.h"
+#include "tc-model/status.h"
 #include "losses.h"
 #include "writer.h"
 

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "counters.h"
 
 #define COUNTER(v, name) counted(v, METRICS_COUNTER_##name)

@@ -1,14 +1,14 @@
 /* Finds out where the nodes of a scenario serve their states, asks them, and judges the answers. */
-#include "evb/node/statuses.h"
+#include "node/metrics/statuses.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/net/http_get.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "net/http_get.h"
 #include "losses_text.h"
 
 static int find_places(struct statuses *s, struct error *e)

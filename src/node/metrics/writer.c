@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* 50 us to 10 s. */
 const uint64_t metrics_bounds_ns[METRICS_BOUNDS] = {

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 void history_init(struct history *h)
 {

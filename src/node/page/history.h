@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/data/stats.h"
+#include "data/stats.h"
 
 #define HISTORY_MAX 600
 

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/node/run_states.h"
-#include "evb/node/run_summary.h"
+#include "base/util.h"
+#include "node/run_states.h"
+#include "node/metrics/run_summary.h"
 
 /* Bounds for one node, and for all. The message leaves longer states out. */
 #define NODE_MAX_BYTES (256u << 10)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/node/statuses.h"
+#include "node/metrics/statuses.h"
 
 struct page_moment {
         const char *dfm;     /* its name */

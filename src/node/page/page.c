@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/thread.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
 #include "files.h"
 #include "history.h"
 #include "message.h"

@@ -3,9 +3,9 @@
  * does nothing for it. NULL: this node has no page. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/data/stats.h"
-#include "evb/net/http_server.h"
+#include "conf/scenario.h"
+#include "data/stats.h"
+#include "net/http_server.h"
 
 /* A stream of the page ends after this time, and the browser connects again. */
 #define PAGE_STREAM_NS (300 * NS_PER_S)

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/data/network.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
 
 /* With 30 % loss in both directions, 16 long probes in a row are lost once in 50,000 times. */
 #define SHORT_ANSWERS 16u

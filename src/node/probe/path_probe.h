@@ -3,8 +3,8 @@
  * a long one is answered. One thread. */
 #pragma once
 
-#include "evb/core/ros.h"
-#include "evb/data/reasons.h"
+#include "core/ros.h"
+#include "data/reasons.h"
 #include "../control.h"
 
 struct path_probe;

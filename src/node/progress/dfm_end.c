@@ -1,8 +1,8 @@
 /* Decides that a run without progress ends, and accounts for its open events. */
 #include "dfm_end.h"
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 #include "../dfm_reasons.h"
 
 /* A ROS that held triggers back until the end may never have heard which events are cleared. */

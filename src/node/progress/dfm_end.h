@@ -2,8 +2,8 @@
  * end. */
 #pragma once
 
-#include "evb/core/dfm.h"
-#include "evb/data/reasons.h"
+#include "core/dfm.h"
+#include "data/reasons.h"
 #include "../node_internal.h"
 
 struct dfm_end {

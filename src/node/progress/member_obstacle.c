@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/store/event_writer.h"
+#include "base/util.h"
+#include "store/event_writer.h"
 #include "reason_text.h"
 
 /* Keep-alives that the DFM misses before it counts as silent, and the least time. */

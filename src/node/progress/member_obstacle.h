@@ -1,9 +1,9 @@
 /* What a ROS or an SFI waits for. */
 #pragma once
 
-#include "evb/core/ros.h"
-#include "evb/core/sfi.h"
-#include "evb/data/data_send.h"
+#include "core/ros.h"
+#include "core/sfi.h"
+#include "data/data_send.h"
 #include "../node_internal.h"
 
 /* Tells the core, and so the DFM, of a full send queue or buffer, unless the front-end has a reason that it

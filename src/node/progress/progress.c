@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 
 /* A DFM logs that no trigger comes after this time. */
 #define IDLE_LOG_NS (60 * NS_PER_S)

@@ -1,8 +1,8 @@
 /* Names the reasons that nodes report for making no progress. */
 #pragma once
 
-#include "evb/conf/scenario.h"
-#include "evb/protocol/message.h"
+#include "conf/scenario.h"
+#include "protocol/message.h"
 
 /* "disk full", "waits for fragments of ros4", "reason 17". `node`: the index of the ROS or SFI that the
  * reason is about. Both may come from the wire. */

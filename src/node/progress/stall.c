@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* A pause between two looks that shows that the process was suspended. An idle one looks once a second. */
 #define AWAY_NS (3 * NS_PER_S)

@@ -2,7 +2,7 @@
  * Pure: the caller gives the time and counts the node's work; progress.c connects it to a node. */
 #pragma once
 
-#include "evb/data/obstacle.h"
+#include "data/obstacle.h"
 
 /* A pause shorter than this is usual. */
 #define STALL_SHORT_NS UINT64_C(1000000000)

@@ -3,8 +3,8 @@
 
 #include <time.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 #include "../run_control/run_control.h"
 
 /* The age of a resumed run decides when it ends. */

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/cursor.h"
-#include "evb/base/util.h"
+#include "base/cursor.h"
+#include "base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 3u

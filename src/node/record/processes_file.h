@@ -2,7 +2,7 @@
  * that a restarted DFM accounts for processes that ended. The file is replaced as a whole. One thread. */
 #pragma once
 
-#include "evb/core/dfm_processes.h"
+#include "core/dfm_processes.h"
 #include "../run_record.h"
 
 struct processes_file {

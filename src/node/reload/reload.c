@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/reload.h"
-#include "evb/sys/notify.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/reload.h"
+#include "sys/notify.h"
 
 #define CHANGES_MAX 32
 

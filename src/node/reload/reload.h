@@ -1,7 +1,7 @@
 /* SIGHUP: a node reads its scenario again, and applies what may change while it runs. */
 #pragma once
 
-#include "evb/conf/keys.h"
+#include "conf/keys.h"
 #include "../node_internal.h"
 
 /* Reads, compares, applies and logs. If the file is invalid or cannot be read, nothing changes. `stopping`:

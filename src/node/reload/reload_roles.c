@@ -1,9 +1,9 @@
 /* Applies a reloaded scenario to the cores, and decides what they can apply. */
 #include <string.h>
 
-#include "evb/base/error.h"
-#include "evb/core/dfm.h"
-#include "evb/core/sfi.h"
+#include "base/error.h"
+#include "core/dfm.h"
+#include "core/sfi.h"
 #include "reload.h"
 #include "../shaping.h"
 

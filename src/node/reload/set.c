@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/conf/digest.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "conf/digest.h"
 #include "reload.h"
 
 __attribute__((format(printf, 4, 5))) static int explain(int r, char *why, size_t size_bytes,

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "evb/base/log.h"
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/conf/standby.h"
-#include "evb/net/http_server.h"
-#include "evb/net/token_file.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "conf/standby.h"
+#include "net/http_server.h"
+#include "net/token_file.h"
 
 #define TYPE_JSON "application/json"
 #define ERROR_MAX 700

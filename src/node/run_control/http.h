@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "evb/data/stats.h"
+#include "data/stats.h"
 #include "mailbox.h"
 #include "state_copy.h"
 

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 
 /* Longest wait for the event loop, including that for an earlier request of another thread. */
 #define WAIT_NS (4 * NS_PER_S)

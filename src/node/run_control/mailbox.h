@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-#include "evb/conf/scenario.h"
-#include "evb/node/run_states.h"
+#include "conf/scenario.h"
+#include "node/run_states.h"
 
 struct run_request {
         bool is_command; /* false: it only asks for the state */

@@ -9,13 +9,13 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/core/dfm.h"
-#include "evb/data/socket_open.h"
-#include "evb/net/http_server.h"
-#include "evb/net/local_listener.h"
-#include "evb/net/token_file.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "core/dfm.h"
+#include "data/socket_open.h"
+#include "net/http_server.h"
+#include "net/local_listener.h"
+#include "net/token_file.h"
 #include "../progress/progress.h"
 #include "../reload/reload.h"
 #include "http.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 void run_state_copy_init(struct run_state_copy *c)
 {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/scenario_json.h"
-#include "evb/core/dfm.h"
+#include "base/util.h"
+#include "conf/scenario_json.h"
+#include "core/dfm.h"
 #include "../progress/progress.h"
 
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v)

@@ -1,7 +1,7 @@
 /* The state of run control: which one it is, and its description as JSON. */
 #pragma once
 
-#include "evb/node/run_states.h"
+#include "node/run_states.h"
 #include "../node_internal.h"
 
 struct dfm;

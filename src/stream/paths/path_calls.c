@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 #include "path_internal.h"
 
 /* The stop at a system call, with PTRACE_O_TRACESYSGOOD. */

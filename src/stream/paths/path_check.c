@@ -1,8 +1,8 @@
 /* Compares what arrives with what was sent: every byte, and its place. Pure. */
 #include <string.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
+#include "base/pattern.h"
+#include "base/util.h"
 #include "path_internal.h"
 
 /* The bytes at the place that is next. */

@@ -10,9 +10,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/sys/scratch_file.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "sys/scratch_file.h"
 #include "path_internal.h"
 
 #define STEP_BYTES (1u << 20)

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "evb/protocol/chunk.h"
-#include "evb/stream/paths.h"
+#include "protocol/chunk.h"
+#include "stream/paths.h"
 
 /* Header and directory with one entry. */
 #define PATH_HEADER_MAX_BYTES (FRAGMENTS_HEADER_BYTES + CHUNK_ENTRY_MAX_BYTES)

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* A burst of the sender that the receiver's next turn has to empty. */
 #define RECEIVE_BUFFER_BYTES (8 << 20)

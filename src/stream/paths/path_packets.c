@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 #include "path_internal.h"
 
 /* From here on, 2^26 events have numbers of the same encoded size: all headers are equally long, as the

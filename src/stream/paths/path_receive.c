@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "path_internal.h"
 
 #define BUFFER_BYTES 262144u

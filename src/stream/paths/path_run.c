@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/priority.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/memory.h"
+#include "sys/priority.h"
 #include "path_internal.h"
 #include "path_link.h"
 #include "path_sink.h"

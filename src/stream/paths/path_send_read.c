@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "path_map.h"
 #include "path_send.h"
 

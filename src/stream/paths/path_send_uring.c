@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/uring.h"
+#include "base/util.h"
+#include "sys/memory.h"
+#include "sys/uring.h"
 #include "path_map.h"
 #include "path_pipe.h"
 #include "path_send.h"

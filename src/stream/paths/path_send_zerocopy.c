@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/memory.h"
+#include "base/util.h"
+#include "sys/memory.h"
 #include "path_map.h"
 #include "path_pipe.h"
 #include "path_send.h"

@@ -13,8 +13,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/tc/socket.h"
+#include "base/util.h"
+#include "tc/socket.h"
 
 #define DEVICE "sink"
 #define MTU 65535u

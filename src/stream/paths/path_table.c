@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "path_internal.h"
 #include "path_send.h"
 

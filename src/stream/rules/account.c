@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define WORD_BITS 64u
 #define CAPACITY_MAX (UINT64_C(1) << 30)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 void intervals_init(struct intervals *v)
 {

@@ -1,7 +1,7 @@
 /* Writes and reads the headers of data packets. Nothing that arrives is trusted. */
 #include "packet.h"
 
-#include "evb/base/cursor.h"
+#include "base/cursor.h"
 
 /* 400 Gbit/s: more than one thread sends, over any device. A bound by the speed of the device is not
  * possible: virtual ones exceed theirs, and packets may come in at another device than expected. */

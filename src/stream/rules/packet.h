@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/stream/stream.h"
+#include "stream/stream.h"
 
 /* Plain: sequence and cookie. VDIF: the sequence alone (VDIF Transport Protocol); a frame follows. */
 #define PACKET_PLAIN_BYTES 16u

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 const struct stream_place stream_places[STREAM_PLACES] = {{"source", "source"},
                                                           {"network", "network"},

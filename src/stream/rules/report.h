@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "evb/stream/stream.h"
-#include "evb/sys/processors.h"
+#include "stream/stream.h"
+#include "sys/processors.h"
 
 /* {"cpu", "user", "system", ...} for each processor, in per cent of the time between two readings. */
 json_t *report_processors(const struct processors *begin, const struct processors *end);

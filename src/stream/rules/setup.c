@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* Numbers of 64 bits, which JSON does not have. */
 #define HEX64_MAX 17

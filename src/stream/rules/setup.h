@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "evb/base/error.h"
+#include "base/error.h"
 #include "packet.h"
 #include "vdif_plan.h"
 

@@ -1,7 +1,7 @@
 /* Keeps the schedule of packets: an absolute one, so that a late packet does not delay those after it. */
 #include "spacing.h"
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* After a delay, packets follow each other at 11/10 of the rate: a burst at full speed would overflow what
  * the spacing protects. A delay as short as a group takes is none: timers are late again and again. */

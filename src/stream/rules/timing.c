@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* Stamps and looks of two packets differ by less, unless somebody set the clock. */
 #define STEP_NS (100 * NS_PER_MS)

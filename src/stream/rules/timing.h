@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "evb/base/histogram.h"
+#include "base/histogram.h"
 
 struct timing {
         struct histogram ns;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* Frames before a place that are compared, and all comparisons for a lost frame: more are made only if frames
  * have no order, and would not find one. */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 /* Frames of one thread after which the other threads have been seen, too, although a recording may begin
  * within a set of frames, or miss some. */

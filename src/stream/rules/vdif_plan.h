@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "evb/format/vdif.h"
+#include "format/vdif.h"
 
 /* The number of a thread has 10 bits. */
 #define VDIF_PLAN_THREADS_MAX 1024u

@@ -1,11 +1,13 @@
 /* Runs the stand-in: triggers come by the schedule unless the DFM is busy or a board has no room, and boards
  * send their frames. */
+#include "traffic/frontend/frontend.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 #include "frontend_internal.h"
 
 /* Of one turn: frames leave meanwhile, and one datagram holds their entries. */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 
 #define STAGE_BYTES (256u << 10)
 #define LENGTH_BYTES 4u

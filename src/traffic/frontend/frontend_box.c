@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 
 /* The DFM speaks every 100 ms. */
 #define SILENCE_NS (300 * NS_PER_MS)

@@ -2,9 +2,9 @@
  * not spoken, or is silent for 300 ms, counts as busy. One thread. */
 #pragma once
 
-#include "evb/net/endpoint.h"
-#include "evb/sys/loop.h"
-#include "evb/traffic/frontend.h"
+#include "net/endpoint.h"
+#include "sys/loop.h"
+#include "traffic/frontend/frontend.h"
 #include "frontend_packet.h"
 
 struct frontend_box {

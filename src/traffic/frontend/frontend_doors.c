@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/net/tcp.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "net/tcp.h"
 
 static const struct net_address *address_of(const struct frontend_board *b)
 {

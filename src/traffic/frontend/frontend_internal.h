@@ -1,7 +1,7 @@
 /* What running the stand-in and reporting on it share. */
 #pragma once
 
-#include "evb/data/reasons.h"
+#include "data/reasons.h"
 #include "frontend_box.h"
 #include "frontend_doors.h"
 

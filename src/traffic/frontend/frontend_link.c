@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#include "evb/base/util.h"
-#include "evb/net/tcp.h"
+#include "base/util.h"
+#include "net/tcp.h"
 
 #define LENGTH_BYTES 4u
 #define SEND_BUFFER_BYTES (4u << 20)

@@ -2,8 +2,8 @@
  * in a bounded buffer, in which they wait for the kernel or the connection. One thread. */
 #pragma once
 
-#include "evb/net/endpoint.h"
-#include "evb/sys/loop.h"
+#include "net/endpoint.h"
+#include "sys/loop.h"
 #include "frontend_plan.h"
 
 #define FRONTEND_LINK_FRAMES 64u

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "evb/base/cursor.h"
+#include "base/cursor.h"
 
 #define VERSION 1
 #define BUSY_BYTES 16u

@@ -5,9 +5,9 @@
 #include <endian.h>
 #include <string.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
+#include "base/pattern.h"
+#include "base/random.h"
+#include "base/util.h"
 
 #define LENGTH_BYTES 4u
 

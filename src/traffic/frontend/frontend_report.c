@@ -2,8 +2,8 @@
  * unsent. */
 #include <inttypes.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 #include "frontend_internal.h"
 
 static uint64_t frames_of(const struct frontend_board *b)

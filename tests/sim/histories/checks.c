@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "history.h"
 
 void history_violate(struct history *h, const char *format, ...)

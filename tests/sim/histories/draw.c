@@ -2,7 +2,7 @@
  * so a history keeps its course if another feature is switched off. */
 #include <stdio.h>
 
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "history.h"
 
 static bool has(const struct history *h, enum history_feature f)

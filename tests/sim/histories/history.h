@@ -4,7 +4,7 @@
 
 #include "../sim.h"
 #include "../sim_slices.h"
-#include "evb/data/reasons.h"
+#include "data/reasons.h"
 
 /* X(name, meaning): what a history may contain. A seed draws the same numbers whatever is switched off. */
 #define HISTORY_FEATURES(X)                                                                                  \

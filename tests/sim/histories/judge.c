@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dfm_reasons.h"
-#include "evb/base/util.h"
-#include "evb/data/front_end.h"
-#include "evb/data/slicer.h"
-#include "evb/data/trigger_input.h"
-#include "evb/launch/summary.h"
+#include "node/dfm_reasons.h"
+#include "base/util.h"
+#include "data/front_end.h"
+#include "data/slicer.h"
+#include "data/trigger_input.h"
+#include "launch/summary.h"
 #include "history.h"
 
 #define NODES_MAX 16

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
+#include "base/log.h"
+#include "base/util.h"
 #include "history.h"
 
 /* Further violations are only named. */

@@ -1,6 +1,6 @@
 /* Plays a history: does to the nodes what was drawn, sends the triggers of the box, and lets the run drain.
  */
-#include "evb/base/util.h"
+#include "base/util.h"
 #include "history.h"
 
 #define STEP_NS (250 * NS_PER_US)

@@ -1,8 +1,8 @@
 /* Cursors: little-endian on every machine, and never beyond the end. */
 #include "../test.h"
 
-#include "evb/base/cursor.h"
-#include "evb/base/random.h"
+#include "base/cursor.h"
+#include "base/random.h"
 
 static const uint8_t wire[] = {0x01, 0x03, 0x02, 0x07, 0x06, 0x05, 0x04, 0x0f,
                                0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09, 0x08};

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "evb/base/error.h"
+#include "base/error.h"
 
 TEST(the_text_has_location_and_message)
 {

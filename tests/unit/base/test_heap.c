@@ -1,8 +1,8 @@
 /* The priority queue, compared with a plain list of the same items. */
 #include "../test.h"
 
-#include "evb/base/heap.h"
-#include "evb/base/random.h"
+#include "base/heap.h"
+#include "base/random.h"
 
 #define ITEMS 100u
 

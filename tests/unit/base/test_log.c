@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
+#include "base/log.h"
 
 static char said[1 << 20];
 

@@ -9,7 +9,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
+#include "base/log.h"
 
 #define TIMEOUT_S 60
 

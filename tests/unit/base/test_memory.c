@@ -1,10 +1,10 @@
 /* The arena and the id map, compared with simple models in random steps. */
 #include "../test.h"
 
-#include "evb/base/arena.h"
-#include "evb/base/idmap.h"
-#include "evb/base/random.h"
-#include "evb/base/util.h"
+#include "base/arena.h"
+#include "base/idmap.h"
+#include "base/random.h"
+#include "base/util.h"
 
 #define MIN_BLOCK 256u
 

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "evb/base/histogram.h"
-#include "evb/base/random.h"
+#include "base/histogram.h"
+#include "base/random.h"
 
 TEST(histogram_counts)
 {

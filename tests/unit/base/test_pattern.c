@@ -1,7 +1,7 @@
 /* The pattern, compared with its definition byte by byte. */
 #include "../test.h"
 
-#include "evb/base/pattern.h"
+#include "base/pattern.h"
 
 #define KEY UINT64_C(0xFEDCBA9876543210)
 #define OFFSETS 17u

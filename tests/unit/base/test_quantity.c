@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <math.h>
 
-#include "evb/base/quantity.h"
-#include "evb/base/util.h"
+#include "base/quantity.h"
+#include "base/util.h"
 
 typedef int (*parse_fn)(const char *, uint64_t *);
 

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "evb/base/ring.h"
-#include "evb/base/util.h"
+#include "base/ring.h"
+#include "base/util.h"
 
 #define ITEMS 200000u
 

@@ -1,7 +1,7 @@
 /* Text in an array of fixed size: always terminated, cut if full, with the flag set. */
 #include "../test.h"
 
-#include "evb/base/strbuf.h"
+#include "base/strbuf.h"
 
 TEST(text_is_added)
 {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "evb/base/log.h"
-#include "evb/base/util.h"
-#include "evb/cmd/options.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "cmd/options.h"
 
 static struct options o;
 static const char *node, *fast;

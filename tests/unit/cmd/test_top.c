@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "top_lines.h"
+#include "cmd/top/top_lines.h"
 
 static double figure(size_t i, enum top_figure figure)
 {

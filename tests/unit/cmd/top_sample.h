@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/base/util.h"
-#include "top_columns.h"
+#include "base/util.h"
+#include "cmd/top/top_columns.h"
 
 static struct {
         struct scenario *scenario;

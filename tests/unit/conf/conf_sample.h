@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/keys.h"
-#include "evb/conf/scenario.h"
+#include "base/util.h"
+#include "conf/keys.h"
+#include "conf/scenario.h"
 
 #define COUNTS "[ros]\ncount = 2\n[sfi]\ncount = 1\n"
 

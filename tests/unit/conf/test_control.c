@@ -3,7 +3,7 @@
 
 #include <sys/socket.h>
 
-#include "evb/conf/standby.h"
+#include "conf/standby.h"
 
 static void assert_place(const char *expected)
 {

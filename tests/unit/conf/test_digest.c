@@ -1,7 +1,7 @@
 /* Digests of a scenario: each common setting changes exactly one digest, and other settings change none. */
 #include "conf_sample.h"
 
-#include "evb/conf/digest.h"
+#include "conf/digest.h"
 
 /* Only digest number `differs` of the sample differs from `from`; UINT_MAX: none does. */
 static void assert_differs(const struct member_keys *from, unsigned differs, const char *what)

@@ -1,8 +1,8 @@
 /* Two scenarios are compared by the table of keys. */
 #include "conf_sample.h"
 
-#include "evb/conf/digest.h"
-#include "evb/conf/reload.h"
+#include "conf/digest.h"
+#include "conf/reload.h"
 
 #define ALL (KEY_OF(ROLE_DFM) | KEY_OF(ROLE_ROS) | KEY_OF(ROLE_SFI))
 

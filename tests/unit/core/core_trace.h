@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/core/dfm.h"
+#include "base/util.h"
+#include "core/dfm.h"
 
 /* A test with a driver `t`, and a configuration `c` that it may change before it creates the core. */
 #define CORE_TEST(role, name, config)                                                                        \

@@ -3,8 +3,8 @@
 
 #include "core_trace.h"
 
-#include "evb/base/arena.h"
-#include "evb/core/ros.h"
+#include "base/arena.h"
+#include "core/ros.h"
 
 struct ros_driver {
         struct ros *ros;

@@ -4,7 +4,7 @@
 
 #include "core_trace.h"
 
-#include "evb/core/sfi.h"
+#include "core/sfi.h"
 
 #define AFTER_NS (10 * NS_PER_MS) /* retry_after_ns of all tests */
 

@@ -1,7 +1,7 @@
 /* Triggers from outside: their numbers, the queue, and resets of the counters. */
 #include "dfm_outside.h"
 
-#include "evb/base/random.h"
+#include "base/random.h"
 
 DFM_TEST(the_first_trigger_waits_until_all_ross_know_the_run, outside_standard(8))
 {

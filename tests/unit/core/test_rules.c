@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-#include "evb/base/fault.h"
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/core/policy.h"
-#include "evb/core/trigger.h"
+#include "base/fault.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "core/policy.h"
+#include "core/trigger.h"
 
 TEST(periodic_triggers_never_drift)
 {

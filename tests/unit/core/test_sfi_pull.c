@@ -2,7 +2,7 @@
  * test_sfi_limit.c for the limit itself, and tests/sim/test_pull.c for whole systems. */
 #include "sfi_driver.h"
 
-#include "evb/base/random.h"
+#include "base/random.h"
 
 SFI_TEST(the_first_requests_are_cautious, by_bytes())
 {

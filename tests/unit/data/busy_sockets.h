@@ -5,8 +5,8 @@
 
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/data/socket_open.h"
+#include "base/util.h"
+#include "data/socket_open.h"
 
 /* A time that no sysctl sets by default. */
 #define BUSY_US 77

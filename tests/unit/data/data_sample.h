@@ -4,9 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/core/sfi.h"
-#include "evb/data/context.h"
+#include "base/util.h"
+#include "core/sfi.h"
+#include "data/context.h"
 
 /* More sections of the scenario. */
 #ifndef SAMPLE_MORE

@@ -3,10 +3,10 @@
 
 #include "../test.h"
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/net/endpoint.h"
-#include "evb/protocol/chunk.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "net/endpoint.h"
+#include "protocol/chunk.h"
 
 #define FRAGMENT_SEED 5
 #define FRAGMENT_MAX_BYTES 65536u

@@ -5,9 +5,9 @@
 
 #include <sys/socket.h>
 
-#include "evb/data/front_end.h"
-#include "evb/net/endpoint.h"
-#include "evb/net/tcp.h"
+#include "data/front_end.h"
+#include "net/endpoint.h"
+#include "net/tcp.h"
 #include "data_sample.h"
 
 #define HOST SAMPLE_NET ".2"

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "evb/base/log.h"
+#include "base/log.h"
 
 static unsigned log_lines;
 

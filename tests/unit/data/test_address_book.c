@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "evb/data/network.h"
+#include "data/network.h"
 #include "data_sample.h"
 
 static struct net_address at(const char *text, uint16_t port)

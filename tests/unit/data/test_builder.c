@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 
-#include "evb/base/log.h"
-#include "evb/base/pattern.h"
-#include "evb/data/builder.h"
-#include "evb/store/verify.h"
+#include "base/log.h"
+#include "base/pattern.h"
+#include "data/builder.h"
+#include "store/verify.h"
 #include "data_sample.h"
 
 #define FRAGMENT_BYTES 1000u

@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/data/data_send.h"
+#include "base/util.h"
+#include "data/data_send.h"
 #include "data_sample.h"
 #include "log_lines.h"
 

@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/data/data_receive.h"
-#include "evb/data/data_send.h"
-#include "evb/net/tcp.h"
+#include "base/util.h"
+#include "data/data_receive.h"
+#include "data/data_send.h"
+#include "net/tcp.h"
 #include "data_sample.h"
 
 #define ROS1 SAMPLE_NET ".2"

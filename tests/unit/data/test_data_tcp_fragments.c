@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "evb/base/pattern.h"
-#include "evb/data/data_receive.h"
-#include "evb/data/data_send.h"
-#include "evb/net/tcp.h"
+#include "base/pattern.h"
+#include "data/data_receive.h"
+#include "data/data_send.h"
+#include "net/tcp.h"
 #include "busy_sockets.h"
 #include "data_tcp_ends.h"
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "evb/data/data_receive.h"
-#include "evb/sys/thread.h"
+#include "data/data_receive.h"
+#include "sys/thread.h"
 #define SAMPLE_MORE "[node ros3]\nrole = ros\naddress = " SAMPLE_NET ".6\n"
 #include "data_sample.h"
 

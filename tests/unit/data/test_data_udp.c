@@ -1,9 +1,9 @@
 /* The SFI's data socket accepts fragments only from the address of the ROS that they name. */
 #include "../test.h"
 
-#include "evb/data/data_receive.h"
-#include "evb/net/endpoint.h"
-#include "evb/protocol/chunk.h"
+#include "data/data_receive.h"
+#include "net/endpoint.h"
+#include "protocol/chunk.h"
 #include "data_sample.h"
 
 static void send_as(uint16_t ros, const char *from)

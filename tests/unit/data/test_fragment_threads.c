@@ -8,8 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "evb/sys/thread.h"
-#include "receive/fragment_threads.h"
+#include "sys/thread.h"
+#include "data/receive/fragment_threads.h"
 #define SAMPLE_MORE "[node ros3]\nrole = ros\naddress = " SAMPLE_NET ".6\n"
 #include "data_sample.h"
 

@@ -8,8 +8,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "evb/data/level2_server.h"
-#include "evb/net/endpoint.h"
+#include "data/level2_server.h"
+#include "net/endpoint.h"
 #include "data_sample.h"
 #include "log_lines.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/data/run_file.h"
+#include "base/util.h"
+#include "data/run_file.h"
 
 TEST(the_core_is_that_of_the_event_files)
 {

@@ -14,10 +14,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/data/socket_open.h"
-#include "evb/data/stats.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "data/socket_open.h"
+#include "data/stats.h"
+#include "sys/loop.h"
 
 #define LATER "10.99.9.1"
 

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "evb/data/busy_output.h"
-#include "evb/data/trigger_input.h"
-#include "evb/net/endpoint.h"
+#include "data/busy_output.h"
+#include "data/trigger_input.h"
+#include "net/endpoint.h"
 #include "data_sample.h"
 #include "log_lines.h"
 

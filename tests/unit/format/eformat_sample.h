@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evb/format/eformat.h"
+#include "format/eformat.h"
 
 static inline uint8_t *flatten(const struct eformat_encoding *e)
 {

@@ -1,8 +1,8 @@
 /* VDIF headers against the words of a real recording (the VLBA, EDV 3), and what is no header. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "evb/format/vdif.h"
+#include "base/util.h"
+#include "format/vdif.h"
 
 /* The second frame of thread 3 in sample.vdif of the Python package baseband. */
 static const uint32_t vlba[8] = {14363767,  28u << 24 | 1, 1u << 29 | 629, 1u << 26 | 3u << 16 | 65532,

@@ -3,9 +3,9 @@
 
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/judge.h"
+#include "base/util.h"
+#include "lab/catalogue.h"
+#include "lab/judge.h"
 
 static struct lab_point points[LAB_POINTS_MAX];
 static char why[600]; /* of the last verdict */

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/figures.h"
-#include "settings.h"
+#include "base/util.h"
+#include "lab/catalogue.h"
+#include "lab/figures.h"
+#include "lab/settings.h"
 
 static struct lab_point points[LAB_POINTS_MAX];
 

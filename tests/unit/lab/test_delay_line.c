@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "streams/delay_line.h"
+#include "base/util.h"
+#include "lab/streams/delay_line.h"
 
 #define FRAME_BYTES 100u
 

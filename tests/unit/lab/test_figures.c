@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "evb/lab/catalogue.h"
-#include "evb/lab/figures.h"
+#include "lab/catalogue.h"
+#include "lab/figures.h"
 
 #define LINK_BPS UINT64_C(1000000000)
 #define FRAGMENT_BYTES 5000

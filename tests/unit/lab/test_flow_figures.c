@@ -1,8 +1,8 @@
 /* Tests the figures of plain flows, and when they are null. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "flow_figures.h"
+#include "base/util.h"
+#include "lab/flow_figures.h"
 
 static struct flow flow;
 static struct flow_result result;

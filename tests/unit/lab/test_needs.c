@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/catalogue.h"
-#include "evb/lab/needs.h"
+#include "base/util.h"
+#include "lab/catalogue.h"
+#include "lab/needs.h"
 
 static struct lab_point points[LAB_POINTS_MAX];
 

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "evb/base/util.h"
-#include "streams/stream_figures.h"
+#include "base/util.h"
+#include "lab/streams/stream_figures.h"
 
 static const struct stream_shape shape = {.packet_bytes = 1472, .interval_s = 0.2};
 

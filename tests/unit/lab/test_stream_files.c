@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "streams/stream_files.h"
+#include "base/util.h"
+#include "lab/streams/stream_files.h"
 
 #define SIZE ((3 << 20) + 77)
 

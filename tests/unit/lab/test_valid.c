@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/lab/valid.h"
+#include "base/util.h"
+#include "lab/valid.h"
 
 /* A view just below all bounds. */
 static const struct machine_view calm = {

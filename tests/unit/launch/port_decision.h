@@ -9,9 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/launch/exact_port.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "launch/exact_port.h"
+#include "sys/loop.h"
 
 #define FRAME_LEAST 60u
 #define FRAME_MOST 1514u

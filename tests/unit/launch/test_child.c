@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/launch/child.h"
+#include "launch/child.h"
 
 #define PIPE_BYTES 65536
 #define REPORT_BYTES 300000

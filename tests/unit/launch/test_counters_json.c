@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-#include "evb/base/util.h"
-#include "evb/conf/scenario.h"
-#include "evb/launch/counters_json.h"
+#include "base/util.h"
+#include "conf/scenario.h"
+#include "launch/counters_json.h"
 
 static struct node_stats counters, copy;
 

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/launch/cpu_meter.h"
+#include "launch/cpu_meter.h"
 
 enum { BUSY, IDLE, GROUPS };
 

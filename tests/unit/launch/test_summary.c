@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "evb/launch/summary.h"
+#include "launch/summary.h"
 
 #define EVENTS 10
 

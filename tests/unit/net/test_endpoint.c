@@ -9,11 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/net/endpoint.h"
-#include "evb/net/faults.h"
-#include "evb/sys/loop.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "net/endpoint.h"
+#include "net/faults.h"
+#include "sys/loop.h"
 
 #define DATAGRAMS 300
 

@@ -6,8 +6,8 @@
 #include <poll.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/net/endpoint.h"
+#include "base/util.h"
+#include "net/endpoint.h"
 
 #define SHARING 3
 

@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/http_get.h"
-#include "evb/net/http_server.h"
-#include "evb/net/tcp.h"
+#include "base/util.h"
+#include "net/http_get.h"
+#include "net/http_server.h"
+#include "net/tcp.h"
 
 #define LARGE_BYTES (8u << 20)
 #define LIMIT_MS 60000

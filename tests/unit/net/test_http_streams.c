@@ -6,10 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/http_server.h"
-#include "evb/net/tcp.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "net/http_server.h"
+#include "net/tcp.h"
+#include "sys/loop.h"
 
 #define STREAMS 8
 #define LIMIT_S 60

@@ -11,8 +11,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/endpoint.h"
+#include "base/util.h"
+#include "net/endpoint.h"
 
 #define SEGMENTS 3
 

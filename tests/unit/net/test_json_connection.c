@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/json_connection.h"
+#include "base/util.h"
+#include "net/json_connection.h"
 
 static struct {
         struct loop *loop;

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/key_file.h"
+#include "base/util.h"
+#include "net/key_file.h"
 
 #define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define BASE64 "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/net/local_listener.h"
+#include "net/local_listener.h"
 
 static char directory[64], path[80];
 

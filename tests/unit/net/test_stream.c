@@ -7,8 +7,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/tcp.h"
+#include "base/util.h"
+#include "net/tcp.h"
 
 TEST(addresses_are_parsed_and_formatted)
 {

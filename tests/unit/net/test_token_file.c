@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/net/token_file.h"
+#include "base/util.h"
+#include "net/token_file.h"
 
 #define TOKEN "0123456789abcdef"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../data/data_sample.h"
-#include "node_internal.h"
+#include "node/node_internal.h"
 
 static inline void sample_node(struct node *n, const char *name, const char *transport)
 {

@@ -4,7 +4,7 @@
 
 #include "../test.h"
 
-#include "evb/net/endpoint.h"
+#include "net/endpoint.h"
 #include "node_sample.h"
 
 #define DFM SAMPLE_NET ".1"

@@ -3,8 +3,8 @@
 
 #include <sys/stat.h>
 
-#include "evb/net/endpoint.h"
-#include "auth/control_auth.h"
+#include "net/endpoint.h"
+#include "node/auth/control_auth.h"
 #include "node_sample.h"
 
 #define PORT 46910

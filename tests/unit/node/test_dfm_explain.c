@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "../core/dfm_driver.h"
-#include "dfm_reasons.h"
+#include "node/dfm_reasons.h"
 
 static struct scenario scenario;
 

@@ -2,8 +2,8 @@
  */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "metrics/state.h"
+#include "base/util.h"
+#include "node/metrics/state.h"
 
 static struct losses_sample at(uint64_t seconds, uint64_t complete, uint64_t partial, uint64_t lost)
 {

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "run_control/mailbox.h"
+#include "node/run_control/mailbox.h"
 
 #define REQUESTS 2000
 

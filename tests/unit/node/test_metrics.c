@@ -4,8 +4,8 @@
 
 #include "metrics_sample.h"
 
-#include "metrics/accept.h"
-#include "metrics/counters.h"
+#include "node/metrics/accept.h"
+#include "node/metrics/counters.h"
 
 static char *text;
 static size_t text_bytes;

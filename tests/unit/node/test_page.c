@@ -4,11 +4,11 @@
 
 #include <jansson.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/base/util.h"
-#include "evb/conf/scenario.h"
-#include "page/history.h"
-#include "page/message.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "conf/scenario.h"
+#include "node/page/history.h"
+#include "node/page/message.h"
 
 static struct {
         struct scenario *scenario;

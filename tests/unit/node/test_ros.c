@@ -1,7 +1,7 @@
 /* The ROS as a node; the test plays the DFM. */
 #include "../test.h"
 
-#include "evb/core/ros.h"
+#include "core/ros.h"
 #include "node_sample.h"
 
 static struct ros *core;

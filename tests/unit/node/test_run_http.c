@@ -5,10 +5,10 @@
 #include <jansson.h>
 #include <poll.h>
 
-#include "evb/base/util.h"
-#include "evb/net/address.h"
-#include "evb/net/http_server.h"
-#include "run_control/http.h"
+#include "base/util.h"
+#include "net/address.h"
+#include "net/http_server.h"
+#include "node/run_control/http.h"
 
 static struct {
         struct scenario scenario;

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "run_record.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "node/run_record.h"
 
 static char folder[] = "/tmp/evb-record-XXXXXX";
 

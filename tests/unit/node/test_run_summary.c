@@ -1,8 +1,8 @@
 /* Tests the judgement of a whole run, which evb status, evb top and the page show. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "evb/node/run_summary.h"
+#include "base/util.h"
+#include "node/metrics/run_summary.h"
 
 #define NODES 4
 

@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "node_sample.h"
-#include "shaping_tree.h"
+#include "node/shaping_tree.h"
 
 static struct node n;
 static struct shaping_tree tree;

@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "evb/base/util.h"
-#include "progress/reason_text.h"
-#include "progress/stall.h"
+#include "base/util.h"
+#include "node/progress/reason_text.h"
+#include "node/progress/stall.h"
 
 #define LOOK_NS (50 * NS_PER_MS)
 

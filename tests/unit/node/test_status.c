@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "metrics/status.h"
+#include "node/metrics/status.h"
 
 static json_t *o;
 

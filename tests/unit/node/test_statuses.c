@@ -5,9 +5,9 @@
 
 #include <errno.h>
 
-#include "evb/net/http_server.h"
-#include "evb/net/local_listener.h"
-#include "evb/node/statuses.h"
+#include "net/http_server.h"
+#include "net/local_listener.h"
+#include "node/metrics/statuses.h"
 
 #define ANSWERS 3
 #define LIMIT_NS (60 * NS_PER_S)

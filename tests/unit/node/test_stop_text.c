@@ -1,8 +1,8 @@
 /* What a stopped node says that it still does. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "log/stop_text.h"
+#include "base/util.h"
+#include "node/log/stop_text.h"
 
 static enum run_state current;
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "evb/base/util.h"
-#include "evb/protocol/auth.h"
-#include "evb/protocol/message.h"
+#include "base/util.h"
+#include "protocol/auth.h"
+#include "protocol/message.h"
 
 #define ROUNDS 200000u
 #define REPETITIONS 5

@@ -1,9 +1,9 @@
 /* The share of control messages, and the budget that holds a sender to it. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/protocol/budget.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "protocol/budget.h"
 
 static struct budget_demand standard(void)
 {

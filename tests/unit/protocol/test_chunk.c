@@ -1,9 +1,9 @@
 /* Divides fragments into data messages and reads them back; refuses wrong entries and headers. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/protocol/chunk.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "protocol/chunk.h"
 
 #define COOKIE UINT64_C(0x123456789ABCDEF0)
 #define ROS 7

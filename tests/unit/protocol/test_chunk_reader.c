@@ -1,9 +1,9 @@
 /* Reads data messages whose bytes are made by hand or at random. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/protocol/chunk.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "protocol/chunk.h"
 
 #define COOKIE UINT64_C(0x123456789ABCDEF0)
 #define ROS 7

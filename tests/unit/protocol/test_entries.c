@@ -1,9 +1,9 @@
 /* Compact entries: fitted into messages of any size, and encoded when they are. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/protocol/message.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "protocol/message.h"
 
 #define ROOM_BYTES 65536
 

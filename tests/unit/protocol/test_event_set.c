@@ -2,10 +2,10 @@
  * and leaps of the oldest event. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/protocol/event.h"
-#include "evb/protocol/event_set.h"
-#include "evb/protocol/jump.h"
+#include "base/random.h"
+#include "protocol/event.h"
+#include "protocol/event_set.h"
+#include "protocol/jump.h"
 
 #define NEAR 512
 

@@ -2,8 +2,8 @@
  * DFM can change. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "evb/protocol/member.h"
+#include "base/util.h"
+#include "protocol/member.h"
 
 #define TRACE_BEGIN_NS (10 * NS_PER_S)
 #define TRACE_COOKIE UINT64_C(0xC00C1E)

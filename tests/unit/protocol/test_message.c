@@ -1,9 +1,9 @@
 /* Encodes and decodes control messages, and refuses hostile bytes. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/protocol/message.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "protocol/message.h"
 
 #define COOKIE UINT64_C(0x123456789ABCDEF0)
 

@@ -1,9 +1,9 @@
 /* Numbers of triggers: counters in frames, and their extension across wraps. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "evb/protocol/number.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "protocol/number.h"
 
 static const unsigned widths[] = {16, 24, 32, 64};
 

@@ -1,7 +1,7 @@
 /* The rule for a port that loses packets, against a port of a known capacity. */
 #include "../test.h"
 
-#include "evb/protocol/port_rate.h"
+#include "protocol/port_rate.h"
 
 #define BEGIN_NS (50 * NS_PER_S)
 /* Packets that all senders offer in an interval at the planned rate. */

@@ -1,8 +1,8 @@
 /* Sequence numbers: losses are counted exactly, and no single number can spoil the counts. */
 #include "../test.h"
 
-#include "evb/base/random.h"
-#include "evb/protocol/sequence.h"
+#include "base/random.h"
+#include "protocol/sequence.h"
 
 static void note_all(struct sequence *q, uint32_t from, uint32_t n)
 {

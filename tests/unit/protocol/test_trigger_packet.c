@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "evb/base/random.h"
-#include "evb/protocol/busy_packet.h"
-#include "evb/protocol/trigger_packet.h"
+#include "base/random.h"
+#include "protocol/busy_packet.h"
+#include "protocol/trigger_packet.h"
 
 /* Two triggers, as docs/protocol.md describes them. */
 static const uint8_t sample[64] = {

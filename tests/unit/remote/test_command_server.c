@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "command_server.h"
+#include "base/util.h"
+#include "remote/command_server.h"
 
 #define ROSS 60u
 #define LINE_BYTES (1u << 20)

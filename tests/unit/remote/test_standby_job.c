@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "standby_flows.h"
-#include "standby_job.h"
+#include "base/util.h"
+#include "remote/standby_flows.h"
+#include "remote/standby_job.h"
 
 #define HOUR_NS (3600 * NS_PER_S)
 #define NOW_NS (1000 * NS_PER_S)

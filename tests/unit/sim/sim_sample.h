@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/sim/sim.h"
+#include "base/util.h"
+#include "sim/sim.h"
 
 /* Writes the scenario to a file, and reads it. */
 static inline struct scenario *sample_scenario(const char *const *settings, size_t n)

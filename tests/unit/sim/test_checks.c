@@ -1,8 +1,8 @@
 /* The checks of the simulator find what they look for: here, cores lie. */
-#include "evb/core/dfm.h"
-#include "evb/core/ros.h"
-#include "evb/core/sfi.h"
-#include "evb/tc-model/plan.h"
+#include "core/dfm.h"
+#include "core/ros.h"
+#include "core/sfi.h"
+#include "tc-model/plan.h"
 #include "sim_sample.h"
 
 static enum lie {

@@ -1,10 +1,10 @@
 /* Links, ports and token buckets against cases computed by hand, closed forms, and the rule of the emulated
  * switch in exact arithmetic. */
 #include "../test.h"
-#include "evb/sim/rates.h"
+#include "sim/rates.h"
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
+#include "base/random.h"
+#include "base/util.h"
 
 #define GBIT UINT64_C(1000000000)
 #define US (PS_PER_NS * NS_PER_US)

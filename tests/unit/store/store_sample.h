@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "evb/base/pattern.h"
-#include "evb/format/eformat.h"
-#include "evb/store/event_writer.h"
+#include "base/pattern.h"
+#include "format/eformat.h"
+#include "store/event_writer.h"
 
 #define SAMPLE_NOW ((time_t)1775621020) /* 2026-04-08 */
 

@@ -5,8 +5,8 @@
 
 #include <sys/file.h>
 
-#include "evb/store/replay.h"
-#include "evb/store/verify.h"
+#include "store/replay.h"
+#include "store/verify.h"
 #include "store_sample.h"
 
 struct fixture {

@@ -2,7 +2,7 @@
 
 #include "../test.h"
 
-#include "evb/sys/uring.h"
+#include "sys/uring.h"
 #include "writer_sample.h"
 
 #define BUFFER_BYTES 8192u

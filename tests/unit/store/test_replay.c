@@ -3,7 +3,7 @@
 
 #include "../test.h"
 
-#include "evb/store/replay.h"
+#include "store/replay.h"
 #include "store_sample.h"
 
 static struct eformat_encoding e;

@@ -2,7 +2,7 @@
 
 #include "../test.h"
 
-#include "evb/store/verify.h"
+#include "store/verify.h"
 #include "store_sample.h"
 
 struct found {

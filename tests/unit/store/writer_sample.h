@@ -2,8 +2,8 @@
  * each way of writing. */
 #pragma once
 
-#include "evb/store/verify.h"
-#include "evb/sys/disk_writer.h"
+#include "store/verify.h"
+#include "sys/disk_writer.h"
 #include "store_sample.h"
 
 #define CORE "data26_evb.00000012.physics_Main.daq.RAW._lb0000._SFI-1"

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-#include "evb/base/random.h"
-#include "evb/base/util.h"
-#include "rules/account.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "stream/rules/account.h"
 
 #define CAPACITY 64u
 #define WINDOW 8u

@@ -1,9 +1,9 @@
 /* The throughput of a stream against time: what came in each interval, however long the stream is. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "rules/intervals.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "stream/rules/intervals.h"
 
 static struct intervals intervals;
 

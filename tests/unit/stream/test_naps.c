@@ -1,8 +1,8 @@
 /* When a receiver naps: packets are dense, and the socket's buffer lasts. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "rules/naps.h"
+#include "base/util.h"
+#include "stream/rules/naps.h"
 
 #define START_NS UINT64_C(1000000000)
 #define LARGE (UINT64_C(8) << 20)

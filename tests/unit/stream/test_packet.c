@@ -1,8 +1,8 @@
 /* The headers of data packets, byte by byte, and datagrams that belong to no stream or are cut. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "rules/packet.h"
+#include "base/util.h"
+#include "stream/rules/packet.h"
 
 static const struct packet_rule plain = {STREAM_PLAIN, 8, 0x1122334455667788}, vdif = {STREAM_VDIF, 40, 0};
 

@@ -1,9 +1,9 @@
 /* Tests the receiver's check: it accepts what was sent, however a stream is divided, and nothing else. */
 #include "../test.h"
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "path_internal.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "stream/paths/path_internal.h"
 
 #define PAYLOAD 1024u
 #define PACKETS 5u

@@ -1,9 +1,9 @@
 /* Tests packets of a file: their places, their headers, and what ends them. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "path_internal.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "stream/paths/path_internal.h"
 
 static struct path_sender sender(uint64_t size_bytes, uint32_t payload_bytes)
 {

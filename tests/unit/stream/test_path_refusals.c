@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/stream/paths.h"
+#include "base/util.h"
+#include "stream/paths.h"
 
 #define FILE_BYTES (1u << 20)
 #define PAYLOAD 1024u

@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "path_internal.h"
-#include "path_link.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "stream/paths/path_internal.h"
+#include "stream/paths/path_link.h"
 
 #define FILE_BYTES (64u << 10)
 #define LEFT_BYTES (8192u + 100)

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
-#include "evb/base/util.h"
-#include "path_internal.h"
+#include "base/util.h"
+#include "stream/paths/path_internal.h"
 
 TEST(every_row_has_a_form)
 {

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "evb/base/util.h"
-#include "evb/stream/paths.h"
+#include "base/util.h"
+#include "stream/paths.h"
 
 #define FILE_BYTES (1u << 20)
 #define PAYLOAD 1024u

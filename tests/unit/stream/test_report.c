@@ -3,9 +3,9 @@
 
 #include <jansson.h>
 
-#include "evb/base/util.h"
-#include "rules/report.h"
-#include "rules/timing.h"
+#include "base/util.h"
+#include "stream/rules/report.h"
+#include "stream/rules/timing.h"
 
 static json_int_t number(const json_t *o, const char *name)
 {

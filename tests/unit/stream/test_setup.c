@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "evb/base/util.h"
-#include "rules/setup.h"
+#include "base/util.h"
+#include "stream/rules/setup.h"
 #include "vdif_sample.h"
 
 static struct stream_offer offer, back;

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "sink.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "stream/sink.h"
 
 static char folder[] = "/tmp/evb-test-sink-XXXXXX", path[64];
 static _Atomic bool stop;

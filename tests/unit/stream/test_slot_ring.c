@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "evb/base/util.h"
-#include "evb/stream/slot_ring.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "stream/slot_ring.h"
+#include "sys/loop.h"
 
 #define SLOTS 16u
 #define ITEMS 50000u

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "source.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "stream/source.h"
 #include "vdif_sample.h"
 
 #define KEY 12345u

@@ -1,8 +1,8 @@
 /* The schedule of packets: no time is lost to rounding, and a delay is caught up gently. */
 #include "../test.h"
 
-#include "evb/base/util.h"
-#include "rules/spacing.h"
+#include "base/util.h"
+#include "stream/rules/spacing.h"
 
 #define START_NS UINT64_C(1000000000)
 

@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "receive_threads.h"
-#include "send_threads.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "stream/receive_threads.h"
+#include "stream/send_threads.h"
 #include "vdif_sample.h"
 
 #define KEY UINT64_C(99)

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "rules/vdif_fill.h"
+#include "base/util.h"
+#include "stream/rules/vdif_fill.h"
 #include "vdif_sample.h"
 
 #define PER_SECOND 10u

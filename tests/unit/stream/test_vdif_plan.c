@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "evb/base/util.h"
-#include "rules/vdif_plan.h"
+#include "base/util.h"
+#include "stream/rules/vdif_plan.h"
 #include "vdif_sample.h"
 
 static struct vdif_plan p;

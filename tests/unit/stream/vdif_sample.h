@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "evb/format/vdif.h"
+#include "format/vdif.h"
 
 #define SAMPLE_FRAME_BYTES 40u
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/awake.h"
+#include "base/util.h"
+#include "sys/awake.h"
 
 /* The smallest latency that processes request now. */
 static int32_t latency_us(void)

@@ -14,8 +14,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/disk_writer.h"
+#include "base/util.h"
+#include "sys/disk_writer.h"
 
 #define BYTES (1u << 20)
 #define MIB ((uint64_t)1 << 20)

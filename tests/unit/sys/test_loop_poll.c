@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
+#include "base/util.h"
+#include "sys/loop.h"
 
 #define LOOK_NS NS_PER_US
 #define POLL_NS (50 * NS_PER_US)

@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/machine_watch.h"
-#include "evb/sys/priority.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/machine_watch.h"
+#include "sys/priority.h"
 
 /* Some tenths of a second; the clocks of /proc have ticks of 10 ms. */
 #define WORK_NS (400 * NS_PER_MS)

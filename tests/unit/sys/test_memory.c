@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "evb/sys/memory.h"
+#include "sys/memory.h"
 
 #define LARGE_BYTES (8u << 20)
 #define SMALLER_BYTES (2u << 20)

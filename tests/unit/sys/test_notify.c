@@ -1,6 +1,6 @@
 /* Notifications to a service manager, also to one that does not read. */
 #include "../test.h"
-#include "evb/sys/notify.h"
+#include "sys/notify.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/priority.h"
+#include "base/util.h"
+#include "sys/priority.h"
 
 /* The line of /proc/self/autogroup, or "" without autogroups. */
 static void read_autogroup(char text[static 100])

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/processors.h"
+#include "base/util.h"
+#include "sys/processors.h"
 
 TEST(it_reads_each_processor)
 {

@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "evb/base/ring.h"
-#include "evb/base/util.h"
-#include "evb/sys/loop.h"
-#include "evb/sys/thread.h"
+#include "base/ring.h"
+#include "base/util.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
 
 #define ITEMS 100000u
 

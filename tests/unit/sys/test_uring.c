@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/sys/memory.h"
-#include "evb/sys/uring.h"
+#include "base/util.h"
+#include "sys/memory.h"
+#include "sys/uring.h"
 
 static struct uring *ring;
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evb/base/util.h"
-#include "evb/tc-model/diff.h"
-#include "evb/tc-model/layout.h"
+#include "base/util.h"
+#include "tc-model/diff.h"
+#include "tc-model/layout.h"
 
 #define SAMPLE_MAX 1200
 

@@ -3,7 +3,7 @@
 
 #include <linux/pkt_sched.h>
 
-#include "evb/tc-model/kind.h"
+#include "tc-model/kind.h"
 
 TEST(partly_reported_qdiscs_are_foreign)
 {

@@ -5,9 +5,9 @@
 #include <linux/pkt_cls.h>
 #include <linux/rtnetlink.h>
 
-#include "evb/base/random.h"
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/units.h"
+#include "base/random.h"
+#include "tc-model/kind.h"
+#include "tc-model/units.h"
 
 #define IFINDEX 3
 

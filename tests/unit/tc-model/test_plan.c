@@ -1,9 +1,9 @@
 /* Plans of shaping: rates, bursts, guarantees, warnings. */
 #include "tc_sample.h"
 
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/status.h"
-#include "evb/tc-model/units.h"
+#include "tc-model/kind.h"
+#include "tc-model/status.h"
+#include "tc-model/units.h"
 
 TEST(plans_follow_the_rules)
 {

@@ -1,9 +1,9 @@
 /* Units, classes, differences and status, without a kernel. */
 #include "tc_sample.h"
 
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/status.h"
-#include "evb/tc-model/units.h"
+#include "tc-model/kind.h"
+#include "tc-model/status.h"
+#include "tc-model/units.h"
 
 TEST(ticks_round_up)
 {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tc_sample.h"
-#include "evb/tc/shaper.h"
+#include "tc/shaper.h"
 
 #include <fcntl.h>
 #include <netlink/route/link.h>

@@ -4,9 +4,9 @@
 
 #include <sys/prctl.h>
 
-#include "evb/base/strbuf.h"
-#include "evb/tc/state.h"
-#include "evb/tc/watch.h"
+#include "base/strbuf.h"
+#include "tc/state.h"
+#include "tc/watch.h"
 
 #define OTHER_NAME "evb7"
 

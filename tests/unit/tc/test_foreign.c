@@ -2,7 +2,7 @@
  * root. */
 #include "tc_network.h"
 
-#include "evb/tc/drift.h"
+#include "tc/drift.h"
 
 #include <linux/rtnetlink.h>
 #include <signal.h>

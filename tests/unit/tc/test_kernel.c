@@ -11,10 +11,10 @@
 #include <netlink/route/qdisc/htb.h>
 #include <netlink/route/qdisc/tbf.h>
 
-#include "evb/tc-model/kind.h"
-#include "evb/tc-model/status.h"
-#include "evb/tc-model/units.h"
-#include "evb/tc/watch.h"
+#include "tc-model/kind.h"
+#include "tc-model/status.h"
+#include "tc-model/units.h"
+#include "tc/watch.h"
 
 static struct tc_destination destinations[SAMPLE_MAX];
 

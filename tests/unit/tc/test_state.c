@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#include "evb/tc/state.h"
+#include "tc/state.h"
 
 #define TAP "evbtap0"
 

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "evb/base/util.h"
-#include "evb/traffic/flow_endpoint.h"
+#include "base/util.h"
+#include "traffic/flow_endpoint.h"
 
 static const struct scenario_node a = {.name = "a", .address = "10.0.0.1"},
                                   b = {.name = "b", .address = "10.0.0.2"},

@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "evb/net/tcp.h"
-#include "evb/traffic/flow_socket.h"
+#include "net/tcp.h"
+#include "traffic/flow_socket.h"
 
 /* Less than the kernel's default, and more than any machine allows. */
 #define SMALL_BYTES 65536u

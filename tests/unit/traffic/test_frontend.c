@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "evb/base/pattern.h"
-#include "evb/base/util.h"
-#include "frontend/frontend_board.h"
-#include "frontend/frontend_packet.h"
-#include "frontend/frontend_plan.h"
+#include "base/pattern.h"
+#include "base/util.h"
+#include "traffic/frontend/frontend_board.h"
+#include "traffic/frontend/frontend_packet.h"
+#include "traffic/frontend/frontend_plan.h"
 
 #define MANY 100000
 

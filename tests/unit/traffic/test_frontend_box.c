@@ -3,8 +3,8 @@
 
 #include <sys/socket.h>
 
-#include "evb/base/util.h"
-#include "frontend/frontend_box.h"
+#include "base/util.h"
+#include "traffic/frontend/frontend_box.h"
 
 struct played {
         struct frontend_config config;

@@ -2,7 +2,7 @@
  * and acknowledged. What finds no room stays in the ROS. dfm_lead.c makes triggers of them. */
 #include "../dfm_internal.h"
 #include "../dfm_silence.h"
-#include "evb/protocol/number.h"
+#include "protocol/number.h"
 
 /* How long a HaveAck waits for further announcements. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)

@@ -1,6 +1,8 @@
 /* The frames make the triggers: each number that ROSs announce (dfm_have.c) becomes a trigger once. Numbers
  * wait here, in order, until all leading ROSs got there, or for the configured window; then they enter the
  * queue of dfm_triggers.c. If all boards begin to count again, everything of before ends first. */
+#include "dfm_lead.h"
+
 #include <errno.h>
 
 #include "../dfm_internal.h"

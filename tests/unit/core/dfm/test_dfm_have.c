@@ -1,7 +1,7 @@
 /* The streams in which ROSs announce the numbers of frames: each number is taken over once, and counted. */
 #include "dfm_lead_driver.h"
-#include "evb/base/bits.h"
-#include "evb/base/random.h"
+#include "base/bits.h"
+#include "base/random.h"
 
 DFM_TEST(numbers_without_room_wait_in_the_ros, frames_config(2, 16))
 {

@@ -1,7 +1,7 @@
 /* Boards whose numbers do not follow the triggers, as they restarted. */
 #include "numbered_driver.h"
 
-#include "evb/base/random.h"
+#include "base/random.h"
 
 /* The board counts from 0 again, at many places of the run: none of its frames is taken for another
  * trigger's. Within a few numbers of a wrap of its counter this could not be seen. */

@@ -1,5 +1,5 @@
 /* Fragments for level-2 clients: whatever they request, the building does not notice. */
-#include "evb/core/ros_regions.h"
+#include "core/ros_regions.h"
 #include "numbered_driver.h"
 
 static struct ros_config with_regions(void)

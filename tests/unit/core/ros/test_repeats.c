@@ -2,7 +2,7 @@
  * number is in its event, and a repeated one costs nothing but itself. */
 #include "numbered_driver.h"
 
-#include "evb/base/random.h"
+#include "base/random.h"
 
 #define TRIGGERS 600
 

@@ -6,9 +6,9 @@
 
 #include <endian.h>
 
-#include "evb/base/arena.h"
-#include "evb/base/util.h"
-#include "evb/data/slicer.h"
+#include "base/arena.h"
+#include "base/util.h"
+#include "data/slicer.h"
 
 #define BUFFER_BYTES (16u << 20)
 #define TICK_NS 10

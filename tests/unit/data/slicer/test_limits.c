@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "evb/base/util.h"
-#include "evb/data/slicer.h"
+#include "base/util.h"
+#include "data/slicer.h"
 
 static struct slicer_config small(void)
 {

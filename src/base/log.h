@@ -1,0 +1,110 @@
+/* Logs messages. Only layers from `data` on log; lower layers return errors.
+ *
+ * Under systemd, if $JOURNAL_STREAM names standard error, messages go to the journal with fields
+ * (systemd.journal-fields(7)): MESSAGE, PRIORITY, CODE_FILE, CODE_LINE, CODE_FUNC, ERRNO, EVB_NODE, EVB_ROLE,
+ * EVB_RUN, and those of struct log_fields. Without a journal they are lines on standard error, each written
+ * with one system call, so that lines of several processes do not mix; on a terminal with the time of day,
+ * and with colours unless NO_COLOR is set or TERM is dumb.
+ *
+ * A message that follows an equal one within some seconds is counted instead of written. No call waits for a
+ * reader of the log that has stopped: 64 KiB of messages are kept for it, further ones are lost, and their
+ * number is logged when it reads again. Control characters become '?'. Any thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/message_ids.h"
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Equal messages within this time after the first one are counted, and written as one line at its end. */
+#define LOG_FOLD_NS (UINT64_C(5) * 1000000000)
+/* A place that log_limited() guards writes at most so many messages in each such time. */
+#define LOG_LIMIT_LINES 10
+#define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)
+/* A fault that did not show for so long is over: the next one is logged again. */
+#define LOG_FAULT_NS (UINT64_C(10) * 1000000000)
+#define LOG_TEXT_MAX 768
+
+/* Optional fields in the journal. */
+struct log_fields {
+        const char *id;   /* MESSAGE_ID: LOG_ID_... of message_ids.h; NULL: none */
+        const char *peer; /* EVB_PEER: the other node that the message is about; NULL: none */
+        bool has_event;
+        uint64_t event; /* EVB_EVENT */
+};
+#define LOG_FIELDS(...) (&(const struct log_fields){__VA_ARGS__})
+
+/* State of log_limited() at one place. */
+struct log_limit {
+        uint64_t since_ns;
+        unsigned written, dropped;
+        enum log_level level;
+        char last[LOG_TEXT_MAX / 4]; /* the last dropped message, cut */
+        bool listed;
+        struct log_limit *next; /* in the list of all that dropped something */
+};
+
+/* Sets the name of the sender ("ros3"; copied, at most 63 characters) and the level of messages to write.
+ * EVB_LOG=error, warning, info or debug in the environment overrides the level, and log_set_level() both.
+ * Call it before there are threads. */
+void log_open(const char *name, enum log_level level);
+/* From now on. Any thread. */
+void log_set_level(enum log_level level);
+enum log_level log_level(void);
+/* The value of EVB_LOG with which a child process follows log_set_level(); NULL: it was never called. */
+const char *log_level_for_children(void);
+
+/* The sender is a node with this role ("ros"; not copied), which has this run number (0: unknown). Any thread
+ * may set the number. */
+void log_set_role(const char *role);
+void log_set_run(uint32_t run);
+
+/* Writes what was counted and whose time is over. Call it every second or so; the exit does it in any case.
+ */
+void log_flush(void);
+/* Writes text as it is to standard error, as a line of progress: without waiting for a reader that has
+ * stopped. */
+void log_draw(const char *text);
+/* For tests: replaces the monotonic clock; NULL: the real one. */
+void log_set_clock(uint64_t (*now_ns)(void));
+
+/* Sets errno to the absolute value of `error` during formatting, for `%m`. Returns -|error|. `fields` and
+ * `limit` may be NULL. Use the macros below. */
+int log_write(enum log_level level, int error, const struct log_fields *fields, struct log_limit *limit,
+              const char *file, int line, const char *function, const char *format, ...)
+        __attribute__((format(printf, 8, 9)));
+
+#define log_with(level, error, fields, ...)                                                                  \
+        log_write(level, error, fields, NULL, __FILE__, __LINE__, __func__, __VA_ARGS__)
+#define log_full_errno(level, error, ...) log_with(level, error, NULL, __VA_ARGS__)
+#define log_error(...) ((void)log_full_errno(LOG_LEVEL_ERROR, 0, __VA_ARGS__))
+#define log_warning(...) ((void)log_full_errno(LOG_LEVEL_WARNING, 0, __VA_ARGS__))
+#define log_info(...) ((void)log_full_errno(LOG_LEVEL_INFO, 0, __VA_ARGS__))
+#define log_debug(...) ((void)log_full_errno(LOG_LEVEL_DEBUG, 0, __VA_ARGS__))
+#define log_error_errno(error, ...) log_full_errno(LOG_LEVEL_ERROR, error, __VA_ARGS__)
+#define log_warning_errno(error, ...) log_full_errno(LOG_LEVEL_WARNING, error, __VA_ARGS__)
+
+/* Messages with an ID, and with the other node that they are about. */
+#define log_id(level, message_id, ...) ((void)log_with(level, 0, LOG_FIELDS(.id = message_id), __VA_ARGS__))
+#define log_peer(level, message_id, name, ...)                                                               \
+        ((void)log_with(level, 0, LOG_FIELDS(.id = message_id, .peer = name), __VA_ARGS__))
+
+/* For faults that show again and again: whether this one is new. *last_ns is when it last showed; 0: never.
+ */
+static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
+{
+        bool is_new = *last_ns == 0 || now_ns - *last_ns >= LOG_FAULT_NS;
+
+        *last_ns = now_ns;
+        return is_new;
+}
+
+/* For messages that others can cause over the network, who must not fill the log: at most LOG_LIMIT_LINES in
+ * LOG_LIMIT_NS from this place; the others are counted, and their number is logged. */
+#define log_limited(level, fields, ...)                                                                      \
+        do {                                                                                                 \
+                static struct log_limit limit_here;                                                          \
+                (void)log_write(level, 0, fields, &limit_here, __FILE__, __LINE__, __func__, __VA_ARGS__);   \
+        } while (0)

@@ -1,0 +1,38 @@
+/* The subcommands, one file or group of files each. argv starts at the name of the subcommand; each returns
+ * the exit status. */
+#pragma once
+
+#include "cmd/options.h"
+
+int cmd_ros(int argc, char **argv);
+int cmd_dfm(int argc, char **argv);
+int cmd_sfi(int argc, char **argv);
+int cmd_sim(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_qos(int argc, char **argv);
+int cmd_lab(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_frontend(int argc, char **argv);
+int cmd_level2(int argc, char **argv);
+int cmd_stream(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_ctl(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+
+/* Whether `evb run --net NET` could start on this machine: 0, or its exit status, after an error message. On
+ * loopback, sets qos.backend to none if qos.required permits it. */
+struct scenario;
+int command_may_run(struct scenario *s, const char *net);
+/* Loads a scenario with the settings of the command line. NULL: failed, all errors are printed. The caller
+ * frees it. */
+struct scenario *command_load(const char *path, const struct options *o);
+/* Likewise; also warns about old names of keys. */
+struct scenario *command_load_and_warn(const char *path, const struct options *o);
+
+#define COMMAND_NODES_MAX 320
+/* Lists some nodes of a role (an enum node_role; -1: of any role) for an error message: ": ros1, ros2 or 4
+ * more";
+ * "": there are none. Returns `text`. */
+const char *command_list_nodes(const struct scenario *s, int role, char text[static COMMAND_NODES_MAX]);

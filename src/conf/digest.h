@@ -1,0 +1,13 @@
+/* Digests of the settings that must be equal on all nodes of a run. The DFM compares them and names the first
+ * key that differs. Settings that a node may choose (paths, buffers, shaping, times that only the DFM uses)
+ * have no digest, nor has run.seed: fragments of another seed are counted as corrupt. */
+#pragma once
+
+#include "conf/keys.h"
+#include "protocol/member.h"
+
+void scenario_digest(const struct scenario *s, struct member_keys *ret);
+/* "ros.count", "[node] sections", or "another version of evb" for an unknown number. */
+const char *scenario_digest_name(unsigned key);
+/* Whether the key has a digest of its own. */
+bool scenario_digest_has(const struct scenario_key *key);

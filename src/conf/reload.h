@@ -1,0 +1,26 @@
+/* What differs between the scenario that a node runs with and the one in its file, and which of it the node
+ * may apply while it runs, by the table of keys. */
+#pragma once
+
+#include "conf/keys.h"
+
+enum scenario_difference_kind {
+        DIFFERENCE_APPLIES, /* a node of this role may apply it */
+        DIFFERENCE_OTHERS,  /* only nodes of other roles use or apply the key */
+        DIFFERENCE_FIXED,   /* it needs a restart of the node */
+        DIFFERENCE_COMMON,  /* it needs a restart of all nodes, which must agree on it */
+};
+
+struct scenario_difference {
+        enum scenario_difference_kind kind;
+        const struct scenario_key *key;                      /* NULL: sections of nodes, or metadata */
+        char what[64];                                       /* "trigger.rate", "[node ros1]", "[metadata]" */
+        char from[SCENARIO_TEXT_MAX], to[SCENARIO_TEXT_MAX]; /* values; "" without a key */
+};
+
+typedef void (*scenario_difference_fn)(void *ctx, const struct scenario_difference *d);
+
+/* Calls `each` for each key that differs, in the order of the table, and then for sections of nodes and
+ * metadata. Paths of files do not count. `role` and `name` are those of the node that compares. -ENOMEM. */
+int scenario_compare(const struct scenario *running, const struct scenario *file, enum node_role role,
+                     const char *name, scenario_difference_fn each, void *ctx);

@@ -1,0 +1,246 @@
+/* A scenario describes a run. It is read from an INI file and from settings of the command line by the table
+ * of keys (conf/keys.h). Values are in bytes, nanoseconds and bits per second; members are named after their
+ * keys. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "protocol/event.h"
+#include "protocol/number.h"
+
+#define SCENARIO_TEXT_MAX 256
+#define SCENARIO_CPUS_MAX 16
+#define SCENARIO_RECEIVE_THREADS_MAX 16
+#define SCENARIO_METADATA_MAX 12 /* an event file has 16, of which evb itself uses 4 */
+#define SCENARIO_AUTO 0          /* a number whose value is `auto` */
+#define SCENARIO_UNCHANGED UINT32_MAX
+#define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
+#define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
+/* Requested from the kernel if network.send-buffer = auto. */
+#define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
+#define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
+/* run.number = next. As a number of 32 bits it is 0, like `auto`: the DFM chooses. */
+#define SCENARIO_NEXT (UINT64_C(1) << 32)
+
+enum scenario_mode { MODE_PUSH, MODE_PULL };
+enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
+enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
+enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
+enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
+enum scenario_slow_disk { SLOW_DISK_WAIT, SLOW_DISK_DROP };
+enum scenario_page_cache { PAGE_CACHE_DROP, PAGE_CACHE_KEEP };
+/* In the order of the words of network.tcp-congestion. */
+enum scenario_congestion {
+        CONGESTION_AUTO,
+        CONGESTION_RENO,
+        CONGESTION_CUBIC,
+        CONGESTION_BBR,
+        CONGESTION_DCTCP
+};
+enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
+enum scenario_drift { QOS_REPAIR, QOS_WARN };
+enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
+enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
+enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
+enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
+enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
+enum scenario_start { START_AUTO, START_MANUAL };
+enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
+
+struct scenario_node {
+        char name[32];
+        enum node_role role;
+        unsigned index;   /* among the nodes of its role */
+        char address[64]; /* "": not set yet */
+        char device[32];
+        unsigned cpus[SCENARIO_CPUS_MAX];
+        size_t n_cpus;
+        unsigned line;
+        bool has_role;
+        /* A ROS: its source of fragments, that of [ros] unless the node sets its own (has_source). */
+        bool has_source;
+        enum scenario_source source_kind;
+        char source_at[SCENARIO_TEXT_MAX]; /* path; port, or host and port */
+        uint32_t source_id;                /* in the event format; SCENARIO_AUTO: evb's own */
+        bool required;                     /* events without its fragment are partial */
+        uint64_t wait_ns;                  /* of an event for its fragment; 0: sfi.timeout decides */
+};
+
+struct scenario {
+        char path[SCENARIO_TEXT_MAX];
+        struct {
+                char name[SCENARIO_TEXT_MAX];
+                uint64_t mode, transport, duration_ns;
+        } scenario;
+        struct {
+                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns, overlap_ns, window_ns;
+                double busy_above, busy_below; /* shares */
+                char source[SCENARIO_TEXT_MAX];
+                char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
+                char leader[SCENARIO_TEXT_MAX];  /* "any", or the name of a ROS */
+                /* Parsed from `source`: */
+                enum scenario_trigger source_kind;
+                uint16_t port;
+        } trigger;
+        struct {
+                uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
+                        lost_after_ns, node_timeout_ns;
+                uint64_t start_timeout_ns; /* SCENARIO_AUTO: node_timeout_ns */
+                uint64_t poll_ns;          /* 0: sleeps at once */
+        } dfm;
+        struct {
+                char listen[SCENARIO_TEXT_MAX], from[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
+                char regions[SCENARIO_TEXT_MAX];
+                uint64_t timeout_ns, undecided, window, regions_rate_bps;
+                uint16_t port;         /* from `listen`; 0: no level 2 */
+                uint16_t regions_port; /* from `regions`; 0: clients request no fragments */
+        } level2;
+        struct {
+                uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
+                uint64_t wait_ns; /* SCENARIO_AUTO: derived from sfi.timeout */
+                char source[SCENARIO_TEXT_MAX];
+                char fragment_sizes[SCENARIO_TEXT_MAX];
+                char event_number[SCENARIO_TEXT_MAX];
+                char number_from[SCENARIO_TEXT_MAX];
+                char event_time[SCENARIO_TEXT_MAX];
+                uint64_t tick_ns;
+                /* Parsed from the texts: */
+                struct number_field number; /* 0 bits: frames are counted */
+                struct number_field time;   /* 0 bits: frames carry no times */
+                int64_t number_from_value;
+                enum scenario_source source_kind;
+                char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
+                unsigned sizes_kind;               /* 0 fixed, 1 uniform, 2 lognormal */
+                uint64_t sizes_least_bytes, sizes_most_bytes;
+                double sizes_mean_bytes, sizes_sigma;
+        } ros;
+        struct {
+                uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
+                        buffer_size_bytes;
+                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, write_direct, page_cache,
+                        slow_disk;
+                uint64_t receive_threads; /* 0: the event loop receives */
+                char directory[SCENARIO_TEXT_MAX];
+        } sfi;
+        struct {
+                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port, order_port;
+                uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, tcp_congestion, fault_seed;
+                uint64_t busy_poll_ns; /* 0: sleeps at once */
+                double loss, reorder, duplicate;
+                char control_group[SCENARIO_TEXT_MAX];
+                char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
+                char key_file[SCENARIO_TEXT_MAX];     /* "": none */
+        } network;
+        struct {
+                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
+                        required;
+                uint64_t on_drift; /* enum scenario_drift */
+                uint64_t on_loss;  /* enum scenario_loss */
+        } qos;
+        /* SCENARIO_UNCHANGED: the run keeps the device's value. */
+        struct {
+                uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
+        } tuning;
+        struct {
+                char listen[SCENARIO_TEXT_MAX];
+                /* Parsed from it: */
+                enum scenario_metrics kind;
+                uint16_t port;
+        } metrics;
+        struct {
+                char listen[SCENARIO_TEXT_MAX], allow[SCENARIO_TEXT_MAX]; /* allow: see conf/standby.h */
+                char token_file[SCENARIO_TEXT_MAX];                       /* "": none */
+                /* Parsed from `listen`: */
+                enum scenario_control kind;
+                uint16_t port;
+        } control;
+        struct {
+                char allow[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
+                uint64_t idle_timeout_ns;
+        } standby;
+        struct {
+                uint64_t number, seed, stop_timeout_ns, stall_timeout_ns, start; /* enum scenario_start */
+        } run;
+        struct {
+                uint64_t level; /* enum log_level */
+        } log;
+        /* [metadata]: free names and values for event files and the record of the run. */
+        struct scenario_metadata {
+                char name[64];
+                char value[192]; /* NAME=VALUE fits a record of an event file */
+        } metadata[SCENARIO_METADATA_MAX];
+        size_t n_metadata;
+        /* Made from the counts, or from [node NAME] sections. Those from n_nodes on are undefined. */
+        struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];
+        size_t n_nodes;
+};
+
+#define SCENARIO_ERRORS_MAX 20
+
+#define SCENARIO_WARNINGS_MAX 20
+
+struct scenario_errors {
+        size_t n; /* all errors; only the first SCENARIO_ERRORS_MAX have a text */
+        char text[SCENARIO_ERRORS_MAX][512];
+        size_t n_warnings; /* old names of keys */
+        char warnings[SCENARIO_WARNINGS_MAX][512];
+};
+
+/* -EINVAL: *errors holds the errors, each as `FILE:LINE: SECTION.KEY: reason; expected ...`. Another negative
+ * errno: the file cannot be read. Fills the warnings in either case. A scenario is large: allocate it. */
+int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
+                  struct scenario_errors *errors);
+/* Checks the keys of a loaded scenario against each other again. -EINVAL, or -ENOMEM, as scenario_load(). */
+int scenario_check(struct scenario *s, struct scenario_errors *errors);
+/* Writes a file that loads as the same scenario. */
+void scenario_write(const struct scenario *s, FILE *to);
+
+const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
+const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
+unsigned scenario_count(const struct scenario *s, enum node_role role);
+const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
+/* The parts of level2.stand-in. False: it has none. */
+struct scenario_stand_in {
+        char accept[32], latency[32], regions[32]; /* regions: may be empty */
+};
+
+bool scenario_split_stand_in(const char *text, struct scenario_stand_in *ret);
+/* Whether all ROSs have sources of this kind. */
+bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
+/* Whether any ROS has a front-end. */
+bool scenario_has_front_ends(const struct scenario *s);
+bool scenario_has_front_end(const struct scenario_node *n);
+/* Frames with times are collected in slices, and the boards' times make the events. */
+bool scenario_has_slices(const struct scenario *s);
+/* Bits of the numbers by which frames, or slices of them, are matched to events; 0: frames are counted. */
+unsigned scenario_number_bits(const struct scenario *s);
+/* Whether the ROS announces the numbers of its frames, of which the DFM makes events. */
+bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
+/* The event file that all ROSs replay; NULL: they have other sources, or different files. */
+const char *scenario_common_file(const struct scenario *s);
+/* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */
+unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *n);
+/* Where a node serves its metrics: "HOST:PORT" or "unix:PATH". False: nowhere. */
+bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX]);
+/* The value of metrics.listen for a node if all nodes share one machine: a host and port, or a path without
+ * the name of the node, is for the DFM; the others get the next ports, or their names as an extension. False:
+ * there is no such port, or the path is too long. */
+bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
+                             char text[static SCENARIO_TEXT_MAX]);
+/* Where to reach a node's metrics: as above, or, for addresses that only nodes of one machine can share, as
+ * scenario_metrics_beside() has it. False: there are none, or only evb run knows the address. */
+bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
+                            char text[static SCENARIO_TEXT_MAX]);
+/* Sets a name of this list of *n, which may be new. NULL, or why it is refused: "invalid name; expected ...".
+ */
+const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
+                                  const char *name, const char *value);
+/* Where the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: nowhere, or its address is not
+ * known. */
+bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);
+/* The source as a file holds it; returns `text`. */
+char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);

@@ -1,0 +1,285 @@
+/* The data flow manager as a pure state machine: time and messages in, messages out. It admits nodes,
+ * accepts triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has
+ * one. It collects the ends of events, has the ROSs clear them, and accounts for every trigger exactly
+ * once. One thread; dfm_new() makes all allocations.
+ *
+ * An event is FREE, with level 2 UNDECIDED (see dfm_level2.h), ASSIGNED (or waiting for another assignment),
+ * possibly WRITING (built, with no time-out while its SFI writes it), and then complete, partial, lost or
+ * rejected, and cleared. Both directions
+ * between DFM and SFI are reliable streams: entries are numbered, acknowledged and resent. A DFM that
+ * finds nodes in a former DFM's run resumes that run. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/histogram.h"
+#include "core/dfm_hold.h"
+#include "core/dfm_level2.h"
+#include "core/dfm_processes.h"
+#include "core/policy.h"
+#include "core/trigger.h"
+#include "protocol/budget.h"
+#include "protocol/busy_packet.h"
+#include "protocol/member.h"
+#include "protocol/message.h"
+#include "protocol/trigger_packet.h"
+
+/* The last run that a DFM on this machine began. */
+struct dfm_former {
+        bool known;
+        uint64_t cookie; /* 0: it has ended */
+        uint64_t age_ns; /* since the start of that run, at dfm_new() */
+};
+
+/* Where triggers come from. */
+enum dfm_trigger_source {
+        DFM_TRIGGER_SCHEDULE,
+        DFM_TRIGGER_OFFERED, /* dfm_offer() */
+        DFM_TRIGGER_CLOCK,   /* one for each slice of time that has passed */
+        DFM_TRIGGER_FRAMES,  /* one for each number that the ROSs announce (Have) */
+};
+
+struct dfm_config {
+        uint32_t run;
+        /* no configured number: the run takes the number of a resumed run */
+        bool run_is_free;
+        uint64_t cookie;      /* of the run; random, not 0 */
+        uint64_t incarnation; /* of this DFM; random, not 0 */
+        struct dfm_former former;
+        const struct dfm_processes *former_processes; /* borrowed by dfm_new(); NULL: not known */
+        struct member_keys keys;
+        uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
+        uint32_t n_ros, n_sfi;
+        bool push; /* after an assignment to its SFI, announces it to all ROSs */
+        /* Front-ends may stop before the run: triggers that nobody answers after dfm_stop() do not count. */
+        bool has_front_ends;
+        enum policy_id policy;
+        enum trigger_kind trigger_kind;
+        uint64_t trigger_rate_millihertz, trigger_burst;
+        enum dfm_trigger_source trigger_source;
+        uint32_t
+                trigger_queue; /* triggers that wait for a credit; not for the schedule, which waits itself */
+        uint64_t slice_ns;     /* of DFM_TRIGGER_CLOCK */
+        uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
+                                   themselves */
+        /* Of DFM_TRIGGER_FRAMES: width of the counters, how long a number waits for the other ROSs, and how
+         * many may wait. */
+        unsigned number_bits;
+        uint64_t window_ns;
+        uint32_t announced_max;
+        /* Shares of the credits, or of the queue, above which the DFM gets busy, and below which it is ready
+         * again. */
+        uint32_t busy_above_permille, busy_below_permille;
+        uint64_t events;      /* triggers to take; 0: unlimited */
+        uint64_t duration_ns; /* how long triggers are accepted; 0: unlimited */
+        uint64_t seed;
+        uint32_t events_max;  /* maximum number of open events; beyond it the DFM is busy */
+        uint32_t clear_group; /* events per Clear */
+        uint64_t clear_after_ns;
+        uint64_t event_timeout_ns;
+        uint32_t reassign_max;
+        uint64_t keep_alive_ns, node_timeout_ns;
+        uint64_t start_timeout_ns; /* 0: node_timeout_ns */
+        uint64_t leave_timeout_ns; /* how long the end waits for SFIs that close their files */
+        const struct ros_rule
+                *ros_rules;   /* one for each ROS, borrowed by dfm_new(); NULL: all are required */
+        size_t message_bytes; /* largest message */
+        struct budget_plan control;
+        uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
+        /* Describes event number `event` as its trigger knows it. NULL: what the DFM itself
+         * knows of the trigger, if anything. */
+        void (*info)(void *ctx, uint64_t event, struct event_info *ret);
+        void *info_ctx;
+        struct dfm_level2_config level2;
+};
+
+/* Changes of a node or the run, for the log. */
+enum dfm_notice_kind {
+        NOTICE_JOINED,
+        NOTICE_RESTARTED, /* another process replaced it before its silence was noticed */
+        NOTICE_LEFT,      /* it announced that it leaves */
+        NOTICE_SILENT,    /* silent for node_timeout_ns */
+        NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
+        NOTICE_RESUMED,   /* a former DFM's run goes on; see `run` */
+        NOTICE_UNRELIABLE,
+        NOTICE_LEFT_OUT, /* a ROS's front-end is silent: events go on without it */
+        NOTICE_TAKEN_IN, /* it is no longer */
+        NOTICE_FAILED,   /* the output of an SFI failed */
+        NOTICE_OVERDUE,  /* the duration of a resumed run had passed */
+        NOTICE_BEGUN, /* triggers start, with the nodes that are present; see `run`. Not if overdue, nor after
+                         dfm_stop() */
+};
+
+struct dfm_notice {
+        enum dfm_notice_kind kind;
+        enum node_role role;
+        uint16_t index;
+        enum welcome_verdict verdict;
+        uint16_t key;
+        uint32_t run;
+};
+
+/* State of a node as the DFM sees it. */
+struct dfm_node_view {
+        bool live, heard;  /* present now; present at any time */
+        bool holds_back;   /* a ROS: XOFF */
+        bool left_out;     /* a ROS: events do not wait for it */
+        bool lacks_frame;  /* a ROS that counts frames: the next trigger waits for one of its front-end */
+        bool behind;       /* a ROS: it has not heard of the last reset, so triggers wait for it */
+        uint64_t heard_ns; /* time of its last message */
+        uint32_t credits, held; /* an SFI: free credits, and open events */
+        uint16_t reason;        /* enum node_reason, or one of a later version */
+        uint16_t reason_node;
+        uint32_t reason_ms;
+        uint64_t frames;
+        uint32_t free_credits; /* of an SFI */
+        bool unreliable;
+        bool failed;   /* an SFI: its output failed */
+        bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
+        bool replaced; /* an SFI: another process took its place, and the earlier one may hold such events; a
+                          required ROS with a front-end: another process took its place in the run */
+        bool unknown; /* an SFI: one of its processes may have built events of which this DFM does not know */
+        /* An SFI: built events of its processes that ended and did not say that they closed their files: of
+         * earlier ones, and of the last one if it is not present. */
+        uint64_t unclosed, left_open;
+        bool unfinished; /* once the run is done, an SFI that had events, or a required ROS with a front-end:
+                            it did not say that it left */
+        bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or in no account */
+};
+
+/* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */
+struct dfm_announced {
+        uint64_t numbers;
+        uint64_t confirmed; /* known from another ROS, or repeated */
+        uint64_t late;      /* too old to become an event */
+};
+
+struct dfm_counts {
+        uint64_t triggers, assigned, reassigned;
+        uint64_t complete, partial, lost;
+        uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
+        uint64_t rejected;    /* by level 2, or by its time-out */
+        uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
+        uint64_t foreign;     /* messages of another run, or of a node that has not joined */
+        uint64_t fragments_expected, fragments_received, fragments_lost, fragments_absent;
+        uint64_t payload_bytes; /* of complete events */
+        uint64_t busy_ns;       /* up to the last step */
+        uint64_t paused_ns;     /* the same; not in busy_ns */
+        struct dfm_offered offered;
+        struct dfm_announced announced;
+        /* 0: none */
+        uint64_t first_trigger_ns, first_complete_ns, last_complete_ns;
+};
+
+/* The receiver of a message: one node, all nodes (index MESSAGE_TO_ALL, any role), or all ROSs
+ * (MESSAGE_TO_ROSS). A Request to all goes to all ROSs. */
+#define MESSAGE_TO_ALL UINT16_MAX
+#define MESSAGE_TO_ROSS (UINT16_MAX - 1)
+
+struct message_to {
+        enum node_role role;
+        uint16_t index;
+};
+
+struct dfm;
+
+/* -EINVAL, -ENOMEM. */
+int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns);
+struct dfm *dfm_free(struct dfm *d);
+
+/* Takes a decoded message. False: the message makes no sense and had no effect. */
+bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
+/* Makes the next message that is due. False: none now; call again at dfm_deadline_ns() or after a receive. */
+bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
+uint64_t dfm_deadline_ns(const struct dfm *d);
+
+/* What became of an offered trigger. */
+enum dfm_offer {
+        OFFER_QUEUED,
+        OFFER_MARKER, /* it was none */
+        OFFER_REFUSED,
+        OFFER_REPEATED,
+        OFFER_IMPLAUSIBLE,
+        OFFER_NOT_TAKEN,
+};
+
+/* Offers a trigger from outside: it waits in the queue until its event is assigned. */
+enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
+/* The same for a trigger that later ones overtook, on its way from one sender. */
+enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
+/* Number of datagrams with triggers that were lost since the caller began. */
+void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost);
+/* Whether the DFM takes triggers; as of the last step or offer. */
+struct busy_packet dfm_busy(const struct dfm *d);
+/* Triggers are held back because the counters were reset. */
+bool dfm_waits_for_reset(const struct dfm *d);
+/* A trigger waits only for frames that ROSs count. */
+bool dfm_waits_for_frames(const struct dfm *d);
+/* Triggers in the queue. */
+uint32_t dfm_waiting(const struct dfm *d);
+/* Announced numbers that are not offered yet, and the number of ROSs that lead at present. */
+uint32_t dfm_announced_waiting(const struct dfm *d);
+uint32_t dfm_leaders(const struct dfm *d);
+
+/* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
+ * could be received. */
+void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
+/* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
+ * run has begun. */
+void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
+/* What may change while the DFM runs. */
+struct dfm_settings {
+        uint64_t leave_timeout_ns;
+        enum trigger_kind trigger_kind;
+        uint64_t trigger_rate_millihertz, trigger_burst;
+        uint64_t event_timeout_ns;
+        uint32_t reassign_max;
+};
+
+/* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
+ * trigger_change(); the time-out also applies to open events. */
+void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
+/* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
+ * once the nodes that still come have reported; the others' events count as lost, if nothing else is known.
+ */
+void dfm_stop(struct dfm *d, uint64_t now_ns);
+/* The same, because the run made no progress: the nodes exit with status 1. */
+void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
+/* Ends all open events of a run that drains as lost, and returns their number: nothing else will end them. An
+ * SFI may build some of them nevertheless. */
+uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
+/* Whether something should proceed: an event is open, or a trigger is held back. A run whose next trigger did
+ * not come, or of whose next trigger no front-end has sent a frame, has no work. */
+bool dfm_has_work(const struct dfm *d);
+/* Changes whenever an event ends that is not lost, or is accepted by level 2. */
+uint64_t dfm_progress(const struct dfm *d);
+enum run_state dfm_state(const struct dfm *d);
+/* The run is over, and every live node knows it or had the time to learn it. */
+bool dfm_is_done(const struct dfm *d);
+
+const struct dfm_counts *dfm_counts(const struct dfm *d);
+/* From trigger to end of event. */
+const struct histogram *dfm_latency_ns(const struct dfm *d);
+uint32_t dfm_open_events(const struct dfm *d);
+bool dfm_is_busy(const struct dfm *d);
+/* Number of nodes present. */
+uint32_t dfm_live(const struct dfm *d, enum node_role role);
+struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
+/* Number and cookie of the run, which change when a former DFM's run is resumed. */
+uint32_t dfm_run(const struct dfm *d);
+uint64_t dfm_cookie(const struct dfm *d);
+/* Time since the start of the run; 0: not started. */
+uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
+/* Frames were lost before a ROS counted them, or the ROSs counted different numbers. Events may mix
+ * triggers. */
+bool dfm_is_unreliable(const struct dfm *d);
+/* The run ended when it was resumed, because its duration had passed. */
+bool dfm_is_overdue(const struct dfm *d);
+/* Takes the oldest notice; up to 64 are kept. */
+bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
+/* Whether the run has started. */
+bool dfm_has_begun(const struct dfm *d);
+/* Whether there is a run: it has started, or an earlier DFM began it and this one waits for its nodes. */
+bool dfm_is_in_run(const struct dfm *d);

@@ -1,0 +1,43 @@
+/* Level 2 in the DFM: each trigger becomes an event that is UNDECIDED until a level-2 client accepts or
+ * rejects it, or until it times out. An accepted event is assigned as usual; a rejected one is cleared in the
+ * ROSs without being built. Undecided and accepted events count as open; if there are too many, triggers are
+ * held back. Decisions come from the network: those without effect are counted. Part of the DFM: see dfm.h.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/histogram.h"
+#include "protocol/message.h"
+
+struct dfm;
+
+struct dfm_level2_config {
+        bool on;
+        bool accept_undecided; /* at the time-out; otherwise it rejects */
+        uint64_t timeout_ns;
+        uint32_t window; /* maximum number of undecided events */
+};
+
+struct dfm_level2_counts {
+        uint64_t accepted, rejected; /* events, by a decision */
+        uint64_t timed_out;          /* events without a decision in time */
+        /* Decisions without effect: the event had timed out or ended; it was decided before; its trigger has
+         * not come. */
+        uint64_t late, repeated, unknown;
+};
+
+/* Takes a decision. False: it had no effect. */
+bool dfm_decide(struct dfm *d, uint64_t now_ns, const struct decision_entry *decision);
+/* Lists undecided events from number *from on, at most n, and advances *from past them and past decided ones.
+ * Looks at a bounded number of events: the list is complete once *from does not advance. */
+size_t dfm_list_undecided(const struct dfm *d, uint64_t *from, struct undecided_entry *ret, size_t n);
+/* Number of undecided events. */
+uint32_t dfm_undecided(const struct dfm *d);
+/* Triggers are held back until level 2 has decided. */
+bool dfm_waits_for_level2(const struct dfm *d);
+const struct dfm_level2_counts *dfm_level2_counts(const struct dfm *d);
+/* From trigger to decision. */
+const struct histogram *dfm_level2_latency_ns(const struct dfm *d);

@@ -1,0 +1,100 @@
+/* What a DFM knows of the SFI processes of its run. Processes that ended can no longer report which events
+ * they built, so a DFM that resumes the run needs it: the caller stores it for that. Part of the DFM's core,
+ * see dfm.h. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/event.h"
+#include "protocol/message.h"
+
+struct dfm;
+
+/* The last process of one SFI. */
+struct dfm_process {
+        uint64_t incarnation;    /* 0: none */
+        bool gone;               /* `ends` are all that count, unless it returns */
+        bool vanished, replaced; /* see struct dfm_node_view */
+        bool unknown;            /* some ends of a process before it are not known */
+        bool left;               /* it said that it left, with its files closed */
+        struct node_totals ends; /* of its events, as the DFM counted them */
+        uint64_t unclosed;       /* built events of processes before it that did not say that they left */
+};
+
+/* How the events of a run ended, as its DFM counted them. */
+struct dfm_ends {
+        uint64_t complete, partial, lost, rejected;
+        uint64_t not_taken;  /* see struct dfm_counts */
+        uint64_t unreported; /* counted as lost so far; an SFI that has not reported may have built them */
+};
+
+/* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one
+ * of `refused` to `not_taken`. */
+struct dfm_offered {
+        uint64_t triggers;
+        uint64_t refused;     /* the queue was full */
+        uint64_t repeated;    /* its number came before, or went back without a reset */
+        uint64_t implausible; /* its number jumped ahead, and no later one agreed */
+        uint64_t not_taken;   /* before the run began, after its last trigger, or in a pause */
+        uint64_t in_pauses;   /* of these, triggers from outside that came in a pause */
+        uint64_t missing;     /* numbers that were skipped */
+        /* Not in `triggers`: triggers that waited in a DFM that ended, or came while none ran. */
+        uint64_t missed;
+        uint64_t unclear;        /* restarts of the DFM whose missed triggers cannot be counted */
+        uint64_t datagrams_lost; /* as dfm_note_datagrams_lost() says */
+        uint64_t resets;         /* of the counters, as the triggers report them */
+        uint64_t spills_begun, spills_ended, in_spills;
+};
+
+/* A DFM remembers which of so many newest numbers of triggers came. */
+#define DFM_NUMBERS_WINDOW 4096u
+
+/* The triggers from outside, as of the record. Each number from `next` on belongs to a trigger that the DFM
+ * had not received. */
+struct dfm_came {
+        struct dfm_offered offered;
+        uint64_t next;
+        uint32_t waiting; /* in the queue, apart from frames' numbers that came late */
+        bool numbered;    /* a trigger came since the last reset; else `next` says nothing */
+        bool in_spill;
+        bool paused; /* no trigger was taken that came later */
+        /* Bit (number % DFM_NUMBERS_WINDOW): it is an event, or one of those that wait. */
+        uint64_t seen[DFM_NUMBERS_WINDOW / 64];
+};
+
+#define DFM_LINEAGE 8
+#define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
+
+struct dfm_processes {
+        uint64_t cookie; /* of the run; 0: nothing is known */
+        /* Incarnations of the last DFMs that knew it, the latest first; 0: none. A node that followed another
+         * one may know more. */
+        uint64_t dfms[DFM_LINEAGE];
+        bool has_all;                /* no process of the run is missing */
+        bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
+        bool ros_replaced;           /* see dfm_had_replaced_ros() */
+        struct node_totals replaced; /* of all processes that others replaced */
+        struct node_totals again;    /* of events that an SFI built after they had ended */
+        struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
+        struct dfm_came came;
+        uint32_t n_sfi;
+        struct dfm_process sfis[EVB_SFI_MAX];
+        /* All events below `oldest` have ended, and none from `next` on was taken. */
+        uint64_t oldest, next;
+        /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */
+        uint32_t n_words;
+        uint64_t words[DFM_PROCESSES_WORDS];
+};
+
+/* Changes when the caller should store the processes again: before it sends what dfm_step() returns. 0:
+ * there is nothing to store. */
+uint64_t dfm_processes_version(const struct dfm *d);
+void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
+/* Events that were open when the run was resumed, and count as lost: no process knows their triggers. */
+uint64_t dfm_forgotten(const struct dfm *d);
+/* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
+ * ended. */
+bool dfm_has_guessed(const struct dfm *d);
+/* Whether a ROS with a front-end was replaced in the run under an earlier DFM, see struct dfm_node_view. */
+bool dfm_had_replaced_ros(const struct dfm *d);

@@ -1,0 +1,61 @@
+/* Takes built events from the SFI's core: checks pattern bytes, then writes the event to a file or drops it.
+ * A thread writes and seals the files, so that the disk never delays reception; without files no thread is
+ * needed. A slot is returned once its event is stored as sfi.durability requires, or lost. */
+#pragma once
+
+#include "core/sfi.h"
+#include "data/context.h"
+#include "data/reasons.h"
+
+struct builder;
+
+/* The closed event files. The builder's thread fills the list, so read it after builder_reasons(). Empty if
+ * zeroed. */
+struct file_list {
+        size_t n, room;
+        char **paths; /* owned */
+};
+
+/* Frees the paths; the list is empty then. */
+void file_list_clear(struct file_list *l);
+
+/* A slot that the core may reuse. */
+struct builder_done {
+        uint32_t slot;
+        bool failed;
+};
+
+/* -EINVAL: sfi.directory is not usable now, so builder_open_files() would fail. Errors are logged. */
+int builder_check(const struct data_context *context);
+/* Between builder_take() and builder_collect() the builder reads the core's slots and the buffer. Errors are
+ * logged. */
+int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
+                const struct sfi *core, const uint8_t *buffer, uint32_t slots);
+/* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the
+ * first builder_take(), and not at all after an error, which is logged, and which builder_reasons() adds. */
+int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
+/* Unless it was sealed, the newest file keeps the name NAME.writing. */
+struct builder *builder_free(struct builder *b);
+/* Hands a built slot over; the queue holds all slots. */
+void builder_take(struct builder *b, uint32_t slot);
+/* Call it after the last builder_take() of a batch. */
+void builder_kick(struct builder *b);
+/* Returns up to n slots that the core may reuse. */
+size_t builder_collect(struct builder *b, struct builder_done *done, size_t n);
+/* Becomes readable when builder_has_done() turns true; -1: without files, slots are done at once. */
+int builder_fd(const struct builder *b);
+/* Call these before and after waiting on the descriptor; see struct waker. */
+void builder_prepare_wait(struct builder *b);
+void builder_woken(struct builder *b);
+/* Slots can be collected, or all files are sealed. */
+bool builder_has_done(const struct builder *b);
+/* Makes the thread write the remaining events and seal the last file; returns at once. Call it after the last
+ * builder_take(). */
+void builder_seal(struct builder *b);
+/* After builder_seal(): all events are written, files sealed and slots collected. *ret_error: negative errno
+ * if output failed at any time; the failure is already logged. */
+bool builder_is_sealed(struct builder *b, int *ret_error);
+/* The error that ended the output, as soon as builder_collect() returns a failed slot; 0: none. */
+int builder_error(const struct builder *b);
+/* At the end: stops the thread, then adds failed output and corrupt fragments. */
+void builder_reasons(struct builder *b, struct reasons *to);

@@ -1,0 +1,35 @@
+/* Receives an SFI's fragments from its sockets into its buffer, at the offsets that the core reserves. One
+ * table of functions per transport. One thread. */
+#pragma once
+
+#include "core/sfi.h"
+#include "data/context.h"
+
+struct data_receiver;
+
+struct data_receiver_ops {
+        int (*open)(struct data_receiver *r);
+        /* Receives for a bounded time; *ret_more: more is waiting. */
+        int (*turn)(struct data_receiver *r, uint64_t now_ns, bool *ret_more);
+        /* Sends a request to one ROS or to all (MESSAGE_TO_ALL). What a connection does not take is dropped,
+         * and sfi_note_connected() follows once it can be repeated. NULL: requests are control messages. */
+        void (*request)(struct data_receiver *r, struct message_to to, const struct message *m);
+        /* Bytes that may be in flight without loss; 0: unlimited. Call it after open(). */
+        uint64_t (*room_bytes)(const struct data_receiver *r);
+        /* The fault injector holds datagrams back: call turn() again soon. NULL: it never does. */
+        bool (*is_holding)(const struct data_receiver *r);
+        /* Updates the counters that only the kernel has. NULL: there are none. */
+        void (*account)(struct data_receiver *r);
+        void (*close)(struct data_receiver *r);
+};
+
+/* data_receive_threads: over UDP, with sfi.receive-threads. */
+extern const struct data_receiver_ops data_receive_udp, data_receive_threads, data_receive_tcp;
+
+struct data_receiver {
+        const struct data_receiver_ops *ops;
+        struct data_context context;
+        struct sfi *core; /* set after open */
+        uint8_t *buffer;
+        void *state;
+};

@@ -1,0 +1,72 @@
+/* A TCP port for clients that are not nodes of the run: accepts those from the addresses of level2.from, and
+ * moves messages between each connection and the owner's functions. Clients come and go; none of them can
+ * stop the node, as each turn does a bounded amount of work for each client. One thread: the loop's. */
+#pragma once
+
+#include "data/context.h"
+#include "net/tcp.h"
+#include "protocol/message.h"
+
+#define DOOR_CLIENTS_MAX 16u
+
+struct door;
+
+/* One connection; the owner embeds it as the first member of its own struct. */
+struct door_client {
+        struct door *door;
+        struct loop_io io; /* fd -1: unused */
+        uint32_t index;
+        bool ready, blocked;
+        bool more;  /* to send, in the next turn */
+        bool known; /* its first message was valid */
+        bool last;  /* the connection ends after what is being sent */
+        bool full;  /* the owner takes no message now */
+        bool gone;  /* the connection has ended */
+        struct net_address from;
+        uint64_t since_ns;
+        struct tcp_reader reader;
+        const uint8_t *out; /* being sent, from out_begin below out_end */
+        size_t out_begin, out_end;
+};
+
+struct door_ops {
+        const char *what; /* "level-2 client" */
+        /* Takes a valid message. A negative errno ends the connection. */
+        int (*take)(struct door_client *c, uint64_t now_ns, const struct message *m);
+        /* Sets `out` to the next bytes. False: there are none in this turn; sets `more` if there may be some
+         * in the next one. */
+        bool (*make)(struct door_client *c, uint64_t now_ns);
+        /* The connection has begun, or ends. NULL: nothing to do. */
+        void (*begin)(struct door_client *c);
+        void (*end)(struct door_client *c);
+};
+
+struct door {
+        const struct door_ops *ops;
+        struct data_context context;
+        int listener;
+        struct loop_io io;
+        bool ready;
+        struct door_client *clients[DOOR_CLIENTS_MAX];
+        uint32_t first;         /* they take turns */
+        uint64_t log_ns;        /* before that, no client is logged */
+        struct message message; /* the one that is taken or made */
+};
+
+/* Before door_open(): `client` is number `index`. */
+void door_add(struct door *d, struct door_client *client, uint32_t index);
+/* Listens at this port of the node's address. Errors are logged; door_close() is needed in any case. */
+int door_open(struct door *d, const struct door_ops *ops, const struct data_context *context, uint16_t port);
+void door_close(struct door *d);
+/* Accepts connections and takes their messages. Negative errno, logged: the port is closed. */
+int door_receive(struct door *d, uint64_t now_ns);
+void door_send(struct door *d, uint64_t now_ns);
+/* 0: there is more to do now. */
+uint64_t door_deadline_ns(const struct door *d);
+/* The owner takes messages of this client again, or (`full`) no longer. */
+int door_set_full(struct door_client *c, bool full);
+void door_drop(struct door_client *c);
+/* Counts a message that is not accepted. Returns -EPROTO. */
+int door_refuse(struct door_client *c, enum message_verdict verdict);
+/* Logs at most one line each second. */
+void door_log(struct door *d, const struct door_client *c, const char *what);

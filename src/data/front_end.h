@@ -1,0 +1,50 @@
+/* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a length-prefixed frame
+ * (docs/protocol.md), in a UDP datagram or in a TCP stream from the front-end. A frame carries the number of
+ * its trigger, or frame k belongs to event k.
+ *
+ * A full buffer pauses a stream, and drops a datagram. Any other loss is a gap: if frames are counted, later
+ * ones may be counted for the wrong triggers. One thread. */
+#pragma once
+
+#include "core/ros.h"
+#include "data/reasons.h"
+#include "data/slicer.h"
+#include "data/stats.h"
+#include "net/address.h"
+#include "protocol/number.h"
+#include "sys/loop.h"
+
+struct front_end;
+
+/* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
+ * "ADDRESS:PORT" of the front-end. `number`: where a frame carries
+ * the number of its trigger. Borrows all pointers but `at` and `number`. Errors are logged. */
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct number_field *number,
+                  const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
+                  struct node_stats *stats);
+struct front_end *front_end_free(struct front_end *f);
+/* The counters in frames are times: frames are collected in slices. Takes the slicer over; call it once. */
+void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
+/* Receives for a bounded time; call it after each wake-up. */
+void front_end_turn(struct front_end *f, uint64_t now_ns);
+uint64_t front_end_deadline_ns(const struct front_end *f);
+
+/* Frames so far, including those that did not fit into the buffer. */
+uint64_t front_end_frames(const struct front_end *f);
+/* No data arrived for 200 ms, and none is left to read. */
+bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
+/* Says why frames such as this one do not follow the triggers, the newest of which has the counter
+ * `expected`.
+ */
+void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
+                            char *text, size_t text_bytes);
+/* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */
+bool front_end_is_unreliable(const struct front_end *f);
+/* When the connection was lost; 0: it is connected, or needs none. */
+uint64_t front_end_down_since_ns(const struct front_end *f);
+/* At the end: adds frames that were read and discarded, except those before the boards began to count for
+ * this run.
+ */
+void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to);
+/* At the end: adds a connection that was never made, and gaps. */
+void front_end_reasons(const struct front_end *f, struct reasons *to);

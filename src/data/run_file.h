@@ -1,0 +1,28 @@
+/* The record of a run beside its event files, CORE.run.json: what the run was made with, and its accounts. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf/scenario.h"
+
+#define RUN_FILE_PATH_MAX 512
+
+struct run_file {
+        const struct scenario *scenario; /* as effective */
+        uint32_t run;
+        const char *core;       /* DIRECTORY/CORE, as of the event files */
+        const json_t *metadata; /* names and values of the run; NULL: those of the scenario; borrowed */
+        const json_t *accounts; /* the report of the run, or of the SFI; borrowed */
+};
+
+/* DIRECTORY/CORE from the path of an event file. False: it is none. */
+bool run_file_core(const char *event_file, char *core, size_t size_bytes);
+/* The content, for run_file_store(); f->core is not used. NULL: no memory. The caller frees it. */
+char *run_file_text(const struct run_file *f);
+/* Writes all or nothing, and never over another file: a further record of the same CORE is CORE.run.2.json,
+ * and so on. `path` names the file, also after a failure. Negative errno. */
+int run_file_store(const char *core, const char *text, char path[static RUN_FILE_PATH_MAX]);
+int run_file_write(const struct run_file *f, char path[static RUN_FILE_PATH_MAX]);

@@ -1,0 +1,35 @@
+/* The testbed of the lab on this machine: one network namespace per node, each joined by a veth to a bridge
+ * in a further namespace, the switch. testbed_free() removes all of it; testbed_new() also removes what
+ * killed launchers left. Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf/scenario.h"
+
+/* "timer" in this environment variable makes timers decide which packets ports drop, as on a kernel without
+ * BPF; for comparisons. */
+#define TESTBED_PORT_ENV "EVB_LAB_PORT"
+
+struct testbed;
+
+/* Builds the testbed and sets the nodes' addresses and devices in the scenario, which it borrows. Logs
+ * errors: -EPERM, -EOPNOTSUPP and others. */
+int testbed_new(struct testbed **ret, struct scenario *s);
+struct testbed *testbed_free(struct testbed *testbed);
+/* Returns a node's namespace for netns_enter(), borrowed; -1 if the node does not exist. */
+int testbed_node_namespace(const struct testbed *testbed, const char *name);
+
+/* What the switch did to packets since the testbed was built. */
+struct testbed_counts {
+        bool is_exact;            /* arithmetic decided at all ports; false: timers did */
+        uint64_t dropped_packets; /* by ports whose buffer was full */
+        uint64_t lost_packets;    /* by queues of the testbed that no real link or port has */
+};
+
+/* Reads the counters; logs a warning if packets were lost, or if it fails. Returns -ENODATA without a warning
+ * if links have no rate: then ports drop nothing. */
+int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret);
+/* "exact" or "timer", for reports. */
+const char *testbed_port_name(const struct testbed_counts *counts);

@@ -1,0 +1,23 @@
+/* A listening Unix socket with a path (unix(7)). */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#include "base/error.h"
+
+struct local_listener {
+        int fd;
+        char path[sizeof((struct sockaddr_un){}).sun_path];
+        dev_t device; /* of the socket's file, so that only this one is removed */
+        ino_t inode;
+};
+
+/* Listens at `path`. A socket that a crashed process left there is replaced; one that a process listens at,
+ * and any other file, is an error. */
+int local_listener_open(struct local_listener *ret, const char *path, struct error *e);
+/* Whether local_listener_open() would succeed; changes nothing. */
+int local_listener_check(const char *path, struct error *e);
+/* Closes the socket, and removes its file unless another process has replaced it. */
+void local_listener_close(struct local_listener *l);

@@ -1,0 +1,70 @@
+/* Requests the states of all nodes of a scenario, which each node serves at /status (see docs/monitoring.md).
+ * Any thread, one at a time. */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "conf/scenario.h"
+#include "sys/loop.h"
+
+#define NODE_STATUS_PROBLEM_MAX 400
+
+/* What a node does, as an operator should see it; the worst comes last. */
+enum node_condition {
+        CONDITION_FINE,    /* as its state says */
+        CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
+        CONDITION_LOSING,  /* it lost events a short while ago */
+        CONDITION_STALLED, /* it makes no progress though work waits */
+        CONDITION_ERROR,   /* a DFM whose last run ended in an error */
+        CONDITION_SILENT,  /* it does not answer, or is not this node */
+};
+
+struct node_status {
+        const struct scenario_node *node;
+        char place[SCENARIO_TEXT_MAX]; /* where it serves its state: "HOST:PORT" or "unix:PATH" */
+        json_t *status;                /* its last answer; NULL: it did not answer, or is not this node */
+        enum node_condition condition;
+        bool is_losing;                        /* it lost events a short while ago; a paused DFM may, too */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* why it is not as it should be; "": it is */
+        /* CLOCK_MONOTONIC: time of the last answer, and of the start of the request under way; 0: none. */
+        uint64_t answered_ns, asked_ns;
+};
+
+struct statuses {
+        const struct scenario *scenario; /* borrowed */
+        size_t n;
+        struct node_status *nodes; /* in the order of the scenario */
+};
+
+/* Finds the place of each node. -EINVAL: the scenario does not say where the nodes serve their states, which
+ * the message explains; -ENOMEM. */
+int statuses_init(struct statuses *s, const struct scenario *scenario, struct error *e);
+void statuses_fini(struct statuses *s);
+/* Asks all nodes at once, and waits until each has answered or failed, at most `timeout_ns` for every 256
+ * nodes. -ENOMEM. */
+int statuses_ask(struct statuses *s, uint64_t timeout_ns);
+
+/* Asks repeatedly as part of an event loop: a slow or dead node delays no other one. */
+struct statuses_watch;
+
+/* `s` and `loop` are borrowed. A node that does not answer within `timeout_ns` has no status. -ENOMEM. */
+int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct loop *loop,
+                       uint64_t timeout_ns);
+struct statuses_watch *statuses_watch_free(struct statuses_watch *w);
+/* Asks each node to which no request is under way. Answers replace the former ones as they arrive. */
+void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns);
+/* Number of requests under way or still to send, without those from before `since_ns`. */
+size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns);
+/* When statuses_watch_expire() has something to do; NEVER_NS: no request is under way. */
+uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
+/* Ends the requests whose time is over. */
+void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
+
+/* One word for the condition, or the node's own word for its state; "?": it has none. */
+const char *node_status_word(const struct node_status *n);
+/* What a node answered, with "reachable", "condition" and "problem"; of a node that did not answer, its name
+ * and role. */
+json_t *node_status_to_json(const struct node_status *n);

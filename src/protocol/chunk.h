@@ -1,0 +1,138 @@
+/* The data message (type Fragments): a header, a directory with an entry for each chunk, and the chunks'
+ * bytes. A chunk is a contiguous part of one fragment. Divides fragments into messages and reads them back.
+ * docs/protocol.md describes the bytes. Pure; payload is referenced, not copied.
+ *
+ * An entry consists of flags and of the fields that differ from what the entry before it lets expect, so that
+ * most take a few bytes. A chunk starts at a multiple of EVB_BLOCK_BYTES, and its length is a multiple too
+ * unless it ends its fragment. A datagram that is not the last of its batch is padded with zeros to the full
+ * size, by at most CHUNK_PADDING_MAX_BYTES, so that the kernel can split one super-packet (UDP_SEGMENT). */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/cursor.h"
+#include "protocol/message.h"
+
+/* The first byte of a data message. That of all other messages is 0x45 (MESSAGE_MAGIC). */
+#define FRAGMENTS_MAGIC 0xEB
+#define FRAGMENTS_HEADER_BYTES 20
+/* Offset of the sender in the header: a little-endian number of 16 bits, whose lower bits are the index of
+ * the ROS. */
+#define FRAGMENTS_SENDER_AT 2
+#define FRAGMENTS_INDEX_BITS 12
+/* Maximum number of chunks in a message, and bytes of an entry. */
+#define CHUNKS_MAX 256u
+#define CHUNK_ENTRY_MAX_BYTES 32
+/* Header and directory. */
+#define FRAGMENTS_HEAD_MAX_BYTES (FRAGMENTS_HEADER_BYTES + CHUNKS_MAX * CHUNK_ENTRY_MAX_BYTES)
+#define CHUNK_PADDING_MAX_BYTES (CHUNK_ENTRY_MAX_BYTES + EVB_BLOCK_BYTES)
+
+/* X(constant, value, name of the field that the entry contains). Without a flag, the field has its expected
+ * value. */
+#define CHUNK_FLAGS(X)                                                                                       \
+        X(CHUNK_HAS_EVENT, 0x01, "event")                                                                    \
+        X(CHUNK_HAS_L1_ID, 0x02, "l1_id")                                                                    \
+        X(CHUNK_HAS_SIZE, 0x04, "fragment_bytes")                                                            \
+        X(CHUNK_HAS_OFFSET, 0x08, "offset")                                                                  \
+        X(CHUNK_HAS_LENGTH, 0x10, "length")                                                                  \
+        X(CHUNK_HAS_KIND, 0x20, "kind")                                                                      \
+        X(CHUNK_IS_LAST, 0x80, "last")
+
+/* Must be 0. */
+#define CHUNK_RESERVED 0x40
+
+enum chunk_flags {
+#define X(constant, value, name) constant = value,
+        CHUNK_FLAGS(X)
+#undef X
+};
+
+struct chunk {
+        uint64_t event;
+        uint32_t l1_id;
+        uint32_t fragment_bytes; /* of the whole fragment */
+        uint32_t offset, length; /* of this chunk */
+        uint16_t order;          /* position of the fragment in the event, if the source knows it */
+        uint8_t form;            /* enum fragment_form */
+        uint8_t status;          /* enum fragment_status */
+};
+
+/* What the next entry of a directory is relative to. */
+struct chunk_context {
+        struct chunk last;
+        uint64_t stride; /* expected difference of event numbers */
+        uint32_t n;      /* entries so far */
+};
+
+/* Before the first entry of a message from this ROS. */
+struct chunk_context chunk_context_begin(uint16_t ros);
+/* Writes the entry of a chunk and updates the context; returns its size, at most CHUNK_ENTRY_MAX_BYTES. */
+size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
+                    uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES]);
+/* The same for a chunk that may be too long: shortens it to what fits into `room` together with its entry.
+ * Returns 0, without a change of the context, if nothing fits; then *c is undefined. */
+size_t chunk_encode_fit(struct chunk_context *k, struct chunk *c, size_t room,
+                        uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES]);
+/* MESSAGE_SHORT: more bytes are needed; MESSAGE_MALFORMED: fields contradict each other, or a bound. */
+enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
+                                  bool *ret_last);
+
+/* Reads one message. After MESSAGE_OK all entries are valid, and decoded: call next until it returns false.
+ */
+struct chunk_reader {
+        struct message_header header; /* payload_bytes: sum of all chunks */
+        size_t head_bytes;            /* header and directory */
+        const uint8_t *payload;       /* of the next chunk; NULL after chunk_reader_begin() */
+        uint32_t n, next;             /* number of chunks; the one that is read next */
+        struct chunk chunks[CHUNKS_MAX];
+};
+
+/* Reads header and directory, from a stream that may hold only a part of the message. MESSAGE_SHORT: not all
+ * of them arrived. The reader does not refer to `bytes` afterwards. */
+enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *bytes, size_t n,
+                                        uint64_t cookie);
+/* The same for a whole datagram; MESSAGE_SHORT: it lacks bytes. */
+enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
+                                       uint64_t cookie);
+/* *ret_payload: NULL after chunk_reader_begin(). */
+bool chunk_reader_next(struct chunk_reader *r, struct chunk *ret, const uint8_t **ret_payload);
+
+/* Completes a message: writes the header before a directory of `directory_bytes`. */
+void fragments_header_encode(const struct message_header *h, uint8_t *bytes, size_t directory_bytes);
+
+/* A fragment to send, or the rest of one. */
+struct chunk_job {
+        struct chunk chunk;     /* offset: where to continue; length is ignored */
+        uint32_t to_bytes;      /* send [chunk.offset, to_bytes) */
+        const uint8_t *payload; /* of the whole fragment */
+};
+
+/* One datagram as a gather list; iov[0] holds header and directory. After it, `jobs_done` jobs of the batch
+ * are sent, and the next one continues at `next_offset`, so a sender that is interrupted knows the rest. */
+struct chunk_datagram {
+        struct iovec *iov;
+        uint32_t n_iov;
+        uint32_t size_bytes;
+        uint32_t jobs_done;
+        uint32_t next_offset;
+        bool full; /* no room for more, whatever follows */
+};
+
+/* Memory for one batch of datagrams, allocated once. */
+struct chunk_packer;
+
+int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t datagrams_max);
+/* For byte streams: messages are not padded. */
+void chunk_packer_set_stream(struct chunk_packer *p);
+/* Limits each later batch to this many datagrams. The size given at creation stays the maximum. */
+void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
+struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
+
+/* Divides jobs into datagrams of `header`, until the jobs or the packer's datagrams are used up. Its
+ * transaction is that of the first datagram and grows by one each; its queued_bytes are what is queued before
+ * the first one. Returns the number of datagrams; valid until the next call. */
+size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, const struct chunk_job *jobs,
+                  size_t n_jobs, const struct chunk_datagram **ret);

@@ -1,0 +1,85 @@
+/* The membership of a ROS or SFI in a run, pure: it joins the DFM, learns the run's cookie, and notices
+ * when another DFM resumes the run. The cores of ROS and SFI embed it; docs/protocol.md ("Joining") gives
+ * the rules.
+ *
+ * An address alone proves nothing: Welcome repeats the incarnation of the Join, 64 random bits that only
+ * the DFM has seen, and every other message carries the cookie from Welcome. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/message.h"
+
+/* Digests of the settings that all nodes of a run share. */
+struct member_keys {
+        uint32_t table; /* of the names of the keys */
+        uint32_t n;
+        uint32_t values[MESSAGE_KEYS_MAX];
+};
+
+/* What a node states about itself in Join. */
+struct member_config {
+        uint64_t incarnation; /* random, new at each start; not 0 */
+        uint32_t run;         /* configured number; 0: any */
+        uint32_t flags;       /* JOIN_* */
+        struct member_keys keys;
+        uint64_t retry_ns; /* between two Joins */
+};
+
+/* Former DFMs of this run that are remembered. */
+#define MEMBER_FORMER_MAX 8
+
+/* A DFM of a run. */
+struct member_dfm {
+        uint64_t dfm, cookie;
+};
+
+struct member {
+        struct member_config config;
+        enum node_role role;
+        uint16_t index;
+        uint64_t cookie;      /* 0: in no run */
+        uint64_t dfm;         /* incarnation of the DFM that this node follows */
+        uint32_t run;         /* 0: unknown */
+        uint64_t join_due_ns; /* NEVER_NS: joined */
+        uint64_t last_join_ns;
+        uint64_t heard_ns;            /* time of our DFM's last message; 0: none */
+        enum welcome_verdict refusal; /* WELCOME_OK: none */
+        uint16_t refused_key;
+        uint32_t refused_run;                        /* the DFM's */
+        uint64_t foreign;                            /* messages of another run or DFM */
+        bool run_stalled;                            /* the DFM ends the run because it made no progress */
+        struct member_dfm former[MEMBER_FORMER_MAX]; /* a ring; no former DFM is followed again */
+        uint32_t n_former;
+};
+
+enum member_news {
+        MEMBER_NOTHING,
+        MEMBER_JOINED,  /* in a run now */
+        MEMBER_NEW_DFM, /* another incarnation of the DFM resumed our run: its streams restart */
+        MEMBER_REFUSED, /* see refusal */
+};
+
+void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
+                 uint64_t now_ns);
+
+static inline bool member_is_joined(const struct member *m)
+{
+        return m->cookie != 0;
+}
+
+/* Whether a message from the DFM (except Welcome) or from another node belongs to our run and, if it is the
+ * DFM's, to the DFM that we follow. If not, the next Join finds out why. */
+bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message);
+enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *message);
+
+/* If Join is due, fills in all but `newest`, `oldest` and `totals`. `in_run`: this node knows that the run
+ * has begun. */
+bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct message *ret);
+
+/* The header of this node's messages. */
+void member_address(const struct member *m, struct message *ret, uint32_t type);
+/* The part of Alive about what the node waits for. */
+void member_report(struct message *ret, uint64_t now_ns, const struct node_obstacle *o);

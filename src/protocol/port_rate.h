@@ -1,0 +1,65 @@
+/* Finds the share of the planned rate that a receiver's port takes without loss. A loss that neither the
+ * receiver's socket nor the sender's own queue explains means that the port carries less than the plan
+ * assumes: other traffic, or a slower switch. The share then drops to 0.7 of what arrived, and recovers along
+ * the cubic function of RFC 9438 (CUBIC), sections 4.2 and 4.6: fast at first, slowly near the share at which
+ * the loss occurred, then faster again. Unlike a TCP connection it measures loss over a fixed interval, as
+ * all senders together fill the port. Pure: no clock, no allocation. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/util.h"
+
+/* The planned rate; shares are in thousandths of it. */
+#define PORT_RATE_FULL 1000u
+/* The smallest share: senders must still reach the receiver. */
+#define PORT_RATE_LEAST 50u
+/* Interval of observations. */
+#define PORT_RATE_LOOK_NS (100 * NS_PER_MS)
+/* A decrease needs this time to reach all senders and to empty the switch's buffer; a loss counts one
+ * observation later. */
+#define PORT_RATE_REACT_NS (400 * NS_PER_MS)
+/* Time from a decrease back to the share at which the loss occurred. */
+#define PORT_RATE_RECOVER_NS (10 * NS_PER_S)
+/* Fewer losses in an interval, or a smaller fraction of its packets, do not count: bit errors. */
+#define PORT_RATE_LOST_MIN 8u
+#define PORT_RATE_LOST_PERMILLE 1u
+/* Senders report drops of their own queues later than the gaps appear, at most by this time. */
+#define PORT_RATE_EXCUSE_NS (3 * NS_PER_S)
+
+/* Totals since the start, in packets. */
+struct port_rate_counts {
+        uint64_t received, lost; /* lost: missing by their sequence numbers, wherever */
+        uint64_t socket_drops;   /* of the receiver's own socket */
+        uint64_t source_drops;   /* of the senders' own queues */
+};
+
+struct port_rate {
+        uint32_t permille; /* the share now */
+        uint64_t look_ns;  /* time of the next observation */
+        struct port_rate_counts seen;
+        /* Losses that were still missing one observation later; others were only overtaken. */
+        uint64_t confirmed, received_before;
+        uint32_t plateau;      /* the share that arrived when the last loss occurred */
+        uint64_t decreased_ns; /* time of the last decrease */
+        uint64_t excused_ns;   /* until then losses prove nothing about the port */
+        /* To undo the last decreases if senders' own queues explain the loss later, or if the packets
+         * arrive. */
+        uint32_t undo_permille, undo_plateau;
+        uint64_t undo_lost;        /* 0: nothing to undo */
+        uint64_t undo_base;        /* missing packets before that loss */
+        uint64_t undo_source_base; /* drops of the senders' own queues before that loss */
+        uint64_t undo_decreases;   /* that are undone together */
+        /* For reports. */
+        uint64_t decreases, lost;    /* lost: packets that led to decreases */
+        uint64_t lost_before;        /* of these, before the present or last time below the plan */
+        uint64_t since_ns, below_ns; /* start of the present time below the plan; sum of the earlier times */
+        uint32_t least;              /* smallest share since since_ns */
+};
+
+void port_rate_init(struct port_rate *p, uint64_t now_ns);
+/* Observes one interval; call it at look_ns or later. True: the share changed. */
+bool port_rate_look(struct port_rate *p, uint64_t now_ns, const struct port_rate_counts *now);
+/* Total time below the planned rate. */
+uint64_t port_rate_below_ns(const struct port_rate *p, uint64_t now_ns);

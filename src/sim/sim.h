@@ -1,0 +1,106 @@
+/* A scenario in virtual time: the cores of the daemons (dfm, ros, sfi) with their own configuration, and a
+ * model of what is between them. Each node has a link of network.link-rate to a switch, whose port to each
+ * node has that rate and drops what exceeds network.switch-buffer; a ROS shapes its traffic by the plan that
+ * the daemon would install; sockets and processors are bounded too. Payload does not exist, only its size.
+ *
+ * One seed is one history: the same scenario, seed and faults give the same digest on every machine. There is
+ * no clock, socket or file. Memory is bounded by the sockets' buffers, the queues of the shaping, and 16 MiB
+ * of frames in each link; docs/sim.md gives figures. One thread. */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "conf/scenario.h"
+#include "data/stats.h"
+
+/* Times that a node's processor and its link take. */
+struct sim_model {
+        uint64_t wake_ns;        /* mean time from an arrival or a timer to the turn of a sleeping process;
+                                    each one is drawn between a half and three halves of it */
+        uint64_t packet_ns;      /* a process receives a packet, or sends a control message */
+        uint64_t send_ns;        /* a ROS sends a packet of data */
+        uint64_t fragment_ns;    /* an SFI takes a chunk of a fragment */
+        uint64_t propagation_ns; /* from node to node, without the time that frames take */
+        uint64_t timer_ns;       /* mean lateness of the kernel's timers for shaping; each is drawn from 0 to
+                                    twice this */
+        uint32_t processors;     /* that all nodes share; a turn holds one until its work is done. 0: each
+                                    node has its own */
+};
+
+#define SIM_PROCESSORS_MAX 64u
+
+extern const struct sim_model sim_model_usual;
+/* Sets the figure with the name of an option of evb sim, "wake-time". Returns NULL, or what was expected
+ * instead, for an error message; *m is then as before. */
+const char *sim_model_set(struct sim_model *m, const char *name, const char *text);
+
+enum sim_fault_kind { SIM_CRASH, SIM_PAUSE, SIM_RESTART };
+
+/* Something that happens to a node. A crashed process loses its memory and its sockets; its kernel still
+ * sends what it has queued. A restart ends the present process, if any, and starts another. */
+struct sim_fault {
+        enum sim_fault_kind kind;
+        uint32_t node; /* of scenario.nodes */
+        uint64_t at_ns, for_ns;
+};
+
+#define SIM_FAULTS_MAX 256
+
+struct sim_config {
+        const struct scenario *scenario; /* borrowed; see sim_check() */
+        uint64_t seed;
+        struct sim_model model;
+        const struct sim_fault *faults; /* copied */
+        size_t n_faults;
+        bool chaos; /* adds faults of nodes and of the network, drawn from the seed */
+        const volatile sig_atomic_t
+                *stop; /* not 0: end now, in the middle of the run; NULL: nothing stops it */
+        FILE *trace;   /* one line for each message, drop and change of state; NULL: none */
+};
+
+struct sim;
+
+/* Sets what the model leaves open: events need no file, and each node an address, which only the shaping plan
+ * reads. */
+void sim_prepare(struct scenario *s);
+/* Whether the model covers the scenario. -EINVAL: it does not; the error names the key. */
+int sim_check(const struct scenario *s, struct error *error);
+/* -EINVAL: a plan for the shaping is impossible; -ENOMEM. */
+int sim_new(struct sim **ret, const struct sim_config *config, struct error *error);
+struct sim *sim_free(struct sim *s);
+
+/* Runs to the end of the run, to a violation, or until it is stopped. */
+void sim_run(struct sim *s);
+
+/* How a node ended. */
+struct sim_node_end {
+        const struct node_stats *stats; /* as its daemon would publish them; of all its processes */
+        bool is_dead;                   /* crashed, and not restarted */
+        uint32_t restarts;
+};
+
+struct sim_result {
+        uint64_t end_ns;
+        uint32_t run;      /* its number */
+        uint64_t digest;   /* of all messages delivered and all changes of state, with their times */
+        uint64_t messages; /* delivered */
+        uint64_t port_drops, link_drops;
+        bool plan_fits;           /* the traffic is shaped, and by the plan, bursts fit a port's buffer */
+        uint64_t port_most_bytes; /* the most that a port to an SFI held at once */
+        bool has_switch;
+        const char *violation; /* begins with the name of the invariant; NULL: none */
+        uint64_t violated_ns;
+        uint64_t last_fault_ns; /* 0: none */
+};
+
+struct sim_result sim_result(const struct sim *s);
+struct sim_node_end sim_node_end(const struct sim *s, uint32_t node);
+/* The faults of the history, also those that `chaos` drew, in the order of their times: a history with these
+ * faults, these fractions as network.loss, reorder and duplicate, and without `chaos`, is the same. */
+size_t sim_faults(const struct sim *s, const struct sim_fault **ret, struct fault_config *ret_network);

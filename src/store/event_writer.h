@@ -1,0 +1,115 @@
+/* Writes events to EventStorage files (version 2 or 6). A file is NAME.writing while it grows and NAME.data
+ * once it is complete; a configured number of events or bytes starts the next one. Between writes, a file
+ * always ends with a correct end record.
+ *
+ * One thread per writer, and not the receiving thread, as write and fsync may block. The caller provides the
+ * time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "store/event_file.h"
+
+/* Reports a closed file, which has its final name. Called by event_writer_write() and _close(); `path` is
+ * valid during the call. */
+typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
+
+/* Reports that sealing a file begins, which may take long. The kernel has all its events. Called as above. */
+typedef void (*event_writer_sealing)(void *userdata);
+/* Reports a NAME.writing that exists when the writer starts. Either the process `writer` still writes it, or
+ * (0: none known) its process ended early, and event_file_repair() can repair it. Called by
+ * event_writer_new(). */
+typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer);
+
+struct event_writer_settings {
+        const char *directory; /* must exist */
+        /* See event_writer_core_name(). Files are DIRECTORY/CORE._NNNN.data; NNNN begins at 0001, or after
+         * the highest number of an existing .data or .writing file. */
+        const char *core_name;
+        const char *application; /* "SFI-1" */
+        unsigned version;        /* struct eformat: storage_version */
+        /* Limits of a file; 0: unlimited. A file holds at least one event. */
+        uint64_t file_events, file_bytes;
+        uint32_t run, trigger_type, lumi_block;
+        uint64_t detector_mask;
+        /* Version 6: "NAME=VALUE", further metadata; at most EVENT_FILE_METADATA_FREE. */
+        const char (*metadata)[EVENT_FILE_TEXT_MAX];
+        size_t n_metadata;
+        bool has_seed; /* for pattern sources; see struct event_file_front */
+        uint64_t seed;
+        size_t buffer_bytes; /* 0: 4 MiB */
+        /* The kernel writes a full buffer while a second one fills; see sys/disk_writer.h. */
+        bool background;
+        /* Events up to the size of the buffer pass by the page cache (O_DIRECT). */
+        bool direct;
+        /* What the disk has stays in the page cache, for others to read; otherwise it leaves. */
+        bool keeps_cached;
+        event_writer_closed closed; /* callbacks may be NULL */
+        event_writer_sealing sealing;
+        event_writer_left left;
+        void *userdata;
+};
+
+struct event_writer_counts {
+        uint64_t events, event_bytes; /* accepted and not lost; bytes exclude data records */
+        uint64_t events_lost;         /* accepted, then lost with the buffer after a disk error */
+        /* The oldest of `events`: */
+        uint64_t events_written; /* in the kernel: they survive the process */
+        uint64_t events_synced;  /* on the disk: they survive the machine */
+        uint64_t events_closed;  /* in closed files */
+        uint64_t file_bytes;     /* closed files, and the open one as if closed now */
+        uint64_t written_bytes;  /* closed files, and the data of the open one that the kernel has */
+        unsigned files;          /* opened */
+};
+
+struct event_writer;
+
+/* "data26_evb.00091668.physics_Main.daq.RAW._lb0000._SFI-1"; `time` gives the year. `text` needs at least 96
+ * bytes. */
+char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
+                             const char *application);
+
+/* Opens the first file, and copies the strings. Never overwrites a file, but skips its number. An fcntl lock
+ * on the open file excludes event_file_repair(). Returns 0, -EINVAL for an unsupported version,
+ * -ENAMETOOLONG, or the error of open, write or, if `direct`, disk_set_direct(). */
+int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
+/* Without a previous event_writer_close(), the file stays NAME.writing and lacks the buffered events. Returns
+ * NULL. */
+struct event_writer *event_writer_free(struct event_writer *writer);
+
+/* Writes one event of `size_bytes` bytes, which `iov` refers to. Small events go to the buffer, large ones
+ * at once to the file.
+ *
+ * An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls return it. The writer truncates the file
+ * after its last complete event and closes it as NAME.data; if that fails too, the file stays NAME.writing
+ * for event_file_repair(). This event and the buffered ones are lost: see event_writer_counts().
+ *
+ * -EBADFD: another program changed the size of the file, which stays NAME.writing.
+ *
+ * -EMSGSIZE has no effect on the writer: `size_bytes` is not that of `iov`, not a multiple of 4, 0, or above
+ * 4 GiB. */
+int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
+                       time_t now);
+/* Notes a write in the background that has ended, without waiting. Errors as above. */
+int event_writer_poll(struct event_writer *writer);
+/* Writes the buffer to the file. Errors as above. */
+int event_writer_flush(struct event_writer *writer, time_t now);
+/* Flushes, and waits until the disk has all events. After a disk error the file stays NAME.writing, because
+ * its content is unreliable. */
+int event_writer_sync(struct event_writer *writer, time_t now);
+/* Flushes, marks the file as the last one of the run, syncs and renames it. Errors as above. */
+int event_writer_close(struct event_writer *writer, time_t now);
+
+/* What the error of a call means; as strerror(), and for -EBADFD in our own words. */
+const char *event_writer_describe_error(int error);
+/* Such an error means that the disk, or the user's share of it, is full. */
+bool event_writer_is_full(int error);
+void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
+/* Of the newest file; the path is its current one. */
+unsigned event_writer_file_number(const struct event_writer *writer);
+const char *event_writer_path(const struct event_writer *writer);

@@ -1,0 +1,91 @@
+/* A point-to-point stream over UDP: one end sends, the other receives, and a TCP connection controls both.
+ * Each end has a thread for the network and one for its file, with a ring of packets between them.
+ * docs/streams.md describes the protocol. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fault.h"
+#include "net/address.h"
+#include "protocol/auth.h"
+#include "stream/slot_ring.h"
+
+enum stream_format { STREAM_PLAIN, STREAM_VDIF };
+enum stream_pacing {
+        STREAM_PACING_THREAD,
+        STREAM_PACING_KERNEL, /* the kernel knows the rate (SO_MAX_PACING_RATE) */
+        STREAM_PACING_TXTIME, /* the kernel knows the time of each packet (SO_TXTIME) */
+};
+
+#define STREAM_BYTES_UNKNOWN UINT64_MAX
+#define STREAM_CPUS_MAX 64u
+
+struct stream_cpus {
+        unsigned cpus[STREAM_CPUS_MAX];
+        size_t n; /* 0: any */
+};
+
+/* What a live line shows. */
+struct stream_progress {
+        double seconds;
+        uint64_t packets, bytes, lost; /* so far; lost: UINT64_MAX, unknown */
+        uint64_t ring_percent;         /* of the ring that is in use */
+};
+
+/* What both ends have in common. */
+struct stream_options {
+        struct wake wake; /* how the ring's consumer is woken */
+        uint64_t ring_bytes, socket_buffer_bytes;
+        struct stream_cpus network_cpus, file_cpus;
+        bool has_key; /* the control connection is authenticated with `key` */
+        struct auth_key key;
+        /* Called each second, with `last` at the end; may be NULL. */
+        void (*progress)(const struct stream_progress *p, bool last);
+};
+
+struct stream_send_config {
+        struct stream_options common;
+        struct net_address at; /* the receiver's control port; or the own one, if it listens */
+        bool listens;
+        const char *input; /* a path, "pattern:SIZE", "null:SIZE", "-" */
+        bool direct;       /* a file, past the page cache (O_DIRECT) */
+        enum stream_format format;
+        uint32_t packet_bytes; /* UDP payload; 0: as large as the path permits */
+        /* At most one is not 0: the time between packets, or the rate of data without headers. Neither: VDIF
+         * at its recorded rate, unless `full_speed`; plain at full speed. */
+        uint64_t spacing_ns, rate_bps;
+        bool full_speed;
+        enum stream_pacing pacing;
+        uint32_t frames_per_second; /* of one VDIF thread; 0: find it */
+        uint64_t duration_ns;       /* 0: until the input ends */
+        uint64_t wait_ns;           /* for a receiver that does not listen yet */
+};
+
+struct stream_receive_config {
+        struct stream_options common;
+        struct net_address at; /* the own control port; or the sender's, if this end dials */
+        bool dials;
+        uint64_t wait_ns;   /* for a sender that does not listen yet */
+        const char *output; /* a path, "pattern", "null", "-" */
+        bool overwrite;
+        bool direct;             /* a file, past the page cache (O_DIRECT) */
+        uint32_t window_packets; /* that may overtake a packet, until its place is given up */
+        struct fault_config faults;
+};
+
+/* The places of lost_at in a report. */
+#define STREAM_PLACES 5u
+extern const struct stream_place {
+        const char *name; /* its member */
+        const char *label;
+} stream_places[STREAM_PLACES];
+
+/* Moves one stream; logs what fails. Returns the exit status; *ret is the report, or NULL if there was no
+ * stream. */
+int stream_send(const struct stream_send_config *c, json_t **ret);
+int stream_receive(const struct stream_receive_config *c, json_t **ret);
+/* Joins the reports of several streams: sums, and each of them in "streams". Consumes the array; NULL if it
+ * is empty. */
+json_t *stream_join_reports(json_t *reports);

@@ -1,0 +1,72 @@
+/* Watches what else a machine does while some processes are measured: processor time that the hypervisor or
+ * other processes take, how late timers come, and how long the measured processes wait for a processor.
+ *
+ * Timer lateness comes from one small thread per processor, at the second real-time priority, which sleeps
+ * to absolute deadlines. Ordinary processes never delay it, the measured ones included. What does delay it
+ * also delays every measured process on that processor: the hypervisor, real-time processes of others, and
+ * long interrupts.
+ *
+ * One thread uses a watch. Start it before forking the measured processes: its threads hold no lock. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sys/processors.h"
+
+/* What the watch saw while it was active. Shares are parts of the time of all processors that this process
+ * may use; a figure that is not known is NAN. */
+struct machine_view {
+        double seconds; /* 0: never active long enough, and nothing else is known */
+        /* Time that the hypervisor gave to other machines ("steal" of proc_stat(5)). */
+        double stolen_share;
+        /* Time of processes that were not added, and of the kernel outside all processes. */
+        double others_share;
+        /* Time that added processes waited on run queues (Documentation/scheduler/sched-stats.rst); above 1
+         * if several wait at a time. They wait for each other, too. */
+        double waiting_share;
+        /* How long they waited before each turn on a processor, on average. */
+        double wait_mean_us;
+        /* NAN without permission for real-time threads (CAP_SYS_NICE, RLIMIT_RTPRIO). */
+        double late_p99_us, late_max_us;
+};
+
+struct machine_watch;
+
+/* Starts the threads. Signals stay blocked in them as in the caller. Returns negative errno. */
+int machine_watch_new(struct machine_watch **ret);
+/* Ends the threads. Takes NULL, as do all functions below, which then do nothing. */
+struct machine_watch *machine_watch_free(struct machine_watch *w);
+/* Adds a process to the measured ones. This process is one of them from the start. With more than 256, the
+ * figures that tell these processes from others are unknown. */
+void machine_watch_add(struct machine_watch *w, pid_t pid);
+/* Call often: watches from the first call with `active` to the last one before one without. */
+void machine_watch_turn(struct machine_watch *w, uint64_t now_ns, bool active);
+void machine_watch_view(struct machine_watch *w, struct machine_view *ret);
+
+/* The parts below are pure. */
+
+/* Time since boot, summed over some processors. */
+struct machine_times {
+        uint64_t idle_ns, stolen_ns;
+        unsigned processors;
+};
+
+/* Sums up the processors that `use` says count. Returns -EBADMSG if there is none. */
+int machine_times_sum(struct machine_times *ret, const struct processors *all, uint64_t tick_ns,
+                      bool (*use)(void *ctx, unsigned processor), void *ctx);
+
+/* Time that threads used, time that they waited for a processor, and how often they got one. */
+struct thread_times {
+        uint64_t used_ns, waited_ns, turns;
+};
+
+/* Adds the text of a /proc/PID/task/TID/schedstat. Returns -EBADMSG. */
+int thread_times_add(struct thread_times *to, const char *text);
+
+/* Computes the shares between two readings that are `elapsed_ns` apart. */
+void machine_view_shares(struct machine_view *ret, const struct machine_times *begin,
+                         const struct machine_times *end, const struct thread_times *used,
+                         uint64_t elapsed_ns);

@@ -1,0 +1,147 @@
+/* Qdiscs, classes and filters of one device as values. Wanted and kernel objects have the same form, so that
+ * they can be compared. A tree owns its objects. No access to the kernel. One thread per tree. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+
+#define TC_KIND_MAX 16
+#define TC_U32_KEYS_MAX 8
+#define TC_HANDLE_TEXT_MAX 24
+#define TC_STAB_BYTES 24
+
+#define TC_ID(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
+#define TC_MAJOR(handle) ((uint32_t)(handle) >> 16)
+#define TC_MINOR(handle) ((uint32_t)(handle)&0xffff)
+#define TC_ROOT UINT32_MAX /* TC_H_ROOT */
+
+enum tc_type { TC_QDISC, TC_CLASS, TC_FILTER };
+
+struct tc_htb_qdisc {
+        uint32_t default_class;  /* minor */
+        uint32_t rate2quantum;   /* carries evb's mark; no effect because classes set their quantum */
+        uint32_t direct_packets; /* queue for unclassified packets; 0: the device's. Not compared */
+};
+
+struct tc_htb_class {
+        uint64_t rate_bytes, ceil_bytes; /* per second */
+        uint32_t burst_ticks, cburst_ticks;
+        uint32_t quantum_bytes, priority;
+        uint16_t overhead_bytes;
+};
+
+struct tc_tbf {
+        uint64_t rate_bytes;
+        uint32_t burst_ticks, limit_bytes;
+        uint32_t burst_bytes; /* sent in addition to the ticks, exact; 0 in dumps, which do not contain it */
+        uint32_t packet_most_bytes; /* no packet in the queue is larger; not sent; 0: unknown */
+        uint16_t overhead_bytes;
+};
+
+/* Also of a CBQ qdisc, which is its own topmost class. Times in ticks. */
+struct tc_cbq {
+        uint32_t rate_bytes;
+        uint32_t max_idle, min_idle, off_time;
+        uint32_t average_packet_bytes, allot_bytes, weight;
+        uint32_t split,
+                default_map; /* bit p of default_map: below `split`, takes unfiltered packets of priority p */
+        uint16_t min_packet_bytes;
+        uint8_t cell_log, priority, ewma_log;
+        bool bounded, isolated;
+        uint64_t bandwidth_bytes; /* of the link, the base of idle times; tc needs it, the kernel does not
+                                     store it */
+};
+
+struct tc_fifo {
+        uint32_t limit; /* bfifo: bytes; pfifo: packets */
+};
+
+/* Bytes in the order of the packet. */
+struct tc_u32_match {
+        uint8_t mask[4], value[4];
+        int32_t offset; /* from the network header */
+};
+
+struct tc_u32 {
+        uint32_t classid;
+        uint32_t link;    /* table that matching packets go on to; 0: none */
+        uint32_t divisor; /* not 0: the object is such a table */
+        uint8_t hash_mask[4];
+        int16_t hash_offset; /* packet bytes that, masked, select the bucket of `link` */
+        uint8_t n_matches;
+        struct tc_u32_match matches[TC_U32_KEYS_MAX];
+};
+
+union tc_params {
+        struct tc_htb_qdisc htb_qdisc;
+        struct tc_htb_class htb_class;
+        struct tc_tbf tbf;
+        struct tc_cbq cbq;
+        struct tc_fifo fifo;
+        struct tc_u32 u32;
+};
+
+struct tc_counters {
+        bool known;
+        uint64_t bytes, packets, drops, overlimits, requeues, backlog_bytes, backlog_packets;
+};
+
+struct tc_kind;
+
+struct tc_object {
+        enum tc_type type;
+        /* Qdisc: MAJOR:0 (0: the kernel's default). Class: its id. u32 filter: table << 20 | bucket << 12 |
+         * number; table 0 is the topmost table of the filter's priority, whatever its number in the kernel.
+         */
+        uint32_t handle;
+        uint32_t parent;             /* TC_ROOT, a class or a qdisc */
+        uint16_t priority, protocol; /* of filters; ETH_P_*, host order */
+        uint32_t chain;              /* of filters; evb uses chain 0 only */
+        uint32_t kernel_handle;      /* the kernel's handle, to delete by; 0 in wanted objects */
+        char kind_name[TC_KIND_MAX];
+        const struct tc_kind *kind; /* NULL: unsupported; only `options` describes it */
+        union tc_params params;
+        /* Of qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes packets count as
+         * larger. The kernel does not report the table itself; a stab without one (no link layer, only an
+         * overhead) is complete. */
+        bool has_stab;
+        uint8_t stab[TC_STAB_BYTES];
+        /* TCA_OPTIONS as dumped; owned by the tree. */
+        uint8_t *options;
+        size_t options_bytes;
+        struct tc_counters counters;
+};
+
+struct tc_tree {
+        struct tc_object *objects;
+        size_t n, size;
+};
+
+/* Copies the object and takes over its options. -ENOMEM. */
+int tc_tree_add(struct tc_tree *t, const struct tc_object *o);
+void tc_tree_fini(struct tc_tree *t);
+/* Copies all objects. */
+int tc_tree_copy(struct tc_tree *ret, const struct tc_tree *t);
+/* Sorts by identity, so that two trees can be merged. */
+void tc_tree_sort(struct tc_tree *t);
+
+/* Compares the places in the tree, not the objects there: <0, 0, >0. */
+int tc_object_compare(const struct tc_object *a, const struct tc_object *b);
+/* True if all properties are the same; ignores counters. */
+bool tc_object_equal(const struct tc_object *a, const struct tc_object *b);
+/* In a sorted tree: the object at the same place; the class with that id; the qdisc below a parent (a class
+ * or TC_ROOT). NULL: none. */
+const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_object *place);
+const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
+const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
+
+/* The kernel does not report all of the size table. */
+bool tc_object_lacks_table(const struct tc_object *o);
+
+/* Formats "e7b:1001" or "root", as tc does. Returns text. */
+char *tc_handle_format(uint32_t handle, char text[static TC_HANDLE_TEXT_MAX]);
+/* Appends the name for messages: "class e7b:1001", "tbf 1001: of e7b:1001", "filter for 10.0.0.5". */
+void tc_object_name(const struct tc_object *o, struct strbuf *b);

@@ -1,0 +1,105 @@
+/* Plans the shaping of a sender: computes rate, burst, limit and quantum of each destination, each with its
+ * reason. The inputs are the link, the number of sources, the switch's buffer and the send buffers. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define TC_DESTINATIONS_MAX 4000u
+#define TC_ADDRESS_TEXT_MAX 46
+#define TC_REASON_MAX 200
+#define TC_WARNINGS_MAX 16
+/* Rate of the link's class if the link rate is unknown; shapes nothing. */
+#define TC_LINK_RATE_MAX_BPS UINT64_C(400000000000)
+
+/* The layout of the tree. AUTO: the first layout that the kernel supports. */
+enum tc_backend {
+        TC_BACKEND_NONE,
+        TC_BACKEND_AUTO,
+        TC_BACKEND_HTB,
+        TC_BACKEND_HTB_TBF,
+        TC_BACKEND_CBQ_TBF,
+};
+
+/* Ethernet overhead that the kernel does not count: preamble 8, checksum 4, gap 12 (IEEE 802.3). */
+#define TC_ETHERNET_OVERHEAD_BYTES 24
+
+struct tc_address {
+        uint8_t bytes[16]; /* network order */
+        uint8_t n_bytes;   /* 4 or 16 */
+};
+
+/* Reads "10.0.0.5" or "fd00::5". False: not an address. */
+bool tc_address_parse(struct tc_address *ret, const char *text);
+char *tc_address_format(const struct tc_address *a, char text[static TC_ADDRESS_TEXT_MAX]);
+bool tc_address_equal(const struct tc_address *a, const struct tc_address *b);
+
+struct tc_destination {
+        struct tc_address address;
+        uint64_t rate_bps; /* 0: the plan chooses */
+        uint32_t permille; /* share of the rate that the destination's port takes now; 0: all */
+};
+
+/* A fact that is 0 is unknown; for a wish that is 0 the plan chooses. */
+struct tc_request {
+        /* Facts. */
+        uint64_t link_rate_bps; /* of this device and of a destination's switch port */
+        bool link_is_virtual;   /* that rate is only a name: the link carries what is asked of it */
+        uint32_t mtu_bytes;
+        uint64_t switch_buffer_bytes;
+        uint32_t sources;            /* number of senders to one destination */
+        uint64_t send_buffer_bytes;  /* sum over this machine's sockets to one destination, as granted */
+        uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
+        /* Wishes. */
+        enum tc_backend backend; /* neither AUTO nor NONE */
+        uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
+        /* The largest super-packet that a queue may hold already: TBF never lets it pass a smaller burst. */
+        uint64_t burst_least_bytes;
+        char control_reason[TC_REASON_MAX]; /* why control_rate_bps; empty: as configured */
+        uint64_t other_rate_bps;            /* known traffic to unknown destinations, of */
+        const char *other_what;
+        uint16_t control_port;   /* 0: control messages have no class of their own */
+        uint16_t overhead_bytes; /* per packet on the wire, beyond the bytes that the kernel counts */
+        const struct tc_destination *destinations;
+        size_t n_destinations;
+};
+
+struct tc_share {
+        uint64_t rate_bps;    /* maximum rate */
+        uint64_t planned_bps; /* the same before a reduction, see tc_destination.permille; TBF's below HTB */
+        uint32_t permille;    /* of planned_bps */
+        uint64_t guaranteed_bps; /* rate while all destinations send */
+        uint64_t burst_bytes;
+        uint64_t limit_bytes;
+        uint32_t quantum_bytes;
+};
+
+struct tc_plan {
+        enum tc_backend backend;
+        uint32_t frame_bytes; /* largest frame, as the kernel counts it */
+        /* The largest packet that a queue may hold: a super-packet with all headers. */
+        uint32_t packet_most_bytes;
+        uint32_t sources;
+        uint64_t link_rate_bps;
+        uint64_t link_burst_bytes;
+        uint16_t control_port, overhead_bytes;
+        struct tc_share control, other; /* other: traffic to unknown destinations */
+        struct tc_address *addresses;
+        struct tc_share *shares;
+        size_t n;
+        char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
+        char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
+        char reason_other[TC_REASON_MAX]; /* "": no such traffic is known */
+        char reason_link[TC_REASON_MAX];  /* "": the link rate of the request */
+        char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
+        char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
+        size_t n_warnings;
+        bool may_overrun; /* one of them: bursts may exceed the buffer of a switch's port */
+};
+
+/* -EINVAL: the request cannot work; -ENOMEM. */
+int tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
+void tc_plan_fini(struct tc_plan *p);
