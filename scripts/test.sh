@@ -3,7 +3,7 @@
 #   scripts/test.sh          the gate
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
 # Heavy are static analysis, the thread sanitizer, fuzzing beyond the corpora, line coverage, the build on Debian 13, kernels in
-# user-mode Linux, Ansible, Slurm and the browser. The gate runs these for files that changed in the last day before the newest
+# user-mode Linux, Ansible, Slurm, the browser and two long measurements. The gate runs these for files that changed in the last day before the newest
 # commit, or since EVB_BASE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -89,7 +89,7 @@ check() { # NAME COMMAND...
   esac
   note $result $((SECONDS - begin)) "$name"
 }
-# Builds go on while tests run that measure no time.
+# What measures no time goes on beside something else that measures none.
 ahead() { # NAME COMMAND...
   local name=$1
   shift
@@ -104,10 +104,18 @@ arrive() { # NAME
   cat "$work/$1"
   return "$status"
 }
+# run-suite.py notes each failed test, and returns 1.
 suite() { # NAME MESON-TEST-ARGUMENTS...
   local name=$1
   shift
-  part "$name" scripts/run-suite.py "$notes" "$@" || true
+  part "$name" scripts/run-suite.py "$notes" "$@" || (($? == 1)) || note failed 0 "$name"
+}
+# The tests of these names of which files have changed that match their expression.
+changed() { # NAME:EXPRESSION...
+  local test
+  for test in "$@"; do
+    if runs "${test#*:}"; then echo "${test%%:*}"; fi
+  done
 }
 
 busy_percent() {
@@ -121,29 +129,30 @@ busy_percent() {
 }
 
 processors=$(nproc)
+sanitize=(-Dwerror=true -Dbuildtype=debugoptimized -Db_lundef=false)
 part "build" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
-ahead build-asan scripts/build.sh build-asan -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized
-
-suite "pure tests" build --num-processes $((processors + 1)) --no-suite system --no-suite heavy --no-suite timing
-part "build with address and undefined-behaviour sanitizers" arrive build-asan
-if runs '\.[ch]$|meson'; then
-  ahead build-tsan scripts/build.sh build-tsan -Dwerror=true -Db_sanitize=thread -Db_lundef=false
-fi
-suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 3 --suite system
-suite "pure tests, with these sanitizers" build-asan --num-processes $((processors + 1)) --timeout-multiplier 5 --no-suite system \
-  --no-suite heavy --no-suite timing
-if runs '\.[ch]$|meson'; then
-  part "build with the thread sanitizer" arrive build-tsan
-  suite "programs with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
-    --suite threads --no-suite heavy
-fi
+ahead simulations scripts/run-suite.py "$notes" build --num-processes "$processors" --suite sim --suite counts --suite plain \
+  --suite tools --suite house
+part "build with address and undefined-behaviour sanitizers" scripts/build.sh build-asan "${sanitize[@]}" -Db_sanitize=address,undefined
 mapfile -t sources < <(((full)) && git ls-files 'src/*.c' || grep -E '^src/.*\.c$' <<<"$changes")
-check "static analysis" scripts/lint.sh build "${sources[@]:-src/main.c}"
-heavy=()
-for test in 'cbq:^src/tc' 'stream_pacing:^src/stream|^src/net' 'ansible:ansible' 'testbed:ansible' 'slurm:slurm' \
-  'page_browser:/page|^tests/system/(browser|test_page)'; do
-  if runs "${test#*:}"; then heavy+=("system/${test%%:*}"); fi
-done
+ahead analysis scripts/lint.sh build "${sources[@]:-src/main.c}"
+pure=(--suite unit --suite nodes --suite fuzz)
+((!full)) || pure+=(--suite sim)
+suite "system and pure tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 \
+  --suite system "${pure[@]}"
+part "the rest of the simulations and tools" arrive simulations || (($? == 1)) || note failed 0 "simulations and tools"
+check "the rest of static analysis" arrive analysis
+if runs '\.[ch]$|meson'; then
+  part "build with the thread sanitizer" scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
+  mapfile -t threads < <(changed system/{control,drift}:'^src/(tc|node)' system/{files,storage}:'^src/(store|data|node)' \
+    system/{metrics,page}:'^src/(net|node)' system/receive_threads:'^src/data' system/stream{,_peers}:'^src/(stream|net)')
+  suite "pure tests with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
+    --suite threads --no-suite system --no-suite heavy
+  ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \
+    --timeout-multiplier 5 "${threads[@]}"
+fi
+mapfile -t heavy < <(changed 'system/cbq:^src/tc' 'system/stream_pacing:^src/stream|^src/net' 'system/ansible:ansible' \
+  'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
 ((${#heavy[@]} == 0)) || suite "heavy tests" build "${heavy[@]}"
 if ((full)); then
   check "fuzzing" scripts/fuzz.sh --quick
@@ -156,7 +165,8 @@ if ((busy > 20)); then
   echo "== timing: skipped, as other programs use $busy % of the processors"
   note skipped 0 "timing (other programs use $busy % of the processors)"
 else
-  suite "timing" build --num-processes 1 --suite timing
+  mapfile -t timing < <(changed 'timing/standby_points:^src/(remote|traffic|lab)|standby' 'timing/stream_lab:^src/(stream|lab)|stream_lab')
+  suite "timing" build --num-processes 1 timing/lab_points timing/port timing/qos_effect "${timing[@]}"
 fi
 
 echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s"
