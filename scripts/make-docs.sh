@@ -1,18 +1,14 @@
 #!/usr/bin/env bash
-# Makes the manual pages in docs/ from the templates in docs/man/ and the tables of the program.
-#   make-docs.sh [EVB]           write the pages
-#   make-docs.sh --check [EVB]   compare them, and fail if a page is out of date
+# Makes the manual pages from the templates in docs/man/ and the tables of the program; a build calls it.
+#   make-docs.sh EVB FOLDER
 #
 # A template is mdoc. A line "@name arguments" in it is replaced by text from the program's help:
 #   @head COMMAND     NAME and SYNOPSIS of a subcommand
 #   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics, @states
 set -euo pipefail
-check=0
-[[ ${1:-} == --check ]] && check=1 && shift
-evb=$(realpath "${1:-build/evb}")
+(($# == 2)) || { sed -n '2,3s/^# *//p' "$0" >&2; exit 2; }
+evb=$(realpath "$1") folder=$(realpath "$2")
 cd "$(dirname "$0")/.."
-made=$(mktemp -d)
-trap 'rm -rf "$made"' EXIT
 
 commands() {
   "$evb" --help | awk '/^Commands:/ {on = 1; next} /^$/ {on = 0} on'
@@ -89,16 +85,10 @@ page() { # TEMPLATE
   done <"$1"
 }
 
-status=0
 for template in docs/man/*.in; do
-  name=$(basename "$template" .in)
-  page "$template" >"$made/$name"
-  if ((check)); then
-    diff -u "docs/$name" "$made/$name" || { echo "docs/$name is out of date; run scripts/make-docs.sh" >&2; status=1; }
-  else
-    cp "$made/$name" "docs/$name"
-  fi
+  page "$template" >"$folder/$(basename "$template" .in)"
 done
+status=0
 for command in $(commands | awk '{print $1}'); do
   [[ -f docs/man/evb-$command.1.in ]] || { echo "evb $command has no manual page; add docs/man/evb-$command.1.in" >&2; status=1; }
 done
