@@ -50,7 +50,7 @@ def syntax():
             head, _, body = text.partition("\n\n")
             assert re.search(r"^Subject: \S", head, re.M) and re.search(r"^Defined-By: evb$", head, re.M), (name, text)
             page = re.search(r"^Documentation: man:(\S+)\((\d)\)$", head, re.M)
-            assert page and (ROOT / "docs" / f"{page[1]}.{page[2]}").exists(), (name, text)
+            assert page and (ROOT / "docs" / "man" / f"{page[1]}.{page[2]}.in").exists(), (name, text)
             assert len(body) > 10 and set(re.findall(r"@(\w+)@", text)) <= FIELDS, (name, text)
             assert max(map(len, body.splitlines())) <= 120, (name, text)
 
