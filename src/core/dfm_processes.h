@@ -74,6 +74,7 @@ struct dfm_processes {
         bool has_all;                /* no process of the run is missing */
         bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
         bool ros_replaced;           /* see dfm_had_replaced_ros() */
+        uint64_t forgotten;          /* see dfm_forgotten() */
         struct node_totals replaced; /* of all processes that others replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
         struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
@@ -91,7 +92,7 @@ struct dfm_processes {
  * there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
-/* Events that were open when the run was resumed, and count as lost: no process knows their triggers. */
+/* Events that were open whenever the run was resumed, and count as lost: no process knows their triggers. */
 uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
  * ended. */

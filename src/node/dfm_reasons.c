@@ -453,7 +453,7 @@ static void unknown_ends(const struct dfm *d, const struct scenario *s, struct r
         if (forgotten > 0)
                 reasons_add(
                         to,
-                        "an earlier DFM ended while %llu event%s waited for level 2, or for an SFI: their "
+                        "%llu event%s waited for level 2, or for an SFI, when an earlier DFM ended: their "
                         "triggers are not known, and they count as lost",
                         (unsigned long long)forgotten, forgotten == 1 ? "" : "s");
         for (size_t i = 0; i < s->n_nodes && lost > 0; i++) {

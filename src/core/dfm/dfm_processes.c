@@ -193,6 +193,7 @@ void dfm_ledger_load(struct dfm *d)
         l->again = f->again;
         l->guessed = f->guessed;
         l->ros_replaced = f->ros_replaced;
+        l->forgotten = f->forgotten;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 load_process(d, i, &f->sfis[i]);
         d->resume.oldest = f->oldest;
@@ -285,7 +286,7 @@ bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi)
 
 uint64_t dfm_forgotten(const struct dfm *d)
 {
-        return d->resume.forgotten;
+        return d->ledger.forgotten + d->resume.forgotten;
 }
 
 bool dfm_has_guessed(const struct dfm *d)
@@ -383,6 +384,7 @@ void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
         ret->has_all = l->has_all;
         ret->guessed = l->guessed;
         ret->ros_replaced = has_replaced_ros(d);
+        ret->forgotten = dfm_forgotten(d);
         ret->replaced = l->replaced;
         ret->again = l->again;
         ret->n_sfi = d->config.n_sfi;

@@ -13,11 +13,11 @@
 #include "base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 3u
+#define VERSION 4u
 #define OFFERED_NUMBERS (sizeof(struct dfm_offered) / sizeof(uint64_t))
 #define SEEN_WORDS (DFM_NUMBERS_WINDOW / 64)
 #define HEAD_BYTES                                                                                           \
-        (7 * 4 + (1 + DFM_LINEAGE + 2 + 2 * 5 + 6 + 1 + SEEN_WORDS) * 8 + sizeof(struct dfm_offered))
+        (7 * 4 + (1 + DFM_LINEAGE + 3 + 2 * 5 + 6 + 1 + SEEN_WORDS) * 8 + sizeof(struct dfm_offered))
 #define PROCESS_BYTES (7 * 8 + 4)
 #define BYTES_MAX                                                                                            \
         (HEAD_BYTES + (size_t)EVB_SFI_MAX * PROCESS_BYTES + (size_t)DFM_PROCESSES_WORDS * 8 +                \
@@ -145,6 +145,7 @@ static size_t encode(const struct dfm_processes *p, uint8_t *bytes)
                 writer_u64(&w, p->dfms[i]);
         writer_u64(&w, p->oldest);
         writer_u64(&w, p->next);
+        writer_u64(&w, p->forgotten);
         put_totals(&w, &p->replaced);
         put_totals(&w, &p->again);
         put_ends(&w, &p->counted);
@@ -176,6 +177,7 @@ static bool decode(const uint8_t *bytes, size_t n, struct dfm_processes *p)
                 p->dfms[i] = reader_u64(&r);
         p->oldest = reader_u64(&r);
         p->next = reader_u64(&r);
+        p->forgotten = reader_u64(&r);
         p->replaced = get_totals(&r);
         p->again = get_totals(&r);
         p->counted = get_ends(&r);

@@ -342,9 +342,12 @@ TEST(unreported_events_are_lost_until_all_sfis_report)
         unreported_events_are_lost(false);
 }
 
-/* Nobody knows the numbers of the triggers that waited for a decision. */
+/* Nobody knows the numbers of the triggers that waited for a decision. If the DFM restarts again, this is
+ * known of all of them. */
 DFM_TEST(undecided_triggers_from_outside_are_forgotten, resume_standard())
 {
+        static struct dfm_processes stored;
+
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
         c.trigger_source = DFM_TRIGGER_OFFERED;
         c.trigger_queue = 16;
@@ -353,6 +356,12 @@ DFM_TEST(undecided_triggers_from_outside_are_forgotten, resume_standard())
         assert_int_equal(dfm_open_events(t.dfm), 2);
         assert_int_equal(dfm_counts(t.dfm)->lost, 3 + 2);
         assert_int_equal(dfm_forgotten(t.dfm), 2);
+        dfm_processes_take(t.dfm, &stored);
+        fini(&t);
+        c.former_processes = &stored;
+        begin_with(&t, &c, 0x10);
+        assert_int_equal(dfm_counts(t.dfm)->lost, 3 + 2 + 1);
+        assert_int_equal(dfm_forgotten(t.dfm), 2 + 1);
         fini(&t);
 }
 

@@ -28,6 +28,7 @@ static void fill(struct dfm_processes *p)
         p->has_all = true;
         p->guessed = true;
         p->ros_replaced = true;
+        p->forgotten = 17;
         p->replaced = (struct node_totals){1, 2, 3, 4, 5};
         p->again = (struct node_totals){11, 12, 13, 14, 15};
         p->counted = (struct dfm_ends){21, 22, 23, 24, 25};
