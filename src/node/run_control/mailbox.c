@@ -80,7 +80,10 @@ bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
         if (!m->occupied && !m->shut) {
                 m->occupied = true;
                 m->waiting = r;
+                /* An event loop of higher priority may run at once, and look again and again for the lock. */
+                pthread_mutex_unlock(&m->lock);
                 (void)eventfd_write(m->fd, 1);
+                pthread_mutex_lock(&m->lock);
                 while (m->waiting && wait(m, &until))
                         ;
                 answered = !m->waiting;
