@@ -122,7 +122,7 @@ def refused(evb):
             "dfm": reload(nodes, "dfm", "reloaded: trigger.rate 100Hz -> 200Hz\n", f"[node ros2] differs in {nodes.path} {every}", *common),
             "ros1": reload(nodes, "ros1", "reloaded: qos.rate auto -> 20Mbit, without effect: this node does not shape its traffic\n",
                            f"[node ros2] differs in {nodes.path} {every}", *common),
-            "ros2": reload(nodes, "ros2", f"[node ros2] differs in {nodes.path} {fixed}", *common),
+            "ros2": reload(nodes, "ros2", "reloaded: qos.rate auto -> 20Mbit, without effect", f"[node ros2] differs in {nodes.path} {fixed}", *common),
             "sfi1": reload(nodes, "sfi1", "reloaded: sfi.retries auto -> 9\n", f"sfi.directory differs in {nodes.path} {fixed}", *common),
         }
         own = {"trigger.rate": "dfm", "sfi.directory": "sfi1", "sfi.retries": "sfi1", "qos.rate": "ros"}
