@@ -30,7 +30,7 @@ struct ctl {
         char place[SCENARIO_TEXT_MAX + sizeof UNIX_PREFIX];
         char token[TOKEN_MAX_BYTES + 1];
         char key_path[SCENARIO_TEXT_MAX]; /* of the scenario */
-        uint64_t wait_ns;
+        uint64_t wait_ns, until_ns;       /* 0: the command does not wait */
 };
 
 /* ---- The DFM, and the request ---- */
@@ -210,15 +210,30 @@ static json_t *make_printable(json_t *from)
         return to;
 }
 
+/* A question to a DFM that is too busy to answer is asked again while the command waits; no command is. */
+static void send_request(const struct ctl *c, const char *request, struct http_get *ret)
+{
+        for (;;) {
+                *ret = (struct http_get){
+                        .place = c->place, .path = "/control", .post = request, .token = c->token};
+                http_get_all(ret, 1, ANSWER_NS);
+                if (request || (ret->error != -ETIMEDOUT && ret->status != 503) ||
+                    clock_now_ns() >= c->until_ns)
+                        return;
+                free(take_ptr(ret->body));
+                nanosleep(&(struct timespec){.tv_nsec = (long)LOOK_NS}, NULL);
+        }
+}
+
 /* Sends one request. *ret is the object of the answer; NULL: there is none, and the reason is on standard
  * error. Returns the exit status. */
 static int ask(const struct ctl *c, const char *request, json_t **ret)
 {
-        struct http_get g = {.place = c->place, .path = "/control", .post = request, .token = c->token};
+        struct http_get g;
         int status = 1;
 
         *ret = NULL;
-        http_get_all(&g, 1, ANSWER_NS);
+        send_request(c, request, &g);
         if (g.error < 0) {
                 fprintf(stderr, "evb ctl: %s: %s\n", c->place, explain(c, g.error, request));
                 return g.error == -EINVAL || g.error == -ENAMETOOLONG ? 2 : 1;
@@ -366,12 +381,11 @@ static int judge_end(const struct ctl *c, const json_t *o, const struct before *
 /* Requests the state until the command has had its effect. *o is the last answer. */
 static int await(const struct ctl *c, const struct before *before, json_t **o)
 {
-        uint64_t until_ns = clock_now_ns() + c->wait_ns;
         bool starts = c->command != RUN_COMMAND_STOP;
         int r = 0;
 
         while (r == 0 && !is_reached(c, *o, before)) {
-                if (clock_now_ns() >= until_ns || (starts && strcmp(text_of(*o, "state"), "error") == 0)) {
+                if (clock_now_ns() >= c->until_ns || (starts && strcmp(text_of(*o, "state"), "error") == 0)) {
                         wrong("the state is still %s%s%s", text_of(*o, "state"),
                               text_of(*o, "reason")[0] ? ": " : "", text_of(*o, "reason"));
                         return 1;
@@ -403,6 +417,8 @@ static int control(struct ctl *c)
 
         if (r == 0)
                 r = find_dfm(c);
+        if (c->wait)
+                c->until_ns = clock_now_ns() + c->wait_ns;
         if (r == 0 && c->wait)
                 r = note_before(c, &before);
         if (r == 0)

@@ -316,13 +316,14 @@ def ended_in_error(evb):
     with folder() as where, socket.socket(socket.AF_UNIX) as dfm:
         dfm.bind(str(where / "a.sock"))
         dfm.listen()
+        dfm.settimeout(LIMIT_S)
 
         def answer(states):
             """Answers the requests for the state before the command, the command itself, and the state after it."""
             for each in states:
                 with dfm.accept()[0] as connection:
                     connection.recv(1000)
-                    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(each).encode())
+                    connection.sendall((b"HTTP/1.0 503 Busy\r\n\r\n" if "error" in each else b"HTTP/1.0 200 OK\r\n\r\n") + json.dumps(each).encode())
 
         def says(status, text, command, *states):
             with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -341,6 +342,10 @@ def ended_in_error(evb):
         says(0, "", "start", state("error", 1, "error"), state("running", 1, "error", run=2))
         says(1, "evb ctl: run 2 fell short\n", "start", state("configured", 1), state("configured", 2, "fell short"))
         says(0, "", "stop", state("configured", 2, "error"), state("configured", 2, "error"))
+        # A DFM that is too busy to answer is asked again, but follows no command twice.
+        busy = {"error": "the DFM does not answer, or ends"}
+        says(0, "", "stop", busy, state("running", 1, run=2), state("draining", 1, run=2), busy, busy, state("configured", 2))
+        says(1, f"evb ctl: {busy['error']}\n", "stop", state("running", 1, run=2), busy)
 
 
 def suspended(evb):
