@@ -10,8 +10,12 @@ set -euo pipefail
 evb=$(realpath "$1") folder=$(realpath "$2")
 cd "$(dirname "$0")/.."
 
+# The help of a command or verb, each entry in one line.
+help_of() { # [COMMAND [VERB]]
+  "$evb" "$@" --help | awk '/^         / {sub(/^ +/, " "); line = line $0; next} NR > 1 {print line} {line = $0} END {print line}'
+}
 commands() {
-  "$evb" --help | awk '/^Commands:/ {on = 1; next} /^$/ {on = 0} on'
+  help_of | awk '/^Commands:/ {on = 1; next} /^$/ {on = 0} on'
 }
 head_of() { # COMMAND
   local help verb
@@ -37,7 +41,7 @@ synopsis() { # "Usage: evb run FILE [OPTION]..."
   }' <<<"$1"
 }
 verbs() { # COMMAND
-  "$evb" "$1" --help | awk '/^Verbs:/ {on = 1; next} /^$/ {on = 0} on'
+  help_of "$1" | awk '/^Verbs:/ {on = 1; next} /^$/ {on = 0} on'
 }
 list() { # MACRO; lines "  name  text" from standard input
   echo ".Bl -tag -width Ds"
@@ -50,7 +54,7 @@ text_of_items() {
 }
 options() { # COMMAND [VERB]
   echo ".Bl -tag -width Ds"
-  "$evb" "$@" --help | awk '/^  --/ {
+  help_of "$@" | awk '/^  --/ {
     line = substr($0, 5)
     split(line, words, " ")
     name = words[1]

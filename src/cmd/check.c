@@ -230,7 +230,8 @@ static int print_list(const char *metrics, const char *man)
 int cmd_check(int argc, char **argv)
 {
         static const struct command command = {"check", cmd_check, "FILE",
-                                               "Check a scenario and print its effective values."};
+                                               "Check a scenario and print its effective values.",
+                                               OPTION_SET | OPTION_JSON};
         const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL, *metrics = NULL;
         const struct option_entry own[] = {
                 {"node", "NAME", "also check whether this node could start on this machine", &node},

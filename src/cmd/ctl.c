@@ -457,19 +457,30 @@ static int show_states(int argc, char **argv)
         return 0;
 }
 
+/* Bits of the verbs that use an option. */
+enum ctl_verb { CTL_BEGINS = 1, CTL_ENDS = 2 };
+
+#define COMMON (OPTION_SET | OPTION_JSON)
+
 static const struct verb {
         struct command command;
         size_t n_words;
 } verbs[] = {
-        {{"ctl status", cmd_ctl, "", "Show the state of the DFM and of its run."}, 0},
-        {{"ctl start", cmd_ctl, "", "Start a run: at once, or when all nodes are present."}, 0},
-        {{"ctl stop", cmd_ctl, "", "End the run. No other run begins until start or next-run."}, 0},
-        {{"ctl pause", cmd_ctl, "", "Take no further triggers until resume; the run goes on."}, 0},
-        {{"ctl resume", cmd_ctl, "", "Take triggers again after a pause."}, 0},
+        {{"ctl status", cmd_ctl, "", "Show the state of the DFM and of its run.", COMMON}, 0},
+        {{"ctl start", cmd_ctl, "", "Start a run: at once, or when all nodes are present.", COMMON,
+          CTL_BEGINS},
+         0},
+        {{"ctl stop", cmd_ctl, "", "End the run. No other run begins until start or next-run.", COMMON,
+          CTL_ENDS},
+         0},
+        {{"ctl pause", cmd_ctl, "", "Take no further triggers until resume; the run goes on.", COMMON}, 0},
+        {{"ctl resume", cmd_ctl, "", "Take triggers again after a pause.", COMMON}, 0},
         {{"ctl set", cmd_ctl, "KEY=VALUE",
-          "Set a key that the DFM applies while it runs, such as trigger.rate."},
+          "Set a key that the DFM applies while it runs, such as trigger.rate.", COMMON},
          1},
-        {{"ctl next-run", cmd_ctl, "", "End the run, and begin another one with the next number."}, 0},
+        {{"ctl next-run", cmd_ctl, "", "End the run, and begin another one with the next number.", COMMON,
+          CTL_BEGINS},
+         0},
         {{"ctl states", cmd_ctl, "", "Show the states, and the commands that each permits."}, 0},
 };
 
@@ -482,17 +493,15 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},
                 {"key", "FILE", "file with the token of the DFM (control.token-file)", &c.key},
                 {"scenario", "FILE", "scenario of the DFM, in place of --socket or --dfm", &c.scenario},
-                {"set-meta", "NAME=VALUE",
-                 "add to the metadata of the run that begins; repeatable (start, next-run)", NULL,
-                 &c.metadata},
-                {"wait", "TIME", "wait at most TIME until the run has begun or ended (start, stop, next-run)",
-                 &c.wait},
+                {"set-meta", "NAME=VALUE", "add to the metadata of the run that begins; repeatable",
+                 .list = &c.metadata, .verbs = CTL_BEGINS},
+                {"wait", "TIME", "wait at most TIME until the run has begun or ended", &c.wait,
+                 .verbs = CTL_BEGINS | CTL_ENDS},
         };
-        bool starts = c.command == RUN_COMMAND_START || c.command == RUN_COMMAND_NEXT_RUN;
         int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);
 
-        if (r == OPTIONS_GO_ON && c.metadata.n > 0 && !starts)
-                r = wrong("--set-meta is for start and next-run");
+        if (r == OPTIONS_GO_ON && c.common.n_settings > 0 && !c.scenario)
+                r = wrong("--set needs --scenario FILE");
         if (r == OPTIONS_GO_ON && c.wait && quantity_parse_time(c.wait, &c.wait_ns) < 0)
                 r = wrong("--wait %s: not a time; expected e.g. 30s", c.wait);
         if (r == OPTIONS_GO_ON)

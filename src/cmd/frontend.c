@@ -337,7 +337,8 @@ static int run(const struct frontend_config *c, const struct options *o)
 int cmd_frontend(int argc, char **argv)
 {
         static const struct command command = {"frontend", cmd_frontend, "",
-                                               "Play the boards of a detector and their trigger box."};
+                                               "Play the boards of a detector and their trigger box.",
+                                               OPTION_JSON | OPTION_PROGRESS};
         _cleanup_free_ struct frontend_config *c = calloc(1, sizeof *c);
         struct frontend_options own = {.size = "1KiB"};
         const struct option_entry entries[] = {

@@ -62,10 +62,16 @@ static int clean(const struct lab_options *o)
 {
         int namespaces = netns_clean(), directories = lab_states_clean();
 
-        (void)o;
+        if (o->common.json)
+                return options_write_json(
+                        &o->common,
+                        json_pack("{s:i, s:i}", "namespaces", namespaces, "directories", directories), 0);
         printf("removed %d namespaces and %d directories in /tmp of dead runs\n", namespaces, directories);
         return 0;
 }
+
+/* Bits of the verbs that use an option. */
+enum lab_verb { LAB_RUN = 1, LAB_REPORT = 2 };
 
 static const struct verb {
         struct command command;
@@ -73,44 +79,54 @@ static const struct verb {
         size_t n_words;
 } verbs[] = {
         {{"lab list", cmd_lab, "",
-          "List the measurements, the published results, and the nodes that each needs."},
+          "List the measurements, the published results, and the nodes that each needs.", OPTION_JSON},
          list,
          0},
-        {{"lab run", cmd_lab, "ID...|all", "Measure the points that the results file does not contain yet."},
+        {{"lab run", cmd_lab, "ID...|all", "Measure the points that the results file does not contain yet.",
+          OPTION_SET | OPTION_JSON | OPTION_PROGRESS, LAB_RUN},
          lab_run,
          OPTIONS_MANY},
-        {{"lab report", cmd_lab, "RESULTS...", "Make a report with plots and verdicts from results files."},
+        {{"lab report", cmd_lab, "RESULTS...", "Make a report with plots and verdicts from results files.",
+          OPTION_JSON, LAB_REPORT},
          lab_report,
          OPTIONS_MANY},
-        {{"lab clean", cmd_lab, "", "Remove namespaces and directories of dead runs."}, clean, 0},
+        {{"lab clean", cmd_lab, "", "Remove namespaces and directories of dead runs.", OPTION_JSON},
+         clean,
+         0},
 };
 
 static int run_verb(const struct verb *v, int argc, char **argv)
 {
         struct lab_options o = {};
         const struct option_entry own[] = {
-                {"quick", NULL, "run: measure fewer and shorter points, in some 7 minutes for all", &o.quick},
-                {"results", "FILE", "run: results file (default: " LAB_RESULTS ")", &o.results},
-                {"again", NULL, "run: repeat points that the results file already contains", &o.again},
-                {"accept-disturbed", NULL,
-                 "run: judge points even if other work on this machine disturbed them", &o.accept},
+                {"quick", NULL, "measure fewer and shorter points, in about 7 minutes for all", &o.quick,
+                 .verbs = LAB_RUN},
+                {"results", "FILE", "results file (default: " LAB_RESULTS ")", &o.results, .verbs = LAB_RUN},
+                {"again", NULL, "repeat points that the results file already contains", &o.again,
+                 .verbs = LAB_RUN},
+                {"accept-disturbed", NULL, "judge points even if other work on this machine disturbed them",
+                 &o.accept, .verbs = LAB_RUN},
                 {"scenario", "FILE",
-                 "run: measure on the standby nodes of this scenario, rather than in namespaces",
-                 &o.scenario},
+                 "measure on the standby nodes of this scenario, rather than in namespaces", &o.scenario,
+                 .verbs = LAB_RUN},
                 {"sim", NULL,
-                 "run: make the points in virtual time, without privileges; several at once, if there are "
+                 "make the points in virtual time, without privileges; several at once, if there are "
                  "several processors",
-                 &o.simulate},
-                {"seed", "N", "run: seed of the simulations (default: 1)", &o.seed},
+                 &o.simulate, .verbs = LAB_RUN},
+                {"seed", "N", "seed of the simulations (default: 1)", &o.seed, .verbs = LAB_RUN},
                 {"model", "SETTINGS",
-                 "run: processors and cables of the simulations, as options of evb sim without dashes, e.g. "
+                 "processors and cables of the simulations, as options of evb sim without dashes, e.g. "
                  "\"processors=2 send-time=10us\"",
-                 &o.model},
-                {"output", "DIRECTORY",
-                 "report: directory for the report and its plots (default: " LAB_OUTPUT ")", &o.output},
+                 &o.model, .verbs = LAB_RUN},
+                {"output", "DIRECTORY", "directory for the report and its plots (default: " LAB_OUTPUT ")",
+                 &o.output, .verbs = LAB_REPORT},
         };
         int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
 
+        if (r == OPTIONS_GO_ON && o.common.n_settings > 0 && !o.scenario) {
+                fprintf(stderr, "evb lab run: --set needs --scenario FILE\n");
+                return 2;
+        }
         return r == OPTIONS_GO_ON ? v->run(&o) : r;
 }
 

@@ -81,7 +81,8 @@ static int run_role(const struct command *command, enum node_role role, int argc
 int cmd_ros(int argc, char **argv)
 {
         static const struct command command = {
-                "ros", cmd_ros, "", "Run a readout system (ROS), which buffers and sends fragments."};
+                "ros", cmd_ros, "", "Run a readout system (ROS), which buffers and sends fragments.",
+                OPTION_SET | OPTION_JSON};
 
         return run_role(&command, ROLE_ROS, argc, argv);
 }
@@ -90,7 +91,8 @@ int cmd_dfm(int argc, char **argv)
 {
         static const struct command command = {
                 "dfm", cmd_dfm, "",
-                "Run the data flow manager (DFM), which accepts triggers and assigns events."};
+                "Run the data flow manager (DFM), which accepts triggers and assigns events.",
+                OPTION_SET | OPTION_JSON};
 
         return run_role(&command, ROLE_DFM, argc, argv);
 }
@@ -99,7 +101,8 @@ int cmd_sfi(int argc, char **argv)
 {
         static const struct command command = {
                 "sfi", cmd_sfi, "",
-                "Run a builder (SFI), which collects fragments, builds events and writes them."};
+                "Run a builder (SFI), which collects fragments, builds events and writes them.",
+                OPTION_SET | OPTION_JSON};
 
         return run_role(&command, ROLE_SFI, argc, argv);
 }

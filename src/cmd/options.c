@@ -10,28 +10,65 @@
 #include "base/log.h"
 #include "base/util.h"
 
-static void print_option(const char *name, const char *argument, const char *help)
-{
-        char left[64];
+/* Of the help: the column where texts begin, and the width of a screen. */
+#define HELP_COLUMN 26
+#define VERB_COLUMN 11
+#define HELP_WIDTH 80
 
-        snprintf(left, sizeof left, "--%s%s%s", name, argument ? " " : "", argument ? argument : "");
-        printf("  %-26s %s\n", left, help);
+static const struct option_entry common_options[] = {
+        {"set", "SECTION.KEY=VALUE", "override a key of the scenario; repeatable", .verbs = OPTION_SET},
+        {"json", "[FILE]", "write the report as one JSON object to FILE (default: standard output)",
+         .verbs = OPTION_JSON},
+        {"progress", NULL, "print progress to standard error even if it is not a terminal",
+         .verbs = OPTION_PROGRESS},
+        {"verbose", NULL, "also log debug messages (short: -v)"},
+        {"quiet", NULL, "log only warnings and errors; no progress (short: -q)"},
+        {"help", NULL, "print this help"},
+        {"version", NULL, "print the version"},
+};
+
+static bool applies(const struct option_entry *e, unsigned verbs)
+{
+        return e->verbs == 0 || (e->verbs & verbs) != 0;
+}
+
+/* Prints words in lines of at most HELP_WIDTH; the first one begins at `column`, the others at `indent`. */
+static void print_words(FILE *to, int column, int indent, const char *text)
+{
+        for (bool first = true; *text; first = false) {
+                int n = (int)strcspn(text, " ");
+
+                if (!first && column + 1 + n > HELP_WIDTH)
+                        column = fprintf(to, "\n%*s", indent, "") - 1;
+                else if (!first)
+                        column += fprintf(to, " ");
+                column += fprintf(to, "%.*s", n, text);
+                text += n;
+                text += strspn(text, " ");
+        }
+        fputc('\n', to);
+}
+
+static void print_options(const struct option_entry *entries, size_t n, unsigned verbs)
+{
+        for (const struct option_entry *e = entries; e < entries + n; e++) {
+                int column;
+
+                if (!applies(e, verbs))
+                        continue;
+                column = printf("  --%s%s%s", e->name, e->argument ? " " : "", e->argument ?: "");
+                column += printf("%*s", MAX(1, HELP_COLUMN - column), "");
+                print_words(stdout, column, HELP_COLUMN, e->help);
+        }
 }
 
 static void print_help(const struct command *c, const struct option_entry *own, size_t n_own)
 {
-        printf("Usage: evb %s%s%s [OPTION]...\n%s\n\n", c->name, c->arguments[0] ? " " : "", c->arguments,
-               c->help);
-        for (size_t i = 0; i < n_own; i++)
-                print_option(own[i].name, own[i].argument, own[i].help);
-        print_option("set", "SECTION.KEY=VALUE", "override a key of the scenario; repeatable");
-        print_option("json", "[FILE]",
-                     "write the report as one JSON object to FILE (default: standard output)");
-        print_option("progress", NULL, "print progress to standard error even if it is not a terminal");
-        print_option("verbose", NULL, "also log debug messages (short: -v)");
-        print_option("quiet", NULL, "log only warnings and errors, and print no progress (short: -q)");
-        print_option("help", NULL, "print this help");
-        print_option("version", NULL, "print the version");
+        printf("Usage: evb %s%s%s [OPTION]...\n", c->name, c->arguments[0] ? " " : "", c->arguments);
+        print_words(stdout, 0, 0, c->help);
+        putchar('\n');
+        print_options(own, n_own, c->verb);
+        print_options(common_options, ARRAY_SIZE(common_options), c->common);
 }
 
 static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, const char *format, ...)
@@ -46,31 +83,14 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
         return 2;
 }
 
-static const struct option_entry *find(const struct option_entry *own, size_t n_own, const char *name,
+static const struct option_entry *find(const struct option_entry *entries, size_t n, const char *name,
                                        size_t length)
 {
-        for (size_t i = 0; i < n_own; i++) {
-                if (strlen(own[i].name) == length && strncmp(own[i].name, name, length) == 0)
-                        return &own[i];
+        for (size_t i = 0; i < n; i++) {
+                if (strlen(entries[i].name) == length && strncmp(entries[i].name, name, length) == 0)
+                        return &entries[i];
         }
         return NULL;
-}
-
-static bool is(const char *name, size_t length, const char *option)
-{
-        return strlen(option) == length && strncmp(name, option, length) == 0;
-}
-
-/* The common flags without an argument. */
-static bool is_flag(const char *name, size_t length)
-{
-        static const char *const flags[] = {"help", "version", "progress", "verbose", "quiet"};
-
-        for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
-                if (is(name, length, flags[i]))
-                        return true;
-        }
-        return false;
 }
 
 /* The last one counts. */
@@ -88,6 +108,24 @@ static int take_json(struct options *o, const char *value, size_t n_words, int a
                 o->json_path = value;
         else if (o->n_words == n_words && *i + 1 < argc && argv[*i + 1][0] != '-')
                 o->json_path = argv[++*i];
+        return OPTIONS_GO_ON;
+}
+
+/* A common option without an argument. */
+static int take_flag(struct options *o, const struct command *c, const char *name,
+                     const struct option_entry *own, size_t n_own)
+{
+        if (strcmp(name, "help") == 0) {
+                print_help(c, own, n_own);
+                return 0;
+        }
+        if (strcmp(name, "version") == 0) {
+                printf("evb %s\n", EVB_VERSION);
+                return 0;
+        }
+        if (strcmp(name, "progress") != 0)
+                return take_level(o, strcmp(name, "quiet") == 0);
+        o->progress = true;
         return OPTIONS_GO_ON;
 }
 
@@ -118,46 +156,45 @@ static int keep_value(const struct command *c, const struct option_entry *e, con
         return OPTIONS_GO_ON;
 }
 
+static int take_setting(struct options *o, const struct command *c, const char *value)
+{
+        if (o->n_settings == OPTIONS_SETTINGS_MAX)
+                return usage(c, "too many settings at %s", value);
+        o->settings[o->n_settings++] = value;
+        return OPTIONS_GO_ON;
+}
+
 static int take_option(struct options *o, const struct command *c, const struct option_entry *own,
                        size_t n_own, size_t n_words, int argc, char **argv, int *i)
 {
         const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
         size_t length = value ? (size_t)(value - name) : strlen(name);
         const struct option_entry *e = find(own, n_own, name, length);
+        bool is_own = e != NULL;
         int r = OPTIONS_GO_ON;
 
+        e = e ?: find(common_options, ARRAY_SIZE(common_options), name, length);
         value = value ? value + 1 : NULL;
-        if (value && ((e && !e->argument) || is_flag(name, length)))
+        if (!e)
+                return usage(c, "unknown option %s", option);
+        if (!applies(e, is_own ? c->verb : c->common))
+                return usage(c, "option --%s does not apply here", e->name);
+        if (value && !e->argument)
                 return usage(c, "option %s takes no argument", option);
         if (value && !*value)
                 return usage(c, "option %s requires an argument", option);
-        if (e && e->argument) {
+        if (!is_own && strcmp(e->name, "json") == 0)
+                return take_json(o, value, n_words, argc, argv, i);
+        if (e->argument)
                 r = take_argument(c, option, &value, argc, argv, i);
-                if (r == OPTIONS_GO_ON)
-                        r = keep_value(c, e, value);
-        } else if (e)
-                *e->value = e->name;
-        else if (is(name, length, "help")) {
-                print_help(c, own, n_own);
-                r = 0;
-        } else if (is(name, length, "version")) {
-                printf("evb %s\n", EVB_VERSION);
-                r = 0;
-        } else if (is(name, length, "json"))
-                r = take_json(o, value, n_words, argc, argv, i);
-        else if (is(name, length, "progress"))
-                o->progress = true;
-        else if (is(name, length, "verbose") || is(name, length, "quiet"))
-                r = take_level(o, name[0] == 'q');
-        else if (is(name, length, "set")) {
-                r = take_argument(c, option, &value, argc, argv, i);
-                if (r == OPTIONS_GO_ON && o->n_settings == OPTIONS_SETTINGS_MAX)
-                        r = usage(c, "too many settings at %s", value);
-                if (r == OPTIONS_GO_ON)
-                        o->settings[o->n_settings++] = value;
-        } else
-                r = usage(c, "unknown option %s", option);
-        return r;
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (!is_own)
+                return e->argument ? take_setting(o, c, value) : take_flag(o, c, e->name, own, n_own);
+        if (e->argument)
+                return keep_value(c, e, value);
+        *e->value = e->name;
+        return OPTIONS_GO_ON;
 }
 
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
@@ -214,9 +251,11 @@ static const char *last_word(const char *name)
 static int print_verbs(const char *command, const void *verbs, size_t n, size_t each_bytes, FILE *to)
 {
         fprintf(to, "Usage: evb %s VERB [OPTION]...\n\nVerbs:\n", command);
-        for (size_t i = 0; i < n; i++)
-                fprintf(to, "  %-8s %s\n", last_word(verb_at(verbs, each_bytes, i)->name),
-                        verb_at(verbs, each_bytes, i)->help);
+        for (size_t i = 0; i < n; i++) {
+                const struct command *c = verb_at(verbs, each_bytes, i);
+
+                print_words(to, fprintf(to, "  %-8s ", last_word(c->name)), VERB_COLUMN, c->help);
+        }
         fprintf(to, "\n`evb %s VERB --help` describes a verb.\n", command);
         return to == stdout ? 0 : 2;
 }

@@ -1,5 +1,5 @@
-/* The options of a subcommand. Its table feeds the parser, the help and the manual page; the common options
- * are the same for all subcommands. */
+/* The options of a subcommand or of one of its verbs. One table feeds the parser, the help and the manual
+ * page. An option that the verb does not use is an error. */
 #pragma once
 
 #include <jansson.h>
@@ -19,6 +19,9 @@ struct option_list {
         size_t n;
 };
 
+/* The common options that not every verb uses. */
+enum common_option { OPTION_SET = 1, OPTION_JSON = 2, OPTION_PROGRESS = 4 };
+
 /* One option of a subcommand. */
 struct option_entry {
         const char *name;     /* "node" is --node */
@@ -26,6 +29,7 @@ struct option_entry {
         const char *help;
         const char **value;       /* receives the argument; for a flag, its name */
         struct option_list *list; /* instead of value, if repeatable */
+        unsigned verbs;           /* bits of the verbs that use it; 0: all */
 };
 
 struct command {
@@ -33,6 +37,8 @@ struct command {
         int (*run)(int argc, char **argv);
         const char *arguments; /* positional arguments: "FILE" or "" */
         const char *help;      /* one line */
+        unsigned common;       /* enum common_option: those that it uses */
+        unsigned verb;         /* its bit in option_entry.verbs */
 };
 
 struct options {

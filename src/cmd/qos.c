@@ -8,7 +8,10 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "cmd/commands.h"
-#define PATIENCE_NS (5 * NS_PER_S)
+
+/* Maximum time for removed classes to drain: for apply, and for the repairs of watch. */
+#define APPLY_PATIENCE_NS (5 * NS_PER_S)
+#define WATCH_PATIENCE_NS NS_PER_S
 
 /* Does not ask the kernel which backends it supports; `apply` does. */
 static int plan(const struct qos_options *o)
@@ -79,16 +82,10 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
 static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p,
                    struct tc_outcome *outcome)
 {
-        uint64_t patience_ns = PATIENCE_NS;
         enum tc_backend backend;
         struct error e = {};
         int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_reason, &e), status;
 
-        if (job->options->patience && quantity_parse_time(job->options->patience, &patience_ns) < 0) {
-                fprintf(stderr, "evb qos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
-                        job->options->patience);
-                return QOS_EXIT_WRONG;
-        }
         if (r < 0)
                 return qos_fail(&e);
         status = qos_make_plan(job, backend, p);
@@ -96,7 +93,8 @@ static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan
                 return status;
         r = tc_shaper_tune(shaper, &job->tuning, outcome, &e);
         if (r >= 0) {
-                r = tc_shaper_apply(shaper, p, job->options->force, patience_ns, true, outcome, &e);
+                r = tc_shaper_apply(shaper, p, job->options->force, job->options->patience_ns, true, outcome,
+                                    &e);
                 if (r < 0)
                         tc_shaper_untune(shaper, &e);
         }
@@ -279,63 +277,83 @@ static const struct verb {
 } verbs[] = {
         {{"qos plan", cmd_qos, "",
           "Show the planned tree, the reason for each value, and the equivalent tc commands; change "
-          "nothing."},
+          "nothing.",
+          OPTION_SET | OPTION_JSON, QOS_PLAN},
          plan},
-        {{"qos apply", cmd_qos, "", "Install the plan: send only the differences, and verify the result."},
+        {{"qos apply", cmd_qos, "", "Install the plan: send only the differences, and verify the result.",
+          OPTION_SET | OPTION_JSON, QOS_APPLY},
          apply},
-        {{"qos status", cmd_qos, "", "Show the kernel's rates and counters for each destination."}, status},
+        {{"qos status", cmd_qos, "", "Show the kernel's rates and counters for each destination.",
+          OPTION_SET | OPTION_JSON},
+         status},
         {{"qos watch", cmd_qos, "",
-          "Report changes by other programs, and dropped packets; with --repair, revert the changes."},
+          "Report changes by other programs, and dropped packets; with --repair, revert the changes.",
+          OPTION_SET | OPTION_JSON, QOS_WATCH},
          qos_watch},
-        {{"qos remove", cmd_qos, "", "Drain the queues, and restore the earlier qdiscs and settings."},
+        {{"qos remove", cmd_qos, "", "Drain the queues, and restore the earlier qdiscs and settings.",
+          OPTION_SET | OPTION_JSON},
          remove_shaping},
 };
 
 static int run(const struct verb *verb, int argc, char **argv)
 {
-        struct qos_options o = {};
+        struct qos_options o = {.patience_ns = verb->command.verb == QOS_WATCH ? WATCH_PATIENCE_NS
+                                                                               : APPLY_PATIENCE_NS};
         const struct option_entry own[] = {
                 {"config", "FILE", "scenario file; shapes the device of the node named by --node", &o.config},
                 {"node", "NAME", "name of the ROS in the scenario", &o.node},
                 {"dev", "DEVICE", "network device, without a scenario", &o.device},
-                {"dest", "ADDRESS[=RATE]", "destination address (IPv4, IPv6 or multicast); repeatable", NULL,
-                 &o.destinations},
-                {"rate", "RATE", "rate of each destination without its own (default: auto)", &o.rate},
+                {"dest", "ADDRESS[=RATE]", "destination address (IPv4, IPv6 or multicast); repeatable",
+                 .list = &o.destinations, .verbs = QOS_PLANNING},
+                {"rate", "RATE", "rate of each destination without its own (default: auto)", &o.rate,
+                 .verbs = QOS_PLANNING},
                 {"backend", "KIND", "layout of the tree: auto, htb, htb+tbf or cbq+tbf (default: auto)",
-                 &o.backend},
-                {"link-rate", "RATE", "rate of the link (default: as reported by the device)", &o.link_rate},
-                {"sources", "N", "number of machines that send to one destination (default: 1)", &o.sources},
-                {"switch-buffer", "BYTES", "buffer of a switch port; limits the bursts", &o.switch_buffer},
+                 &o.backend, .verbs = QOS_PLANNING},
+                {"link-rate", "RATE", "rate of the link (default: as reported by the device)", &o.link_rate,
+                 .verbs = QOS_PLANNING},
+                {"sources", "N", "number of machines that send to one destination (default: 1)", &o.sources,
+                 .verbs = QOS_PLANNING},
+                {"switch-buffer", "BYTES", "buffer of a switch port; limits the bursts", &o.switch_buffer,
+                 .verbs = QOS_PLANNING},
                 {"send-buffer", "BYTES", "send buffers of all sockets to one destination (default: 4MiB)",
-                 &o.send_buffer},
-                {"burst", "BYTES", "burst of each destination (default: auto)", &o.burst},
-                {"limit", "BYTES", "queue limit of each destination (default: auto)", &o.limit},
+                 &o.send_buffer, .verbs = QOS_PLANNING},
+                {"burst", "BYTES", "burst of each destination (default: auto)", &o.burst,
+                 .verbs = QOS_PLANNING},
+                {"limit", "BYTES", "queue limit of each destination (default: auto)", &o.limit,
+                 .verbs = QOS_PLANNING},
                 {"control-port", "PORT", "UDP port of control messages, which get their own class",
-                 &o.control_port},
+                 &o.control_port, .verbs = QOS_PLANNING},
                 {"control-rate", "RATE", "guaranteed rate of control messages (default: auto)",
-                 &o.control_rate},
+                 &o.control_rate, .verbs = QOS_PLANNING},
                 {"overhead", "BYTES",
-                 "bytes per packet on the wire that the kernel does not count (default: 0)", &o.overhead},
-                {"mtu", "BYTES", "set the MTU; restored on removal", &o.mtu},
+                 "bytes per packet on the wire that the kernel does not count (default: 0)", &o.overhead,
+                 .verbs = QOS_PLANNING},
+                {"mtu", "BYTES", "set the MTU; restored on removal", &o.mtu, .verbs = QOS_PLANNING},
                 {"rx-usecs", "N",
                  "set the maximum delay of receive interrupts, in microseconds; restored on removal",
-                 &o.rx_usecs},
+                 &o.rx_usecs, .verbs = QOS_PLANNING},
                 {"rx-frames", "N",
-                 "set the maximum number of packets per receive interrupt; restored on removal",
-                 &o.rx_frames},
+                 "set the maximum number of packets per receive interrupt; restored on removal", &o.rx_frames,
+                 .verbs = QOS_PLANNING},
                 {"tx-usecs", "N",
                  "set the maximum delay of transmit interrupts, in microseconds; restored on removal",
-                 &o.tx_usecs},
+                 &o.tx_usecs, .verbs = QOS_PLANNING},
                 {"tx-frames", "N",
                  "set the maximum number of packets per transmit interrupt; restored on removal",
-                 &o.tx_frames},
-                {"patience", "TIME", "maximum time for removed classes to drain (default: 5s)", &o.patience},
-                {"force", NULL, "also replace another program's root qdisc that has classes (apply, watch)",
-                 &o.force},
-                {"repair", NULL, "revert changes by other programs (watch)", &o.repair},
+                 &o.tx_frames, .verbs = QOS_PLANNING},
+                {"patience", "TIME", "maximum time for removed classes to drain (default: 5s; watch: 1s)",
+                 &o.patience, .verbs = QOS_CHANGING},
+                {"force", NULL, "also replace another program's root qdisc that has classes", &o.force,
+                 .verbs = QOS_CHANGING},
+                {"repair", NULL, "revert changes by other programs", &o.repair, .verbs = QOS_WATCH},
         };
         int r = options_parse(&o.common, &verb->command, own, ARRAY_SIZE(own), 0, argc, argv);
 
+        if (r == OPTIONS_GO_ON && o.patience && quantity_parse_time(o.patience, &o.patience_ns) < 0) {
+                fprintf(stderr, "evb qos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
+                        o.patience);
+                r = QOS_EXIT_WRONG;
+        }
         if (r == OPTIONS_GO_ON)
                 r = verb->run(&o);
         free(o.destinations.values);

@@ -13,6 +13,16 @@
 #define QOS_EXIT_WRONG 2
 #define QOS_EXIT_MISSING 77
 
+/* Bits of the verbs that use an option. Those with a plan use the options that describe it; the systemd unit
+ * passes the same options to apply and watch. */
+enum qos_verb {
+        QOS_PLAN = 1,
+        QOS_APPLY = 2,
+        QOS_WATCH = 4,
+        QOS_PLANNING = QOS_PLAN | QOS_APPLY | QOS_WATCH,
+        QOS_CHANGING = QOS_APPLY | QOS_WATCH,
+};
+
 /* The options as given. */
 struct qos_options {
         struct options common;
@@ -21,6 +31,7 @@ struct qos_options {
         const char *control_port, *control_rate, *overhead, *mtu, *rx_usecs, *rx_frames, *tx_usecs,
                 *tx_frames;
         const char *force, *repair, *patience;
+        uint64_t patience_ns;
         struct option_list destinations;
 };
 

@@ -80,7 +80,7 @@ static int repair(struct watching *w, const struct tc_tree *have, struct error *
                         w->job.device_name);
                 return 0;
         }
-        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, NS_PER_S, true, &o, e);
+        r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, w->options->patience_ns, true, &o, e);
         if (r < 0)
                 return r;
         w->repairs += o.operations;

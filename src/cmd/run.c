@@ -102,7 +102,8 @@ int command_may_run(struct scenario *s, const char *net)
 int cmd_run(int argc, char **argv)
 {
         static const struct command command = {"run", cmd_run, "FILE",
-                                               "Run all nodes of a scenario on this machine."};
+                                               "Run all nodes of a scenario on this machine.",
+                                               OPTION_SET | OPTION_JSON | OPTION_PROGRESS};
         const char *net = "loopback";
         const struct option_entry own[] = {
                 {"net", "loopback|lab",

@@ -145,7 +145,8 @@ static int report(const struct options *o, const struct statuses *s)
 int cmd_status(int argc, char **argv)
 {
         static const struct command command = {"status", cmd_status, "",
-                                               "Show the state of all nodes of a scenario."};
+                                               "Show the state of all nodes of a scenario.",
+                                               OPTION_SET | OPTION_JSON};
         const char *path = NULL;
         const struct option_entry own[] = {{"scenario", "FILE", "scenario file", &path}};
         _cleanup_free_ struct scenario *s = NULL;

@@ -33,6 +33,7 @@ def usage(evb):
     wrong(evb, ["run"], "missing argument FILE; see `evb run --help`")
     wrong(evb, ["run", "a", "b"], 'unexpected argument "b"')
     wrong(evb, ["run", "--fast", "x"], "unknown option --fast")
+    wrong(evb, ["dump", "x", "--set", "a.b=c"], "option --set does not apply here; see `evb dump --help`")
     wrong(evb, ["run", "x", "--net"], "requires an argument")
     wrong(evb, ["run", "x", "--json="], "requires an argument")
     wrong(evb, ["run", "x", "--progress=3"], "takes no argument")

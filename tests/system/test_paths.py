@@ -134,7 +134,7 @@ def mistakes(evb):
         (("--rows", "E14"), "E1 to E13"), (("--rows", "0"), "E1 to E13"), (("--rows", "x"), "E1 to E13"),
         (("--wire", "sctp"), "udp,tcp,sink"), (("--wire", "udp,"), "udp,tcp,sink"), (("--source", "tape"), "cache,disk"),
         (("--payload", "31"), "32 to 60000"), (("--payload", "1000"), "multiple of 512"), (("--file-size", "1kB"), "1MiB"),
-        (("--seconds", "0"), "1 to 60"), (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "reads no scenario"),
+        (("--seconds", "0"), "1 to 60"), (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"),
     ):
         done = subprocess.run([evb, "bench", "paths", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and says in done.stderr and not done.stdout, (words, done)

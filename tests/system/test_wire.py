@@ -33,7 +33,7 @@ def figures(evb):
 def mistakes(evb):
     for words, says in ((("--sizes", "1473"), "1 to 1472"), (("--sizes", "0"), "1 to 1472"), (("--sizes", "x"), "64,1024"),
                         (("--sizes", "8973", "--mtu", "9000"), "1 to 8972"), (("--mtu", "100"), "576"), (("--seconds", "0"), "1 to 60"),
-                        (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "reads no scenario"), (("word",), "word")):
+                        (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"), (("word",), "word")):
         done = subprocess.run([evb, "bench", "wire", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and says in done.stderr and not done.stdout, (words, done)
 

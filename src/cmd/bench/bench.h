@@ -13,5 +13,3 @@ int bench_wire(const struct command *command, int argc, char **argv);
 bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret);
 /* Prints that the option has another value than expected. Always false. `verb` is "evb bench paths". */
 bool bench_refuse_value(const char *verb, const char *option, const char *text, const char *expected);
-/* False: there is a --set, and an error was printed. */
-bool bench_has_no_settings(const char *verb, const struct options *o);

@@ -18,11 +18,3 @@ bool bench_refuse_value(const char *verb, const char *option, const char *text, 
         fprintf(stderr, "%s: --%s: invalid value \"%s\"; expected %s\n", verb, option, text, expected);
         return false;
 }
-
-bool bench_has_no_settings(const char *verb, const struct options *o)
-{
-        if (o->n_settings == 0)
-                return true;
-        fprintf(stderr, "%s: --set %s: this command reads no scenario\n", verb, o->settings[0]);
-        return false;
-}

@@ -332,8 +332,7 @@ int bench_paths(const struct command *command, int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!bench_has_no_settings(NAME, &o.common) || !parse_rows(&o) ||
-            !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
+        if (!parse_rows(&o) || !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
             !parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) || !parse_sizes(&o) ||
             !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
             !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))

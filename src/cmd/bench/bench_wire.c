@@ -228,8 +228,7 @@ int bench_wire(const struct command *command, int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!bench_has_no_settings(NAME, &o.common) || !parse_sizes(&o) ||
-            !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
+        if (!parse_sizes(&o) || !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
             !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
                 return 2;
         return run(&o);

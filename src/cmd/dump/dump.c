@@ -149,7 +149,7 @@ static void expand_short_options(int argc, char **argv)
 int cmd_dump(int argc, char **argv)
 {
         static const struct command command = {"dump", cmd_dump, "FILE",
-                                               "Print, verify and repair an event file."};
+                                               "Print, verify and repair an event file.", OPTION_JSON};
         struct dump_options own = {0};
         const struct option_entry entries[] = {
                 {"tree", NULL, "print all fragments of all events", &own.tree},

@@ -457,7 +457,8 @@ int cmd_level2(int argc, char **argv)
 {
         static const struct command command = {
                 "level2", cmd_level2, "",
-                "Stands in for a level-2 farm: accepts or rejects the events of a DFM, until its run ends."};
+                "Stands in for a level-2 farm: accepts or rejects the events of a DFM, until its run ends.",
+                OPTION_JSON};
         _cleanup_free_ struct farm *f = calloc(1, sizeof *f);
         int r;
 

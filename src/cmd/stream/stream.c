@@ -6,9 +6,11 @@ static const struct verb {
         struct command command;
         int (*run)(const struct command *c, int argc, char **argv);
 } verbs[] = {
-        {{"stream send", cmd_stream, "HOST:PORT", "Send one stream over UDP to a receiver."},
+        {{"stream send", cmd_stream, "HOST:PORT", "Send one stream over UDP to a receiver.",
+          OPTION_JSON | OPTION_PROGRESS},
          stream_send_verb},
-        {{"stream recv", cmd_stream, "[HOST:]PORT", "Wait for one stream, write it, and end with it."},
+        {{"stream recv", cmd_stream, "[HOST:]PORT", "Wait for one stream, write it, and end with it.",
+          OPTION_JSON | OPTION_PROGRESS},
          stream_receive_verb},
 };
 

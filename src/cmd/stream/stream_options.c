@@ -172,10 +172,6 @@ static void draw(const struct stream_progress *p, bool last)
 
 int stream_read(const char *verb, const struct stream_texts *t, struct stream_options *ret)
 {
-        if (t->common.n_settings > 0) {
-                fprintf(stderr, "evb stream %s: --set: a stream has no scenario; use the options\n", verb);
-                return 2;
-        }
         if (!read_wake(t->wake, &ret->wake))
                 return stream_usage(verb, "wake", t->wake,
                                     "futex, signal=N (N from 1 to 1000000), yield or poll");

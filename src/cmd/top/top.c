@@ -331,7 +331,8 @@ static bool parse_settings(struct top_settings *to, const char *interval, const 
 
 int cmd_top(int argc, char **argv)
 {
-        static const struct command command = {"top", cmd_top, "", "Watch all nodes of a scenario."};
+        static const struct command command = {"top", cmd_top, "", "Watch all nodes of a scenario.",
+                                               OPTION_SET | OPTION_JSON};
         const char *path = NULL, *interval = NULL, *sort = NULL, *count = NULL;
         const struct option_entry own[] = {
                 {"scenario", "FILE", "scenario file", &path},

@@ -10,7 +10,8 @@
 #include "cmd/options.h"
 
 static struct options o;
-static const char *node, *fast;
+static const char *node, *fast, *other;
+static unsigned common = OPTION_SET | OPTION_JSON | OPTION_PROGRESS;
 static struct option_list boards;
 static char line[4096], said[2][4096]; /* the parsed line; the texts on standard output and standard error */
 
@@ -43,10 +44,12 @@ static void turn_back(int fd, int old, FILE *from, char text[static 4096])
 /* Parses "test WORDS" for a command with n_words positional arguments. */
 static int parse(size_t n_words, const char *words)
 {
-        static const struct command command = {"test", nothing, "FILE", "Nothing at all."};
-        const struct option_entry own[] = {{"node", "NAME", "name of the node", &node},
-                                           {"fast", NULL, "run fast", &fast},
-                                           {"board", "NAME", "board; repeatable", .list = &boards}};
+        const struct command command = {"test", nothing, "FILE", "Nothing at all.", common, 2};
+        const struct option_entry own[] = {
+                {"node", "NAME", "name of the node", &node},
+                {"fast", NULL, "run fast", &fast},
+                {"board", "NAME", "board; repeatable", .list = &boards, .verbs = 3},
+                {"other", "NAME", "option of other verbs", &other, .verbs = 5}};
         FILE *out = tmpfile(), *err = tmpfile();
         char *argv[OPTIONS_SETTINGS_MAX + 20] = {line}, *save = NULL;
         int argc = 1, old_out, old_err, r;
@@ -140,6 +143,21 @@ TEST(test_unknown)
         assert_wrong(0, "--nodes x", "unknown option --nodes");
         assert_wrong(0, "-x", "unknown option -x");
         assert_non_null(strstr(said[1], "evb test --help"));
+}
+
+TEST(options_of_other_verbs_are_refused)
+{
+        assert_wrong(0, "--other x", "option --other does not apply here; see `evb test --help`");
+        assert_wrong(0, "--other=x", "option --other does not apply here");
+        assert_null(other);
+        common = OPTION_JSON;
+        assert_int_equal(parse(0, "--json"), OPTIONS_GO_ON);
+        assert_wrong(0, "--set a.b=1", "option --set does not apply here");
+        assert_wrong(0, "--progress", "option --progress does not apply here");
+        assert_int_equal(parse(0, "--help"), 0);
+        assert_null(strstr(said[0], "--set"));
+        assert_null(strstr(said[0], "--other"));
+        common = OPTION_SET | OPTION_JSON | OPTION_PROGRESS;
 }
 
 TEST(test_settings)
