@@ -75,7 +75,7 @@ static int find_dfm(struct ctl *c)
         struct error e = {};
 
         if (n != 1)
-                return wrong("%s; expected one of --socket PATH, --dfm HOST:PORT or --scenario FILE",
+                return wrong("%s; expected one of --socket PATH, --dfm HOST:PORT or --config FILE",
                              n == 0 ? "missing option" : "options exclude each other");
         if (c->scenario)
                 r = take_scenario(c);
@@ -492,7 +492,7 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"socket", "PATH", "Unix socket of the DFM (control.listen = unix:PATH)", &c.socket},
                 {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},
                 {"key", "FILE", "file with the token of the DFM (control.token-file)", &c.key},
-                {"scenario", "FILE", "scenario of the DFM, in place of --socket or --dfm", &c.scenario},
+                {"config", "FILE", "scenario of the DFM, in place of --socket or --dfm", &c.scenario},
                 {"set-meta", "NAME=VALUE", "add to the metadata of the run that begins; repeatable",
                  .list = &c.metadata, .verbs = CTL_BEGINS},
                 {"wait", "TIME", "wait at most TIME until the run has begun or ended", &c.wait,
@@ -501,7 +501,7 @@ static int run(const struct verb *verb, int argc, char **argv)
         int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);
 
         if (r == OPTIONS_GO_ON && c.common.n_settings > 0 && !c.scenario)
-                r = wrong("--set needs --scenario FILE");
+                r = wrong("--set needs --config FILE");
         if (r == OPTIONS_GO_ON && c.wait && quantity_parse_time(c.wait, &c.wait_ns) < 0)
                 r = wrong("--wait %s: not a time; expected e.g. 30s", c.wait);
         if (r == OPTIONS_GO_ON)

@@ -106,9 +106,8 @@ static int run_verb(const struct verb *v, int argc, char **argv)
                  .verbs = LAB_RUN},
                 {"accept-disturbed", NULL, "judge points even if other work on this machine disturbed them",
                  &o.accept, .verbs = LAB_RUN},
-                {"scenario", "FILE",
-                 "measure on the standby nodes of this scenario, rather than in namespaces", &o.scenario,
-                 .verbs = LAB_RUN},
+                {"config", "FILE", "measure on the standby nodes of this scenario, rather than in namespaces",
+                 &o.scenario, .verbs = LAB_RUN},
                 {"sim", NULL,
                  "make the points in virtual time, without privileges; several at once, if there are "
                  "several processors",
@@ -124,7 +123,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
         int r = options_parse(&o.common, &v->command, own, ARRAY_SIZE(own), v->n_words, argc, argv);
 
         if (r == OPTIONS_GO_ON && o.common.n_settings > 0 && !o.scenario) {
-                fprintf(stderr, "evb lab run: --set needs --scenario FILE\n");
+                fprintf(stderr, "evb lab run: --set needs --config FILE\n");
                 return 2;
         }
         return r == OPTIONS_GO_ON ? v->run(&o) : r;

@@ -42,13 +42,13 @@ static bool has_patterns(const struct scenario *s, const char *path)
         return true;
 }
 
-/* The testbed: the machines of --scenario, or else namespaces, which require root. Returns an exit status. */
+/* The testbed: the machines of --config, or else namespaces, which require root. Returns an exit status. */
 static int open_bed(const struct lab_options *o, struct lab_bed *bed)
 {
         if (!o->scenario && geteuid() != 0) {
                 fprintf(stderr,
                         "evb lab run: network namespaces require root; run it as root, or use standby "
-                        "nodes (--scenario)\n");
+                        "nodes (--config)\n");
                 return 77;
         }
         if (!o->scenario)
@@ -387,7 +387,7 @@ static int check_simulation(const struct lab_options *o)
                 return 0;
         fprintf(stderr, "evb lab run: %s\n",
                 !o->simulate  ? "--seed and --model are for simulations; add --sim"
-                : o->scenario ? "--sim and --scenario exclude each other"
+                : o->scenario ? "--sim and --config exclude each other"
                               : "nothing disturbs simulated points; leave out --accept-disturbed");
         return 2;
 }

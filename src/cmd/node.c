@@ -25,7 +25,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         const struct option_entry own[] = {
                 {"config", "FILE", "scenario file", &config},
                 {"node", "NAME", "name of this node in the scenario", &name},
-                {"standby", NULL, "serve the commands of evb lab run --scenario until stopped", &standby},
+                {"standby", NULL, "serve the commands of evb lab run --config until stopped", &standby},
         };
         _cleanup_free_ struct scenario *s = NULL;
         const struct scenario_node *self;

@@ -83,6 +83,9 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
         return 2;
 }
 
+/* The old name of --config. */
+#define CONFIG_ALIAS "scenario"
+
 static const struct option_entry *find(const struct option_entry *entries, size_t n, const char *name,
                                        size_t length)
 {
@@ -170,9 +173,12 @@ static int take_option(struct options *o, const struct command *c, const struct 
         const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
         size_t length = value ? (size_t)(value - name) : strlen(name);
         const struct option_entry *e = find(own, n_own, name, length);
-        bool is_own = e != NULL;
+        bool is_own;
         int r = OPTIONS_GO_ON;
 
+        if (!e && length == strlen(CONFIG_ALIAS) && strncmp(name, CONFIG_ALIAS, length) == 0)
+                e = find(own, n_own, "config", strlen("config"));
+        is_own = e != NULL;
         e = e ?: find(common_options, ARRAY_SIZE(common_options), name, length);
         value = value ? value + 1 : NULL;
         if (!e)

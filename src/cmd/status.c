@@ -148,7 +148,7 @@ int cmd_status(int argc, char **argv)
                                                "Show the state of all nodes of a scenario.",
                                                OPTION_SET | OPTION_JSON};
         const char *path = NULL;
-        const struct option_entry own[] = {{"scenario", "FILE", "scenario file", &path}};
+        const struct option_entry own[] = {{"config", "FILE", "scenario file", &path}};
         _cleanup_free_ struct scenario *s = NULL;
         struct statuses all;
         struct options o;
@@ -159,7 +159,7 @@ int cmd_status(int argc, char **argv)
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!path) {
-                fprintf(stderr, "evb status: missing option; --scenario FILE is required\n");
+                fprintf(stderr, "evb status: missing option; --config FILE is required\n");
                 return 2;
         }
         s = command_load(path, &o);

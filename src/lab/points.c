@@ -173,7 +173,7 @@ bool lab_can_make(const struct lab_point *p, char *lack, size_t size)
         if (!s)
                 return has_congestion_control(p, lack, size) && streams_can_run(p, lack, size);
         if (p->measurement->kind == LAB_PATHS || p->measurement->kind == LAB_STREAMS) {
-                snprintf(lack, size, "measures this machine; leave out --scenario");
+                snprintf(lack, size, "measures this machine; leave out --config");
                 return false;
         }
         if (strstr(p->settings, "level2.stand-in=")) {

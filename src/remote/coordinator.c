@@ -141,7 +141,7 @@ static int connect_to_server(struct coordinator *c, uint64_t until_ns)
         int error = net_address_parse(&to, dfm->address, (uint16_t)c->scenario->network.order_port);
 
         if (error < 0)
-                return log_error_errno(error, "%s: node %s has no address; evb lab --scenario needs one",
+                return log_error_errno(error, "%s: node %s has no address; evb lab run --config needs one",
                                        c->scenario->path, dfm->name);
         while ((error = connect_once(c, &to)) < 0) {
                 if (c->refused)

@@ -210,7 +210,7 @@ def runs(evb):
             check_confined(main_pid(m, name))
             reload(m, name)
         assert "cannot use processor" not in m.journal("pc-sfi1"), m.journal("pc-sfi1")
-        m.wait("an answer of all nodes", lambda: m.run("pc-ros1", documented("evb status --scenario /etc/evb/scenario.conf"), check=False).returncode == 0)
+        m.wait("an answer of all nodes", lambda: m.run("pc-ros1", documented("evb status --config /etc/evb/scenario.conf"), check=False).returncode == 0)
         assert has_uring(main_pid(m, "pc-sfi1")) == direct, m.journal("pc-sfi1")
         wait_written(m, "pc-sfi1", 100_000)
         m.run("pc-ros1", documented("systemctl status 'evb-*'"))

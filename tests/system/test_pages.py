@@ -142,8 +142,8 @@ def hand(evb):
             more.write("[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n")
         before = {
             # All nodes have begun, and know a rate.
-            "evb status --scenario run.conf": lambda: wait_until("a running run", lambda: len(re.findall(
-                r" running +1 +[\d.]+ k? +[1-9]", shell.type("evb status --scenario run.conf 2>&1", expect=None))) == 4),
+            "evb status --config run.conf": lambda: wait_until("a running run", lambda: len(re.findall(
+                r" running +1 +[\d.]+ k? +[1-9]", shell.type("evb status --config run.conf 2>&1", expect=None))) == 4),
             "for file in data/*.writing; do evb dump $file --repair --output ${file%.writing}.data; done": lambda: left_open(shell, []),
         }
         for command in of_case(OPERATE, "hand"):

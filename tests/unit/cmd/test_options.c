@@ -10,7 +10,7 @@
 #include "cmd/options.h"
 
 static struct options o;
-static const char *node, *fast, *other;
+static const char *node, *fast, *other, *config;
 static unsigned common = OPTION_SET | OPTION_JSON | OPTION_PROGRESS;
 static struct option_list boards;
 static char line[4096], said[2][4096]; /* the parsed line; the texts on standard output and standard error */
@@ -48,6 +48,7 @@ static int parse(size_t n_words, const char *words)
         const struct option_entry own[] = {
                 {"node", "NAME", "name of the node", &node},
                 {"fast", NULL, "run fast", &fast},
+                {"config", "FILE", "scenario file", &config},
                 {"board", "NAME", "board; repeatable", .list = &boards, .verbs = 3},
                 {"other", "NAME", "option of other verbs", &other, .verbs = 5}};
         FILE *out = tmpfile(), *err = tmpfile();
@@ -143,6 +144,17 @@ TEST(test_unknown)
         assert_wrong(0, "--nodes x", "unknown option --nodes");
         assert_wrong(0, "-x", "unknown option -x");
         assert_non_null(strstr(said[1], "evb test --help"));
+}
+
+TEST(scenario_is_the_old_name_of_config)
+{
+        assert_int_equal(parse(0, "--config a"), OPTIONS_GO_ON);
+        assert_string_equal(config, "a");
+        assert_int_equal(parse(0, "--scenario b"), OPTIONS_GO_ON);
+        assert_string_equal(config, "b");
+        assert_int_equal(parse(0, "--scenario=c"), OPTIONS_GO_ON);
+        assert_string_equal(config, "c");
+        assert_wrong(0, "--scenari d", "unknown option --scenari");
 }
 
 TEST(options_of_other_verbs_are_refused)

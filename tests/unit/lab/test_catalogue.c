@@ -118,8 +118,8 @@ TEST(missing_nodes_are_named)
                 {"A1", "needs 3 SFIs, the scenario has 1"},
                 {"B3", "needs network.mtu = 9000, the scenario has 1500"},
                 {"C1", ""},
-                {"D1", "measures this machine; leave out --scenario"},
-                {"E1", "measures this machine; leave out --scenario"},
+                {"D1", "measures this machine; leave out --config"},
+                {"E1", "measures this machine; leave out --config"},
         };
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
         struct lab_bed bed = {.scenario = s};
