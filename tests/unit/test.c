@@ -40,6 +40,14 @@ int test_run(int argc, char **argv, CMFixtureFunction setup, CMFixtureFunction t
         return 2;
 }
 
+void assert_named(const char *of, const char *name, uint64_t value, uint64_t expected, const char *file,
+                  int line)
+{
+        if (value != expected)
+                print_error("%s of %s:\n", name, of);
+        _assert_int_equal(value, expected, file, line);
+}
+
 __attribute__((weak)) int main(int argc, char **argv)
 {
         return test_run(argc, argv, NULL, NULL);

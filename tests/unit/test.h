@@ -35,3 +35,21 @@ void test_register(struct test *t);
  * `teardown` (NULL: none). Returns the exit status. Only a file that does more than this has its own main
  * function. */
 int test_run(int argc, char **argv, CMFixtureFunction setup, CMFixtureFunction teardown);
+
+/* assert_each(GET, of, name, value, name, value, ...): each GET(of, name) has its value; a failure says which
+ * one does not. Up to six. */
+#define assert_each(get, ...)                                                                                \
+        EACH_OF(__VA_ARGS__, EACH_6, _, EACH_5, _, EACH_4, _, EACH_3, _, EACH_2, _, EACH_1)                  \
+        (get, __VA_ARGS__)
+#define EACH_OF(of, a, b, c, d, e, f, g, h, i, j, k, l, each, ...) each
+#define EACH_1(get, of, name, value) assert_named(#of, #name, get(of, name), value, __FILE__, __LINE__)
+#define EACH_2(get, of, name, value, ...) (EACH_1(get, of, name, value), EACH_1(get, of, __VA_ARGS__))
+#define EACH_3(get, of, name, value, ...) (EACH_1(get, of, name, value), EACH_2(get, of, __VA_ARGS__))
+#define EACH_4(get, of, name, value, ...) (EACH_1(get, of, name, value), EACH_3(get, of, __VA_ARGS__))
+#define EACH_5(get, of, name, value, ...) (EACH_1(get, of, name, value), EACH_4(get, of, __VA_ARGS__))
+#define EACH_6(get, of, name, value, ...) (EACH_1(get, of, name, value), EACH_5(get, of, __VA_ARGS__))
+void assert_named(const char *of, const char *name, uint64_t value, uint64_t expected, const char *file,
+                  int line);
+
+#define FIELD_OF(of, name) (of)->name
+#define assert_counts(counts, ...) assert_each(FIELD_OF, counts, __VA_ARGS__)

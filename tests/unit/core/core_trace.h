@@ -9,14 +9,24 @@
 #include "base/util.h"
 #include "core/dfm.h"
 
-/* A test with a driver `t`, and a configuration `c` that it may change before it creates the core. */
-#define CORE_TEST(role, name, config)                                                                        \
-        static void name##_with(struct role##_driver t, struct role##_config c);                             \
+/* A test of a core. For each `i` below `n`, `begin` creates the core of the driver `t` from the configuration
+ * `c`, and the body follows; the driver then checks the core's counters and frees it. Further arguments
+ * change `c` before. */
+#define CORE_TEST(role, name, i, n, config, begin, ...)                                                      \
+        static void name##_with(struct role##_driver *t, struct role##_config c, int i);                     \
         TEST(name)                                                                                           \
         {                                                                                                    \
-                name##_with((struct role##_driver){}, config);                                               \
+                for (int i = 0; i < (int)(n); i++) {                                                         \
+                        struct role##_driver driver = {}, *t = &driver;                                      \
+                        struct role##_config c = config;                                                     \
+                                                                                                             \
+                        (void)0, ##__VA_ARGS__;                                                              \
+                        begin;                                                                               \
+                        name##_with(t, c, i);                                                                \
+                        role##_driver_fini(t);                                                               \
+                }                                                                                            \
         }                                                                                                    \
-        static void name##_with(struct role##_driver t, struct role##_config c)
+        static void name##_with(struct role##_driver *t, struct role##_config c, int i)
 
 /* Start of each test. Not 0, which some fields use for "never". */
 #define TRACE_BEGIN_NS (10 * NS_PER_S)

@@ -15,6 +15,12 @@ static inline struct dfm_config outside_standard(uint32_t queue)
         return c;
 }
 
+/* A DFM with a queue of `queue` triggers; see outside_begins(). */
+#define OUTSIDE_TEST_EACH(name, i, n, queue, credits, ...)                                                   \
+        DFM_TEST_EACH_AS(name, i, n, outside_standard(queue), outside_begins(t, &c, credits), ##__VA_ARGS__)
+#define OUTSIDE_TEST(name, queue, credits, ...)                                                              \
+        OUTSIDE_TEST_EACH(name, once, 1, queue, credits, ##__VA_ARGS__)
+
 static inline enum dfm_offer outside_offers(struct dfm_driver *t, uint64_t number, uint32_t flags)
 {
         struct trigger_entry e = {.number = number, .flags = flags};
@@ -46,49 +52,22 @@ static inline void outside_begins(struct dfm_driver *t, const struct dfm_config 
  * events 2 and 3. */
 static inline void outside_resumes(struct dfm_driver *t, struct dfm_config *c)
 {
-        struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
-
         c->cookie = TRACE_COOKIE + 1;
         c->run_is_free = true;
         dfm_driver_init(t, c);
-        m.join.incarnation = 1;
-        m.join.run = TRACE_RUN;
-        m.join.newest = 4;
         t->resets = 3;
-        for (uint16_t i = 0; i < 4; i++) {
-                m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
-                m.header.sender_index = i % 2;
-                dfm_receive(t->dfm, t->now_ns, &m);
-                t->ros_joined[i % 2] |= i < 2;
-                t->sfis[i % 2].joined |= i >= 2;
-        }
+        for (uint16_t i = 0; i < 4; i++)
+                driver_join_in_run(t, 0xF0, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
         for (uint16_t i = 0; i < 2; i++) {
                 ros_says_alive(t, i, RUN_RUNNING, 0);
                 sfi_says_alive(t, i, RUN_RUNNING, 0);
         }
         dfm_says_with(t, false);
-        for (uint16_t i = 0; i < 2; i++) {
-                t->message.n = 1;
-                memset(&t->message.inventory, 0, sizeof t->message.inventory.entries[0]);
-                t->message.inventory = (__typeof__(t->message.inventory)){.incarnation = 1, .end = 4};
-                t->message.inventory.entries[0].ended = i == 0;
-                t->message.inventory.entries[0].open = i == 1 ? 2 : 0;
-                t->message.inventory.totals.complete = i == 0;
-                assert_true(driver_say(t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
-        }
+        sfi_reports_bits(t, 0, 4, 1, 1, 0);
+        sfi_reports_bits(t, 1, 4, 0, 0, 2);
 }
 
 static inline const struct dfm_offered *offered(const struct dfm_driver *t)
 {
         return &dfm_counts(t->dfm)->offered;
-}
-
-/* Each offer is taken, waits, or counts where it says so. */
-static inline void outside_ends(struct dfm_driver *t)
-{
-        const struct dfm_offered *o = offered(t);
-
-        assert_int_equal(o->triggers, dfm_counts(t->dfm)->triggers + dfm_waiting(t->dfm) + o->refused +
-                                              o->repeated + o->implausible + o->not_taken);
-        dfm_driver_fini(t);
 }

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "core/ros.h"
+#include "core/ros_regions.h"
 
 struct ros_driver {
         struct ros *ros;
@@ -13,13 +14,20 @@ struct ros_driver {
         uint32_t fragment_bytes; /* of fragments made on request */
         uint32_t clear_next, keep_alive_next, resets;
         uint32_t keep_alive_flags;
-        uint64_t dfm; /* incarnation */
+        uint64_t dfm;    /* incarnation */
+        uint64_t frames; /* that came with a number, except those without room */
         struct message message;
         struct trace trace;
 };
 
-/* A test with a driver `t`, and a configuration `c` for its ROS. */
-#define ROS_TEST(name, config) CORE_TEST(ros, name, config)
+/* Tests of a ROS (core_trace.h): with any configuration and beginning, or with ros_standard(), and the ROS
+ * has joined. */
+#define ROS_TEST_EACH_AS(name, i, n, config, begin, ...)                                                     \
+        CORE_TEST(ros, name, i, n, config, begin, ##__VA_ARGS__)
+#define ROS_TEST_AS(name, config, begin, ...) CORE_TEST(ros, name, once, 1, config, begin, ##__VA_ARGS__)
+#define ROS_TEST_EACH(name, i, n, ...)                                                                       \
+        CORE_TEST(ros, name, i, n, ros_standard(), ros_driver_init(t, &c), ##__VA_ARGS__)
+#define ROS_TEST(name, ...) ROS_TEST_EACH(name, once, 1, ##__VA_ARGS__)
 
 static inline void driver_describe(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
@@ -57,6 +65,7 @@ static inline const char *ros_says(struct ros_driver *t)
 }
 
 #define assert_ros_says(t, expected) assert_string_equal(ros_says(t), expected)
+#define assert_ros_says_after(t, ns, expected) ((t)->now_ns += (ns), assert_ros_says(t, expected))
 
 static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type,
                           uint32_t transaction)
@@ -82,6 +91,30 @@ static inline void ros_driver_init(struct ros_driver *t, const struct ros_config
         assert_ros_says(t, "dfm: Join");
         ros_gets_welcome(t, TRACE_DFM, WELCOME_OK);
         assert_ros_says(t, "dfm: Alive running");
+}
+
+/* Each frame and each request of a level-2 client is in one class. */
+static inline void ros_driver_check(const struct ros_driver *t)
+{
+        const struct ros_counts *c = ros_counts(t->ros);
+
+        if (t->config.number_bits > 0)
+                assert_int_equal(c->used + c->late + c->duplicate + c->impossible + c->dropped + c->left_over,
+                                 t->frames);
+        if (t->config.regions) {
+                const struct ros_region_counts *r = ros_region_counts(t->ros);
+
+                assert_int_equal(r->requests,
+                                 r->sent + r->gone + r->absent + r->refused + r->dropped + r->open);
+                assert_int_equal(c->fragments_sent, 0);
+        }
+}
+
+static inline void ros_driver_fini(struct ros_driver *t)
+{
+        if (t->ros)
+                ros_driver_check(t);
+        t->ros = ros_free(t->ros);
 }
 
 static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_t sfi, uint16_t flags)

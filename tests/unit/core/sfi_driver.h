@@ -20,8 +20,19 @@ struct sfi_driver {
         struct trace trace;
 };
 
-/* A test with a driver `t`, and a configuration `c` for its SFI. */
-#define SFI_TEST(name, config) CORE_TEST(sfi, name, config)
+/* Tests of an SFI (core_trace.h): with any configuration and beginning, or with sfi_standard(), sfi_pulling()
+ * or by_bytes(), and `events` are assigned to it. */
+#define SFI_TEST_EACH_AS(name, i, n, config, begin, ...)                                                     \
+        CORE_TEST(sfi, name, i, n, config, begin, ##__VA_ARGS__)
+#define SFI_TEST_AS(name, config, begin, ...) CORE_TEST(sfi, name, once, 1, config, begin, ##__VA_ARGS__)
+#define SFI_TEST_EACH(name, i, n, events, ...)                                                               \
+        CORE_TEST(sfi, name, i, n, sfi_standard(), sfi_driver_start(t, &c, events), ##__VA_ARGS__)
+#define SFI_TEST(name, events, ...) SFI_TEST_EACH(name, once, 1, events, ##__VA_ARGS__)
+#define PULL_TEST_EACH(name, i, n, events, ...)                                                              \
+        CORE_TEST(sfi, name, i, n, sfi_pulling(), sfi_driver_start(t, &c, events), ##__VA_ARGS__)
+#define PULL_TEST(name, events, ...) PULL_TEST_EACH(name, once, 1, events, ##__VA_ARGS__)
+#define BYTES_TEST(name, events, ...)                                                                        \
+        SFI_TEST_AS(name, by_bytes(), sfi_driver_start(t, &c, events), ##__VA_ARGS__)
 
 static inline struct sfi_config sfi_standard(void)
 {
@@ -57,6 +68,7 @@ static inline const char *sfi_says(struct sfi_driver *t)
 }
 
 #define assert_sfi_says(t, expected) assert_string_equal(sfi_says(t), expected)
+#define assert_sfi_says_after(t, ns, expected) ((t)->now_ns += (ns), assert_sfi_says(t, expected))
 
 static inline bool to_sfi(struct sfi_driver *t, enum node_role role, uint16_t index, uint32_t type,
                           uint32_t transaction)
@@ -113,9 +125,12 @@ static inline void sfi_driver_check_sources(const struct sfi_driver *t, const st
  * memory. */
 static inline void sfi_driver_fini(struct sfi_driver *t)
 {
-        const struct sfi_counts *c = sfi_counts(t->sfi);
-        uint64_t ended = c->complete + c->partial + c->lost;
+        const struct sfi_counts *c = t->sfi ? sfi_counts(t->sfi) : NULL;
+        uint64_t ended;
 
+        if (!c)
+                return;
+        ended = c->complete + c->partial + c->lost;
         assert_int_equal(c->fragments_received + c->fragments_lost + c->fragments_absent,
                          ended * t->config.n_ros);
         sfi_driver_check_sources(t, c);
@@ -123,7 +138,7 @@ static inline void sfi_driver_fini(struct sfi_driver *t)
         assert_true(c->assigned <= ended + t->voids + sfi_open_events(t->sfi));
         if (sfi_open_events(t->sfi) == 0)
                 assert_int_equal(sfi_buffer_used_bytes(t->sfi), 0);
-        sfi_free(t->sfi);
+        t->sfi = sfi_free(t->sfi);
 }
 
 /* An entry with that sequence number, regardless of the previous ones. One of another SFI is announced. */
@@ -279,6 +294,9 @@ static inline struct sfi_config by_bytes(void)
         c.retry_after_ns = 0;
         return c;
 }
+
+#define BACKLOG_TEST(name, events, ...)                                                                      \
+        SFI_TEST_AS(name, by_bytes(), start_with_backlog(t, &c, events), ##__VA_ARGS__)
 
 /* An SFI with many events to request, without the assertions of sfi_driver_init(). */
 static inline void start_with_backlog(struct sfi_driver *t, struct sfi_config *c, uint64_t events)

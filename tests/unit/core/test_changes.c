@@ -147,92 +147,72 @@ static uint64_t triggers_in(struct dfm_driver *t, uint64_t time_ns)
         return dfm_counts(t->dfm)->triggers - before;
 }
 
-DFM_TEST(the_dfm_follows_another_rate, dfm_standard())
-{
-        struct dfm_settings to;
-
-        c.trigger_rate_millihertz = 100 * HZ;
-        c.events_max = 4096;
-        c.event_timeout_ns = 1000 * NS_PER_S;
-        to = settings_of(&c);
-        dfm_driver_init(&t, &c);
-        to.trigger_rate_millihertz = 50 * HZ;
-        dfm_change(t.dfm, t.now_ns, &to); /* before the run begins */
-        dfm_free(t.dfm);
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 2000);
-        assert_in_range(triggers_in(&t, NS_PER_S), 99, 102);
-        to.trigger_rate_millihertz = 1000 * HZ;
-        dfm_change(t.dfm, t.now_ns, &to);
-        assert_in_range(triggers_in(&t, NS_PER_S), 999, 1002);
-        to.trigger_rate_millihertz = 10 * HZ;
-        dfm_change(t.dfm, t.now_ns, &to);
-        assert_in_range(triggers_in(&t, NS_PER_S), 9, 11);
-        /* Other settings leave the schedule alone. */
-        to.reassign_max = 7;
-        for (int i = 0; i < 1000; i++) {
-                dfm_change(t.dfm, t.now_ns, &to);
-                triggers_in(&t, NS_PER_MS);
-        }
-        assert_in_range(dfm_counts(t.dfm)->triggers, 1117, 1127);
-        dfm_driver_fini(&t);
-}
-
-DFM_TEST(a_rate_of_before_the_run_counts_from_its_begin, dfm_standard())
-{
-        struct dfm_settings to;
-
-        c.trigger_rate_millihertz = 1000 * HZ;
-        c.n_ros = c.n_sfi = 1;
-        to = settings_of(&c);
-        to.trigger_rate_millihertz = 10 * HZ;
-        dfm_driver_init(&t, &c);
-        dfm_change(t.dfm, t.now_ns, &to);
-        dfm_pass_ns(&t, 5 * NS_PER_S);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        dfm_says_with(&t, false);
-        sfi_grants(&t, 0, 60);
-        assert_in_range(triggers_in(&t, NS_PER_S), 10, 11);
-        dfm_driver_fini(&t);
-}
-
-/* While triggers are held back, no schedule runs, and none makes up for the time. */
-DFM_TEST(a_change_while_triggers_are_held_back_makes_no_burst, dfm_standard())
-{
-        struct dfm_settings to;
-
-        c.trigger_rate_millihertz = 100 * HZ;
-        to = settings_of(&c);
-        dfm_driver_start(&t, &c);
-        assert_int_equal(triggers_in(&t, NS_PER_S), 0);
-        to.trigger_rate_millihertz = 20 * HZ;
-        dfm_change(t.dfm, t.now_ns, &to);
-        assert_int_equal(triggers_in(&t, NS_PER_S), 0);
-        sfi_grants(&t, 0, 60);
-        assert_in_range(triggers_in(&t, NS_PER_S), 20, 21);
-        dfm_driver_fini(&t);
-}
-
-DFM_TEST(an_earlier_time_out_applies_to_open_events, dfm_standard())
+DFM_TEST(the_dfm_follows_another_rate, c.trigger_rate_millihertz = 100 * HZ, c.events_max = 4096,
+         c.event_timeout_ns = 1000 * NS_PER_S)
 {
         struct dfm_settings to = settings_of(&c);
 
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 2);
-        dfm_pass_ns(&t, 2 * NS_PER_S);
-        assert_dfm_says(&t, "");
+        sfi_grants(t, 0, 2000);
+        assert_in_range(triggers_in(t, NS_PER_S), 99, 102);
+        to.trigger_rate_millihertz = 1000 * HZ;
+        dfm_change(t->dfm, t->now_ns, &to);
+        assert_in_range(triggers_in(t, NS_PER_S), 999, 1002);
+        to.trigger_rate_millihertz = 10 * HZ;
+        dfm_change(t->dfm, t->now_ns, &to);
+        assert_in_range(triggers_in(t, NS_PER_S), 9, 11);
+        /* Other settings leave the schedule alone. */
+        to.reassign_max = 7;
+        for (int i = 0; i < 1000; i++) {
+                dfm_change(t->dfm, t->now_ns, &to);
+                triggers_in(t, NS_PER_MS);
+        }
+        assert_in_range(dfm_counts(t->dfm)->triggers, 1117, 1127);
+}
+
+DFM_TEST_AS(a_rate_of_before_the_run_counts_from_its_begin, dfm_standard(), dfm_driver_init(t, &c),
+            c.trigger_rate_millihertz = 1000 * HZ, c.n_ros = c.n_sfi = 1)
+{
+        struct dfm_settings to = settings_of(&c);
+
+        to.trigger_rate_millihertz = 10 * HZ;
+        dfm_change(t->dfm, t->now_ns, &to);
+        dfm_pass_ns(t, 5 * NS_PER_S);
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+        sfi_grants(t, 0, 60);
+        assert_in_range(triggers_in(t, NS_PER_S), 10, 11);
+}
+
+/* While triggers are held back, no schedule runs, and none makes up for the time. */
+DFM_TEST(a_change_while_triggers_are_held_back_makes_no_burst, c.trigger_rate_millihertz = 100 * HZ)
+{
+        struct dfm_settings to = settings_of(&c);
+
+        assert_int_equal(triggers_in(t, NS_PER_S), 0);
+        to.trigger_rate_millihertz = 20 * HZ;
+        dfm_change(t->dfm, t->now_ns, &to);
+        assert_int_equal(triggers_in(t, NS_PER_S), 0);
+        sfi_grants(t, 0, 60);
+        assert_in_range(triggers_in(t, NS_PER_S), 20, 21);
+}
+
+DFM_TEST(an_earlier_time_out_applies_to_open_events)
+{
+        struct dfm_settings to = settings_of(&c);
+
+        sfi0_takes(t, 2);
+        assert_dfm_says_after(t, 2 * NS_PER_S, "");
         to.event_timeout_ns = NS_PER_S;
         to.reassign_max = 0;
-        dfm_change(t.dfm, t.now_ns, &to);
-        assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 2);
+        dfm_change(t->dfm, t->now_ns, &to);
+        assert_true(dfm_deadline_ns(t->dfm) <= t->now_ns);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 2);
         /* In every state. */
-        dfm_stop(t.dfm, t.now_ns);
-        dfm_change(t.dfm, t.now_ns, &to);
-        dfm_says_with(&t, false);
-        dfm_driver_fini(&t);
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_change(t->dfm, t->now_ns, &to);
+        dfm_says_with(t, false);
 }
 
 static struct sfi_settings sfi_settings_of(const struct sfi_config *c)
@@ -240,126 +220,103 @@ static struct sfi_settings sfi_settings_of(const struct sfi_config *c)
         return (struct sfi_settings){c->credits, c->outstanding, c->retries_max, c->retry_after_ns};
 }
 
-static struct sfi_config with_slots(void)
-{
-        struct sfi_config c = sfi_standard();
-
-        c.slots = 64;
-        return c;
-}
-
-SFI_TEST(more_credits_are_granted_at_once, with_slots())
+SFI_TEST(more_credits_are_granted_at_once, 4, c.slots = 64)
 {
         struct sfi_settings to = sfi_settings_of(&c);
 
-        sfi_driver_start(&t, &c, 4);
-        t.now_ns += 2 * NS_PER_MS;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 4");
-        to.credits = sfi_credits_max(t.sfi);
+        assert_sfi_says_after(t, 2 * NS_PER_MS, "dfm: Update granted 4 ack 4");
+        to.credits = sfi_credits_max(t->sfi);
         assert_int_equal(to.credits, 36); /* 36 + 36 / 4 + 16 = 61 */
-        sfi_change(t.sfi, t.now_ns, &to);
-        assert_sfi_says(&t, "dfm: Update granted 36 ack 4");
+        sfi_change(t->sfi, t->now_ns, &to);
+        assert_sfi_says(t, "dfm: Update granted 36 ack 4");
         for (uint64_t event = 4; event < 36; event++)
-                sfi_gets_assign(&t, event);
-        assert_int_equal(sfi_open_events(t.sfi), 36);
+                sfi_gets_assign(t, event);
+        assert_int_equal(sfi_open_events(t->sfi), 36);
         for (uint64_t event = 0; event < 36; event++)
-                sfi_gets_whole(&t, event);
-        sfi_writes_with(&t, false);
-        assert_int_equal(sfi_counts(t.sfi)->complete, 36);
-        sfi_driver_fini(&t);
+                sfi_gets_whole(t, event);
+        sfi_writes_with(t, false);
+        assert_int_equal(sfi_counts(t->sfi)->complete, 36);
 }
 
 /* What is granted stays granted; the number of open events falls as they end. */
-SFI_TEST(fewer_credits_take_none_back, with_slots())
+SFI_TEST(fewer_credits_take_none_back, 3, c.slots = 64)
 {
         struct sfi_settings to = sfi_settings_of(&c);
 
-        sfi_driver_start(&t, &c, 3);
         to.credits = 2;
-        sfi_change(t.sfi, t.now_ns, &to);
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 3");
-        sfi_gets_assign(&t, 3); /* it was on its way */
-        assert_int_equal(sfi_open_events(t.sfi), 4);
+        sfi_change(t->sfi, t->now_ns, &to);
+        assert_sfi_says(t, "dfm: Update granted 4 ack 3");
+        sfi_gets_assign(t, 3); /* it was on its way */
+        assert_int_equal(sfi_open_events(t->sfi), 4);
         for (uint64_t event = 0; event < 4; event++) {
-                sfi_gets_whole(&t, event);
-                sfi_writes_with(&t, false);
-                t.now_ns += 2 * NS_PER_MS;
-                assert_true(strstr(sfi_says(&t), event < 2    ? "granted 4"
-                                                 : event == 2 ? "granted 5"
-                                                              : "granted 6"));
+                sfi_gets_whole(t, event);
+                sfi_writes_with(t, false);
+                t->now_ns += 2 * NS_PER_MS;
+                assert_true(strstr(sfi_says(t), event < 2    ? "granted 4"
+                                                : event == 2 ? "granted 5"
+                                                             : "granted 6"));
         }
         /* Both ways, and derived ones too. */
         to.credits = 0;
-        sfi_change(t.sfi, t.now_ns, &to);
-        assert_true(sfi_credits(t.sfi) > 2);
+        sfi_change(t->sfi, t->now_ns, &to);
+        assert_true(sfi_credits(t->sfi) > 2);
         to.credits = 36;
-        sfi_change(t.sfi, t.now_ns, &to);
-        assert_true(strstr(sfi_says(&t), "granted 40"));
-        sfi_driver_fini(&t);
+        sfi_change(t->sfi, t->now_ns, &to);
+        assert_true(strstr(sfi_says(t), "granted 40"));
 }
 
 /* Unassigned events leave the slots of later credits free. */
-SFI_TEST(unassigned_events_follow_the_credits, with_slots())
+SFI_TEST(unassigned_events_follow_the_credits, 0, c.slots = 4096)
 {
         struct sfi_settings to = sfi_settings_of(&c);
 
-        c.slots = 4096;
-        sfi_driver_init(&t, &c);
         for (uint64_t event = 0; event < 600; event++)
-                sfi_gets_fragment(&t, 0, event);
-        assert_int_equal(sfi_open_events(t.sfi), 10); /* of 4 + 1 + 16 slots */
+                sfi_gets_fragment(t, 0, event);
+        assert_int_equal(sfi_open_events(t->sfi), 10); /* of 4 + 1 + 16 slots */
         to.credits = 3000;
-        sfi_change(t.sfi, t.now_ns, &to);
+        sfi_change(t->sfi, t->now_ns, &to);
         for (uint64_t event = 0; event < 600; event++)
-                sfi_gets_fragment(&t, 0, event);
-        assert_int_equal(sfi_open_events(t.sfi), (3000 + 750 + 16) / 8);
-        sfi_driver_fini(&t);
+                sfi_gets_fragment(t, 0, event);
+        assert_int_equal(sfi_open_events(t->sfi), (3000 + 750 + 16) / 8);
 }
 
-SFI_TEST(retries_follow_at_the_next_round, sfi_pulling())
+PULL_TEST(retries_follow_at_the_next_round, 0)
 {
         struct sfi_settings to = sfi_settings_of(&c);
 
         to.retry_after_ns = 5 * AFTER_NS;
-        sfi_driver_init(&t, &c);
-        sfi_change(t.sfi, t.now_ns, &to);
-        sfi_gets_assign(&t, 0);
-        requests_after(&t, 0);
-        assert_requests(&t, 5 * AFTER_NS - 1, "");
-        assert_string_not_equal(requests_after(&t, 1), "");
+        sfi_change(t->sfi, t->now_ns, &to);
+        sfi_gets_assign(t, 0);
+        requests_after(t, 0);
+        assert_requests(t, 5 * AFTER_NS - 1, "");
+        assert_string_not_equal(requests_after(t, 1), "");
         to.retries_max = 0;
-        sfi_change(t.sfi, t.now_ns, &to);
-        sfi_gets_assign(&t, 1);
-        assert_string_not_equal(requests_after(&t, 0), "");
-        requests_after(&t, 10 * AFTER_NS); /* the retry of event 0 that was due */
-        assert_requests(&t, 20 * AFTER_NS, "");
-        sfi_driver_fini(&t);
+        sfi_change(t->sfi, t->now_ns, &to);
+        sfi_gets_assign(t, 1);
+        assert_string_not_equal(requests_after(t, 0), "");
+        requests_after(t, 10 * AFTER_NS); /* the retry of event 0 that was due */
+        assert_requests(t, 20 * AFTER_NS, "");
 }
 
-SFI_TEST(outstanding_events_stay_events_or_bytes, sfi_pulling())
+PULL_TEST(outstanding_events_stay_events_or_bytes, 4, c.outstanding = 1, c.room_bytes = 1 << 20)
 {
-        struct sfi_settings to;
+        struct sfi_settings to = sfi_settings_of(&c);
 
-        c.outstanding = 1;
-        c.room_bytes = 1 << 20;
-        to = sfi_settings_of(&c);
-        sfi_driver_start(&t, &c, 4);
-        assert_requests(&t, 0, "all: Request e0");
-        assert_requests(&t, 0, "");
+        assert_requests(t, 0, "all: Request e0");
+        assert_requests(t, 0, "");
         to.outstanding = 3;
-        assert_true(sfi_may_change_outstanding(t.sfi, 3));
-        sfi_change(t.sfi, t.now_ns, &to);
-        assert_requests(&t, 0, "all: Request e1 e2");
-        assert_false(sfi_may_change_outstanding(t.sfi, 0));
-        sfi_driver_fini(&t);
+        assert_true(sfi_may_change_outstanding(t->sfi, 3));
+        sfi_change(t->sfi, t->now_ns, &to);
+        assert_requests(t, 0, "all: Request e1 e2");
+        assert_false(sfi_may_change_outstanding(t->sfi, 0));
+        sfi_driver_fini(t);
 
         c = by_bytes();
-        assert_int_equal(sfi_new(&t.sfi, &c, t.now_ns), 0);
-        assert_true(sfi_may_change_outstanding(t.sfi, 0));
-        assert_false(sfi_may_change_outstanding(t.sfi, 3));
-        sfi_free(t.sfi);
+        assert_int_equal(sfi_new(&t->sfi, &c, t->now_ns), 0);
+        assert_true(sfi_may_change_outstanding(t->sfi, 0));
+        assert_false(sfi_may_change_outstanding(t->sfi, 3));
+        sfi_free(t->sfi);
         c.pull = false;
-        assert_int_equal(sfi_new(&t.sfi, &c, t.now_ns), 0);
-        assert_true(sfi_may_change_outstanding(t.sfi, 3));
-        sfi_free(t.sfi);
+        assert_int_equal(sfi_new(&t->sfi, &c, t->now_ns), 0);
+        assert_true(sfi_may_change_outstanding(t->sfi, 3));
 }

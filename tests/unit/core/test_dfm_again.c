@@ -1,307 +1,235 @@
 /* The DFM and events that their SFI does not finish in time, and SFIs that leave, return or restart. */
 #include "dfm_driver.h"
 
-DFM_TEST(events_of_a_lost_sfi_go_to_another, dfm_standard())
+DFM_TEST_EACH(events_of_a_lost_sfi_go_to_another, push, 2, c.node_timeout_ns = NS_PER_S, c.push = push)
 {
-        c.node_timeout_ns = NS_PER_S;
-        for (int push = 0; push < 2; push++) {
-                c.push = push;
-                dfm_driver_start(&t, &c);
-                sfi0_takes(&t, 2);
-                dfm_pass_with_ros_ns(&t, 0, 900 * NS_PER_MS);
-                ros_says_alive(&t, 1, RUN_RUNNING, 0);
-                sfi_grants(&t, 1, 1);
-                assert_dfm_says(&t, push ? "sfi1: Assign e2>sfi1#0 | ross: Assign e2>sfi1"
-                                         : "sfi1: Assign e2>sfi1#0");
-                sfi_acks(&t, 1, 1);
-                dfm_pass_ns(&t, 200 * NS_PER_MS);
-                assert_dfm_says(&t, "");
-                assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 1);
-                /* They are assigned first, and delay new events. */
-                sfi_grants(&t, 1, 2);
-                assert_dfm_says(&t, push ? "sfi1: Build e0>sfi1#1 | all: Build e0>sfi1"
-                                         : "sfi1: Build e0>sfi1#1");
-                sfi_grants(&t, 1, 4);
-                assert_string_equal(strstr(dfm_says_with(&t, false), "Build e1"),
-                                    push ? "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3 | all: Build e1>sfi1 | "
-                                           "ross: Assign e3>sfi1"
-                                         : "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3");
-                assert_int_equal(dfm_counts(t.dfm)->reassigned, 2);
-                dfm_driver_fini(&t);
-        }
+        sfi0_takes(t, 2);
+        dfm_pass_with_ros_ns(t, 0, 900 * NS_PER_MS);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, push ? "sfi1: Assign e2>sfi1#0 | ross: Assign e2>sfi1" : "sfi1: Assign e2>sfi1#0");
+        sfi_acks(t, 1, 1);
+        assert_dfm_says_after(t, 200 * NS_PER_MS, "");
+        assert_int_equal(dfm_live(t->dfm, ROLE_SFI), 1);
+        /* They are assigned first, and delay new events. */
+        sfi_grants(t, 1, 2);
+        assert_dfm_says(t, push ? "sfi1: Build e0>sfi1#1 | all: Build e0>sfi1" : "sfi1: Build e0>sfi1#1");
+        sfi_grants(t, 1, 4);
+        assert_string_equal(strstr(dfm_says_with(t, false), "Build e1"),
+                            push ? "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3 | all: Build e1>sfi1 | "
+                                   "ross: Assign e3>sfi1"
+                                 : "Build e1>sfi1#2 | sfi1: Assign e3>sfi1#3");
+        assert_int_equal(dfm_counts(t->dfm)->reassigned, 2);
 }
 
-DFM_TEST(an_unfinished_event_goes_to_another_sfi, dfm_standard())
+DFM_TEST(an_unfinished_event_goes_to_another_sfi)
 {
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        sfi_grants(&t, 1, 1);
-        assert_dfm_says(&t, "sfi1: Assign e1>sfi1#0 | ross: Assign e1>sfi1");
-        sfi_acks(&t, 1, 1);
-        sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);
-        dfm_pass_ns(&t, c.event_timeout_ns - 1);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_open_events(t.dfm), 1);
-        dfm_pass_ns(&t, 1);
-        assert_dfm_says(&t, "");
-        sfi_grants(&t, 1, 2);
-        assert_dfm_says(&t, "sfi1: Build e0>sfi1#1 | all: Build e0>sfi1");
+        sfi0_takes(t, 1);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, "sfi1: Assign e1>sfi1#0 | ross: Assign e1>sfi1");
+        sfi_acks(t, 1, 1);
+        sfi_ends(t, 1, 1, EVENT_COMPLETE, 0);
+        dfm_pass_ns(t, c.event_timeout_ns - 1);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_open_events(t->dfm), 1);
+        assert_dfm_says_after(t, 1, "");
+        sfi_grants(t, 1, 2);
+        assert_dfm_says(t, "sfi1: Build e0>sfi1#1 | all: Build e0>sfi1");
         /* An end from the first SFI counts, and the second one's is surplus. */
-        sfi_acks(&t, 1, 2);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        sfi_ends(&t, 1, 0, EVENT_PARTIAL, 1);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-        assert_int_equal(dfm_counts(t.dfm)->partial, 0);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again, 1);
-        dfm_driver_fini(&t);
+        sfi_acks(t, 1, 2);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(t, 1, 0, EVENT_PARTIAL, 1);
+        assert_counts(dfm_counts(t->dfm), complete, 2, partial, 0, ended_again, 1);
 }
 
-DFM_TEST(reassignment_prefers_another_sfi, dfm_standard())
+DFM_TEST_EACH(reassignment_prefers_another_sfi, p, POLICIES, c.push = false, c.events = 2, c.reassign_max = 2,
+              c.policy = (enum policy_id)p)
 {
-        c.push = false;
-        c.events = 2;
-        c.reassign_max = 2;
-        for (int p = 0; p < POLICIES; p++) {
-                c.policy = (enum policy_id)p;
-                dfm_driver_start(&t, &c);
-                sfi_grants(&t, 0, 1);
-                assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
-                dfm_pass_with_ros_ns(&t, 0, NS_PER_S);
-                sfi_acks(&t, 0, 1);
-                sfi_grants(&t, 1, 1);
-                assert_dfm_says(&t, "sfi1: Assign e1>sfi1#0");
-                sfi_acks(&t, 1, 1);
-                /* By each policy it would be SFI 0's turn: it came before, holds nothing and has most
-                 * credits. */
-                sfi_grants(&t, 0, 8);
-                sfi_grants(&t, 1, 2);
-                dfm_pass_with_ros_ns(&t, 0, c.event_timeout_ns - NS_PER_S);
-                assert_dfm_says(&t, "sfi1: Build e0>sfi1#1");
-                sfi_acks(&t, 1, 2);
-                dfm_pass_with_ros_ns(&t, 0, NS_PER_S);
-                assert_dfm_says(&t, "sfi0: Build e1>sfi0#1");
-                sfi_acks(&t, 0, 2);
-                /* If no other SFI has a credit, the event returns to the same one. */
-                dfm_pass_ns(&t, c.event_timeout_ns);
-                sfi_grants(&t, 0, 8);
-                assert_dfm_says(&t, "sfi0: Build e0>sfi0#2 e1>sfi0#3");
-                dfm_driver_fini(&t);
-        }
+        sfi_grants(t, 0, 1);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0");
+        dfm_pass_with_ros_ns(t, 0, NS_PER_S);
+        sfi_acks(t, 0, 1);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, "sfi1: Assign e1>sfi1#0");
+        sfi_acks(t, 1, 1);
+        /* By each policy it would be SFI 0's turn: it came before, holds nothing and has most
+         * credits. */
+        sfi_grants(t, 0, 8);
+        sfi_grants(t, 1, 2);
+        dfm_pass_with_ros_ns(t, 0, c.event_timeout_ns - NS_PER_S);
+        assert_dfm_says(t, "sfi1: Build e0>sfi1#1");
+        sfi_acks(t, 1, 2);
+        dfm_pass_with_ros_ns(t, 0, NS_PER_S);
+        assert_dfm_says(t, "sfi0: Build e1>sfi0#1");
+        sfi_acks(t, 0, 2);
+        /* If no other SFI has a credit, the event returns to the same one. */
+        dfm_pass_ns(t, c.event_timeout_ns);
+        sfi_grants(t, 0, 8);
+        assert_dfm_says(t, "sfi0: Build e0>sfi0#2 e1>sfi0#3");
 }
 
-DFM_TEST(a_void_entry_does_not_end_a_returned_event, dfm_standard())
+DFM_TEST(a_void_entry_does_not_end_a_returned_event, c.n_sfi = 1, c.push = false, c.events = 1)
 {
         struct message_to to;
         uint64_t void_event;
 
-        c.n_sfi = 1;
-        c.push = false;
-        c.events = 1;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
-        dfm_pass_ns(&t, c.event_timeout_ns);        /* the SFI knows nothing so far */
-        dfm_step(t.dfm, t.now_ns, &to, &t.message); /* KeepAlive */
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        trace_clear(&t.trace);
-        trace_message(&t.trace, to, &t.message);
-        assert_string_equal(t.trace.text, "sfi0: Assign void>sfi0#0");
-        void_event = t.message.assign.entries[0].event;
-        assert_dfm_says(&t, "sfi0: Build e0>sfi0#1");
-        sfi_acks(&t, 0, 2);
-        sfi_ends(&t, 0, void_event, EVENT_LOST, 2);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
-        dfm_driver_fini(&t);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0");
+        dfm_pass_ns(t, c.event_timeout_ns);            /* the SFI knows nothing so far */
+        dfm_step(t->dfm, t->now_ns, &to, &t->message); /* KeepAlive */
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        trace_clear(&t->trace);
+        trace_message(&t->trace, to, &t->message);
+        assert_string_equal(t->trace.text, "sfi0: Assign void>sfi0#0");
+        void_event = t->message.assign.entries[0].event;
+        assert_dfm_says(t, "sfi0: Build e0>sfi0#1");
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, void_event, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 0);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t->dfm)->complete, 1);
 }
 
 /* The event went back and forth. An SFI that knows of the new assignment does not end the event with a
  * report on the former one. */
-DFM_TEST(an_event_that_returned_twice_is_built, dfm_standard())
+DFM_TEST(an_event_that_returned_twice_is_built, c.push = false, c.events = 1, c.reassign_max = 2)
 {
-        c.push = false;
-        c.events = 1;
-        c.reassign_max = 2;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 1);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0");
-        sfi_acks(&t, 0, 1);
-        sfi_grants(&t, 1, 1);
-        dfm_pass_ns(&t, c.event_timeout_ns);
-        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0");
-        sfi_acks(&t, 1, 1);
-        sfi_grants(&t, 0, 2);
-        dfm_pass_ns(&t, c.event_timeout_ns);
-        assert_dfm_says(&t, "sfi0: Build e0>sfi0#1");
-        sfi_acks(&t, 0, 2);
-        sfi_ends(&t, 0, ASSIGN_VOID_EVENT, EVENT_LOST, 2);
-        sfi_ends(&t, 1, 0, EVENT_LOST, 2);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
-        dfm_driver_fini(&t);
+        sfi_grants(t, 0, 1);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0");
+        sfi_acks(t, 0, 1);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says_after(t, c.event_timeout_ns, "sfi1: Build e0>sfi1#0");
+        sfi_acks(t, 1, 1);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says_after(t, c.event_timeout_ns, "sfi0: Build e0>sfi0#1");
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, ASSIGN_VOID_EVENT, EVENT_LOST, 2);
+        sfi_ends(t, 1, 0, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 0);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t->dfm)->complete, 1);
 }
 
-DFM_TEST(a_report_on_a_former_assignment_ends_nothing, dfm_standard())
+DFM_TEST(a_report_on_a_former_assignment_ends_nothing, c.n_sfi = 1, c.push = false, c.events = 1)
 {
-        c.n_sfi = 1;
-        c.push = false;
-        c.events = 1;
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        sfi_grants(&t, 0, 2);
-        dfm_pass_ns(&t, c.event_timeout_ns);
-        assert_dfm_says(&t, "sfi0: Build e0>sfi0#1");
-        sfi_ends(&t, 0, 0, EVENT_LOST, 2); /* of the first assignment */
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        sfi_acks(&t, 0, 2);
-        sfi_ends(&t, 0, 0, EVENT_LOST, 2);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 1);
-        dfm_driver_fini(&t);
+        sfi0_takes(t, 1);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says_after(t, c.event_timeout_ns, "sfi0: Build e0>sfi0#1");
+        sfi_ends(t, 0, 0, EVENT_LOST, 2); /* of the first assignment */
+        assert_int_equal(dfm_counts(t->dfm)->lost, 0);
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, 0, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 1);
 }
 
-DFM_TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second, dfm_standard())
+DFM_TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
 {
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        dfm_pass_ns(&t, c.event_timeout_ns);
-        assert_dfm_says(&t, "");
-        sfi_grants(&t, 1, 1);
-        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
-        sfi_ends(&t, 0, 0, EVENT_LOST, 2);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again, 0);
-        dfm_driver_fini(&t);
+        sfi0_takes(t, 1);
+        assert_dfm_says_after(t, c.event_timeout_ns, "");
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
+        sfi_ends(t, 0, 0, EVENT_LOST, 2);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 0);
+        sfi_ends(t, 1, 0, EVENT_COMPLETE, 0);
+        assert_counts(dfm_counts(t->dfm), complete, 1, ended_again, 0);
 }
 
-DFM_TEST(an_event_taken_back_is_no_longer_held, dfm_standard())
+DFM_TEST(an_event_taken_back_is_no_longer_held, c.policy = POLICY_LEAST_LOADED, c.push = false)
 {
-        c.policy = POLICY_LEAST_LOADED;
-        c.push = false;
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 2);
-        dfm_pass_ns(&t, c.event_timeout_ns);
-        assert_dfm_says(&t, "");
-        sfi_grants(&t, 1, 3);
-        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 e1>sfi1#1 | sfi1: Assign e2>sfi1#2");
-        sfi_acks(&t, 1, 3);
+        sfi0_takes(t, 2);
+        assert_dfm_says_after(t, c.event_timeout_ns, "");
+        sfi_grants(t, 1, 3);
+        assert_dfm_says(t, "sfi1: Build e0>sfi1#0 e1>sfi1#1 | sfi1: Assign e2>sfi1#2");
+        sfi_acks(t, 1, 3);
         /* SFI 0 holds none, SFI 1 three. */
-        sfi_grants(&t, 0, 4);
-        sfi_grants(&t, 1, 4);
-        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#2 e4>sfi0#3 | sfi1: Assign e5>sfi1#3");
-        dfm_driver_fini(&t);
+        sfi_grants(t, 0, 4);
+        sfi_grants(t, 1, 4);
+        assert_dfm_says(t, "sfi0: Assign e3>sfi0#2 e4>sfi0#3 | sfi1: Assign e5>sfi1#3");
 }
 
-DFM_TEST(an_event_taken_back_is_void_in_the_stream, dfm_standard())
+DFM_TEST_EACH(an_event_taken_back_is_void_in_the_stream, push, 2, c.keep_alive_ns = 1000 * NS_PER_S,
+              c.push = push)
 {
-        c.keep_alive_ns = 1000 * NS_PER_S;
-        for (int push = 0; push < 2; push++) {
-                c.push = push;
-                dfm_driver_start(&t, &c);
-                sfi_grants(&t, 0, 2);
-                dfm_says_with(&t, false);
-                sfi_acks(&t, 0, 0);
-                dfm_pass_ns(&t, c.event_timeout_ns);
-                assert_dfm_says(&t, "sfi0: Assign void>sfi0#0 void>sfi0#1");
-                sfi_grants(&t, 1, 1);
-                assert_dfm_says(&t, push ? "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1"
-                                         : "sfi1: Build e0>sfi1#0");
-                dfm_driver_fini(&t);
-        }
+        sfi_grants(t, 0, 2);
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, 0);
+        assert_dfm_says_after(t, c.event_timeout_ns, "sfi0: Assign void>sfi0#0 void>sfi0#1");
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, push ? "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1" : "sfi1: Build e0>sfi1#0");
 }
 
-DFM_TEST(another_incarnation_starts_afresh, dfm_standard())
+DFM_TEST(another_incarnation_starts_afresh)
 {
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 2);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        t.sfis[0] = (struct played_sfi){.incarnation = 2};
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "");
+        sfi0_takes(t, 2);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        t->sfis[0] = (struct played_sfi){.incarnation = 2};
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
         /* Its stream restarts, with the events that the previous process did not finish. */
-        sfi_grants(&t, 0, 2);
+        sfi_grants(t, 0, 2);
         assert_dfm_says(
-                &t,
+                t,
                 "sfi0: Build e1>sfi0#0 | sfi0: Assign e2>sfi0#1 | all: Build e1>sfi0 | ross: Assign e2>sfi0");
-        sfi_acks(&t, 0, 2);
-        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-        dfm_driver_fini(&t);
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_counts(t->dfm)->complete, 2);
 }
 
-DFM_TEST(a_silent_sfi_continues_its_streams, dfm_standard())
+DFM_TEST_EACH(a_silent_sfi_continues_its_streams, push, 2, c.n_sfi = 1, c.node_timeout_ns = NS_PER_S,
+              c.push = push)
 {
-        c.n_sfi = 1;
-        c.node_timeout_ns = NS_PER_S;
-        for (int push = 0; push < 2; push++) {
-                c.push = push;
-                dfm_driver_start(&t, &c);
-                sfi0_takes(&t, 2);
-                sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-                sfi_grants(&t, 0, 3);
-                assert_dfm_says(&t, push ? "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0"
-                                         : "sfi0: Assign e2>sfi0#2");
-                dfm_pass_ns(&t, 1100 * NS_PER_MS);
-                dfm_says_with(&t, false);
-                assert_int_equal(dfm_live(t.dfm, ROLE_SFI), 0);
-                /* It lost nothing: both streams continue with their numbers. */
-                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-                sfi_grants(&t, 0, 3);
-                assert_dfm_says(&t, "sfi0: Assign void>sfi0#2");
-                sfi_acks(&t, 0, 3);
-                sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-                assert_dfm_says(&t, "");
-                assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-                sfi_grants(&t, 0, 4);
-                assert_dfm_says(&t, push ? "sfi0: Build e2>sfi0#3 | all: Build e2>sfi0"
-                                         : "sfi0: Build e2>sfi0#3");
-                dfm_driver_fini(&t);
-        }
+        sfi0_takes(t, 2);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, push ? "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0" : "sfi0: Assign e2>sfi0#2");
+        dfm_pass_ns(t, 1100 * NS_PER_MS);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_live(t->dfm, ROLE_SFI), 0);
+        /* It lost nothing: both streams continue with their numbers. */
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, "sfi0: Assign void>sfi0#2");
+        sfi_acks(t, 0, 3);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_counts(t->dfm)->complete, 2);
+        sfi_grants(t, 0, 4);
+        assert_dfm_says(t, push ? "sfi0: Build e2>sfi0#3 | all: Build e2>sfi0" : "sfi0: Build e2>sfi0#3");
 }
 
 /* Otherwise an event that no message mentions would use up its single credit. */
-DFM_TEST(a_silent_sfi_learns_of_unannounced_assignments, dfm_standard())
+DFM_TEST(a_silent_sfi_learns_of_unannounced_assignments, c.n_sfi = 1, c.node_timeout_ns = NS_PER_S)
 {
         struct message_to to;
 
-        c.n_sfi = 1;
-        c.node_timeout_ns = NS_PER_S;
-        dfm_driver_start(&t, &c);
-        dfm_pass_ns(&t, c.keep_alive_ns);
-        sfi_grants(&t, 0, 1);
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        assert_int_equal(t.message.header.type, MESSAGE_KEEP_ALIVE);
-        assert_int_equal(dfm_open_events(t.dfm), 1); /* assigned, but not announced */
-        dfm_pass_ns(&t, 1100 * NS_PER_MS);
-        assert_dfm_says(&t, "");
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "sfi0: Assign void>sfi0#0");
-        dfm_driver_fini(&t);
+        dfm_pass_ns(t, c.keep_alive_ns);
+        sfi_grants(t, 0, 1);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_int_equal(t->message.header.type, MESSAGE_KEEP_ALIVE);
+        assert_int_equal(dfm_open_events(t->dfm), 1); /* assigned, but not announced */
+        assert_dfm_says_after(t, 1100 * NS_PER_MS, "");
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(t, "sfi0: Assign void>sfi0#0");
 }
 
 /* The previous process had switched often, so its numbers are ahead of the new one's. */
-DFM_TEST(a_late_xoff_of_a_dead_ros_has_no_effect, dfm_standard())
+DFM_TEST(a_late_xoff_of_a_dead_ros_has_no_effect)
 {
-        dfm_driver_start(&t, &c);
-        driver_join(&t, ROLE_ROS, 0, 2);
-        t.message.alive.state = RUN_RUNNING;
-        t.message.alive.flags = 0;
-        t.message.alive.incarnation = 2;
-        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_ALIVE, 0));
-        t.message.xoff.incarnation = 1;
-        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XOFF, 3000));
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
-        t.message.xoff.incarnation = 2;
-        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XOFF, 1));
-        assert_true(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
-        t.message.xoff.incarnation = 2;
-        assert_true(driver_say(&t, ROLE_ROS, 0, MESSAGE_XON, 2));
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).holds_back);
-        dfm_driver_fini(&t);
+        driver_join(t, ROLE_ROS, 0, 2);
+        t->message.alive.state = RUN_RUNNING;
+        t->message.alive.flags = 0;
+        t->message.alive.incarnation = 2;
+        assert_true(driver_say(t, ROLE_ROS, 0, MESSAGE_ALIVE, 0));
+        t->message.xoff.incarnation = 1;
+        assert_true(driver_say(t, ROLE_ROS, 0, MESSAGE_XOFF, 3000));
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).holds_back);
+        t->message.xoff.incarnation = 2;
+        assert_true(driver_say(t, ROLE_ROS, 0, MESSAGE_XOFF, 1));
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 0).holds_back);
+        t->message.xoff.incarnation = 2;
+        assert_true(driver_say(t, ROLE_ROS, 0, MESSAGE_XON, 2));
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).holds_back);
 }
 
 /* An Update entry without an end: the event is built and being written. */
@@ -312,35 +240,31 @@ static void sfi_writes(struct dfm_driver *t, uint16_t sfi, uint64_t event)
         sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
-DFM_TEST(an_event_being_written_does_not_time_out, dfm_standard())
+DFM_TEST(an_event_being_written_does_not_time_out)
 {
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 2);
-        sfi_writes(&t, 0, 0);
-        sfi_writes(&t, 0, 0); /* a repetition changes nothing */
-        sfi_writes(&t, 1, 1); /* it does not belong to that SFI */
-        dfm_pass_ns(&t, 5 * c.event_timeout_ns);
-        dfm_says_with(&t, false);
-        sfi_grants(&t, 1, 2);
+        sfi0_takes(t, 2);
+        sfi_writes(t, 0, 0);
+        sfi_writes(t, 0, 0); /* a repetition changes nothing */
+        sfi_writes(t, 1, 1); /* it does not belong to that SFI */
+        dfm_pass_ns(t, 5 * c.event_timeout_ns);
+        dfm_says_with(t, false);
+        sfi_grants(t, 1, 2);
         assert_dfm_says(
-                &t,
+                t,
                 "sfi1: Build e1>sfi1#0 | sfi1: Assign e2>sfi1#1 | all: Build e1>sfi1 | ross: Assign e2>sfi1");
-        sfi_acks(&t, 1, 2);
-        assert_int_equal(dfm_counts(t.dfm)->reassigned, 1);
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
-        dfm_driver_fini(&t);
+        sfi_acks(t, 1, 2);
+        assert_int_equal(dfm_counts(t->dfm)->reassigned, 1);
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t->dfm)->complete, 1);
 }
 
-DFM_TEST(an_event_that_a_dead_sfi_was_writing_is_reassigned, dfm_standard())
+DFM_TEST(an_event_that_a_dead_sfi_was_writing_is_reassigned)
 {
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        sfi_writes(&t, 0, 0);
-        sfi_says_alive(&t, 0, RUN_ENDED, 0);
-        dfm_says_with(&t, false);
-        sfi_grants(&t, 1, 1);
-        assert_dfm_says(&t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
-        dfm_driver_fini(&t);
+        sfi0_takes(t, 1);
+        sfi_writes(t, 0, 0);
+        sfi_says_alive(t, 0, RUN_ENDED, 0);
+        dfm_says_with(t, false);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
 }

@@ -11,6 +11,8 @@ static struct dfm_config join_standard(void)
         return c;
 }
 
+#define JOIN_TEST(name, ...) DFM_TEST_AS(name, join_standard(), begin(t, &c), ##__VA_ARGS__)
+
 static struct message join_of(const struct dfm_config *c, enum node_role role, uint16_t index,
                               uint64_t incarnation)
 {
@@ -71,118 +73,105 @@ static void assert_no_notice(struct dfm_driver *t)
         assert_false(dfm_take_notice(t->dfm, &o));
 }
 
-DFM_TEST(a_refusal_names_the_differing_key, join_standard())
+JOIN_TEST(a_refusal_names_the_differing_key)
 {
         struct message m;
         uint16_t key;
 
-        begin(&t, &c);
         for (uint16_t k = 0; k < 3; k++) {
                 m = join_of(&c, ROLE_ROS, 1, 7);
                 m.join.keys[k]++;
-                assert_int_equal(answer(&t, &m, &key), WELCOME_OTHER_CONFIG);
+                assert_int_equal(answer(t, &m, &key), WELCOME_OTHER_CONFIG);
                 assert_int_equal(key, k);
         }
         m = join_of(&c, ROLE_ROS, 1, 7);
         m.join.table++;
-        assert_int_equal(answer(&t, &m, &key), WELCOME_OTHER_CONFIG);
+        assert_int_equal(answer(t, &m, &key), WELCOME_OTHER_CONFIG);
         assert_int_equal(key, WELCOME_KEY_TABLE);
         m = join_of(&c, ROLE_ROS, 1, 7);
         m.n = 2;
-        assert_int_equal(answer(&t, &m, &key), WELCOME_OTHER_CONFIG);
+        assert_int_equal(answer(t, &m, &key), WELCOME_OTHER_CONFIG);
         assert_int_equal(key, WELCOME_KEY_TABLE);
-        assert_notice(&t, NOTICE_REFUSED, WELCOME_OTHER_CONFIG);
-        assert_no_notice(&t); /* once, however often it retries */
-        assert_false(speaks(&t, 1, 7, 0));
+        assert_notice(t, NOTICE_REFUSED, WELCOME_OTHER_CONFIG);
+        assert_no_notice(t); /* once, however often it retries */
+        assert_false(speaks(t, 1, 7, 0));
         m = join_of(&c, ROLE_ROS, 1, 7);
-        assert_int_equal(answer(&t, &m, &key), WELCOME_OK);
-        assert_true(speaks(&t, 1, 7, 0));
-        dfm_driver_fini(&t);
+        assert_int_equal(answer(t, &m, &key), WELCOME_OK);
+        assert_true(speaks(t, 1, 7, 0));
 }
 
-DFM_TEST(run_numbers_agree, join_standard())
+JOIN_TEST(run_numbers_agree)
 {
         struct message m = join_of(&c, ROLE_SFI, 0, 7);
 
-        begin(&t, &c);
         m.join.run = TRACE_RUN + 1;
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OTHER_RUN);
-        assert_notice(&t, NOTICE_REFUSED, WELCOME_OTHER_RUN);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OTHER_RUN);
+        assert_notice(t, NOTICE_REFUSED, WELCOME_OTHER_RUN);
         m.join.run = TRACE_RUN;
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OK);
         m.join.run = 0;
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
-        dfm_driver_fini(&t);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OK);
 }
 
-DFM_TEST(a_silent_node_can_be_replaced, join_standard())
+JOIN_TEST(a_silent_node_can_be_replaced)
 {
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
 
-        begin(&t, &c);
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
-        assert_true(speaks(&t, 0, 1, 0));
-        dfm_pass_ns(&t, c.occupied_ns - 1);
-        assert_int_equal(answer(&t, &other, NULL), WELCOME_OCCUPIED);
-        dfm_pass_ns(&t, 1);
-        assert_int_equal(answer(&t, &other, NULL), WELCOME_OK);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OK);
+        assert_true(speaks(t, 0, 1, 0));
+        dfm_pass_ns(t, c.occupied_ns - 1);
+        assert_int_equal(answer(t, &other, NULL), WELCOME_OCCUPIED);
+        dfm_pass_ns(t, 1);
+        assert_int_equal(answer(t, &other, NULL), WELCOME_OK);
         /* The former one must join again, and does not get its place back. */
-        speaks(&t, 0, 1, 1);
-        assert_dfm_says(&t, "ros0: Welcome occupied run 7");
-        speaks(&t, 0, 2, 0);
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OCCUPIED);
-        dfm_driver_fini(&t);
+        speaks(t, 0, 1, 1);
+        assert_dfm_says(t, "ros0: Welcome occupied run 7");
+        speaks(t, 0, 2, 0);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OCCUPIED);
 }
 
-DFM_TEST(two_active_incarnations_are_detected, join_standard())
+JOIN_TEST(two_active_incarnations_are_detected)
 {
         struct message m = join_of(&c, ROLE_ROS, 0, 1), other = join_of(&c, ROLE_ROS, 0, 2);
 
-        begin(&t, &c);
-        answer(&t, &m, NULL);
+        answer(t, &m, NULL);
         for (uint32_t k = 0; k < 3; k++) {
-                speaks(&t, 0, 1, k);
-                assert_int_equal(answer(&t, &other, NULL), WELCOME_OCCUPIED);
+                speaks(t, 0, 1, k);
+                assert_int_equal(answer(t, &other, NULL), WELCOME_OCCUPIED);
         }
-        assert_notice(&t, NOTICE_JOINED, WELCOME_OK);
-        assert_no_notice(&t);
-        speaks(&t, 0, 1, 3);
-        assert_int_equal(answer(&t, &other, NULL), WELCOME_TWICE);
-        assert_notice(&t, NOTICE_REFUSED, WELCOME_TWICE);
-        assert_true(speaks(&t, 0, 1, 4));
-        dfm_driver_fini(&t);
+        assert_notice(t, NOTICE_JOINED, WELCOME_OK);
+        assert_no_notice(t);
+        speaks(t, 0, 1, 3);
+        assert_int_equal(answer(t, &other, NULL), WELCOME_TWICE);
+        assert_notice(t, NOTICE_REFUSED, WELCOME_TWICE);
+        assert_true(speaks(t, 0, 1, 4));
 }
 
-DFM_TEST(nodes_of_another_run_and_late_counting_nodes_are_refused, join_standard())
+JOIN_TEST(nodes_of_another_run_and_late_counting_nodes_are_refused, c.former.known = true)
 {
         struct message m = join_of(&c, ROLE_ROS, 0, 9);
 
-        c.former.known = true;
-        begin(&t, &c);
         m.header.cookie = TRACE_COOKIE + 5;
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OVER);
-        assert_notice(&t, NOTICE_REFUSED, WELCOME_OVER);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OVER);
+        assert_notice(t, NOTICE_REFUSED, WELCOME_OVER);
         c.keys = (struct member_keys){};
-        dfm_free(t.dfm);
-        dfm_driver_start(&t, &c);
+        dfm_free(t->dfm);
+        dfm_driver_start(t, &c);
         m = join_of(&c, ROLE_ROS, 0, 9);
         m.join.flags = JOIN_COUNTS;
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_BEGUN);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_BEGUN);
         m.join.incarnation = 1; /* it was present at the start */
-        assert_int_equal(answer(&t, &m, NULL), WELCOME_OK);
-        dfm_driver_fini(&t);
+        assert_int_equal(answer(t, &m, NULL), WELCOME_OK);
 }
 
-DFM_TEST(malformed_messages_are_refused, join_standard())
+JOIN_TEST(malformed_messages_are_refused)
 {
         struct message m = join_of(&c, ROLE_ROS, 2, 1);
 
-        begin(&t, &c);
-        assert_false(dfm_receive(t.dfm, t.now_ns, &m));
+        assert_false(dfm_receive(t->dfm, t->now_ns, &m));
         m = join_of(&c, ROLE_DFM, 0, 1);
-        assert_false(dfm_receive(t.dfm, t.now_ns, &m));
+        assert_false(dfm_receive(t->dfm, t->now_ns, &m));
         m = join_of(&c, ROLE_ROS, 0, 0);
-        assert_false(dfm_receive(t.dfm, t.now_ns, &m));
-        assert_dfm_says(&t, "");
-        dfm_driver_fini(&t);
+        assert_false(dfm_receive(t->dfm, t->now_ns, &m));
+        assert_dfm_says(t, "");
 }

@@ -17,56 +17,11 @@ static struct dfm_config resume_standard(void)
         return c;
 }
 
-static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest,
-                         uint64_t newest)
-{
-        struct message m = {
-                .header = {.cookie = TRACE_COOKIE,
-                           .sender_role = role,
-                           .sender_index = index,
-                           .type = MESSAGE_JOIN},
-                .dfm = FORMER,
-        };
-
-        m.join.incarnation = 1;
-        m.join.run = TRACE_RUN;
-        m.join.oldest = oldest;
-        m.join.newest = newest;
-        assert_true(dfm_receive(t->dfm, t->now_ns, &m));
-        if (role == ROLE_ROS)
-                t->ros_joined[index] = true;
-        else
-                t->sfis[index].joined = 1;
-}
+#define RESUME_TEST(name, begin, ...) DFM_TEST_AS(name, resume_standard(), begin(t, &c), ##__VA_ARGS__)
 
 static void comes(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest, uint64_t newest)
 {
-        joins_in_run(t, role, index, oldest, newest);
-        if (role == ROLE_ROS)
-                ros_says_alive(t, index, RUN_RUNNING, 0);
-        else
-                sfi_says_alive(t, index, RUN_RUNNING, 0);
-}
-
-static void inventories(struct dfm_driver *t, uint16_t sfi, uint64_t from, uint64_t end,
-                        struct node_totals totals, size_t n, const struct inventory_entry *entries)
-{
-        t->message.n = n;
-        t->message.inventory.incarnation = 1;
-        t->message.inventory.from = from;
-        t->message.inventory.end = end;
-        t->message.inventory.totals = totals;
-        t->message.inventory.flags = 0;
-        for (size_t k = 0; k < n; k++)
-                t->message.inventory.entries[k] = entries[k];
-        assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
-}
-
-static void inventory(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t complete, uint64_t ended,
-                      uint64_t open)
-{
-        inventories(t, sfi, 0, end, (struct node_totals){.complete = complete}, 1,
-                    &(struct inventory_entry){ended, open});
+        node_follows(t, FORMER, role, index, oldest, newest);
 }
 
 static void ross_come(struct dfm_driver *t, uint64_t newest)
@@ -75,120 +30,95 @@ static void ross_come(struct dfm_driver *t, uint64_t newest)
         comes(t, ROLE_ROS, 1, 0, newest);
 }
 
-/* The counters balance, except for the number of assignments, which only the former DFM knew. */
-static void fini(struct dfm_driver *t)
+RESUME_TEST(unknown_events_are_reassigned, dfm_driver_init)
 {
-        const struct dfm_counts *c = dfm_counts(t->dfm);
-        uint64_t ended = c->complete + c->partial + c->lost;
-
-        assert_int_equal(c->triggers, ended + c->rejected + dfm_open_events(t->dfm));
-        assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
-        assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
-        dfm_free(t->dfm);
-}
-
-DFM_TEST(unknown_events_are_reassigned, resume_standard())
-{
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 6);
-        comes(&t, ROLE_SFI, 0, 0, 6);
-        assert_dfm_says(&t, "sfi0: Inquiry from 0");
-        comes(&t, ROLE_SFI, 1, 0, 5);
-        assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        assert_int_equal(dfm_run(t.dfm), TRACE_RUN);
-        assert_int_equal(dfm_cookie(t.dfm), TRACE_COOKIE);
-        inventory(&t, 0, 6, 2, 0x3, 0x4); /* built 0 and 1, has 2 */
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        inventory(&t, 1, 5, 1, 0x8, 0); /* built 3 */
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_int_equal(dfm_open_events(t.dfm), 3);
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 6);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 3);
-        sfi_grants(&t, 1, 3);
-        assert_dfm_says(&t, "sfi1: Build e4>sfi1#0 e5>sfi1#1 | sfi1: Assign e6>sfi1#2");
-        fini(&t);
+        ross_come(t, 6);
+        comes(t, ROLE_SFI, 0, 0, 6);
+        assert_dfm_says(t, "sfi0: Inquiry from 0");
+        comes(t, ROLE_SFI, 1, 0, 5);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        assert_int_equal(dfm_run(t->dfm), TRACE_RUN);
+        assert_int_equal(dfm_cookie(t->dfm), TRACE_COOKIE);
+        sfi_reports_bits(t, 0, 6, 2, 0x3, 0x4); /* built 0 and 1, has 2 */
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
+        sfi_reports_bits(t, 1, 5, 1, 0x8, 0); /* built 3 */
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t->dfm), 3);
+        assert_counts(dfm_counts(t->dfm), triggers, 6, complete, 3);
+        sfi_grants(t, 1, 3);
+        assert_dfm_says(t, "sfi1: Build e4>sfi1#0 e5>sfi1#1 | sfi1: Assign e6>sfi1#2");
 }
 
 /* The SFI still has them, and their credits, until it learns that they ended. */
-DFM_TEST(events_that_had_ended_keep_their_credits, resume_standard())
+RESUME_TEST(events_that_had_ended_keep_their_credits, dfm_driver_init)
 {
-        dfm_driver_init(&t, &c);
-        comes(&t, ROLE_ROS, 0, 2, 3);
-        comes(&t, ROLE_ROS, 1, 2, 3);
-        comes(&t, ROLE_SFI, 0, 0, 3);
-        comes(&t, ROLE_SFI, 1, 2, 3);
-        assert_dfm_says(&t, "sfi0: Inquiry from 0 | sfi1: Inquiry from 0");
-        inventory(&t, 0, 3, 0, 0, 0x3); /* has 0 and 1 */
-        inventory(&t, 1, 3, 1, 0x4, 0);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_int_equal(dfm_open_events(t.dfm), 0);
-        sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "");
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#0");
-        fini(&t);
+        comes(t, ROLE_ROS, 0, 2, 3);
+        comes(t, ROLE_ROS, 1, 2, 3);
+        comes(t, ROLE_SFI, 0, 0, 3);
+        comes(t, ROLE_SFI, 1, 2, 3);
+        assert_dfm_says(t, "sfi0: Inquiry from 0 | sfi1: Inquiry from 0");
+        sfi_reports_bits(t, 0, 3, 0, 0, 0x3); /* has 0 and 1 */
+        sfi_reports_bits(t, 1, 3, 1, 0x4, 0);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t->dfm), 0);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, "");
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, "sfi0: Assign e3>sfi0#0");
 }
 
-DFM_TEST(an_unanswered_inquiry_is_repeated, resume_standard())
+RESUME_TEST(an_unanswered_inquiry_is_repeated, dfm_driver_init)
 {
-        dfm_driver_init(&t, &c);
         /* It asks about events that the SFI has not forgotten. */
-        comes(&t, ROLE_ROS, 0, EVB_EVENTS_KEPT + 70, EVB_EVENTS_KEPT + 100);
-        comes(&t, ROLE_ROS, 1, 0, 100);
-        comes(&t, ROLE_SFI, 0, 0, 100);
-        comes(&t, ROLE_SFI, 1, 0, 0);
-        assert_dfm_says(&t, "sfi0: Inquiry from 64 | sfi1: Inquiry from 64");
-        inventories(&t, 1, 64, 0, (struct node_totals){}, 0, NULL);
-        dfm_pass_ns(&t, 20 * NS_PER_MS);
-        assert_dfm_says(&t, "sfi0: Inquiry from 64");
+        comes(t, ROLE_ROS, 0, EVB_EVENTS_KEPT + 70, EVB_EVENTS_KEPT + 100);
+        comes(t, ROLE_ROS, 1, 0, 100);
+        comes(t, ROLE_SFI, 0, 0, 100);
+        comes(t, ROLE_SFI, 1, 0, 0);
+        assert_dfm_says(t, "sfi0: Inquiry from 64 | sfi1: Inquiry from 64");
+        sfi_reports(t, 1, 64, 0, (struct node_totals){}, 0, NULL);
+        assert_dfm_says_after(t, 20 * NS_PER_MS, "sfi0: Inquiry from 64");
         /* An answer to an earlier Inquiry counts once. The next part is requested at once. */
-        inventories(&t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
-        inventories(&t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
-        assert_dfm_says(&t, "sfi0: Inquiry from 128");
-        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        fini(&t);
+        sfi_reports(t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
+        sfi_reports(t, 0, 64, 200, (struct node_totals){.complete = 9}, 1, &(struct inventory_entry){});
+        assert_dfm_says(t, "sfi0: Inquiry from 128");
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
 }
 
 /* Between its Join and the Welcome, an SFI may learn of more events and end them. */
-DFM_TEST(events_known_only_after_the_join_are_not_new, resume_standard())
+RESUME_TEST(events_known_only_after_the_join_are_not_new, dfm_driver_init)
 {
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 4);
-        comes(&t, ROLE_SFI, 0, 0, 4);
-        comes(&t, ROLE_SFI, 1, 0, 4);
-        dfm_says_with(&t, false);
-        inventory(&t, 1, 4, 0, 0, 0);
-        inventory(&t, 0, 6, 6, 0x3f, 0);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 6);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 6);
-        sfi_grants(&t, 1, 1);
-        assert_dfm_says(&t, "sfi1: Assign e6>sfi1#0");
-        fini(&t);
+        ross_come(t, 4);
+        comes(t, ROLE_SFI, 0, 0, 4);
+        comes(t, ROLE_SFI, 1, 0, 4);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 1, 4, 0, 0, 0);
+        sfi_reports_bits(t, 0, 6, 6, 0x3f, 0);
+        assert_dfm_says(t, "");
+        assert_counts(dfm_counts(t->dfm), triggers, 6, complete, 6);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, "sfi1: Assign e6>sfi1#0");
 }
 
 /* The resumption ends, whatever an SFI reports as its last event. */
-DFM_TEST(an_impossible_newest_event_is_bounded, resume_standard())
+RESUME_TEST(an_impossible_newest_event_is_bounded, dfm_driver_init, c.n_sfi = 1)
 {
         struct inventory_entry none[MESSAGE_ENTRIES_MAX] = {};
         uint64_t from = 0;
 
-        c.n_sfi = 1;
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 4);
-        comes(&t, ROLE_SFI, 0, 0, 4);
-        dfm_says_with(&t, false);
-        for (int i = 0; i < 1000 && dfm_state(t.dfm) == RUN_STARTING; i++, from += 64 * MESSAGE_ENTRIES_MAX) {
-                inventories(&t, 0, from, UINT64_MAX, (struct node_totals){}, MESSAGE_ENTRIES_MAX, none);
-                while (dfm_step(t.dfm, t.now_ns, &(struct message_to){}, &t.message))
+        ross_come(t, 4);
+        comes(t, ROLE_SFI, 0, 0, 4);
+        dfm_says_with(t, false);
+        for (int i = 0; i < 1000 && dfm_state(t->dfm) == RUN_STARTING;
+             i++, from += 64 * MESSAGE_ENTRIES_MAX) {
+                sfi_reports(t, 0, from, UINT64_MAX, (struct node_totals){}, MESSAGE_ENTRIES_MAX, none);
+                while (dfm_step(t->dfm, t->now_ns, &(struct message_to){}, &t->message))
                         ;
         }
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
         assert_int_equal(from, EVB_EVENT_WINDOW);
-        fini(&t);
 }
 
 /* One of two SFIs is present when the run resumes. The other one's events must neither be built again nor
@@ -199,7 +129,7 @@ static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
         ross_come(t, 8);
         comes(t, ROLE_SFI, 0, 2, 8);
         dfm_says_with(t, false);
-        inventory(t, 0, 8, 3, 0x4, 0x8); /* built 0, 1 and 2; has 3 */
+        sfi_reports_bits(t, 0, 8, 3, 0x4, 0x8); /* built 0, 1 and 2; has 3 */
         for (uint64_t ns = 0; ns <= c->node_timeout_ns; ns += NS_PER_S) {
                 for (uint16_t i = 0; i < 2; i++)
                         ros_says_alive(t, i, RUN_RUNNING, 0);
@@ -221,7 +151,7 @@ static void begin_with(struct dfm_driver *t, const struct dfm_config *c, uint64_
         ross_come(t, 8);
         comes(t, ROLE_SFI, 0, 4, 8);
         dfm_says_with(t, false);
-        inventory(t, 0, 8, 1, 1, open);
+        sfi_reports_bits(t, 0, 8, 1, 1, open);
         for (int i = 0; i < 12 && dfm_state(t->dfm) != RUN_RUNNING; i++) {
                 for (uint16_t k = 0; k < 2; k++)
                         ros_says_alive(t, k, RUN_RUNNING, 0);
@@ -236,45 +166,35 @@ static void begin_with_ended(struct dfm_driver *t, const struct dfm_config *c)
         begin_with(t, c, 0xf0);
 }
 
-DFM_TEST(events_of_a_late_sfi_count, resume_standard())
+RESUME_TEST(events_of_a_late_sfi_count, begin_without_sfi1, c.event_timeout_ns = 100 * NS_PER_S)
 {
-        c.event_timeout_ns = 100 * NS_PER_S;
-        begin_without_sfi1(&t, &c);
-        comes(&t, ROLE_SFI, 1, 2, 8);
-        assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        sfi_grants(&t, 1, 4);
-        assert_dfm_says(&t, "");            /* its inventory comes first */
-        inventory(&t, 1, 8, 2, 0x30, 0x40); /* built 4 and 5, has 6 */
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_counts(t.dfm)->complete, 5);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again, 0);
-        assert_int_equal(dfm_open_events(t.dfm), 3);
-        sfi_grants(&t, 1, 3);
-        assert_dfm_says(&t, "sfi1: Build e7>sfi1#0 | sfi1: Assign e8>sfi1#1");
-        sfi_acks(&t, 1, 2);
-        sfi_ends(&t, 1, 6, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 6);
-        fini(&t);
+        comes(t, ROLE_SFI, 1, 2, 8);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        sfi_grants(t, 1, 4);
+        assert_dfm_says(t, "");                   /* its inventory comes first */
+        sfi_reports_bits(t, 1, 8, 2, 0x30, 0x40); /* built 4 and 5, has 6 */
+        assert_dfm_says(t, "");
+        assert_counts(dfm_counts(t->dfm), complete, 5, lost, 0, ended_again, 0);
+        assert_int_equal(dfm_open_events(t->dfm), 3);
+        sfi_grants(t, 1, 3);
+        assert_dfm_says(t, "sfi1: Build e7>sfi1#0 | sfi1: Assign e8>sfi1#1");
+        sfi_acks(t, 1, 2);
+        sfi_ends(t, 1, 6, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_counts(t->dfm)->complete, 6);
 }
 
 /* Events that it had ended, and the former DFM had cleared, counted as lost until it joined. */
-DFM_TEST(lost_events_are_recovered_from_the_late_sfi, resume_standard())
+RESUME_TEST(lost_events_are_recovered_from_the_late_sfi, begin_with_ended,
+            c.event_timeout_ns = 100 * NS_PER_S)
 {
-        c.event_timeout_ns = 100 * NS_PER_S;
-        begin_with_ended(&t, &c);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 3);
-        comes(&t, ROLE_SFI, 1, 4, 8);
-        assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        inventories(&t, 1, 0, 8,
+        assert_int_equal(dfm_counts(t->dfm)->lost, 3);
+        comes(t, ROLE_SFI, 1, 4, 8);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        sfi_reports(t, 1, 0, 8,
                     (struct node_totals){.complete = 2, .partial = 2, .missing = 3, .payload_bytes = 200}, 1,
                     &(struct inventory_entry){});
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-        assert_int_equal(dfm_counts(t.dfm)->partial, 2);
-        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 3);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again, 1); /* more than were lost: one was built twice */
-        fini(&t);
+        assert_counts(dfm_counts(t->dfm), lost, 0, complete, 2, partial, 2, fragments_lost, 3);
+        assert_int_equal(dfm_counts(t->dfm)->ended_again, 1); /* more than were lost: one was built twice */
 }
 
 /* Of the record of the former DFM: it took no trigger before it stored it. */
@@ -288,25 +208,22 @@ static const struct dfm_processes *record(void)
 }
 
 /* With level 2, open events are decided again, except those of an SFI that joins late. */
-DFM_TEST(open_events_of_a_late_sfi_are_not_decided_again, resume_standard())
+RESUME_TEST(open_events_of_a_late_sfi_are_not_decided_again, begin_without_sfi1,
+            c.event_timeout_ns = 100 * NS_PER_S, c.level2 = level2_with_window(4))
 {
-        c.event_timeout_ns = 100 * NS_PER_S;
-        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 4};
-        begin_without_sfi1(&t, &c);
-        assert_int_equal(dfm_undecided(t.dfm), 4); /* again, as decisions are not known */
-        comes(&t, ROLE_SFI, 1, 2, 8);
-        assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        inventory(&t, 1, 8, 1, 0x10, 0x40); /* built 4, has 6 */
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_undecided(t.dfm), 4); /* 5, 7, and the next two triggers */
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 10);
-        sfi_grants(&t, 1, 3);
-        assert_true(dfm_decide(t.dfm, t.now_ns,
+        assert_int_equal(dfm_undecided(t->dfm), 4); /* again, as decisions are not known */
+        comes(t, ROLE_SFI, 1, 2, 8);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        sfi_reports_bits(t, 1, 8, 1, 0x10, 0x40); /* built 4, has 6 */
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_undecided(t->dfm), 4); /* 5, 7, and the next two triggers */
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 10);
+        sfi_grants(t, 1, 3);
+        assert_true(dfm_decide(t->dfm, t->now_ns,
                                &(struct decision_entry){.event = 7, .verdict = DECISION_ACCEPT}));
-        assert_dfm_says(&t, "sfi1: Build e7>sfi1#0");
-        assert_false(dfm_decide(t.dfm, t.now_ns,
+        assert_dfm_says(t, "sfi1: Build e7>sfi1#0");
+        assert_false(dfm_decide(t->dfm, t->now_ns,
                                 &(struct decision_entry){.event = 6, .verdict = DECISION_REJECT}));
-        fini(&t);
 }
 
 /* The absent SFI may have built any of them. Without a record, they may also be lost. */
@@ -316,24 +233,18 @@ static void unreported_events_are_lost(bool has_record)
         struct dfm_driver t;
 
         c.event_timeout_ns = 100 * NS_PER_S;
-        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
+        c.level2 = level2_with_window(8);
         c.former_processes = has_record ? record() : NULL;
         begin_with_ended(&t, &c);
-        assert_int_equal(dfm_counts(t.dfm)->rejected, 0);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 3);
-        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 6);
+        assert_counts(dfm_counts(t.dfm), rejected, 0, lost, 3, fragments_lost, 6);
         comes(&t, ROLE_SFI, 1, 4, 8);
         assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        inventories(&t, 1, 0, 8, (struct node_totals){.complete = 1, .partial = 1, .missing = 1}, 1,
+        sfi_reports(&t, 1, 0, 8, (struct node_totals){.complete = 1, .partial = 1, .missing = 1}, 1,
                     &(struct inventory_entry){.ended = 0x6, .open = 0x4});
-        assert_int_equal(dfm_counts(t.dfm)->rejected, has_record);
-        assert_int_equal(dfm_counts(t.dfm)->lost, !has_record);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-        assert_int_equal(dfm_counts(t.dfm)->partial, 1);
-        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, has_record ? 1 : 3);
-        assert_int_equal(dfm_counts(t.dfm)->fragments_received, 5);
+        assert_counts(dfm_counts(t.dfm), rejected, has_record, lost, !has_record, complete, 2, partial, 1,
+                      fragments_lost, has_record ? 1 : 3, fragments_received, 5);
         assert_int_equal(dfm_has_guessed(t.dfm), !has_record);
-        fini(&t);
+        dfm_driver_fini(&t);
 }
 
 TEST(unreported_events_are_lost_until_all_sfis_report)
@@ -344,54 +255,47 @@ TEST(unreported_events_are_lost_until_all_sfis_report)
 
 /* Nobody knows the numbers of the triggers that waited for a decision. If the DFM restarts again, this is
  * known of all of them. */
-DFM_TEST(undecided_triggers_from_outside_are_forgotten, resume_standard())
+DFM_TEST_AS(undecided_triggers_from_outside_are_forgotten, resume_standard(), begin_with(t, &c, 0x30),
+            c.level2 = level2_with_window(8), c.trigger_source = DFM_TRIGGER_OFFERED, c.trigger_queue = 16,
+            c.former_processes = record())
 {
         static struct dfm_processes stored;
 
-        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 8};
-        c.trigger_source = DFM_TRIGGER_OFFERED;
-        c.trigger_queue = 16;
-        c.former_processes = record();
-        begin_with(&t, &c, 0x30);
-        assert_int_equal(dfm_open_events(t.dfm), 2);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 3 + 2);
-        assert_int_equal(dfm_forgotten(t.dfm), 2);
-        dfm_processes_take(t.dfm, &stored);
-        fini(&t);
+        assert_int_equal(dfm_open_events(t->dfm), 2);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 3 + 2);
+        assert_int_equal(dfm_forgotten(t->dfm), 2);
+        dfm_processes_take(t->dfm, &stored);
+        dfm_driver_fini(t);
         c.former_processes = &stored;
-        begin_with(&t, &c, 0x10);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 3 + 2 + 1);
-        assert_int_equal(dfm_forgotten(t.dfm), 2 + 1);
-        fini(&t);
+        begin_with(t, &c, 0x10);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 3 + 2 + 1);
+        assert_int_equal(dfm_forgotten(t->dfm), 2 + 1);
 }
 
 /* It fell silent in the middle of its inventory, and the run resumed without it. */
-DFM_TEST(the_inquiry_continues_after_a_silence, resume_standard())
+RESUME_TEST(the_inquiry_continues_after_a_silence, dfm_driver_init, c.event_timeout_ns = 100 * NS_PER_S,
+            c.keep_alive_ns = NS_PER_S)
 {
-        c.event_timeout_ns = 100 * NS_PER_S;
-        c.keep_alive_ns = NS_PER_S;
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 8);
-        comes(&t, ROLE_SFI, 0, 0, 8);
-        comes(&t, ROLE_SFI, 1, 0, 8);
-        dfm_says_with(&t, false);
-        inventory(&t, 0, 8, 4, 0xf, 0);
-        for (int i = 0; i < 30 && dfm_state(t.dfm) != RUN_RUNNING; i++) {
-                dfm_pass_ns(&t, NS_PER_S);
+        ross_come(t, 8);
+        comes(t, ROLE_SFI, 0, 0, 8);
+        comes(t, ROLE_SFI, 1, 0, 8);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 8, 4, 0xf, 0);
+        for (int i = 0; i < 30 && dfm_state(t->dfm) != RUN_RUNNING; i++) {
+                dfm_pass_ns(t, NS_PER_S);
                 for (uint16_t k = 0; k < 2; k++)
-                        ros_says_alive(&t, k, RUN_RUNNING, 0);
-                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-                dfm_says_with(&t, false);
+                        ros_says_alive(t, k, RUN_RUNNING, 0);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
         }
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_int_equal(dfm_open_events(t.dfm), 4);
-        sfi_says_alive(&t, 1, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "sfi1: Inquiry from 0");
-        inventory(&t, 1, 8, 3, 0x70, 0);
-        sfi_grants(&t, 1, 1);
-        assert_dfm_says(&t, "sfi1: Build e7>sfi1#0");
-        assert_int_equal(dfm_counts(t.dfm)->complete, 7);
-        fini(&t);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t->dfm), 4);
+        sfi_says_alive(t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        sfi_reports_bits(t, 1, 8, 3, 0x70, 0);
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, "sfi1: Build e7>sfi1#0");
+        assert_int_equal(dfm_counts(t->dfm)->complete, 7);
 }
 
 /* The given SFIs and ROSs are present until the run resumes, or for some seconds. */
@@ -408,91 +312,76 @@ static void wait_with(struct dfm_driver *t, uint16_t n_ros, uint16_t first_sfi, 
 }
 
 /* The run waits for a ROS for longer than an event may take. */
-DFM_TEST(events_wait_until_the_run_resumes, resume_standard())
+RESUME_TEST(events_wait_until_the_run_resumes, dfm_driver_init, c.event_timeout_ns = 2 * NS_PER_S,
+            c.reassign_max = 0)
 {
-        c.event_timeout_ns = 2 * NS_PER_S;
-        c.reassign_max = 0;
-        dfm_driver_init(&t, &c);
-        comes(&t, ROLE_ROS, 0, 0, 3);
-        comes(&t, ROLE_SFI, 0, 0, 3);
-        comes(&t, ROLE_SFI, 1, 0, 3);
-        dfm_says_with(&t, false);
-        inventory(&t, 0, 3, 1, 0x1, 0x6);
-        inventory(&t, 1, 3, 0, 0, 0);
-        wait_with(&t, 1, 0, 20);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_int_equal(dfm_open_events(t.dfm), 2);
-        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-        sfi_ends(&t, 0, 2, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 3);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        assert_int_equal(dfm_counts(t.dfm)->ended_again, 0);
-        fini(&t);
+        comes(t, ROLE_ROS, 0, 0, 3);
+        comes(t, ROLE_SFI, 0, 0, 3);
+        comes(t, ROLE_SFI, 1, 0, 3);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 3, 1, 0x1, 0x6);
+        sfi_reports_bits(t, 1, 3, 0, 0, 0);
+        wait_with(t, 1, 0, 20);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_int_equal(dfm_open_events(t->dfm), 2);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_ends(t, 0, 2, EVENT_COMPLETE, 0);
+        assert_counts(dfm_counts(t->dfm), complete, 3, lost, 0, ended_again, 0);
 }
 
 /* An SFI that has events falls silent before the other one reports that it built one of them. */
-DFM_TEST(an_event_of_a_silent_sfi_ends_elsewhere, resume_standard())
+RESUME_TEST(an_event_of_a_silent_sfi_ends_elsewhere, dfm_driver_init, c.event_timeout_ns = 100 * NS_PER_S,
+            c.keep_alive_ns = NS_PER_S, c.reassign_max = 0)
 {
-        c.event_timeout_ns = 100 * NS_PER_S;
-        c.keep_alive_ns = NS_PER_S;
-        c.reassign_max = 0;
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 3);
-        comes(&t, ROLE_SFI, 0, 0, 3);
-        comes(&t, ROLE_SFI, 1, 0, 3);
-        dfm_says_with(&t, false);
-        inventory(&t, 0, 3, 1, 0x1, 0x6);
-        wait_with(&t, 2, 1, 12);
-        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
-        inventory(&t, 1, 3, 1, 0x2, 0);
-        wait_with(&t, 2, 1, 20);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-        assert_int_equal(dfm_counts(t.dfm)->lost, 0);
-        assert_int_equal(dfm_open_events(t.dfm), 1);
-        fini(&t);
+        ross_come(t, 3);
+        comes(t, ROLE_SFI, 0, 0, 3);
+        comes(t, ROLE_SFI, 1, 0, 3);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 3, 1, 0x1, 0x6);
+        wait_with(t, 2, 1, 12);
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 0).live);
+        sfi_reports_bits(t, 1, 3, 1, 0x2, 0);
+        wait_with(t, 2, 1, 20);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_counts(dfm_counts(t->dfm), complete, 2, lost, 0);
+        assert_int_equal(dfm_open_events(t->dfm), 1);
 }
 
 /* What the scenario says of the sources holds in a resumed run too. */
-DFM_TEST(a_resumed_run_waits_for_a_silent_source, resume_standard())
+RESUME_TEST(a_resumed_run_waits_for_a_silent_source, dfm_driver_init)
 {
-        dfm_driver_init(&t, &c);
-        ross_come(&t, 4);
-        t.message.alive.reason = REASON_SILENT;
-        t.message.alive.reason_ms = 9999;
-        assert_true(driver_say(&t, ROLE_ROS, 1, MESSAGE_ALIVE, t.ros_alive_next[1]++));
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 1).left_out);
-        t.message.alive.reason_ms = 10000; /* node_timeout_ns */
-        assert_true(driver_say(&t, ROLE_ROS, 1, MESSAGE_ALIVE, t.ros_alive_next[1]++));
-        assert_true(dfm_view(t.dfm, ROLE_ROS, 1).left_out);
-        dfm_driver_fini(&t);
+        ross_come(t, 4);
+        t->message.alive.reason = REASON_SILENT;
+        t->message.alive.reason_ms = 9999;
+        assert_true(driver_say(t, ROLE_ROS, 1, MESSAGE_ALIVE, t->ros_alive_next[1]++));
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 1).left_out);
+        t->message.alive.reason_ms = 10000; /* node_timeout_ns */
+        assert_true(driver_say(t, ROLE_ROS, 1, MESSAGE_ALIVE, t->ros_alive_next[1]++));
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 1).left_out);
 }
 
 /* A ROS process that was not in the run may have replaced one that was. The next DFM learns of it. */
-DFM_TEST(a_ros_that_restarted_without_a_dfm_is_known, resume_standard())
+RESUME_TEST(a_ros_that_restarted_without_a_dfm_is_known, dfm_driver_init,
+            c.ros_rules = (const struct ros_rule[]){{.frames = true}, {.frames = true}},
+            c.former_processes = record())
 {
-        static const struct ros_rule rules[] = {{.frames = true}, {.frames = true}};
         static struct dfm_processes stored;
 
-        c.ros_rules = rules;
-        c.former_processes = record();
-        dfm_driver_init(&t, &c);
-        comes(&t, ROLE_ROS, 0, 0, 4);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).replaced);
-        assert_true(dfm_view(t.dfm, ROLE_ROS, 1).replaced);
-        assert_false(dfm_had_replaced_ros(t.dfm));
-        dfm_processes_take(t.dfm, &stored);
+        comes(t, ROLE_ROS, 0, 0, 4);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).replaced);
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 1).replaced);
+        assert_false(dfm_had_replaced_ros(t->dfm));
+        dfm_processes_take(t->dfm, &stored);
         assert_true(stored.ros_replaced);
-        dfm_driver_fini(&t);
+        dfm_driver_fini(t);
         c.former_processes = &stored;
-        dfm_driver_init(&t, &c);
-        comes(&t, ROLE_ROS, 0, 0, 4);
-        comes(&t, ROLE_ROS, 1, 0, 4);
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 1).replaced);
-        assert_true(dfm_had_replaced_ros(t.dfm));
-        dfm_driver_fini(&t);
+        dfm_driver_init(t, &c);
+        comes(t, ROLE_ROS, 0, 0, 4);
+        comes(t, ROLE_ROS, 1, 0, 4);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 1).replaced);
+        assert_true(dfm_had_replaced_ros(t->dfm));
 }
 
 /* The run is of this age when the DFM starts, and the nodes come some time later. */
@@ -508,8 +397,8 @@ static void resume_after(struct dfm_driver *t, uint64_t age_ns, uint64_t wait_ns
         comes(t, ROLE_SFI, 0, 0, 4);
         comes(t, ROLE_SFI, 1, 0, 4);
         dfm_says_with(t, false);
-        inventory(t, 0, 4, 4, 0xf, 0);
-        inventory(t, 1, 4, 0, 0, 0);
+        sfi_reports_bits(t, 0, 4, 4, 0xf, 0);
+        sfi_reports_bits(t, 1, 4, 0, 0, 0);
         dfm_says_with(t, false);
         assert_true(dfm_has_begun(t->dfm));
         assert_int_equal(dfm_age_ns(t->dfm, t->now_ns), age_ns + wait_ns);
@@ -532,22 +421,20 @@ TEST(a_resumed_run_may_be_older_than_the_clock)
         dfm_says_with(&t, false);
         assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
         assert_false(dfm_is_overdue(t.dfm));
-        fini(&t);
+        dfm_driver_fini(&t);
 }
 
-TEST(a_resumed_run_past_its_duration_is_reported)
+DFM_TEST_AS(a_resumed_run_past_its_duration_is_reported, dfm_standard(),
+            resume_after(t, 56 * NS_PER_S, 4 * NS_PER_S))
 {
-        struct dfm_driver t;
         struct dfm_notice n;
         bool noticed = false, begun = false;
 
-        resume_after(&t, 56 * NS_PER_S, 4 * NS_PER_S);
-        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
-        assert_true(dfm_is_overdue(t.dfm));
-        while (dfm_take_notice(t.dfm, &n)) {
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_true(dfm_is_overdue(t->dfm));
+        while (dfm_take_notice(t->dfm, &n)) {
                 noticed |= n.kind == NOTICE_OVERDUE && n.run == TRACE_RUN;
                 begun |= n.kind == NOTICE_BEGUN;
         }
         assert_true(noticed && !begun);
-        fini(&t);
 }

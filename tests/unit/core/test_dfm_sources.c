@@ -36,61 +36,54 @@ static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, 
         assert_int_equal(o.index, ros);
 }
 
-DFM_TEST(a_silent_ros_is_left_out_until_it_sends_again, dfm_with_optional_ros())
-{
-        static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};
+static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};
 
-        for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
-                dfm_driver_start(&t, &c);
-                dfm_pass_ns(&t, 100 * NS_PER_MS);
-                ros_reports(&t, 2, reasons[i], 299, 0);
-                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
-                assert_false(dfm_view(t.dfm, ROLE_ROS, 2).left_out);
-                ros_reports(&t, 2, reasons[i], 300, 0);
-                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
-                assert_true(dfm_view(t.dfm, ROLE_ROS, 2).left_out);
-                assert_true(dfm_view(t.dfm, ROLE_ROS, 2).live);
-                assert_next_notice(&t, NOTICE_LEFT_OUT, 2);
-                ros_reports(&t, 2, REASON_NONE, 0, 0);
-                assert_dfm_says_all(&t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
-                assert_next_notice(&t, NOTICE_TAKEN_IN, 2);
-                dfm_driver_fini(&t);
-        }
+DFM_TEST_EACH_AS(a_silent_ros_is_left_out_until_it_sends_again, i, ARRAY_SIZE(reasons),
+                 dfm_with_optional_ros(), dfm_driver_start(t, &c))
+{
+        dfm_pass_ns(t, 100 * NS_PER_MS);
+        ros_reports(t, 2, reasons[i], 299, 0);
+        assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 2).left_out);
+        ros_reports(t, 2, reasons[i], 300, 0);
+        assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 2).left_out);
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 2).live);
+        assert_next_notice(t, NOTICE_LEFT_OUT, 2);
+        ros_reports(t, 2, REASON_NONE, 0, 0);
+        assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
+        assert_next_notice(t, NOTICE_TAKEN_IN, 2);
 }
 
 /* A required ROS without a wait has the time of a node. Other reasons leave no ROS out. */
-DFM_TEST(only_a_long_silence_counts, dfm_with_optional_ros())
+DFM_TEST_AS(only_a_long_silence_counts, dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
-        dfm_driver_start(&t, &c);
-        ros_reports(&t, 0, REASON_SILENT, 999, 0);
-        ros_reports(&t, 1, REASON_BUFFER_FULL, 100000, 0);
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).left_out || dfm_view(t.dfm, ROLE_ROS, 1).left_out);
-        ros_reports(&t, 0, REASON_SILENT, 1000, 0);
-        assert_true(dfm_view(t.dfm, ROLE_ROS, 0).left_out);
-        dfm_driver_fini(&t);
+        ros_reports(t, 0, REASON_SILENT, 999, 0);
+        ros_reports(t, 1, REASON_BUFFER_FULL, 100000, 0);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).left_out || dfm_view(t->dfm, ROLE_ROS, 1).left_out);
+        ros_reports(t, 0, REASON_SILENT, 1000, 0);
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 0).left_out);
 }
 
 /* The silent ROS's buffer fills with what it waits for, which must not stop the others. */
-DFM_TEST(a_silent_ros_holds_no_triggers_back, dfm_with_optional_ros())
+DFM_TEST_AS(a_silent_ros_holds_no_triggers_back, dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 2);
-        ros_reports(&t, 2, REASON_SILENT, 250, ALIVE_XOFF);
-        assert_dfm_says(&t, "");
-        assert_true(dfm_view(t.dfm, ROLE_ROS, 2).holds_back);
-        ros_reports(&t, 2, REASON_SILENT, 300, ALIVE_XOFF);
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 2).holds_back);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
+        sfi_grants(t, 0, 2);
+        ros_reports(t, 2, REASON_SILENT, 250, ALIVE_XOFF);
+        assert_dfm_says(t, "");
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 2).holds_back);
+        ros_reports(t, 2, REASON_SILENT, 300, ALIVE_XOFF);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 2).holds_back);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
         /* Back in events, its XOFF counts again, and so does its departure. */
-        ros_reports(&t, 2, REASON_NONE, 0, ALIVE_XOFF);
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "");
-        ros_says_alive(&t, 2, RUN_ENDED, 0);
-        assert_dfm_says(&t, "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0");
-        dfm_driver_fini(&t);
+        ros_reports(t, 2, REASON_NONE, 0, ALIVE_XOFF);
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, "");
+        ros_says_alive(t, 2, RUN_ENDED, 0);
+        assert_dfm_says(t, "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0");
 }
 
-DFM_TEST(absent_fragments_are_neither_received_nor_lost, dfm_with_optional_ros())
+DFM_TEST_AS(absent_fragments_are_neither_received_nor_lost, dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
         struct finished_entry entries[] = {
                 {.event = 0, .end = EVENT_COMPLETE, .absent = 1, .payload_bytes = 100},
@@ -100,45 +93,34 @@ DFM_TEST(absent_fragments_are_neither_received_nor_lost, dfm_with_optional_ros()
         };
         const struct dfm_counts *n;
 
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 4);
-        sfi_says_update(&t, 0, 0, ARRAY_SIZE(entries), entries);
-        n = dfm_counts(t.dfm);
-        assert_int_equal(n->complete, 2);
-        assert_int_equal(n->partial, 1);
-        assert_int_equal(n->lost, 1);
-        assert_int_equal(n->fragments_expected, 12);
-        assert_int_equal(n->fragments_absent, 1 + 1 + 3);
-        assert_int_equal(n->fragments_lost, 1 + 3);
+        sfi0_takes(t, 4);
+        sfi_says_update(t, 0, 0, ARRAY_SIZE(entries), entries);
+        n = dfm_counts(t->dfm);
+        assert_counts(n, complete, 2, partial, 1, lost, 1, fragments_expected, 12, fragments_absent,
+                      1 + 1 + 3, fragments_lost, 1 + 3);
         assert_int_equal(n->fragments_received, 2 + 1);
-        dfm_driver_fini(&t);
 }
 
 /* Further optional ROSs do not delay the start once only such ROSs are missing. */
-DFM_TEST(the_start_waits_for_optional_ross_only_so_long, dfm_with_optional_ros())
+DFM_TEST_AS(the_start_waits_for_optional_ross_only_so_long, dfm_with_optional_ros(), dfm_driver_init(t, &c),
+            c.ros_rules = (const struct ros_rule[]){{}, {.optional = true}, {.optional = true}})
 {
-        static const struct ros_rule rules[] = {{}, {.optional = true}, {.optional = true}};
-
-        c.ros_rules = rules;
-        dfm_driver_init(&t, &c);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        dfm_pass_ns(&t, 900 * NS_PER_MS);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        dfm_pass_ns(&t, 900 * NS_PER_MS);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0); /* now only the optional ROS 2 is missing */
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        ros_says_alive(&t, 1, RUN_ENDED, 0);
-        dfm_pass_ns(&t, 900 * NS_PER_MS);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0); /* does not restart the wait */
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        dfm_pass_ns(&t, 100 * NS_PER_MS);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        dfm_driver_fini(&t);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        dfm_pass_ns(t, 900 * NS_PER_MS);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        dfm_pass_ns(t, 900 * NS_PER_MS);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0); /* now only the optional ROS 2 is missing */
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        ros_says_alive(t, 1, RUN_ENDED, 0);
+        dfm_pass_ns(t, 900 * NS_PER_MS);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        ros_says_alive(t, 1, RUN_RUNNING, 0); /* does not restart the wait */
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
+        assert_dfm_says_after(t, 100 * NS_PER_MS, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
 }
 
 /* ROSs report how many frames their silent front-ends have sent; the last ROS is gone if it says nothing

@@ -1,60 +1,49 @@
 /* The DFM's streams to and from the SFIs: credits, resent entries, and finished events in order. */
 #include "dfm_driver.h"
 
-DFM_TEST(credits_are_never_exceeded, dfm_standard())
+DFM_TEST(credits_are_never_exceeded)
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t,
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t,
                         "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 | ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
-        sfi_acks(&t, 0, 3);
-        assert_dfm_says(&t, "");
+        sfi_acks(t, 0, 3);
+        assert_dfm_says(t, "");
         /* A lower value comes from an overtaken message and takes no credit back. */
-        sfi_grants(&t, 0, 4);
-        sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#3 | ross: Assign e3>sfi0");
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 4);
-        assert_int_equal(dfm_open_events(t.dfm), 4);
-        dfm_driver_fini(&t);
+        sfi_grants(t, 0, 4);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, "sfi0: Assign e3>sfi0#3 | ross: Assign e3>sfi0");
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 4);
+        assert_int_equal(dfm_open_events(t->dfm), 4);
 }
 
-DFM_TEST(without_credits_it_counts_busy_time, dfm_standard())
+DFM_TEST(without_credits_it_counts_busy_time, c.trigger_rate_millihertz = 1000000 /* one per millisecond */)
 {
-        c.trigger_rate_millihertz = 1000000; /* one per millisecond */
-        dfm_driver_start(&t, &c);
-        assert_true(dfm_is_busy(t.dfm));
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 5 * NS_PER_MS);
-        sfi_grants(&t, 0, 10);
-        dfm_pass_ns(&t, 2 * NS_PER_MS);
+        assert_true(dfm_is_busy(t->dfm));
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "");
+        assert_int_equal(dfm_counts(t->dfm)->busy_ns, 5 * NS_PER_MS);
+        sfi_grants(t, 0, 10);
+        dfm_pass_ns(t, 2 * NS_PER_MS);
         /* Only one trigger was held back, not one per millisecond. */
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 7 * NS_PER_MS);
-        assert_false(dfm_is_busy(t.dfm));
-        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + NS_PER_MS);
-        dfm_pass_ns(&t, NS_PER_MS);
-        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 7 * NS_PER_MS);
-        dfm_driver_fini(&t);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        assert_int_equal(dfm_counts(t->dfm)->busy_ns, 7 * NS_PER_MS);
+        assert_false(dfm_is_busy(t->dfm));
+        assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + NS_PER_MS);
+        assert_dfm_says_after(t, NS_PER_MS, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        assert_int_equal(dfm_counts(t->dfm)->busy_ns, 7 * NS_PER_MS);
 }
 
-DFM_TEST(open_events_are_bounded, dfm_standard())
+DFM_TEST(open_events_are_bounded, c.events_max = 4, c.clear_group = 1)
 {
-        c.events_max = 4;
-        c.clear_group = 1;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 10);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 e3>sfi0#3 | ross: Assign e0>sfi0 "
-                            "e1>sfi0 e2>sfi0 e3>sfi0");
-        assert_true(dfm_is_busy(t.dfm));
-        sfi_acks(&t, 0, 4);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_grants(t, 0, 10);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 e3>sfi0#3 | ross: Assign e0>sfi0 "
+                           "e1>sfi0 e2>sfi0 e3>sfi0");
+        assert_true(dfm_is_busy(t->dfm));
+        sfi_acks(t, 0, 4);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         /* The slot is free once the event is cleared: first the Clear, then the next event. */
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 5);
-        assert_int_equal(dfm_open_events(t.dfm), 4);
-        dfm_driver_fini(&t);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 5);
+        assert_int_equal(dfm_open_events(t->dfm), 4);
 }
 
 TEST(the_policy_chooses)
@@ -90,24 +79,20 @@ TEST(the_policy_chooses)
         }
 }
 
-DFM_TEST(push_multicasts_assignments_and_pull_does_not, dfm_standard())
+DFM_TEST_EACH_AS(push_multicasts_assignments_and_pull_does_not, push, 2, dfm_standard(),
+                 dfm_driver_init(t, &c), c.push = push)
 {
-        for (int push = 0; push < 2; push++) {
-                c.push = push;
-                dfm_driver_init(&t, &c);
-                for (uint16_t i = 0; i < 2; i++) {
-                        ros_says_alive(&t, i, RUN_RUNNING, 0);
-                        sfi_says_alive(&t, i, RUN_RUNNING, 0);
-                        sfi_grants(&t, i, 2);
-                }
-                if (push)
-                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 "
-                                            "e3>sfi1#1 | ross: Assign e0>sfi0 e1>sfi1 e2>sfi0 e3>sfi1");
-                else
-                        assert_dfm_says(
-                                &t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 e3>sfi1#1");
-                dfm_driver_fini(&t);
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_grants(t, i, 2);
         }
+        if (push)
+                assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 "
+                                   "e3>sfi1#1 | ross: Assign e0>sfi0 e1>sfi1 e2>sfi0 e3>sfi1");
+        else
+                assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e2>sfi0#1 | sfi1: Assign e1>sfi1#0 e3>sfi1#1");
+        dfm_driver_fini(t);
 }
 
 static void describe(void *ctx, uint64_t event, struct event_info *ret)
@@ -116,129 +101,101 @@ static void describe(void *ctx, uint64_t event, struct event_info *ret)
         *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 
-DFM_TEST(a_message_holds_as_many_entries_as_fit, dfm_standard())
+/* An entry with event information takes 58 bytes, the first one some 70. */
+DFM_TEST_EACH(a_message_holds_as_many_entries_as_fit, push, 2, c.push = push, c.info = describe,
+              c.message_bytes = MESSAGE_HEADER_BYTES + 32 + 150)
 {
-        for (int push = 0; push < 2; push++) {
-                c.push = push;
-                /* An entry with event information takes 58 bytes, the first one some 70. */
-                c.info = describe;
-                c.message_bytes = MESSAGE_HEADER_BYTES + 32 + 150;
-                dfm_driver_start(&t, &c);
-                sfi_grants(&t, 0, 3);
-                if (push)
-                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | sfi0: Assign e2>sfi0#2 | "
-                                            "ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
-                else
-                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | sfi0: Assign e2>sfi0#2");
-                dfm_driver_fini(&t);
-        }
+        sfi_grants(t, 0, 3);
+        if (push)
+                assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | sfi0: Assign e2>sfi0#2 | "
+                                   "ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
+        else
+                assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | sfi0: Assign e2>sfi0#2");
 }
 
 /* An SFI that is lost in between leaves gaps in what is announced. */
-DFM_TEST(all_announcements_that_do_not_fit_follow, dfm_standard())
+DFM_TEST_EACH(all_announcements_that_do_not_fit_follow, lost, 2, c.events_max = 256,
+              c.node_timeout_ns = NS_PER_S,
+              c.message_bytes = MESSAGE_HEADER_BYTES + 32 + MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
 {
+        uint64_t event = 0, messages = 0;
         struct message_to to;
 
-        c.events_max = 256;
-        c.node_timeout_ns = NS_PER_S;
-        c.message_bytes = MESSAGE_HEADER_BYTES + 32 + MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES;
-        for (unsigned lost = 0; lost < 2; lost++) {
-                uint64_t event = 0, messages = 0;
-
-                dfm_driver_start(&t, &c);
-                sfi_grants(&t, 0, 100);
-                sfi_grants(&t, 1, 100);
-                assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-                assert_int_equal(dfm_open_events(t.dfm), 200);
-                dfm_pass_with_ros_ns(&t, 0, 900 * NS_PER_MS);
-                ros_says_alive(&t, 1, RUN_RUNNING, 0);
-                for (uint16_t i = 0; i < 2 - lost; i++)
-                        sfi_says_alive(&t, i, RUN_RUNNING, 0);
-                dfm_pass_ns(&t, 200 * NS_PER_MS);
-                while (dfm_step(t.dfm, t.now_ns, &to, &t.message)) {
-                        if (t.message.header.type != MESSAGE_ASSIGN || !t.message.assign.announces)
-                                continue;
-                        messages++;
-                        for (size_t k = 0; k < t.message.n; k++, event += 1 + lost)
-                                assert_int_equal(t.message.assign.entries[k].event, event);
-                }
-                assert_int_equal(event, 200);
-                assert_int_equal(messages, lost ? 3 : 5);
-                dfm_driver_fini(&t);
+        sfi_grants(t, 0, 100);
+        sfi_grants(t, 1, 100);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_int_equal(dfm_open_events(t->dfm), 200);
+        dfm_pass_with_ros_ns(t, 0, 900 * NS_PER_MS);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        for (uint16_t i = 0; i < 2 - lost; i++)
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        dfm_pass_ns(t, 200 * NS_PER_MS);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type != MESSAGE_ASSIGN || !t->message.assign.announces)
+                        continue;
+                messages++;
+                for (size_t k = 0; k < t->message.n; k++, event += lost ? 2 : 1)
+                        assert_int_equal(t->message.assign.entries[k].event, event);
         }
+        assert_int_equal(event, 200);
+        assert_int_equal(messages, lost ? 3 : 5);
 }
 
-DFM_TEST(an_entry_describes_its_trigger, dfm_standard())
+DFM_TEST(an_entry_describes_its_trigger, c.utc_offset_ns = 3 * NS_PER_S)
 {
         struct message_to to;
 
-        c.utc_offset_ns = 3 * NS_PER_S;
-        dfm_driver_start(&t, &c);
-        dfm_set_utc_offset(t.dfm, 9 * NS_PER_S); /* the run has begun: its time goes on as it is */
-        sfi_grants(&t, 0, 1);
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        assert_int_equal(t.message.assign.entries[0].time_ns, t.now_ns + 3 * NS_PER_S);
-        assert_int_equal(t.message.assign.entries[0].l1_id, 0);
-        assert_int_equal(t.message.assign.incarnation, 1);
-        assert_int_equal(t.message.header.transaction, 0);
-        assert_false(t.message.assign.with_info);
-        dfm_driver_fini(&t);
+        dfm_set_utc_offset(t->dfm, 9 * NS_PER_S); /* the run has begun: its time goes on as it is */
+        sfi_grants(t, 0, 1);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_int_equal(t->message.assign.entries[0].time_ns, t->now_ns + 3 * NS_PER_S);
+        assert_int_equal(t->message.assign.entries[0].l1_id, 0);
+        assert_int_equal(t->message.assign.incarnation, 1);
+        assert_int_equal(t->message.header.transaction, 0);
+        assert_false(t->message.assign.with_info);
+        dfm_driver_fini(t);
 
         c.info = describe;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 1);
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        assert_true(t.message.assign.with_info);
-        assert_int_equal(t.message.assign.entries[0].l1_id, 50);
-        assert_int_equal(t.message.assign.infos[0].global_id, 1000);
-        dfm_driver_fini(&t);
+        dfm_driver_start(t, &c);
+        sfi_grants(t, 0, 1);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(t->message.assign.with_info);
+        assert_int_equal(t->message.assign.entries[0].l1_id, 50);
+        assert_int_equal(t->message.assign.infos[0].global_id, 1000);
 }
 
-DFM_TEST(unacknowledged_entries_are_resent_with_backoff, dfm_standard())
+DFM_TEST_EACH(unacknowledged_entries_are_resent_with_backoff, push, 2, c.keep_alive_ns = 1000 * NS_PER_S,
+              c.push = push)
 {
         static const uint64_t distances_ms[] = {20, 40, 80, 160, 320, 320};
 
-        c.keep_alive_ns = 1000 * NS_PER_S;
-        for (int push = 0; push < 2; push++) {
-                c.push = push;
-                dfm_driver_start(&t, &c);
-                sfi_grants(&t, 0, 2);
-                assert_dfm_says(&t, push ? "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0"
-                                         : "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
-                for (size_t i = 0; i < ARRAY_SIZE(distances_ms); i++) {
-                        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + distances_ms[i] * NS_PER_MS);
-                        dfm_pass_ns(&t, distances_ms[i] * NS_PER_MS - 1);
-                        assert_dfm_says(&t, "");
-                        dfm_pass_ns(&t, 1);
-                        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
-                }
-                /* After progress, the rest starts again with the shortest pause. */
-                sfi_acks(&t, 0, 1);
-                dfm_pass_ns(&t, 20 * NS_PER_MS);
-                assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1");
-                sfi_acks(&t, 0, 2);
-                dfm_pass_ns(&t, NS_PER_S);
-                assert_dfm_says(&t, "");
-                dfm_driver_fini(&t);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, push ? "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0"
+                                : "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
+        for (size_t i = 0; i < ARRAY_SIZE(distances_ms); i++) {
+                assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + distances_ms[i] * NS_PER_MS);
+                assert_dfm_says_after(t, distances_ms[i] * NS_PER_MS - 1, "");
+                assert_dfm_says_after(t, 1, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
         }
+        /* After progress, the rest starts again with the shortest pause. */
+        sfi_acks(t, 0, 1);
+        assert_dfm_says_after(t, 20 * NS_PER_MS, "sfi0: Assign e1>sfi0#1");
+        sfi_acks(t, 0, 2);
+        assert_dfm_says_after(t, NS_PER_S, "");
 }
 
-DFM_TEST(an_impossible_acknowledgement_is_ignored, dfm_standard())
+DFM_TEST(an_impossible_acknowledgement_is_ignored)
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
-        sfi_acks(&t, 0, 3);
-        dfm_pass_ns(&t, 20 * NS_PER_MS);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
-        sfi_acks(&t, 0, 2);
-        sfi_acks(&t, 0, 1); /* overtaken */
-        dfm_pass_ns(&t, 400 * NS_PER_MS);
-        assert_dfm_says(&t, "");
-        dfm_driver_fini(&t);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
+        sfi_acks(t, 0, 3);
+        assert_dfm_says_after(t, 20 * NS_PER_MS, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
+        sfi_acks(t, 0, 2);
+        sfi_acks(t, 0, 1); /* overtaken */
+        assert_dfm_says_after(t, 400 * NS_PER_MS, "");
 }
 
-DFM_TEST(finished_events_count_once_and_in_order, dfm_standard())
+DFM_TEST(finished_events_count_once_and_in_order)
 {
         const struct finished_entry entries[] = {
                 {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 100},
@@ -248,146 +205,121 @@ DFM_TEST(finished_events_count_once_and_in_order, dfm_standard())
         const struct dfm_counts *n;
         struct message_to to;
 
-        dfm_driver_start(&t, &c);
-        n = dfm_counts(t.dfm);
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t,
+        n = dfm_counts(t->dfm);
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t,
                         "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 | ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
-        t.sfis[0].ack = 3;
+        t->sfis[0].ack = 3;
         /* The first Update was lost, so neither events nor credits of the next one count. */
-        t.sfis[0].granted = 9;
-        sfi_says_update(&t, 0, 1, 2, entries + 1);
-        assert_dfm_says(&t, "");
+        t->sfis[0].granted = 9;
+        sfi_says_update(t, 0, 1, 2, entries + 1);
+        assert_dfm_says(t, "");
         assert_int_equal(n->partial + n->complete + n->lost, 0);
         assert_int_equal(n->triggers, 3);
-        sfi_says_update(&t, 0, 0, 2, entries);
-        t.sfis[0].granted = 3;
-        assert_int_equal(n->triggers, 3);
-        assert_int_equal(n->complete, 1);
-        assert_int_equal(n->partial, 1);
+        sfi_says_update(t, 0, 0, 2, entries);
+        t->sfis[0].granted = 3;
+        assert_counts(n, triggers, 3, complete, 1, partial, 1);
         /* A repetition is acknowledged again, but counted once. */
-        sfi_says_update(&t, 0, 0, 2, entries);
-        sfi_says_update(&t, 0, 0, 3, entries);
-        sfi_says_update(&t, 0, 1, 1, entries + 1);
-        assert_int_equal(n->complete, 1);
-        assert_int_equal(n->partial, 1);
-        assert_int_equal(n->lost, 1);
-        assert_int_equal(n->fragments_received, 3);
-        assert_int_equal(n->fragments_lost, 3);
-        assert_int_equal(n->payload_bytes, 100);
+        sfi_says_update(t, 0, 0, 2, entries);
+        sfi_says_update(t, 0, 0, 3, entries);
+        sfi_says_update(t, 0, 1, 1, entries + 1);
+        assert_counts(n, complete, 1, partial, 1, lost, 1, fragments_received, 3, fragments_lost, 3,
+                      payload_bytes, 100);
         assert_int_equal(n->ended_again, 0);
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        assert_int_equal(t.message.header.type, MESSAGE_ASSIGN);
-        assert_int_equal(t.message.assign.finished_ack, 3);
-        dfm_driver_fini(&t);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_int_equal(t->message.header.type, MESSAGE_ASSIGN);
+        assert_int_equal(t->message.assign.finished_ack, 3);
 }
 
-DFM_TEST(an_acknowledgement_goes_with_assignments_or_waits, dfm_standard())
+DFM_TEST(an_acknowledgement_goes_with_assignments_or_waits, c.push = false, c.clear_group = 100)
 {
         struct message_to to;
 
-        c.push = false;
-        c.clear_group = 100;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
-        t.sfis[0].ack = 2;
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + 5 * NS_PER_MS);
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "sfi0: UpdateAck 1");
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
+        t->sfis[0].ack = 2;
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + 5 * NS_PER_MS);
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "sfi0: UpdateAck 1");
 
-        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-        sfi_grants(&t, 0, 3);
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        assert_int_equal(t.message.header.type, MESSAGE_ASSIGN);
-        assert_int_equal(t.message.assign.finished_ack, 2);
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "");
-        dfm_driver_fini(&t);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        sfi_grants(t, 0, 3);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_int_equal(t->message.header.type, MESSAGE_ASSIGN);
+        assert_int_equal(t->message.assign.finished_ack, 2);
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "");
 }
 
 /* A full share delays messages, and the next one contains what came meanwhile. */
-DFM_TEST(messages_keep_to_their_share, dfm_standard())
+DFM_TEST(messages_keep_to_their_share, c.events_max = 4096,
+         c.control = (struct budget_plan){
+                 .share_bps = 1000000, .assign_bps = 1000000, .announce_bps = 2000000, .header_bytes = 42})
 {
-        uint64_t sent_bytes[2] = {}, start_ns;
+        uint64_t sent_bytes[2] = {}, start_ns = t->now_ns;
         unsigned messages[2] = {}, entries = 0;
         struct message_to to;
 
-        c.events_max = 4096;
-        c.control = (struct budget_plan){
-                .share_bps = 1000000, .assign_bps = 1000000, .announce_bps = 2000000, .header_bytes = 42};
-        dfm_driver_start(&t, &c);
-        start_ns = t.now_ns;
         /* Far more events than the share permits: each waits, none is lost. */
-        sfi_grants(&t, 0, 4000);
+        sfi_grants(t, 0, 4000);
         for (int i = 0; i < 10000 && entries < 4000; i++) {
-                bool made = dfm_step(t.dfm, t.now_ns, &to, &t.message);
+                bool made = dfm_step(t->dfm, t->now_ns, &to, &t->message);
 
                 if (!made) {
                         /* In the past if more triggers are due: the DFM takes some at a time. */
-                        t.now_ns = MAX(dfm_deadline_ns(t.dfm), t.now_ns);
+                        t->now_ns = MAX(dfm_deadline_ns(t->dfm), t->now_ns);
                         continue;
                 }
                 bool to_sfi = to.role == ROLE_SFI && to.index == 0;
 
                 if (to.index == MESSAGE_TO_ALL || to.index == MESSAGE_TO_ROSS || to_sfi) {
-                        sent_bytes[to_sfi] += message_bytes(&t.message) + 42;
+                        sent_bytes[to_sfi] += message_bytes(&t->message) + 42;
                         messages[to_sfi]++;
                 }
-                if (t.message.header.type != MESSAGE_ASSIGN)
+                if (t->message.header.type != MESSAGE_ASSIGN)
                         continue;
                 if (to.index == MESSAGE_TO_ROSS)
-                        entries += (unsigned)t.message.n;
+                        entries += (unsigned)t->message.n;
                 else
-                        sfi_acks(&t, 0, t.message.header.transaction + (uint32_t)t.message.n);
+                        sfi_acks(t, 0, t->message.header.transaction + (uint32_t)t->message.n);
         }
         assert_int_equal(entries, 4000);
         assert_in_range(messages[1], 16, 40);
-        assert_true(sent_bytes[1] * 8 <= (t.now_ns - start_ns) / 1000 + 2 * 1514 * 8 + 1514 * 8);
-        assert_true(sent_bytes[0] * 8 <= (t.now_ns - start_ns) / 500 + 2 * 1514 * 8 + 1514 * 8);
+        assert_true(sent_bytes[1] * 8 <= (t->now_ns - start_ns) / 1000 + 2 * 1514 * 8 + 1514 * 8);
+        assert_true(sent_bytes[0] * 8 <= (t->now_ns - start_ns) / 500 + 2 * 1514 * 8 + 1514 * 8);
         /* The share is also used. */
-        assert_true(sent_bytes[1] * 8 >= (t.now_ns - start_ns) / 1000 / 2);
-        dfm_free(t.dfm);
+        assert_true(sent_bytes[1] * 8 >= (t->now_ns - start_ns) / 1000 / 2);
 }
 
 /* What is due and may not be sent yet must not wake the caller. */
-DFM_TEST(an_exhausted_share_delays_an_acknowledgement, dfm_standard())
+DFM_TEST(an_exhausted_share_delays_an_acknowledgement,
+         c.control = (struct budget_plan){
+                 .share_bps = 8000, .assign_bps = 8000, .announce_bps = 8000000, .header_bytes = 42})
 {
-        c.control = (struct budget_plan){
-                .share_bps = 8000, .assign_bps = 8000, .announce_bps = 8000000, .header_bytes = 42};
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 1);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
-        sfi_acks(&t, 0, 1);
+        sfi_grants(t, 0, 1);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_acks(t, 0, 1);
         for (int i = 0; i < 20; i++) { /* KeepAlive alone takes more than the share */
-                dfm_pass_ns(&t, c.keep_alive_ns);
-                assert_dfm_says(&t, "");
+                assert_dfm_says_after(t, c.keep_alive_ns, "");
         }
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "");
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        dfm_pass_ns(&t, NS_PER_S);
-        assert_non_null(strstr(dfm_says_with(&t, false), "ross: Clear #0 oldest 1: e0"));
-        dfm_driver_fini(&t);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "");
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        dfm_pass_ns(t, NS_PER_S);
+        assert_non_null(strstr(dfm_says_with(t, false), "ross: Clear #0 oldest 1: e0"));
 }
 
-DFM_TEST(latency_runs_from_trigger_to_end, dfm_standard())
+DFM_TEST(latency_runs_from_trigger_to_end)
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 2);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
-        t.sfis[0].ack = 2;
-        dfm_pass_ns(&t, 3 * NS_PER_MS);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_pass_ns(&t, 4 * NS_PER_MS);
-        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->first_trigger_ns, TRACE_BEGIN_NS);
-        assert_int_equal(dfm_counts(t.dfm)->first_complete_ns, TRACE_BEGIN_NS + 3 * NS_PER_MS);
-        assert_int_equal(dfm_counts(t.dfm)->last_complete_ns, TRACE_BEGIN_NS + 7 * NS_PER_MS);
-        assert_in_range(histogram_quantile(dfm_latency_ns(t.dfm), 1.0), 69 * NS_PER_MS / 10,
+        sfi_grants(t, 0, 2);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
+        t->sfis[0].ack = 2;
+        dfm_pass_ns(t, 3 * NS_PER_MS);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_pass_ns(t, 4 * NS_PER_MS);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        assert_counts(dfm_counts(t->dfm), first_trigger_ns, TRACE_BEGIN_NS, first_complete_ns,
+                      TRACE_BEGIN_NS + 3 * NS_PER_MS, last_complete_ns, TRACE_BEGIN_NS + 7 * NS_PER_MS);
+        assert_in_range(histogram_quantile(dfm_latency_ns(t->dfm), 1.0), 69 * NS_PER_MS / 10,
                         72 * NS_PER_MS / 10);
-        dfm_driver_fini(&t);
 }

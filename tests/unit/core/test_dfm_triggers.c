@@ -3,98 +3,90 @@
 
 #include "base/random.h"
 
-DFM_TEST(the_first_trigger_waits_until_all_ross_know_the_run, outside_standard(8))
+DFM_TEST_AS(the_first_trigger_waits_until_all_ross_know_the_run, outside_standard(8), dfm_driver_start(t, &c))
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 1, 9);
-        assert_dfm_says(&t, "");
-        outside_offers(&t, 1000, 0);
-        outside_offers(&t, 1001, 0);
-        assert_dfm_says(&t, "");
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        t.resets = 1;
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "");
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "sfi1: Assign e0>sfi1#0 e1>sfi1#1 | ross: Assign e0>sfi1 e1>sfi1");
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 2);
-        outside_ends(&t);
+        sfi_grants(t, 1, 9);
+        assert_dfm_says(t, "");
+        outside_offers(t, 1000, 0);
+        outside_offers(t, 1001, 0);
+        assert_dfm_says(t, "");
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        t->resets = 1;
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(t, "sfi1: Assign e0>sfi1#0 e1>sfi1#1 | ross: Assign e0>sfi1 e1>sfi1");
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 2);
 }
 
-DFM_TEST(a_trigger_describes_its_event, outside_standard(8))
+DFM_TEST_AS(a_trigger_describes_its_event, outside_standard(8), dfm_driver_start(t, &c),
+            c.utc_offset_ns = 100 * NS_PER_S)
 {
         struct trigger_entry e = {.number = UINT64_C(0x1234567890), .time_ns = 5 * NS_PER_S + 77, .type = 42};
         struct message_to to;
 
-        c.utc_offset_ns = 100 * NS_PER_S;
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 9);
-        dfm_offer(t.dfm, t.now_ns, &e);
+        sfi_grants(t, 0, 9);
+        dfm_offer(t->dfm, t->now_ns, &e);
         e.number++, e.time_ns = 0;
-        dfm_offer(t.dfm, t.now_ns, &e);
-        dfm_says_with(&t, false);
-        ross_know(&t, 1);
-        dfm_pass_ns(&t, 3 * NS_PER_S);
-        while (dfm_step(t.dfm, t.now_ns, &to, &t.message) && t.message.header.type != MESSAGE_ASSIGN)
+        dfm_offer(t->dfm, t->now_ns, &e);
+        dfm_says_with(t, false);
+        ross_know(t, 1);
+        dfm_pass_ns(t, 3 * NS_PER_S);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message) && t->message.header.type != MESSAGE_ASSIGN)
                 ;
-        assert_true(t.message.assign.with_info && t.message.n == 2);
-        assert_int_equal(t.message.assign.entries[0].l1_id, 0x34567890);
-        assert_true(t.message.assign.infos[0].global_id == UINT64_C(0x1234567890));
-        assert_int_equal(t.message.assign.infos[0].l1_id, 0x34567890);
-        assert_int_equal(t.message.assign.infos[0].trigger_type, 42);
-        assert_int_equal(t.message.assign.infos[0].run, TRACE_RUN);
-        assert_int_equal(t.message.assign.infos[0].time_s, 5);
-        assert_int_equal(t.message.assign.infos[0].time_ns, 77);
+        assert_true(t->message.assign.with_info && t->message.n == 2);
+        assert_int_equal(t->message.assign.entries[0].l1_id, 0x34567890);
+        assert_true(t->message.assign.infos[0].global_id == UINT64_C(0x1234567890));
+        assert_int_equal(t->message.assign.infos[0].l1_id, 0x34567890);
+        assert_int_equal(t->message.assign.infos[0].trigger_type, 42);
+        assert_int_equal(t->message.assign.infos[0].run, TRACE_RUN);
+        assert_int_equal(t->message.assign.infos[0].time_s, 5);
+        assert_int_equal(t->message.assign.infos[0].time_ns, 77);
         /* A trigger without a clock: when it came. */
-        assert_int_equal(t.message.assign.infos[1].time_s, 110);
-        assert_true(dfm_step(t.dfm, t.now_ns, &to, &t.message));
-        assert_true(t.message.assign.announces && !t.message.assign.with_info);
-        assert_int_equal(t.message.assign.entries[1].l1_id, 0x34567891);
+        assert_int_equal(t->message.assign.infos[1].time_s, 110);
+        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(t->message.assign.announces && !t->message.assign.with_info);
+        assert_int_equal(t->message.assign.entries[1].l1_id, 0x34567891);
         /* Its latency includes the time in the queue. */
-        sfi_acks(&t, 0, 2);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_true(histogram_quantile(dfm_latency_ns(t.dfm), 0.5) > 29 * NS_PER_S / 10);
-        dfm_says_with(&t, false);
-        outside_ends(&t);
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_true(histogram_quantile(dfm_latency_ns(t->dfm), 0.5) > 29 * NS_PER_S / 10);
+        dfm_says_with(t, false);
 }
 
-DFM_TEST(a_full_queue_refuses_triggers, outside_standard(5))
+OUTSIDE_TEST(a_full_queue_refuses_triggers, 5, 1)
 {
-        outside_begins(&t, &c, 1);
         for (uint64_t k = 1; k <= 5; k++)
-                assert_int_equal(outside_offers(&t, 100 + k, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 106, 0), OFFER_REFUSED);
-        assert_int_equal(outside_offers(&t, 107, 0), OFFER_REFUSED);
-        assert_int_equal(offered(&t)->refused, 2);
-        assert_dfm_says(&t, "");
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
+                assert_int_equal(outside_offers(t, 100 + k, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 106, 0), OFFER_REFUSED);
+        assert_int_equal(outside_offers(t, 107, 0), OFFER_REFUSED);
+        assert_int_equal(offered(t)->refused, 2);
+        assert_dfm_says(t, "");
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
         /* A refused trigger is gone, and its number too. */
-        assert_int_equal(outside_offers(&t, 106, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 108, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missing, 0);
-        assert_int_equal(dfm_waiting(t.dfm), 4);
-        outside_ends(&t);
+        assert_int_equal(outside_offers(t, 106, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 108, 0), OFFER_QUEUED);
+        assert_int_equal(offered(t)->missing, 0);
+        assert_int_equal(dfm_waiting(t->dfm), 4);
 }
 
-DFM_TEST(no_number_is_taken_twice, outside_standard(64))
+OUTSIDE_TEST(no_number_is_taken_twice, 64, 1)
 {
-        outside_begins(&t, &c, 1);
-        assert_int_equal(outside_offers(&t, 100, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 104, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missing, 3);
-        assert_int_equal(outside_offers(&t, 102, 0), OFFER_QUEUED); /* was overtaken */
-        assert_int_equal(offered(&t)->missing, 2);
-        assert_int_equal(outside_offers(&t, 102, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 104, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 100 + 5000, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 100 + 4096, 0), OFFER_QUEUED); /* within the gap */
-        assert_int_equal(outside_offers(&t, 103, 0), OFFER_REPEATED);      /* too long ago to know */
-        assert_int_equal(outside_offers(&t, 0, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, UINT64_MAX, 0), OFFER_REPEATED);
-        assert_int_equal(offered(&t)->repeated, 7);
-        outside_ends(&t);
+        assert_int_equal(outside_offers(t, 100, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 99, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 104, 0), OFFER_QUEUED);
+        assert_int_equal(offered(t)->missing, 3);
+        assert_int_equal(outside_offers(t, 102, 0), OFFER_QUEUED); /* was overtaken */
+        assert_int_equal(offered(t)->missing, 2);
+        assert_int_equal(outside_offers(t, 102, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 104, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 100 + 5000, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 100 + 4096, 0), OFFER_QUEUED); /* within the gap */
+        assert_int_equal(outside_offers(t, 103, 0), OFFER_REPEATED);      /* too long ago to know */
+        assert_int_equal(outside_offers(t, 0, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, UINT64_MAX, 0), OFFER_REPEATED);
+        assert_int_equal(offered(t)->repeated, 7);
 }
 
 static enum dfm_offer offers_overtaken(struct dfm_driver *t, uint64_t number, uint32_t flags)
@@ -105,160 +97,138 @@ static enum dfm_offer offers_overtaken(struct dfm_driver *t, uint64_t number, ui
 }
 
 /* At the beginning of a run, and not after a reset, lower numbers may still come. */
-DFM_TEST(the_first_number_may_overtake_others, outside_standard(64))
+OUTSIDE_TEST(the_first_number_may_overtake_others, 64, 1)
 {
-        outside_begins(&t, &c, 1);
-        assert_int_equal(outside_offers(&t, 99, 0), OFFER_REPEATED);
-        assert_int_equal(offers_overtaken(&t, 97, TRIGGER_RESET), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missing, 2);
-        assert_int_equal(offers_overtaken(&t, 97, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 98, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missing, 1);
-        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->resets, 0);
-        dfm_pass_ns(&t, NS_PER_S);
-        assert_int_equal(offers_overtaken(&t, 96, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 10, TRIGGER_RESET), OFFER_QUEUED);
-        assert_int_equal(offers_overtaken(&t, 9, 0), OFFER_REPEATED);
-        assert_int_equal(offered(&t)->resets, 1);
-        outside_ends(&t);
+        assert_int_equal(outside_offers(t, 99, 0), OFFER_REPEATED);
+        assert_int_equal(offers_overtaken(t, 97, TRIGGER_RESET), OFFER_QUEUED);
+        assert_int_equal(offered(t)->missing, 2);
+        assert_int_equal(offers_overtaken(t, 97, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 98, 0), OFFER_QUEUED);
+        assert_int_equal(offered(t)->missing, 1);
+        assert_int_equal(outside_offers(t, 101, 0), OFFER_QUEUED);
+        assert_int_equal(offered(t)->resets, 0);
+        dfm_pass_ns(t, NS_PER_S);
+        assert_int_equal(offers_overtaken(t, 96, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 10, TRIGGER_RESET), OFFER_QUEUED);
+        assert_int_equal(offers_overtaken(t, 9, 0), OFFER_REPEATED);
+        assert_int_equal(offered(t)->resets, 1);
 }
 
-DFM_TEST(a_far_jump_needs_agreement, outside_standard(64))
+OUTSIDE_TEST(a_far_jump_needs_agreement, 64, 1)
 {
         const uint64_t far = UINT64_C(1) << 40;
 
-        outside_begins(&t, &c, 1);
-        assert_int_equal(outside_offers(&t, far, 0), OFFER_IMPLAUSIBLE);
-        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, far, 0), OFFER_IMPLAUSIBLE);
+        assert_int_equal(outside_offers(t, 101, 0), OFFER_QUEUED);
         for (uint64_t k = 0; k < 3; k++)
-                assert_int_equal(outside_offers(&t, far + k, 0), OFFER_IMPLAUSIBLE);
-        assert_int_equal(outside_offers(&t, far + 3, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, far + 3, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, far + 4, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 102, 0), OFFER_REPEATED);
-        assert_int_equal(offered(&t)->implausible, 4);
-        outside_ends(&t);
+                assert_int_equal(outside_offers(t, far + k, 0), OFFER_IMPLAUSIBLE);
+        assert_int_equal(outside_offers(t, far + 3, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, far + 3, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, far + 4, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 102, 0), OFFER_REPEATED);
+        assert_int_equal(offered(t)->implausible, 4);
 }
 
-DFM_TEST(a_reset_waits_for_earlier_events_and_for_the_ross, outside_standard(8))
+OUTSIDE_TEST(a_reset_waits_for_earlier_events_and_for_the_ross, 8, 9)
 {
-        outside_begins(&t, &c, 9);
-        assert_int_equal(outside_offers(&t, 0, TRIGGER_RESET), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 1, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 1, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 2, TRIGGER_MARKER), OFFER_MARKER);
-        assert_dfm_says_all(&t, "");
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "ross: Clear #0 oldest 1: e0 | "
-                                "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 0");
-        ross_know(&t, 1);
-        assert_dfm_says(&t, "");
-        ross_know(&t, 2);
-        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
-        assert_int_equal(offered(&t)->resets, 1);
+        assert_int_equal(outside_offers(t, 0, TRIGGER_RESET), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 1, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 1, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 2, TRIGGER_MARKER), OFFER_MARKER);
+        assert_dfm_says_all(t, "");
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(t, "ross: Clear #0 oldest 1: e0 | "
+                               "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 0");
+        ross_know(t, 1);
+        assert_dfm_says(t, "");
+        ross_know(t, 2);
+        assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
+        assert_int_equal(offered(t)->resets, 1);
         /* Numbers of before are not accepted as late ones. */
-        assert_int_equal(outside_offers(&t, UINT64_MAX, 0), OFFER_REPEATED);
-        outside_ends(&t);
+        assert_int_equal(outside_offers(t, UINT64_MAX, 0), OFFER_REPEATED);
 }
 
-DFM_TEST(a_lost_trigger_does_not_lose_its_reset, outside_standard(1))
+OUTSIDE_TEST_EACH(a_lost_trigger_does_not_lose_its_reset, marker, 2, 1, 2)
 {
-        for (int marker = 0; marker < 2; marker++) {
-                outside_begins(&t, &c, 2);
-                sfi_grants(&t, 0, 1);
-                if (marker) {
-                        assert_int_equal(outside_offers(&t, 7, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
-                } else {
-                        t.sfis[0].granted = 2;
-                        dfm_says_with(&t, false);
-                        sfi_grants(&t, 0, 2);
-                        ros_says_switch(&t, 0, false);
-                        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
-                        assert_int_equal(outside_offers(&t, 0, TRIGGER_RESET), OFFER_REFUSED);
-                        ros_says_switch(&t, 0, true);
-                        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
-                        sfi_acks(&t, 0, 2);
-                        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-                }
-                assert_int_equal(outside_offers(&t, 1, 0), OFFER_QUEUED);
-                sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-                dfm_says_with(&t, true);
-                assert_non_null(strstr(t.trace.text, "reset 2 at 1"));
-                outside_ends(&t);
-                t.resets = 0;
+        sfi_grants(t, 0, 1);
+        if (marker) {
+                assert_int_equal(outside_offers(t, 7, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
+        } else {
+                t->sfis[0].granted = 2;
+                dfm_says_with(t, false);
+                sfi_grants(t, 0, 2);
+                ros_says_switch(t, 0, false);
+                assert_int_equal(outside_offers(t, 101, 0), OFFER_QUEUED);
+                assert_int_equal(outside_offers(t, 0, TRIGGER_RESET), OFFER_REFUSED);
+                ros_says_switch(t, 0, true);
+                assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+                sfi_acks(t, 0, 2);
+                sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
         }
+        assert_int_equal(outside_offers(t, 1, 0), OFFER_QUEUED);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, "reset 2 at 1"));
+        dfm_driver_fini(t);
+        t->resets = 0;
 }
 
-DFM_TEST(a_ros_that_is_gone_holds_no_reset_up, outside_standard(8))
+DFM_TEST_AS(a_ros_that_is_gone_holds_no_reset_up, outside_standard(8), dfm_driver_start(t, &c))
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 1);
-        outside_offers(&t, 5, 0);
-        dfm_says_with(&t, false);
-        t.resets = 1;
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "");
-        ros_says_alive(&t, 1, RUN_ENDED, 0);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
-        outside_ends(&t);
+        sfi_grants(t, 0, 1);
+        outside_offers(t, 5, 0);
+        dfm_says_with(t, false);
+        t->resets = 1;
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        ros_says_alive(t, 1, RUN_ENDED, 0);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
 }
 
-DFM_TEST(triggers_outside_the_run_are_not_taken, outside_standard(8))
+DFM_TEST_AS(triggers_outside_the_run_are_not_taken, outside_standard(8), dfm_driver_init(t, &c), c.events = 3)
 {
-        c.events = 3;
-        dfm_driver_init(&t, &c);
-        assert_int_equal(outside_offers(&t, 50, 0), OFFER_NOT_TAKEN);
-        dfm_driver_fini(&t);
-        outside_begins(&t, &c, 2);
+        assert_int_equal(outside_offers(t, 50, 0), OFFER_NOT_TAKEN);
+        dfm_driver_fini(t);
+        outside_begins(t, &c, 2);
         for (uint64_t k = 1; k < 6; k++)
-                assert_int_equal(outside_offers(&t, 100 + k, 0), OFFER_QUEUED);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_waiting(t.dfm), 4);
-        sfi_grants(&t, 0, 9);
-        dfm_says_with(&t, false);
+                assert_int_equal(outside_offers(t, 100 + k, 0), OFFER_QUEUED);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_waiting(t->dfm), 4);
+        sfi_grants(t, 0, 9);
+        dfm_says_with(t, false);
         /* The third was the last one. */
-        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 3);
-        assert_int_equal(offered(&t)->not_taken, 3);
-        assert_int_equal(outside_offers(&t, 106, 0), OFFER_NOT_TAKEN);
-        assert_int_equal(offered(&t)->not_taken, 4);
-        assert_int_equal(offered(&t)->refused, 0);
-        outside_ends(&t);
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 3);
+        assert_int_equal(offered(t)->not_taken, 3);
+        assert_int_equal(outside_offers(t, 106, 0), OFFER_NOT_TAKEN);
+        assert_counts(offered(t), not_taken, 4, refused, 0);
 }
 
-DFM_TEST(stopping_drops_the_queue, outside_standard(8))
+OUTSIDE_TEST(stopping_drops_the_queue, 8, 1)
 {
-        outside_begins(&t, &c, 1);
-        outside_offers(&t, 101, 0);
-        outside_offers(&t, 102, TRIGGER_RESET);
-        dfm_stop(t.dfm, t.now_ns);
-        assert_int_equal(dfm_waiting(t.dfm), 0);
-        assert_int_equal(offered(&t)->not_taken, 2);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, true);
-        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
-        outside_ends(&t);
+        outside_offers(t, 101, 0);
+        outside_offers(t, 102, TRIGGER_RESET);
+        dfm_stop(t->dfm, t->now_ns);
+        assert_int_equal(dfm_waiting(t->dfm), 0);
+        assert_int_equal(offered(t)->not_taken, 2);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, true);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
 }
 
-DFM_TEST(spills_are_counted, outside_standard(16))
+OUTSIDE_TEST(spills_are_counted, 16, 1)
 {
-        outside_begins(&t, &c, 1);
-        outside_offers(&t, 101, TRIGGER_SPILL_BEGINS);
-        outside_offers(&t, 102, 0);
-        outside_offers(&t, 102, 0);
-        outside_offers(&t, 103, TRIGGER_SPILL_ENDS);
-        outside_offers(&t, 104, 0);
-        outside_offers(&t, 0, TRIGGER_MARKER | TRIGGER_SPILL_BEGINS);
-        outside_offers(&t, 105, 0);
-        outside_offers(&t, 0, TRIGGER_MARKER | TRIGGER_SPILL_ENDS);
-        outside_offers(&t, 106, 0);
-        assert_int_equal(offered(&t)->spills_begun, 2);
-        assert_int_equal(offered(&t)->spills_ended, 2);
-        assert_int_equal(offered(&t)->in_spills, 4);
-        assert_int_equal(offered(&t)->triggers, 8);
-        outside_ends(&t);
+        outside_offers(t, 101, TRIGGER_SPILL_BEGINS);
+        outside_offers(t, 102, 0);
+        outside_offers(t, 102, 0);
+        outside_offers(t, 103, TRIGGER_SPILL_ENDS);
+        outside_offers(t, 104, 0);
+        outside_offers(t, 0, TRIGGER_MARKER | TRIGGER_SPILL_BEGINS);
+        outside_offers(t, 105, 0);
+        outside_offers(t, 0, TRIGGER_MARKER | TRIGGER_SPILL_ENDS);
+        outside_offers(t, 106, 0);
+        assert_counts(offered(t), spills_begun, 2, spills_ended, 2, in_spills, 4, triggers, 8);
 }
 
 /* Whatever comes, each trigger ends exactly once, and no two events have the same number between resets. */
@@ -295,6 +265,6 @@ TEST(any_numbers_balance)
                         for (uint64_t k = 0; k < i; k++)
                                 assert_true(taken[i] != taken[k]);
                 assert_true(n_taken > 100);
-                outside_ends(&t);
+                dfm_driver_fini(&t);
         }
 }

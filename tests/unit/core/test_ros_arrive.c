@@ -10,6 +10,10 @@ static struct ros_config arriving(void)
         return c;
 }
 
+#define ARRIVING_TEST_EACH(name, i, n, ...)                                                                  \
+        ROS_TEST_EACH_AS(name, i, n, arriving(), ros_driver_init(t, &c), ##__VA_ARGS__)
+#define ARRIVING_TEST(name, ...) ARRIVING_TEST_EACH(name, once, 1, ##__VA_ARGS__)
+
 static enum ros_verdict frame_begins(struct ros_driver *t, uint32_t bytes)
 {
         struct ros_fragment f = {.bytes = bytes};
@@ -24,179 +28,158 @@ static void frame_comes(struct ros_driver *t)
         ros_commit(t->ros);
 }
 
-ROS_TEST(an_arrived_fragment_is_sent_at_once, arriving())
+ARRIVING_TEST(an_arrived_fragment_is_sent_at_once)
 {
-        ros_driver_init(&t, &c);
-        frame_comes(&t);
-        frame_comes(&t);
-        assert_int_equal(ros_held(t.ros), 2);
-        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
-        ros_gets_assign(&t, 1, 0, 0);
-        assert_ros_sends(&t, 0, "e1[0,1000)");
-        ros_free(t.ros);
+        frame_comes(t);
+        frame_comes(t);
+        assert_int_equal(ros_held(t->ros), 2);
+        assert_int_equal(ros_next_with_jobs(t->ros, 0), UINT32_MAX);
+        ros_gets_assign(t, 1, 0, 0);
+        assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
-ROS_TEST(a_requested_fragment_is_sent_on_arrival, arriving())
+ARRIVING_TEST(a_requested_fragment_is_sent_on_arrival)
 {
-        ros_driver_init(&t, &c);
-        ros_gets_assign(&t, 1, 2, 0);
-        ros_gets_request(&t, 0, 0, 0);
-        assert_int_equal(ros_next_with_jobs(t.ros, 0), UINT32_MAX);
-        frame_comes(&t);
-        assert_ros_sends(&t, 0, "e0[0,1000)");
-        assert_ros_sends(&t, 2, "");
-        assert_int_equal(frame_begins(&t, 500), ROS_STORE);
-        assert_ros_sends(&t, 2, "");
-        ros_commit(t.ros);
-        assert_ros_sends(&t, 2, "e1[0,500)");
-        ros_free(t.ros);
+        ros_gets_assign(t, 1, 2, 0);
+        ros_gets_request(t, 0, 0, 0);
+        assert_int_equal(ros_next_with_jobs(t->ros, 0), UINT32_MAX);
+        frame_comes(t);
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        assert_ros_sends(t, 2, "");
+        assert_int_equal(frame_begins(t, 500), ROS_STORE);
+        assert_ros_sends(t, 2, "");
+        ros_commit(t->ros);
+        assert_ros_sends(t, 2, "e1[0,500)");
 }
 
-ROS_TEST(a_fragment_is_sent_only_when_complete, arriving())
+ARRIVING_TEST(a_fragment_is_sent_only_when_complete)
 {
-        ros_driver_init(&t, &c);
-        assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
-        ros_gets_assign(&t, 0, 0, 0); /* while its bytes arrive */
-        assert_ros_sends(&t, 0, "");
-        ros_commit(t.ros);
-        assert_ros_sends(&t, 0, "e0[0,1000)");
+        assert_int_equal(frame_begins(t, 1000), ROS_STORE);
+        ros_gets_assign(t, 0, 0, 0); /* while its bytes arrive */
+        assert_ros_sends(t, 0, "");
+        ros_commit(t->ros);
+        assert_ros_sends(t, 0, "e0[0,1000)");
         /* Nor if it breaks off. */
-        assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
-        ros_gets_assign(&t, 1, 0, 0);
-        ros_skip(t.ros, 1);
-        assert_ros_sends(&t, 0, "e1 lost");
-        ros_free(t.ros);
+        assert_int_equal(frame_begins(t, 1000), ROS_STORE);
+        ros_gets_assign(t, 1, 0, 0);
+        ros_skip(t->ros, 1);
+        assert_ros_sends(t, 0, "e1 lost");
 }
 
-ROS_TEST(a_fragment_goes_to_the_last_requester, arriving())
+ARRIVING_TEST(a_fragment_goes_to_the_last_requester)
 {
-        ros_driver_init(&t, &c);
-        ros_gets_assign(&t, 0, 2, 0);
-        ros_gets_assign(&t, 0, 1, 0);
-        frame_comes(&t);
-        assert_ros_sends(&t, 2, "");
-        assert_ros_sends(&t, 1, "e0[0,1000)");
-        ros_free(t.ros);
+        ros_gets_assign(t, 0, 2, 0);
+        ros_gets_assign(t, 0, 1, 0);
+        frame_comes(t);
+        assert_ros_sends(t, 2, "");
+        assert_ros_sends(t, 1, "e0[0,1000)");
 }
 
-ROS_TEST(a_frame_that_does_not_come_in_time_is_pending, arriving())
+ARRIVING_TEST(a_frame_that_does_not_come_in_time_is_pending)
 {
-        ros_driver_init(&t, &c);
-        ros_gets_request(&t, 0, 0, 0);
-        t.now_ns += 1;
-        ros_gets_request(&t, 2, 1, 0);
-        t.now_ns += c.wait_ns - 2;
-        ros_gets_request(&t, 0, 0, 1);
-        ros_says(&t);
-        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + 1);
-        ros_expire(t.ros, t.now_ns);
-        assert_ros_sends(&t, 0, "");
-        t.now_ns += 1;
-        ros_expire(t.ros, t.now_ns);
-        assert_ros_sends(&t, 0, "e0 pending");
-        assert_ros_sends(&t, 2, "");
-        ros_gets_request(&t, 1, 0, 1); /* any further request gets the same answer at once */
-        assert_ros_sends(&t, 1, "e0 pending");
-        t.now_ns += 1;
-        ros_expire(t.ros, t.now_ns);
-        assert_ros_sends(&t, 2, "e1 pending");
+        ros_gets_request(t, 0, 0, 0);
+        t->now_ns += 1;
+        ros_gets_request(t, 2, 1, 0);
+        t->now_ns += c.wait_ns - 2;
+        ros_gets_request(t, 0, 0, 1);
+        ros_says(t);
+        assert_int_equal(ros_deadline_ns(t->ros), t->now_ns + 1);
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 0, "");
+        t->now_ns += 1;
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 0, "e0 pending");
+        assert_ros_sends(t, 2, "");
+        ros_gets_request(t, 1, 0, 1); /* any further request gets the same answer at once */
+        assert_ros_sends(t, 1, "e0 pending");
+        t->now_ns += 1;
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 2, "e1 pending");
         /* Its frame is late, and the next ones keep their numbers. */
-        assert_int_equal(frame_begins(&t, 1000), ROS_DISCARD);
-        ros_commit(t.ros);
-        assert_ros_sends(&t, 0, "");
-        assert_int_equal(ros_counts(t.ros)->late, 1);
-        assert_int_equal(frame_begins(&t, 1000), ROS_DISCARD);
-        ros_commit(t.ros);
-        ros_gets_request(&t, 0, 2, 0);
-        frame_comes(&t);
-        assert_ros_sends(&t, 0, "e2[0,1000)");
-        ros_gets_keep_alive(&t, RUN_RUNNING, 3, 7);
-        assert_int_equal(ros_counts(t.ros)->absent, 2);
-        assert_int_equal(ros_counts(t.ros)->used, 1);
-        ros_free(t.ros);
+        assert_int_equal(frame_begins(t, 1000), ROS_DISCARD);
+        ros_commit(t->ros);
+        assert_ros_sends(t, 0, "");
+        assert_int_equal(ros_counts(t->ros)->late, 1);
+        assert_int_equal(frame_begins(t, 1000), ROS_DISCARD);
+        ros_commit(t->ros);
+        ros_gets_request(t, 0, 2, 0);
+        frame_comes(t);
+        assert_ros_sends(t, 0, "e2[0,1000)");
+        ros_gets_keep_alive(t, RUN_RUNNING, 3, 7);
+        assert_counts(ros_counts(t->ros), absent, 2, used, 1);
 }
 
-ROS_TEST(a_skipped_frame_is_lost, arriving())
+ARRIVING_TEST(a_skipped_frame_is_lost)
 {
-        ros_driver_init(&t, &c);
-        ros_gets_request(&t, 1, 1, 0);
-        ros_skip(t.ros, 3);
-        assert_ros_sends(&t, 1, "e1 lost");
-        assert_int_equal(ros_counts(t.ros)->source_lost, 3);
-        assert_int_equal(ros_held(t.ros), 0);
-        ros_gets_request(&t, 0, 2, 0);
-        assert_ros_sends(&t, 0, "e2 lost");
-        assert_int_equal(ros_counts(t.ros)->unknown, 1);
-        frame_comes(&t);
-        ros_gets_request(&t, 0, 3, 0);
-        assert_ros_sends(&t, 0, "e3[0,1000)");
-        ros_free(t.ros);
+        ros_gets_request(t, 1, 1, 0);
+        ros_skip(t->ros, 3);
+        assert_ros_sends(t, 1, "e1 lost");
+        assert_int_equal(ros_counts(t->ros)->source_lost, 3);
+        assert_int_equal(ros_held(t->ros), 0);
+        ros_gets_request(t, 0, 2, 0);
+        assert_ros_sends(t, 0, "e2 lost");
+        assert_int_equal(ros_counts(t->ros)->unknown, 1);
+        frame_comes(t);
+        ros_gets_request(t, 0, 3, 0);
+        assert_ros_sends(t, 0, "e3[0,1000)");
 }
 
-ROS_TEST(a_truncated_arrival_is_lost, arriving())
+ARRIVING_TEST(a_truncated_arrival_is_lost)
 {
-        ros_driver_init(&t, &c);
         for (int wanted = 0; wanted < 2; wanted++) {
                 if (wanted)
-                        ros_gets_request(&t, 0, 1, 0);
-                assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
-                ros_skip(t.ros, 1);
-                assert_ros_sends(&t, 0, wanted ? "e1 lost" : "");
-                assert_int_equal(ros_held(t.ros), 0);
+                        ros_gets_request(t, 0, 1, 0);
+                assert_int_equal(frame_begins(t, 1000), ROS_STORE);
+                ros_skip(t->ros, 1);
+                assert_ros_sends(t, 0, wanted ? "e1 lost" : "");
+                assert_int_equal(ros_held(t->ros), 0);
         }
-        assert_int_equal(ros_counts(t.ros)->source_lost, 2);
-        frame_comes(&t);
-        assert_int_equal(ros_held(t.ros), 1);
-        ros_free(t.ros);
+        assert_int_equal(ros_counts(t->ros)->source_lost, 2);
+        frame_comes(t);
+        assert_int_equal(ros_held(t->ros), 1);
 }
 
-ROS_TEST(a_frame_of_a_cleared_event_is_not_stored, arriving())
+ARRIVING_TEST(a_frame_of_a_cleared_event_is_not_stored)
 {
-        ros_driver_init(&t, &c);
-        ros_gets_request(&t, 0, 0, 0);
-        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
-        assert_int_equal(ros_held(t.ros), 0);
-        assert_int_equal(frame_begins(&t, 1000), ROS_DISCARD);
-        ros_commit(t.ros);
-        assert_int_equal(ros_counts(t.ros)->late, 1);
-        frame_comes(&t);
-        assert_int_equal(ros_held(t.ros), 1);
-        ros_free(t.ros);
+        ros_gets_request(t, 0, 0, 0);
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        assert_int_equal(ros_held(t->ros), 0);
+        assert_int_equal(frame_begins(t, 1000), ROS_DISCARD);
+        ros_commit(t->ros);
+        assert_int_equal(ros_counts(t->ros)->late, 1);
+        frame_comes(t);
+        assert_int_equal(ros_held(t->ros), 1);
 }
 
-ROS_TEST(a_fragment_cleared_during_arrival_is_released_at_its_end, arriving())
+ARRIVING_TEST(a_fragment_cleared_during_arrival_is_released_at_its_end)
 {
-        ros_driver_init(&t, &c);
         for (int broken = 0; broken < 2; broken++) {
-                assert_int_equal(frame_begins(&t, 1000), ROS_STORE);
-                ros_gets_clear(&t, (uint64_t)broken);
-                assert_int_equal(ros_held(t.ros), 1); /* bytes are still being written there */
+                assert_int_equal(frame_begins(t, 1000), ROS_STORE);
+                ros_gets_clear(t, (uint64_t)broken);
+                assert_int_equal(ros_held(t->ros), 1); /* bytes are still being written there */
                 if (broken)
-                        ros_skip(t.ros, 1);
+                        ros_skip(t->ros, 1);
                 else
-                        ros_commit(t.ros);
-                assert_int_equal(ros_held(t.ros), 0);
+                        ros_commit(t->ros);
+                assert_int_equal(ros_held(t->ros), 0);
         }
-        ros_free(t.ros);
 }
 
-ROS_TEST(a_full_buffer_refuses_frames, arriving())
+ARRIVING_TEST(a_full_buffer_refuses_frames)
 {
-        ros_driver_init(&t, &c);
-        assert_int_equal(frame_begins(&t, EVB_FRAGMENT_MAX_BYTES), ROS_STORE);
-        ros_commit(t.ros);
+        assert_int_equal(frame_begins(t, EVB_FRAGMENT_MAX_BYTES), ROS_STORE);
+        ros_commit(t->ros);
         for (int wanted = 0; wanted < 2; wanted++) {
                 if (wanted)
-                        ros_gets_request(&t, 0, 1, 0);
-                assert_int_equal(frame_begins(&t, 1), ROS_FULL);
-                assert_int_equal(ros_counts(t.ros)->full, 1); /* one frame, however often it is tried */
+                        ros_gets_request(t, 0, 1, 0);
+                assert_int_equal(frame_begins(t, 1), ROS_FULL);
+                assert_int_equal(ros_counts(t->ros)->full, 1); /* one frame, however often it is tried */
         }
-        assert_ros_says(&t, "");
-        ros_gets_clear(&t, 0);
-        assert_ros_says(&t, "");
-        frame_comes(&t);
-        assert_ros_sends(&t, 0, "e1[0,1000)");
-        ros_free(t.ros);
+        assert_ros_says(t, "");
+        ros_gets_clear(t, 0);
+        assert_ros_says(t, "");
+        frame_comes(t);
+        assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
 static void frames_come(struct ros_driver *t, uint32_t n)
@@ -212,57 +195,51 @@ static void frames_come(struct ros_driver *t, uint32_t n)
                 assert_int_equal((t)->message.alive.frames, n);                                              \
         } while (0)
 
-ROS_TEST(the_dfm_hears_of_frames_before_it_needs_them, arriving())
+ARRIVING_TEST(the_dfm_hears_of_frames_before_it_needs_them)
 {
-        ros_driver_init(&t, &c);
-        frame_comes(&t);
-        t.now_ns += NS_PER_MS;
-        assert_ros_says(&t, ""); /* there are no triggers yet */
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        t.now_ns -= NS_PER_MS;
-        assert_reports(&t, 1);
-        frames_come(&t, 2);
-        assert_ros_says(&t, "");
-        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + NS_PER_MS);
-        assert_reports(&t, 3);
-        frames_come(&t, 7);
-        assert_reports(&t, 10);
+        frame_comes(t);
+        assert_ros_says_after(t, NS_PER_MS, ""); /* there are no triggers yet */
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        t->now_ns -= NS_PER_MS;
+        assert_reports(t, 1);
+        frames_come(t, 2);
+        assert_ros_says(t, "");
+        assert_int_equal(ros_deadline_ns(t->ros), t->now_ns + NS_PER_MS);
+        assert_reports(t, 3);
+        frames_come(t, 7);
+        assert_reports(t, 10);
         /* Half of what the DFM knows is used. */
         for (uint64_t event = 0; event < 5; event++) {
-                t.now_ns += NS_PER_MS;
-                assert_ros_says(&t, "");
-                ros_gets_assign(&t, event, 0, 0);
-                ros_gets_clear(&t, event);
-                frame_comes(&t);
+                assert_ros_says_after(t, NS_PER_MS, "");
+                ros_gets_assign(t, event, 0, 0);
+                ros_gets_clear(t, event);
+                frame_comes(t);
         }
-        assert_reports(&t, 15);
-        assert_int_equal(ros_deadline_ns(t.ros), TRACE_BEGIN_NS + c.keep_alive_ns);
-        ros_free(t.ros);
+        assert_reports(t, 15);
+        assert_int_equal(ros_deadline_ns(t->ros), TRACE_BEGIN_NS + c.keep_alive_ns);
 }
 
-ROS_TEST(a_front_end_without_a_wanted_frame_is_hungry, arriving())
+ARRIVING_TEST(a_front_end_without_a_wanted_frame_is_hungry)
 {
-        ros_driver_init(&t, &c);
-        ros_expire(t.ros, t.now_ns);
-        assert_int_equal(ros_hungry_since_ns(t.ros), 0);
+        ros_expire(t->ros, t->now_ns);
+        assert_int_equal(ros_hungry_since_ns(t->ros), 0);
         for (int by_trigger = 0; by_trigger < 2; by_trigger++) {
-                t.keep_alive_flags = by_trigger ? KEEP_ALIVE_AWAITS_FRAMES : 0;
+                t->keep_alive_flags = by_trigger ? KEEP_ALIVE_AWAITS_FRAMES : 0;
                 if (by_trigger)
-                        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7); /* the trigger of event 1 waits */
+                        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7); /* the trigger of event 1 waits */
                 else
-                        ros_gets_assign(&t, 0, 0, 0);
-                ros_expire(t.ros, t.now_ns);
-                assert_int_equal(ros_hungry_since_ns(t.ros), t.now_ns);
-                t.now_ns += NS_PER_MS;
-                ros_expire(t.ros, t.now_ns);
-                assert_int_equal(ros_hungry_since_ns(t.ros), t.now_ns - NS_PER_MS);
-                frame_comes(&t);
+                        ros_gets_assign(t, 0, 0, 0);
+                ros_expire(t->ros, t->now_ns);
+                assert_int_equal(ros_hungry_since_ns(t->ros), t->now_ns);
+                t->now_ns += NS_PER_MS;
+                ros_expire(t->ros, t->now_ns);
+                assert_int_equal(ros_hungry_since_ns(t->ros), t->now_ns - NS_PER_MS);
+                frame_comes(t);
                 for (int i = 0; i < 2; i++) {
-                        ros_expire(t.ros, t.now_ns);
-                        assert_int_equal(ros_hungry_since_ns(t.ros), 0);
+                        ros_expire(t->ros, t->now_ns);
+                        assert_int_equal(ros_hungry_since_ns(t->ros), 0);
                 }
         }
-        ros_free(t.ros);
 }
 
 static uint64_t hungry_for_ns(struct ros_driver *t)
@@ -273,155 +250,129 @@ static uint64_t hungry_for_ns(struct ros_driver *t)
 
 /* The board missed the last trigger, and no other one follows for a while: it is not silent, unless the DFM
  * has left it out. */
-ROS_TEST(a_front_end_is_not_hungry_without_triggers, arriving())
+ARRIVING_TEST_EACH(a_front_end_is_not_hungry_without_triggers, left_out, 2, c.number_bits = 16)
 {
-        c.number_bits = 16;
-        for (int left_out = 0; left_out < 2; left_out++) {
-                ros_driver_init(&t, &c);
-                t.message.keep_alive.ros_live[0] = left_out ? 0 : UINT64_MAX;
-                ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-                ros_gets_assign(&t, 0, 0, 0);
-                assert_int_equal(hungry_for_ns(&t), 0);
-                t.now_ns += c.wait_ns - NS_PER_MS;
-                assert_int_equal(hungry_for_ns(&t), c.wait_ns - NS_PER_MS);
-                for (int i = 0; i < 3; i++) {
-                        t.now_ns += NS_PER_S;
-                        assert_int_equal(hungry_for_ns(&t), left_out ? c.wait_ns - NS_PER_MS : 0);
-                }
-                /* Another trigger without a frame. */
-                ros_gets_assign(&t, 1, 0, 0);
-                assert_int_equal(hungry_for_ns(&t), c.wait_ns - NS_PER_MS);
-                t.now_ns += NS_PER_MS;
-                assert_int_equal(hungry_for_ns(&t), c.wait_ns);
-                ros_free(t.ros);
+        t->message.keep_alive.ros_live[0] = left_out ? 0 : UINT64_MAX;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        ros_gets_assign(t, 0, 0, 0);
+        assert_int_equal(hungry_for_ns(t), 0);
+        t->now_ns += c.wait_ns - NS_PER_MS;
+        assert_int_equal(hungry_for_ns(t), c.wait_ns - NS_PER_MS);
+        for (int i = 0; i < 3; i++) {
+                t->now_ns += NS_PER_S;
+                assert_int_equal(hungry_for_ns(t), left_out ? c.wait_ns - NS_PER_MS : 0);
         }
+        /* Another trigger without a frame. */
+        ros_gets_assign(t, 1, 0, 0);
+        assert_int_equal(hungry_for_ns(t), c.wait_ns - NS_PER_MS);
+        t->now_ns += NS_PER_MS;
+        assert_int_equal(hungry_for_ns(t), c.wait_ns);
 }
 
 /* Nobody else makes triggers, so no event waits for its frames. */
-TEST(only_a_leading_front_end_is_hungry_without_triggers)
+ROS_TEST_EACH_AS(only_a_leading_front_end_is_hungry_without_triggers, leads, 2, arriving(),
+                 ros_driver_init(t, &c), c.number_bits = 16, c.announces = true, c.leads = leads,
+                 c.message_bytes = 1400)
 {
-        for (int leads = 0; leads < 2; leads++) {
-                struct ros_config c = arriving();
-                struct ros_driver t;
-
-                c.number_bits = 16;
-                c.announces = true;
-                c.leads = leads;
-                c.message_bytes = 1400;
-                ros_driver_init(&t, &c);
-                t.keep_alive_flags = KEEP_ALIVE_AWAITS_FRAMES;
-                ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-                ros_expire(t.ros, t.now_ns);
-                assert_int_equal(ros_hungry_since_ns(t.ros), leads ? t.now_ns : 0);
-                ros_free(t.ros);
-        }
+        t->keep_alive_flags = KEEP_ALIVE_AWAITS_FRAMES;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        ros_expire(t->ros, t->now_ns);
+        assert_int_equal(ros_hungry_since_ns(t->ros), leads ? t->now_ns : 0);
 }
 
 /* The front-end is ahead of the trigger: it waits for room, and triggers continue. */
-ROS_TEST(untriggered_frames_hold_no_trigger_back, arriving())
+ARRIVING_TEST(untriggered_frames_hold_no_trigger_back)
 {
-        ros_driver_init(&t, &c);
-        frames_come(&t, 10);
-        assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
-        assert_ros_says(&t, "");
+        frames_come(t, 10);
+        assert_int_equal(frame_begins(t, 1000), ROS_FULL);
+        assert_ros_says(t, "");
         for (uint64_t event = 0; event < 100; event++) {
-                ros_gets_assign(&t, event, 0, 0);
-                assert_ros_says(&t, "");
-                ros_gets_clear(&t, event);
-                frame_comes(&t);
-                assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
+                ros_gets_assign(t, event, 0, 0);
+                assert_ros_says(t, "");
+                ros_gets_clear(t, event);
+                frame_comes(t);
+                assert_int_equal(frame_begins(t, 1000), ROS_FULL);
         }
         /* Triggered frames count, in push and in pull. */
         for (uint64_t event = 100; event < 108; event++)
-                ros_gets_assign(&t, event, 0, 0);
-        ros_gets_request(&t, 0, 107, 1); /* once each */
-        assert_ros_says(&t, "");
-        ros_gets_request(&t, 1, 108, 0);
-        assert_ros_says(&t, "dfm: XOFF");
+                ros_gets_assign(t, event, 0, 0);
+        ros_gets_request(t, 0, 107, 1); /* once each */
+        assert_ros_says(t, "");
+        ros_gets_request(t, 1, 108, 0);
+        assert_ros_says(t, "dfm: XOFF");
         for (uint64_t event = 100; event < 103; event++)
-                ros_gets_clear(&t, event);
-        frames_come(&t, 3); /* unwanted frames take their places */
-        assert_ros_says(&t, "dfm: XON");
-        ros_free(t.ros);
+                ros_gets_clear(t, event);
+        frames_come(t, 3); /* unwanted frames take their places */
+        assert_ros_says(t, "dfm: XON");
 }
 
-ROS_TEST(bytes_count_once_they_are_triggered, arriving())
+ARRIVING_TEST(bytes_count_once_they_are_triggered, c.buffer_bytes = 10u << 20, c.entries = 100)
 {
-        c.buffer_bytes = 10u << 20;
-        c.entries = 100;
-        ros_driver_init(&t, &c);
         for (int i = 0; i < 10; i++) {
-                assert_int_equal(frame_begins(&t, 1u << 20), ROS_STORE);
-                ros_commit(t.ros);
+                assert_int_equal(frame_begins(t, 1u << 20), ROS_STORE);
+                ros_commit(t->ros);
         }
         for (uint64_t event = 0; event < 8; event++)
-                ros_gets_assign(&t, event, 0, 0);
-        assert_ros_says(&t, "");
-        ros_gets_assign(&t, 8, 0, 0);
-        assert_ros_says(&t, "dfm: XOFF");
+                ros_gets_assign(t, event, 0, 0);
+        assert_ros_says(t, "");
+        ros_gets_assign(t, 8, 0, 0);
+        assert_ros_says(t, "dfm: XOFF");
         for (uint64_t event = 0; event < 4; event++)
-                ros_gets_clear(&t, event);
-        assert_ros_says(&t, "dfm: XON");
+                ros_gets_clear(t, event);
+        assert_ros_says(t, "dfm: XON");
         /* They count from their arrival, although requested earlier. */
-        ros_gets_clear(&t, 9);
+        ros_gets_clear(t, 9);
         for (uint64_t event = 10; event < 14; event++)
-                ros_gets_assign(&t, event, 0, 0);
+                ros_gets_assign(t, event, 0, 0);
         for (int i = 0; i < 4; i++) {
-                assert_ros_says(&t, "");
-                assert_int_equal(frame_begins(&t, 1u << 20), ROS_STORE);
-                ros_commit(t.ros);
+                assert_ros_says(t, "");
+                assert_int_equal(frame_begins(t, 1u << 20), ROS_STORE);
+                ros_commit(t->ros);
         }
-        assert_ros_says(&t, "dfm: XOFF");
-        ros_free(t.ros);
+        assert_ros_says(t, "dfm: XOFF");
 }
 
 /* Other ROSs are ahead. Whatever this ROS waits for, the next frame finds room. */
-ROS_TEST(expected_frames_leave_room_for_arrivals, arriving())
+ARRIVING_TEST(expected_frames_leave_room_for_arrivals)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 1; event < 20; event++)
-                ros_gets_request(&t, 0, event, 0);
-        assert_ros_says(&t, "");
-        ros_gets_request(&t, 0, 0, 0); /* more frames than can be held */
+                ros_gets_request(t, 0, event, 0);
+        assert_ros_says(t, "");
+        ros_gets_request(t, 0, 0, 0); /* more frames than can be held */
         for (uint64_t event = 0; event < 20; event++) {
-                frame_comes(&t);
-                assert_int_equal(ros_next_with_jobs(t.ros, 0), 0);
-                ros_sends(&t, 0);
-                ros_gets_clear(&t, event);
+                frame_comes(t);
+                assert_int_equal(ros_next_with_jobs(t->ros, 0), 0);
+                ros_sends(t, 0);
+                ros_gets_clear(t, event);
         }
-        frames_come(&t, 10);
-        assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
-        ros_gets_request(&t, 0, 30, 0);
-        ros_gets_clear(&t, 20);
-        frame_comes(&t);
-        assert_ros_sends(&t, 0, "e30[0,1000)");
-        assert_int_equal(frame_begins(&t, 1000), ROS_FULL);
-        ros_free(t.ros);
+        frames_come(t, 10);
+        assert_int_equal(frame_begins(t, 1000), ROS_FULL);
+        ros_gets_request(t, 0, 30, 0);
+        ros_gets_clear(t, 20);
+        frame_comes(t);
+        assert_ros_sends(t, 0, "e30[0,1000)");
+        assert_int_equal(frame_begins(t, 1000), ROS_FULL);
 }
 
-ROS_TEST(a_stopping_ros_does_not_wait_for_triggers, arriving())
+ARRIVING_TEST(a_stopping_ros_does_not_wait_for_triggers)
 {
-        ros_driver_init(&t, &c);
-        frames_come(&t, 3);
-        ros_gets_assign(&t, 0, 0, 0);
-        ros_sends(&t, 0);
-        ros_stop(t.ros, t.now_ns);
-        assert_false(ros_is_drained(t.ros));
-        ros_gets_clear(&t, 0);
-        assert_true(ros_is_drained(t.ros));
-        ros_free(t.ros);
+        frames_come(t, 3);
+        ros_gets_assign(t, 0, 0, 0);
+        ros_sends(t, 0);
+        ros_stop(t->ros, t->now_ns);
+        assert_false(ros_is_drained(t->ros));
+        ros_gets_clear(t, 0);
+        assert_true(ros_is_drained(t->ros));
 }
 
-ROS_TEST(a_counter_reset_is_answered_at_once, ros_standard())
+ROS_TEST(a_counter_reset_is_answered_at_once)
 {
-        ros_driver_init(&t, &c);
-        t.resets = 1;
-        ros_gets_keep_alive(&t, RUN_STARTING, 0, 1);
-        assert_ros_says(&t, "");
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
-        assert_ros_says(&t, "dfm: Alive running");
-        assert_int_equal(t.message.alive.resets, 1);
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 1);
-        assert_ros_says(&t, "");
-        ros_free(t.ros);
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 1);
+        assert_ros_says(t, "");
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 1);
+        assert_ros_says(t, "dfm: Alive running");
+        assert_int_equal(t->message.alive.resets, 1);
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 1);
+        assert_ros_says(t, "");
 }

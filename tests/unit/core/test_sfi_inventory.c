@@ -3,14 +3,7 @@
 
 #define SECOND_DFM (TRACE_DFM + 1)
 
-/* No request is repeated. */
-static struct sfi_config quiet(void)
-{
-        struct sfi_config c = sfi_standard();
-
-        c.retries_max = 0;
-        return c;
-}
+#define QUIET_TEST(name, events) SFI_TEST(name, events, c.retries_max = 0)
 
 /* The former DFM is gone, and another one answers. */
 static void another_dfm_comes(struct sfi_driver *t, uint64_t dfm, const char *join)
@@ -31,134 +24,117 @@ static void is_asked(struct sfi_driver *t, uint64_t incarnation, uint64_t from)
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_INQUIRY, 0));
 }
 
-SFI_TEST(the_inventory_lists_ended_and_open_events, quiet())
+QUIET_TEST(the_inventory_lists_ended_and_open_events, 4)
 {
-        sfi_driver_start(&t, &c, 4);
-        sfi_gets_whole(&t, 0);
-        sfi_gets_whole(&t, 2);
-        assert_sfi_writes(&t, "e0 complete | e2 complete");
-        sfi_gets_whole(&t, 3); /* built and not written */
-        sfi_says(&t);
-        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,4)");
+        sfi_gets_whole(t, 0);
+        sfi_gets_whole(t, 2);
+        assert_sfi_writes(t, "e0 complete | e2 complete");
+        sfi_gets_whole(t, 3); /* built and not written */
+        sfi_says(t);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [0,4)");
         /* Its own reports start afresh: the inventory holds the earlier ends. */
-        assert_sfi_says(&t, "dfm: Alive running | dfm: Update granted 4 ack 0");
-        is_asked(&t, c.member.incarnation + 1, 0);
-        assert_sfi_says(&t, "");
-        is_asked(&t, c.member.incarnation, 0);
-        assert_sfi_says(&t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
+        assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 4 ack 0");
+        is_asked(t, c.member.incarnation + 1, 0);
+        assert_sfi_says(t, "");
+        is_asked(t, c.member.incarnation, 0);
+        assert_sfi_says(t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
         /* Later ends are reported as usual, and the inventory does not change. */
-        assert_sfi_writes(&t, "e3 complete");
-        assert_sfi_says(&t, "dfm: Update granted 5 ack 0 #0:e3 complete 200 B");
-        is_asked(&t, c.member.incarnation, 0);
-        assert_sfi_says(&t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
-        is_asked(&t, c.member.incarnation, 64);
-        assert_sfi_says(&t, "dfm: Inventory [64,4) 2 complete 0 partial");
-        sfi_gets_whole(&t, 1);
-        assert_sfi_writes(&t, "e1 complete");
-        assert_sfi_says(&t, "dfm: Update granted 6 ack 0 #1:e1 complete 200 B");
-        sfi_driver_fini(&t);
+        assert_sfi_writes(t, "e3 complete");
+        assert_sfi_says(t, "dfm: Update granted 5 ack 0 #0:e3 complete 200 B");
+        is_asked(t, c.member.incarnation, 0);
+        assert_sfi_says(t, "dfm: Inventory [0,4) 2 complete 0 partial ended 5 open a");
+        is_asked(t, c.member.incarnation, 64);
+        assert_sfi_says(t, "dfm: Inventory [64,4) 2 complete 0 partial");
+        sfi_gets_whole(t, 1);
+        assert_sfi_writes(t, "e1 complete");
+        assert_sfi_says(t, "dfm: Update granted 6 ack 0 #1:e1 complete 200 B");
 }
 
 /* An event that could not be written is neither ended nor open, so another SFI may build it. */
-SFI_TEST(a_failed_event_is_not_in_the_inventory, quiet())
+QUIET_TEST(a_failed_event_is_not_in_the_inventory, 1)
 {
-        sfi_driver_start(&t, &c, 1);
-        sfi_gets_whole(&t, 0);
-        assert_string_equal(sfi_writes_with(&t, true), "e0 complete");
-        sfi_says(&t);
-        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
-        sfi_says(&t);
-        is_asked(&t, c.member.incarnation, 0);
-        assert_sfi_says(&t, "dfm: Inventory [0,1) 0 complete 0 partial ended 0 open 0");
-        sfi_driver_fini(&t);
+        sfi_gets_whole(t, 0);
+        assert_string_equal(sfi_writes_with(t, true), "e0 complete");
+        sfi_says(t);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
+        sfi_says(t);
+        is_asked(t, c.member.incarnation, 0);
+        assert_sfi_says(t, "dfm: Inventory [0,1) 0 complete 0 partial ended 0 open 0");
 }
 
 /* It joins late in the run, and its first KeepAlive is lost. It must remember what it builds. */
-SFI_TEST(a_late_sfi_remembers_events_built_before_the_first_keep_alive, quiet())
+QUIET_TEST(a_late_sfi_remembers_events_built_before_the_first_keep_alive, 0)
 {
         const uint64_t far = 3 * (uint64_t)EVB_EVENT_WINDOW + 10;
 
-        sfi_driver_init(&t, &c);
-        sfi_gets_assign(&t, far);
-        sfi_gets_whole(&t, far);
-        assert_true(trace_begins(sfi_writes_with(&t, false), "e"));
-        assert_int_equal(sfi_gets_fragment(&t, 0, far), SFI_LATE);
-        sfi_says(&t);
-        sfi_gets_keep_alive(&t, RUN_RUNNING, far - 5, 3);
-        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [12582917,12582923)");
-        sfi_says(&t);
-        is_asked(&t, c.member.incarnation, far / 64 * 64);
-        assert_sfi_says(&t, "dfm: Inventory [12582912,12582923) 1 complete 0 partial ended 400 open 0");
-        sfi_driver_fini(&t);
+        sfi_gets_assign(t, far);
+        sfi_gets_whole(t, far);
+        assert_true(trace_begins(sfi_writes_with(t, false), "e"));
+        assert_int_equal(sfi_gets_fragment(t, 0, far), SFI_LATE);
+        sfi_says(t);
+        sfi_gets_keep_alive(t, RUN_RUNNING, far - 5, 3);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [12582917,12582923)");
+        sfi_says(t);
+        is_asked(t, c.member.incarnation, far / 64 * 64);
+        assert_sfi_says(t, "dfm: Inventory [12582912,12582923) 1 complete 0 partial ended 400 open 0");
 }
 
 /* The disk takes longer than the DFM waits for an event. The DFM is informed once. */
-SFI_TEST(an_event_being_written_is_reported, quiet())
+QUIET_TEST(an_event_being_written_is_reported, 1)
 {
         struct sfi_built built;
         uint32_t slot;
 
-        sfi_driver_start(&t, &c, 1);
-        sfi_gets_whole(&t, 0);
-        assert_int_equal(sfi_take_built(t.sfi, &slot, 1), 1);
-        sfi_built_event(t.sfi, slot, &built);
-        sfi_says(&t);
-        t.now_ns += NS_PER_S / 2;
-        sfi_says(&t);
-        t.now_ns += NS_PER_S / 2 - 1;
-        assert_sfi_says(&t, "");
-        t.now_ns += 1;
-        assert_sfi_says(&t, "dfm: Update granted 4 ack 1 #0:e0 writing");
-        sfi_gets_ack(&t, 1);
-        t.now_ns += 5 * NS_PER_S;
-        assert_sfi_says(&t, "");
+        sfi_gets_whole(t, 0);
+        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+        sfi_built_event(t->sfi, slot, &built);
+        sfi_says(t);
+        t->now_ns += NS_PER_S / 2;
+        sfi_says(t);
+        assert_sfi_says_after(t, NS_PER_S / 2 - 1, "");
+        assert_sfi_says_after(t, 1, "dfm: Update granted 4 ack 1 #0:e0 writing");
+        sfi_gets_ack(t, 1);
+        assert_sfi_says_after(t, 5 * NS_PER_S, "");
         /* Another DFM must be informed as well. */
-        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
-        assert_sfi_says(&t, "dfm: Alive running | dfm: Update granted 4 ack 0 #0:e0 writing");
-        sfi_gets_ack(&t, 1);
-        sfi_written(t.sfi, t.now_ns, slot, false);
-        assert_sfi_says(&t, "dfm: Update granted 5 ack 0 #1:e0 complete 200 B");
-        sfi_driver_fini(&t);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
+        assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 4 ack 0 #0:e0 writing");
+        sfi_gets_ack(t, 1);
+        sfi_written(t->sfi, t->now_ns, slot, false);
+        assert_sfi_says(t, "dfm: Update granted 5 ack 0 #1:e0 complete 200 B");
 }
 
 /* The map of a DFM that resumes the run shows the nodes that joined so far. The others are not gone. */
-SFI_TEST(the_node_map_of_a_starting_dfm_ends_no_event, quiet())
+QUIET_TEST(the_node_map_of_a_starting_dfm_ends_no_event, 1)
 {
-        sfi_driver_start(&t, &c, 1);
-        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
-        sfi_gets_fragment(&t, 0, 0);
-        another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
-        sfi_gets_keep_alive(&t, RUN_STARTING, 0, 1);
-        assert_sfi_writes(&t, "");
-        sfi_gets_fragment(&t, 1, 0);
-        assert_sfi_writes(&t, "e0 complete");
-        sfi_driver_fini(&t);
+        sfi_gets_keep_alive(t, RUN_RUNNING, 0, 3);
+        sfi_gets_fragment(t, 0, 0);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [0,1)");
+        sfi_gets_keep_alive(t, RUN_STARTING, 0, 1);
+        assert_sfi_writes(t, "");
+        sfi_gets_fragment(t, 1, 0);
+        assert_sfi_writes(t, "e0 complete");
 }
 
 /* It may then have replaced a process of which the other DFM does not know. */
-SFI_TEST(an_sfi_reports_that_it_came_late, quiet())
-{
-        static const struct {
-                enum run_state state;
-                uint16_t flags;
-                uint32_t expected;
-        } first[] = {
-                {RUN_STARTING, 0, 0},
-                {RUN_STARTING, KEEP_ALIVE_RESUMES, INVENTORY_LATE},
-                {RUN_RUNNING, 0, INVENTORY_LATE},
-        };
+static const struct {
+        enum run_state state;
+        uint16_t flags;
+        uint32_t expected;
+} first[] = {
+        {RUN_STARTING, 0, 0},
+        {RUN_STARTING, KEEP_ALIVE_RESUMES, INVENTORY_LATE},
+        {RUN_RUNNING, 0, INVENTORY_LATE},
+};
 
-        for (size_t i = 0; i < ARRAY_SIZE(first); i++) {
-                sfi_driver_init(&t, &c);
-                t.keep_alive_flags = first[i].flags;
-                sfi_gets_keep_alive(&t, first[i].state, 0, 3);
-                sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 3);
-                sfi_says(&t);
-                another_dfm_comes(&t, SECOND_DFM, "dfm: Join in run 7");
-                sfi_says(&t);
-                is_asked(&t, c.member.incarnation, 0);
-                assert_true(trace_begins(sfi_says(&t), "dfm: Inventory "));
-                assert_int_equal(t.message.inventory.flags, first[i].expected);
-                sfi_driver_fini(&t);
-        }
+SFI_TEST_EACH(an_sfi_reports_that_it_came_late, i, ARRAY_SIZE(first), 0, c.retries_max = 0)
+{
+        t->keep_alive_flags = first[i].flags;
+        sfi_gets_keep_alive(t, first[i].state, 0, 3);
+        sfi_gets_keep_alive(t, RUN_RUNNING, 0, 3);
+        sfi_says(t);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7");
+        sfi_says(t);
+        is_asked(t, c.member.incarnation, 0);
+        assert_true(trace_begins(sfi_says(t), "dfm: Inventory "));
+        assert_int_equal(t->message.inventory.flags, first[i].expected);
 }

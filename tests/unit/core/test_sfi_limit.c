@@ -46,109 +46,92 @@ static void stream(struct sfi_driver *t, uint32_t *number, uint64_t until_ns, ui
         }
 }
 
-SFI_TEST(a_loss_halves_the_limit_which_recovers, by_bytes())
+BACKLOG_TEST(a_loss_halves_the_limit_which_recovers, 1000, c.n_ros = 1)
 {
         uint32_t number = 0;
 
-        c.n_ros = 1;
-        start_with_backlog(&t, &c, 1000);
-        stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
+        stream(t, &number, t->now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
         number++;
-        stream(&t, &number, t.now_ns + 1, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES); /* it may only be late */
-        stream(&t, &number, t.now_ns + 400 * NS_PER_US, 300 * NS_PER_US);
-        assert_in_range(sfi_limit_bytes(t.sfi), LIMIT_BYTES / 2, LIMIT_BYTES / 2 + 4 * WIRE_BYTES);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 1);
+        stream(t, &number, t->now_ns + 1, 300 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES); /* it may only be late */
+        stream(t, &number, t->now_ns + 400 * NS_PER_US, 300 * NS_PER_US);
+        assert_in_range(sfi_limit_bytes(t->sfi), LIMIT_BYTES / 2, LIMIT_BYTES / 2 + 4 * WIRE_BYTES);
+        assert_int_equal(sfi_counts(t->sfi)->limit_decreases, 1);
         /* For a second it stays below what lost packets. */
-        stream(&t, &number, t.now_ns + 900 * NS_PER_MS, 300 * NS_PER_US);
-        assert_in_range(sfi_limit_bytes(t.sfi), LIMIT_BYTES / 4 * 3 - 8, LIMIT_BYTES / 4 * 3);
-        stream(&t, &number, t.now_ns + 200 * NS_PER_MS, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
-        sfi_free(t.sfi);
+        stream(t, &number, t->now_ns + 900 * NS_PER_MS, 300 * NS_PER_US);
+        assert_in_range(sfi_limit_bytes(t->sfi), LIMIT_BYTES / 4 * 3 - 8, LIMIT_BYTES / 4 * 3);
+        stream(t, &number, t->now_ns + 200 * NS_PER_MS, 300 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
 }
 
-SFI_TEST(packets_in_another_order_are_no_loss, by_bytes())
+BACKLOG_TEST(packets_in_another_order_are_no_loss, 1000, c.n_ros = 1)
 {
         uint32_t number = 0;
 
-        c.n_ros = 1;
-        start_with_backlog(&t, &c, 1000);
         for (int k = 0; k < 100; k++) {
-                stream(&t, &number, t.now_ns + NS_PER_MS, 300 * NS_PER_US);
+                stream(t, &number, t->now_ns + NS_PER_MS, 300 * NS_PER_US);
                 uint32_t missing = number++;
 
-                stream(&t, &number, t.now_ns + 51 * NS_PER_US, 50 * NS_PER_US); /* two turns */
-                sfi_count_datagram(t.sfi, 0, missing);
+                stream(t, &number, t->now_ns + 51 * NS_PER_US, 50 * NS_PER_US); /* two turns */
+                sfi_count_datagram(t->sfi, 0, missing);
         }
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
-        sfi_free(t.sfi);
+        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
+        assert_int_equal(sfi_counts(t->sfi)->limit_decreases, 0);
 }
 
 /* A gap that opens while an older one may still close has its own time, and counts without a third one. */
-SFI_TEST(a_younger_gap_is_a_loss_too, by_bytes())
+BACKLOG_TEST(a_younger_gap_is_a_loss_too, 1000, c.n_ros = 1)
 {
         uint32_t number = 0, late;
         uint64_t events[1024];
 
-        c.n_ros = 1;
-        start_with_backlog(&t, &c, 1000);
-        stream(&t, &number, t.now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
-        assert_true(take_requests(&t, events) >= 3);
+        stream(t, &number, t->now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
+        assert_true(take_requests(t, events) >= 3);
         late = number++;
-        gets_datagram(&t, number++, events[0]);
-        t.now_ns += 100 * NS_PER_US;
+        gets_datagram(t, number++, events[0]);
+        t->now_ns += 100 * NS_PER_US;
         number++;
-        gets_datagram(&t, number++, events[1]);
-        sfi_count_datagram(t.sfi, 0, late);
-        t.now_ns += 150 * NS_PER_US;
-        take_requests(&t, events);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
-        assert_in_range(sfi_deadline_ns(t.sfi), t.now_ns + 1, t.now_ns + 200 * NS_PER_US);
-        t.now_ns += 200 * NS_PER_US;
-        take_requests(&t, events);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 1);
-        sfi_free(t.sfi);
+        gets_datagram(t, number++, events[1]);
+        sfi_count_datagram(t->sfi, 0, late);
+        t->now_ns += 150 * NS_PER_US;
+        take_requests(t, events);
+        assert_int_equal(sfi_counts(t->sfi)->limit_decreases, 0);
+        assert_in_range(sfi_deadline_ns(t->sfi), t->now_ns + 1, t->now_ns + 200 * NS_PER_US);
+        t->now_ns += 200 * NS_PER_US;
+        take_requests(t, events);
+        assert_int_equal(sfi_counts(t->sfi)->limit_decreases, 1);
 }
 
-SFI_TEST(an_unknown_limit_grows_until_the_delay_does, by_bytes())
+BACKLOG_TEST(an_unknown_limit_grows_until_the_delay_does, 1000, c.n_ros = 1,
+             c.port_bytes = c.port_rate_bps = 0, c.room_bytes = 100000)
 {
         uint32_t number = 0;
         uint64_t reached;
 
-        c.n_ros = 1;
-        c.port_bytes = c.port_rate_bps = 0;
-        c.room_bytes = 100000;
-        start_with_backlog(&t, &c, 1000);
-        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
-        stream(&t, &number, t.now_ns + 2 * NS_PER_MS, 100 * NS_PER_US);
-        reached = sfi_limit_bytes(t.sfi);
+        assert_int_equal(sfi_limit_bytes(t->sfi), WIRE_BYTES);
+        stream(t, &number, t->now_ns + 2 * NS_PER_MS, 100 * NS_PER_US);
+        reached = sfi_limit_bytes(t->sfi);
         assert_in_range(reached, 8 * WIRE_BYTES, 100000);
         /* A queue of 2 ms: the limit shrinks. */
-        stream(&t, &number, t.now_ns + 100 * NS_PER_MS, 2 * NS_PER_MS);
-        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
+        stream(t, &number, t->now_ns + 100 * NS_PER_MS, 2 * NS_PER_MS);
+        assert_int_equal(sfi_limit_bytes(t->sfi), WIRE_BYTES);
         /* Then it reaches the socket's buffer, at most. */
-        stream(&t, &number, t.now_ns + 100 * NS_PER_MS, 100 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t.sfi), 100000);
-        assert_int_equal(sfi_counts(t.sfi)->limit_decreases, 0);
-        sfi_free(t.sfi);
+        stream(t, &number, t->now_ns + 100 * NS_PER_MS, 100 * NS_PER_US);
+        assert_int_equal(sfi_limit_bytes(t->sfi), 100000);
+        assert_int_equal(sfi_counts(t->sfi)->limit_decreases, 0);
 }
 
 /* A round ends once the bytes of the limit arrived, counted as frames like the limit. Repeated data are none
  * of them. */
-SFI_TEST(a_round_counts_what_was_in_flight, by_bytes())
+BACKLOG_TEST(a_round_counts_what_was_in_flight, 10, c.n_ros = 1, c.port_bytes = c.port_rate_bps = 0)
 {
-        c.n_ros = 1;
-        c.port_bytes = c.port_rate_bps = 0;
-        start_with_backlog(&t, &c, 10);
-        assert_requests(&t, 0, "ros0: Request e0[0,1408)");
+        assert_requests(t, 0, "ros0: Request e0[0,1408)");
         for (int k = 0; k < 10; k++)
-                sfi_gets_chunk(&t, chunk_of(0, 0, 0, 704, FRAME_BYTES));
-        assert_int_equal(sfi_limit_bytes(t.sfi), WIRE_BYTES);
-        sfi_gets_chunk(&t, chunk_of(0, 0, 704, 704, FRAME_BYTES));
-        assert_int_equal(sfi_limit_bytes(t.sfi), 2 * WIRE_BYTES);
-        sfi_free(t.sfi);
+                sfi_gets_chunk(t, chunk_of(0, 0, 0, 704, FRAME_BYTES));
+        assert_int_equal(sfi_limit_bytes(t->sfi), WIRE_BYTES);
+        sfi_gets_chunk(t, chunk_of(0, 0, 704, 704, FRAME_BYTES));
+        assert_int_equal(sfi_limit_bytes(t->sfi), 2 * WIRE_BYTES);
 }
 
 TEST(the_limit_follows_from_the_buffers)

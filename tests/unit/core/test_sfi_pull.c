@@ -4,25 +4,23 @@
 
 #include "base/random.h"
 
-SFI_TEST(the_first_requests_are_cautious, by_bytes())
+BYTES_TEST(the_first_requests_are_cautious, 4)
 {
-        sfi_driver_start(&t, &c, 4);
-        assert_int_equal(sfi_limit_bytes(t.sfi), LIMIT_BYTES);
+        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
         /* A frame of each fragment, and a batch to each ROS. */
-        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 4 * WIRE_BYTES);
+        assert_requests(t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 4 * WIRE_BYTES);
         /* The size of ROS 0's fragments is known now. ROS 0 has the least to send. */
-        sfi_gets_fragment(&t, 0, 0);
-        assert_requests(&t, 16000, "ros0: Request e2[0,128) e3[0,128) | ros1: Request e2[0,1408) e3[0,1408)");
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 5 * WIRE_BYTES + 2 * (128 + 150));
+        sfi_gets_fragment(t, 0, 0);
+        assert_requests(t, 16000, "ros0: Request e2[0,128) e3[0,128) | ros1: Request e2[0,1408) e3[0,1408)");
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 5 * WIRE_BYTES + 2 * (128 + 150));
         for (uint64_t event = 0; event < 4; event++) {
-                sfi_gets_fragment(&t, 1, event);
+                sfi_gets_fragment(t, 1, event);
                 if (event > 0)
-                        sfi_gets_fragment(&t, 0, event);
+                        sfi_gets_fragment(t, 0, event);
         }
-        assert_sfi_writes(&t, "e0 complete | e1 complete | e2 complete | e3 complete");
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
-        sfi_driver_fini(&t);
+        assert_sfi_writes(t, "e0 complete | e1 complete | e2 complete | e3 complete");
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
 }
 
 static bool next_request(struct sfi_driver *t, struct message_to *to)
@@ -34,52 +32,47 @@ static bool next_request(struct sfi_driver *t, struct message_to *to)
         return false;
 }
 
-SFI_TEST(requests_are_spaced_exactly_at_the_rate_of_the_port, by_bytes())
+BACKLOG_TEST(requests_are_spaced_exactly_at_the_rate_of_the_port, 2000, c.n_ros = 1,
+             c.port_rate_bps = 999999937 /* no byte takes a whole number of nanoseconds */)
 {
         struct message_to to;
         uint64_t bytes = 0;
 
-        c.n_ros = 1;
-        c.port_rate_bps = 999999937; /* no byte takes a whole number of nanoseconds */
-        start_with_backlog(&t, &c, 2000);
         for (int turn = 0; turn < 100000 && bytes < 1999 * FRAME_BYTES; turn++) {
-                while (next_request(&t, &to)) {
+                while (next_request(t, &to)) {
                         /* A batch goes ahead of its time. */
                         uint64_t ahead_ns = BATCH_BYTES * 8 * NS_PER_S / c.port_rate_bps;
                         uint64_t due_ns = bytes * 8 * NS_PER_S / c.port_rate_bps;
 
                         if (due_ns > ahead_ns)
-                                assert_int_equal(t.now_ns, TRACE_BEGIN_NS + due_ns - ahead_ns);
-                        for (size_t k = 0; k < t.message.n; k++) {
-                                const struct request_entry e = t.message.request.entries[k];
+                                assert_int_equal(t->now_ns, TRACE_BEGIN_NS + due_ns - ahead_ns);
+                        for (size_t k = 0; k < t->message.n; k++) {
+                                const struct request_entry e = t->message.request.entries[k];
 
                                 bytes += e.to_bytes - e.from_bytes;
-                                sfi_gets_chunk(&t, chunk_of(0, e.event, 0, FRAME_BYTES, FRAME_BYTES));
+                                sfi_gets_chunk(t, chunk_of(0, e.event, 0, FRAME_BYTES, FRAME_BYTES));
                         }
                 }
-                t.now_ns = sfi_deadline_ns(t.sfi);
+                t->now_ns = sfi_deadline_ns(t->sfi);
         }
         assert_true(bytes >= 1999 * FRAME_BYTES);
-        sfi_free(t.sfi);
 }
 
-SFI_TEST(a_late_loop_catches_up_within_the_limit, by_bytes())
+BACKLOG_TEST(a_late_loop_catches_up_within_the_limit, 200)
 {
         struct message_to to;
 
-        start_with_backlog(&t, &c, 200);
-        sfi_gets_whole(&t, 0); /* the size of an event is known */
-        sfi_writes_with(&t, false);
-        for (int k = 0; k < 3; k++, t.now_ns += 5 * NS_PER_MS) {
-                while (next_request(&t, &to))
+        sfi_gets_whole(t, 0); /* the size of an event is known */
+        sfi_writes_with(t, false);
+        for (int k = 0; k < 3; k++, t->now_ns += 5 * NS_PER_MS) {
+                while (next_request(t, &to))
                         ;
-                assert_true(sfi_in_flight_bytes(t.sfi) <= LIMIT_BYTES);
+                assert_true(sfi_in_flight_bytes(t->sfi) <= LIMIT_BYTES);
         }
         /* Nothing more fits, however late it is: the next batch waits for data. */
-        assert_false(next_request(&t, &to));
-        assert_true(sfi_in_flight_bytes(t.sfi) > LIMIT_BYTES - BATCH_BYTES);
-        assert_true(sfi_deadline_ns(t.sfi) > t.now_ns);
-        sfi_free(t.sfi);
+        assert_false(next_request(t, &to));
+        assert_true(sfi_in_flight_bytes(t->sfi) > LIMIT_BYTES - BATCH_BYTES);
+        assert_true(sfi_deadline_ns(t->sfi) > t->now_ns);
 }
 
 /* Plays ROSs that send what is requested, frame by frame and in any order among them. */
@@ -161,8 +154,7 @@ static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_byt
                 t.now_ns += random_below(&r, 50 * NS_PER_US);
                 sfi_writes_with(&t, false);
         }
-        assert_int_equal(sfi_counts(t.sfi)->complete, 40);
-        assert_int_equal(sfi_counts(t.sfi)->retried, 0);
+        assert_counts(sfi_counts(t.sfi), complete, 40, retried, 0);
         assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
         assert_true(p.most_in_flight <= limit);
         /* A limit that is hardly used would be slow. */
@@ -179,39 +171,34 @@ TEST(the_bytes_in_flight_stay_below_the_limit)
         }
 }
 
-SFI_TEST(fragments_larger_than_the_limit_are_requested_in_ranges, by_bytes())
+BYTES_TEST(fragments_larger_than_the_limit_are_requested_in_ranges, 1, c.n_ros = 1,
+           c.port_bytes = 8192 /* a batch of two frames */)
 {
-        c.n_ros = 1;
-        c.port_bytes = 8192; /* a batch of two frames */
-        sfi_driver_start(&t, &c, 1);
-        assert_requests(&t, 0, "ros0: Request e0[0,1408)");
-        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, 6000));
-        assert_requests(&t, NS_PER_MS, "ros0: Request e0[1408,4224)");
-        assert_requests(&t, NS_PER_MS, "");
-        sfi_gets_chunk(&t, chunk_of(0, 0, 1408, 1408, 6000));
-        sfi_gets_chunk(&t, chunk_of(0, 0, 2816, 1408, 6000));
-        assert_requests(&t, 0, "ros0: Request e0[4224,6016)");
-        sfi_gets_chunk(&t, chunk_of(0, 0, 4224, 1776, 6000));
-        assert_sfi_writes(&t, "e0 complete");
-        sfi_driver_fini(&t);
+        assert_requests(t, 0, "ros0: Request e0[0,1408)");
+        sfi_gets_chunk(t, chunk_of(0, 0, 0, 1408, 6000));
+        assert_requests(t, NS_PER_MS, "ros0: Request e0[1408,4224)");
+        assert_requests(t, NS_PER_MS, "");
+        sfi_gets_chunk(t, chunk_of(0, 0, 1408, 1408, 6000));
+        sfi_gets_chunk(t, chunk_of(0, 0, 2816, 1408, 6000));
+        assert_requests(t, 0, "ros0: Request e0[4224,6016)");
+        sfi_gets_chunk(t, chunk_of(0, 0, 4224, 1776, 6000));
+        assert_sfi_writes(t, "e0 complete");
 }
 
-SFI_TEST(idle_ross_come_first, by_bytes())
+BYTES_TEST(idle_ross_come_first, 1, c.n_ros = 3)
 {
         char asked[1024] = "";
 
-        c.n_ros = 3;
-        sfi_driver_start(&t, &c, 1);
-        requests_after(&t, 0);
-        requests_after(&t, NS_PER_MS);
+        requests_after(t, 0);
+        requests_after(t, NS_PER_MS);
         for (uint16_t ros = 0; ros < 3; ros++)
-                sfi_gets_chunk(&t, chunk_of(ros, 0, 0, 1408, 1408));
+                sfi_gets_chunk(t, chunk_of(ros, 0, 0, 1408, 1408));
         /* ROS 2 sends for another SFI, for 4 ms. */
-        sfi_note_queued(t.sfi, t.now_ns, 2, 500000);
+        sfi_note_queued(t->sfi, t->now_ns, 2, 500000);
         for (uint64_t event = 1; event < 5; event++)
-                sfi_gets_assign(&t, event);
+                sfi_gets_assign(t, event);
         for (int k = 0; k < 20; k++) {
-                const char *text = requests_after(&t, 10 * NS_PER_US);
+                const char *text = requests_after(t, 10 * NS_PER_US);
 
                 snprintf(asked + strlen(asked), sizeof asked - strlen(asked), "%s%s",
                          asked[0] && text[0] ? " | " : "", text);
@@ -221,100 +208,85 @@ SFI_TEST(idle_ross_come_first, by_bytes())
                             "ros1: Request e1[0,1408) e2[0,1408) | ros0: Request e1[0,1408) e2[0,1408) | "
                             "ros1: Request e3[0,1408) e4[0,1408) | ros0: Request e3[0,1408) e4[0,1408) | "
                             "ros2: Request e1[0,1408) e2[0,1408) | ros2: Request e3[0,1408) e4[0,1408)");
-        sfi_driver_fini(&t);
 }
 
-SFI_TEST(a_silent_ros_keeps_only_its_share, by_bytes())
+BACKLOG_TEST(a_silent_ros_keeps_only_its_share, 50, c.n_ros = 6)
 {
-        static struct players p;
+        struct players p = {};
         struct message_to to;
 
-        c.n_ros = 6;
-        p = (struct players){};
-        start_with_backlog(&t, &c, 50);
-        for (int turn = 0; turn < 1000; turn++, t.now_ns += 5 * NS_PER_US) {
-                while (next_request(&t, &to)) {
+        for (int turn = 0; turn < 1000; turn++, t->now_ns += 5 * NS_PER_US) {
+                while (next_request(t, &to)) {
                         if (to.index > 0)
-                                play_request(&p, to.index, &t.message, 500);
+                                play_request(&p, to.index, &t->message, 500);
                 }
                 for (uint16_t ros = 1; ros < 6; ros++)
-                        play_frame(&p, &t, ros, 500);
+                        play_frame(&p, t, ros, 500);
         }
         /* All others sent everything; ROS 0 holds a third. */
-        assert_in_range(sfi_in_flight_bytes(t.sfi), 1, LIMIT_BYTES / 3);
+        assert_in_range(sfi_in_flight_bytes(t->sfi), 1, LIMIT_BYTES / 3);
         for (uint16_t ros = 1; ros < 6; ros++)
                 assert_int_equal(p.n[ros], 0);
         /* When it is gone, nothing is in flight. */
-        sfi_gets_keep_alive(&t, RUN_RUNNING, 0, 0x3e);
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
-        sfi_free(t.sfi);
+        sfi_gets_keep_alive(t, RUN_RUNNING, 0, 0x3e);
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
 }
 
-SFI_TEST(a_retry_asks_only_for_what_was_requested, by_bytes())
+BYTES_TEST(a_retry_asks_only_for_what_was_requested, 2, c.n_ros = 1, c.retry_after_ns = AFTER_NS,
+           c.port_bytes = 8192)
 {
-        c.n_ros = 1;
-        c.retry_after_ns = AFTER_NS;
-        c.port_bytes = 8192;
-        sfi_driver_start(&t, &c, 2);
-        assert_requests(&t, 0, "ros0: Request e0[0,1408) e1[0,1408)");
-        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 704, 6000));
-        sfi_gets_chunk(&t, chunk_of(0, 1, 0, 100, 100)); /* so the rest of the first range was lost */
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 704 + 150);
-        assert_requests(&t, AFTER_NS, "ros0: Request e0[704,1408) again 1 | ros0: Request e0[1408,4224)");
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 704 + 150 + 2 * WIRE_BYTES);
-        sfi_driver_fini(&t);
+        assert_requests(t, 0, "ros0: Request e0[0,1408) e1[0,1408)");
+        sfi_gets_chunk(t, chunk_of(0, 0, 0, 704, 6000));
+        sfi_gets_chunk(t, chunk_of(0, 1, 0, 100, 100)); /* so the rest of the first range was lost */
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 704 + 150);
+        assert_requests(t, AFTER_NS, "ros0: Request e0[704,1408) again 1 | ros0: Request e0[1408,4224)");
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 704 + 150 + 2 * WIRE_BYTES);
 }
 
 /* A fragment of several ranges, of which chunks are lost twice. A chunk that was requested after a retry
  * shows that the retry's answer is lost too. */
-SFI_TEST(each_loss_in_a_fragment_is_retried_at_once, by_bytes())
+BYTES_TEST(each_loss_in_a_fragment_is_retried_at_once, 1, c.n_ros = 1, c.port_bytes = 13000,
+           c.retry_after_ns = AFTER_NS)
 {
-        c.n_ros = 1;
-        c.port_bytes = 13000;
-        c.retry_after_ns = AFTER_NS;
-        sfi_driver_start(&t, &c, 1);
-        assert_requests(&t, 0, "ros0: Request e0[0,1408)");
-        sfi_count_datagram(t.sfi, 0, 0);
-        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, 20000));
-        assert_requests(&t, NS_PER_MS, "ros0: Request e0[1408,4224) | ros0: Request e0[4224,7040)");
-        sfi_count_datagram(t.sfi, 0, 2); /* 1 is lost, with [1408,2816) */
-        sfi_gets_chunk(&t, chunk_of(0, 0, 2816, 1408, 20000));
-        assert_requests(&t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
+        assert_requests(t, 0, "ros0: Request e0[0,1408)");
+        sfi_count_datagram(t->sfi, 0, 0);
+        sfi_gets_chunk(t, chunk_of(0, 0, 0, 1408, 20000));
+        assert_requests(t, NS_PER_MS, "ros0: Request e0[1408,4224) | ros0: Request e0[4224,7040)");
+        sfi_count_datagram(t->sfi, 0, 2); /* 1 is lost, with [1408,2816) */
+        sfi_gets_chunk(t, chunk_of(0, 0, 2816, 1408, 20000));
+        assert_requests(t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
         for (uint32_t k = 3; k < 5; k++) { /* requested before the retry */
-                sfi_count_datagram(t.sfi, 0, k);
-                sfi_gets_chunk(&t, chunk_of(0, 0, k * 1408, 1408, 20000));
+                sfi_count_datagram(t->sfi, 0, k);
+                sfi_gets_chunk(t, chunk_of(0, 0, k * 1408, 1408, 20000));
         }
-        assert_requests(&t, NS_PER_MS, "ros0: Request e0[7040,9856)");
+        assert_requests(t, NS_PER_MS, "ros0: Request e0[7040,9856)");
         for (uint32_t k = 5; k < 7; k++) { /* 5 is lost, the answer to the retry */
-                sfi_count_datagram(t.sfi, 0, k + 1);
-                sfi_gets_chunk(&t, chunk_of(0, 0, k * 1408, 1408, 20000));
+                sfi_count_datagram(t->sfi, 0, k + 1);
+                sfi_gets_chunk(t, chunk_of(0, 0, k * 1408, 1408, 20000));
         }
-        assert_requests(&t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
-        assert_int_equal(sfi_counts(t.sfi)->retried, 2);
-        sfi_driver_fini(&t);
+        assert_requests(t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
+        assert_int_equal(sfi_counts(t->sfi)->retried, 2);
 }
 
 /* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
  * its bytes give way to an older event. */
-SFI_TEST(what_was_never_requested_is_requested_after_giving_way, by_bytes())
+BYTES_TEST(what_was_never_requested_is_requested_after_giving_way, 2)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
 
-        sfi_driver_start(&t, &c, 2);
-        sfi_gets_fragment(&t, 0, 1);
-        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,128)");
-        assert_requests(&t, NS_PER_MS, "");
+        sfi_gets_fragment(t, 0, 1);
+        assert_requests(t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,128)");
+        assert_requests(t, NS_PER_MS, "");
         for (uint16_t ros = 0; ros < 2; ros++) {
-                sfi_gets_chunk(&t, chunk_of(ros, 0, 0, 128, big));
-                sfi_gets_chunk(&t, chunk_of(ros, 0, 128, big - 128, big));
+                sfi_gets_chunk(t, chunk_of(ros, 0, 0, 128, big));
+                sfi_gets_chunk(t, chunk_of(ros, 0, 128, big - 128, big));
         }
-        assert_sfi_writes(&t, "e0 complete");
-        assert_int_equal(sfi_counts(t.sfi)->no_room, 1);
-        assert_non_null(strstr(requests_after(&t, NS_PER_MS), "ros0: Request e1[0,"));
-        sfi_gets_whole(&t, 1);
-        assert_sfi_writes(&t, "e1 complete");
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
-        sfi_driver_fini(&t);
+        assert_sfi_writes(t, "e0 complete");
+        assert_int_equal(sfi_counts(t->sfi)->no_room, 1);
+        assert_non_null(strstr(requests_after(t, NS_PER_MS), "ros0: Request e1[0,"));
+        sfi_gets_whole(t, 1);
+        assert_sfi_writes(t, "e1 complete");
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
 }
 
 static uint64_t newest_requested(struct sfi_driver *t)
@@ -331,53 +303,48 @@ static uint64_t newest_requested(struct sfi_driver *t)
 }
 
 /* Two events begin before the size of one is known. Then three quarters of the buffer bound them. */
-SFI_TEST(no_more_events_begin_than_the_memory_holds, by_bytes())
+BACKLOG_TEST(no_more_events_begin_than_the_memory_holds, 20, c.n_ros = 1,
+             c.port_bytes = c.room_bytes = 64u << 20 /* no bound here */,
+             c.port_rate_bps = UINT64_C(1000000000000))
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES / 4; /* eight of these fill the buffer */
 
-        c.n_ros = 1;
-        c.port_bytes = c.room_bytes = 64u << 20; /* no bound here */
-        c.port_rate_bps = UINT64_C(1000000000000);
-        start_with_backlog(&t, &c, 20);
-        assert_int_equal(newest_requested(&t), 1);
+        assert_int_equal(newest_requested(t), 1);
         for (uint64_t event = 0; event < 3; event++) {
-                sfi_gets_chunk(&t, chunk_of(0, event, 0, big, big));
-                assert_int_equal(newest_requested(&t), event == 0 ? 5 : 0); /* counts until it is written */
-                sfi_writes_with(&t, false);
-                assert_int_equal(newest_requested(&t), event + 6);
+                sfi_gets_chunk(t, chunk_of(0, event, 0, big, big));
+                assert_int_equal(newest_requested(t), event == 0 ? 5 : 0); /* counts until it is written */
+                sfi_writes_with(t, false);
+                assert_int_equal(newest_requested(t), event + 6);
         }
         /* Of this one, a part came without a request, so it has memory, and the rest is requested. */
-        sfi_gets_chunk(&t, chunk_of(0, 12, 0, 128, big));
-        assert_int_equal(newest_requested(&t), 12);
-        sfi_free(t.sfi);
+        sfi_gets_chunk(t, chunk_of(0, 12, 0, 128, big));
+        assert_int_equal(newest_requested(t), 12);
 }
 
 /* What has no memory is not in flight. Its retry needs room in the limit. */
-SFI_TEST(a_refused_fragment_is_not_in_flight, by_bytes())
+BYTES_TEST(a_refused_fragment_is_not_in_flight, 2)
 {
         const uint32_t big = EVB_FRAGMENT_MAX_BYTES; /* two of these fill the buffer */
 
-        sfi_driver_start(&t, &c, 2);
-        assert_requests(&t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
-        sfi_gets_chunk(&t, chunk_of(0, 0, 0, 1408, big));
-        sfi_gets_chunk(&t, chunk_of(1, 0, 0, 1408, big));
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 2 * WIRE_BYTES);
-        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 0, 704, big)), SFI_NO_ROOM);
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 2 * WIRE_BYTES - 704);
-        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), WIRE_BYTES);
+        assert_requests(t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
+        sfi_gets_chunk(t, chunk_of(0, 0, 0, 1408, big));
+        sfi_gets_chunk(t, chunk_of(1, 0, 0, 1408, big));
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 2 * WIRE_BYTES);
+        assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 0, 704, big)), SFI_NO_ROOM);
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 2 * WIRE_BYTES - 704);
+        assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), WIRE_BYTES);
         /* Twice is not more. */
-        assert_int_equal(sfi_gets_chunk(&t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), WIRE_BYTES);
+        assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), WIRE_BYTES);
         /* The oldest event goes on. */
-        assert_non_null(strstr(requests_after(&t, NS_PER_MS), "ros0: Request e0[1408,"));
+        assert_non_null(strstr(requests_after(t, NS_PER_MS), "ros0: Request e0[1408,"));
         for (uint16_t ros = 0; ros < 2; ros++)
-                sfi_gets_chunk(&t, chunk_of(ros, 0, 1408, big - 1408, big));
-        assert_sfi_writes(&t, "e0 complete");
-        assert_non_null(strstr(requests_after(&t, 20 * AFTER_NS), "ros0: Request e1[0,1408) again 1"));
+                sfi_gets_chunk(t, chunk_of(ros, 0, 1408, big - 1408, big));
+        assert_sfi_writes(t, "e0 complete");
+        assert_non_null(strstr(requests_after(t, 20 * AFTER_NS), "ros0: Request e1[0,1408) again 1"));
         for (uint16_t ros = 0; ros < 2; ros++)
-                sfi_gets_chunk(&t, chunk_of(ros, 1, 0, big, big));
-        assert_sfi_writes(&t, "e1 complete");
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
-        sfi_driver_fini(&t);
+                sfi_gets_chunk(t, chunk_of(ros, 1, 0, big, big));
+        assert_sfi_writes(t, "e1 complete");
+        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
 }

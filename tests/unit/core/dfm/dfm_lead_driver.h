@@ -25,6 +25,12 @@ static inline struct dfm_config frames_config(uint32_t n_ros, uint32_t room)
         return c;
 }
 
+/* A run with frames_config() whose triggers up to `last` were taken. */
+#define FRAMES_TEST_EACH(name, i, n, n_ros, room, last, ...)                                                 \
+        DFM_TEST_EACH_AS(name, i, n, frames_config(n_ros, room), start_after(t, &c, last), ##__VA_ARGS__)
+#define FRAMES_TEST(name, n_ros, room, last, ...)                                                            \
+        FRAMES_TEST_EACH(name, once, 1, n_ros, room, last, ##__VA_ARGS__)
+
 /* `next`: the L1 ID after the newest trigger that the ROS knows; 0: it knows none. */
 static inline void have_after(struct dfm_driver *t, uint16_t ros, uint32_t next, const uint32_t *numbers,
                               size_t n)
@@ -89,6 +95,7 @@ static inline const char *takes(struct dfm_driver *t)
 }
 
 #define assert_takes(t, expected) assert_string_equal(takes(t), expected)
+#define assert_takes_after(t, ns, expected) (dfm_pass_ns(t, ns), assert_takes(t, expected))
 
 static inline void start(struct dfm_driver *t, const struct dfm_config *c)
 {
@@ -107,13 +114,4 @@ static inline void start_after(struct dfm_driver *t, const struct dfm_config *c,
         have_one(t, 0, last);
         have_one(t, 1, last);
         assert_string_not_equal(takes(t), "");
-}
-
-static inline void finish(struct dfm_driver *t)
-{
-        const struct dfm_counts *c = dfm_counts(t->dfm);
-
-        assert_int_equal(c->announced.numbers, c->offered.triggers + c->announced.confirmed +
-                                                       c->announced.late + dfm_announced_waiting(t->dfm));
-        outside_ends(t);
 }

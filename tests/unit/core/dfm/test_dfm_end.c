@@ -1,43 +1,36 @@
 /* The end of a run: how long the DFM waits for its nodes to leave, and what it knows of those that do not. */
 #include "../dfm_driver.h"
 
-DFM_TEST(drains_then_repeats_the_end_until_all_nodes_left, dfm_standard())
+DFM_TEST(drains_then_repeats_the_end_until_all_nodes_left)
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 1);
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
-        sfi_acks(&t, 0, 1);
-        dfm_stop(t.dfm, t.now_ns);
-        sfi_grants(&t, 1, 5);
-        assert_dfm_says_all(&t, "all: KeepAlive draining oldest 0 clears 0 ros 3 sfi 3");
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "ross: Clear #0 oldest 1: e0 | all: KeepAlive ended oldest 1 clears 1 ros 3 "
-                                "sfi 3 | sfi0: UpdateAck 1");
-        dfm_pass_ns(&t, 20 * NS_PER_MS);
-        assert_dfm_says_all(&t, "all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3");
+        sfi_grants(t, 0, 1);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
+        sfi_acks(t, 0, 1);
+        dfm_stop(t->dfm, t->now_ns);
+        sfi_grants(t, 1, 5);
+        assert_dfm_says_all(t, "all: KeepAlive draining oldest 0 clears 0 ros 3 sfi 3");
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(t, "ross: Clear #0 oldest 1: e0 | all: KeepAlive ended oldest 1 clears 1 ros 3 "
+                               "sfi 3 | sfi0: UpdateAck 1");
+        assert_dfm_says_all_after(t, 20 * NS_PER_MS, "all: KeepAlive ended oldest 1 clears 1 ros 3 sfi 3");
         for (uint16_t i = 0; i < 2; i++) {
-                assert_false(dfm_is_done(t.dfm));
-                sfi_says_alive(&t, i, RUN_ENDED, 0);
-                ros_says_alive(&t, i, RUN_ENDED, 0);
-                dfm_says_with(&t, true);
+                assert_false(dfm_is_done(t->dfm));
+                sfi_says_alive(t, i, RUN_ENDED, 0);
+                ros_says_alive(t, i, RUN_ENDED, 0);
+                dfm_says_with(t, true);
         }
-        assert_true(dfm_is_done(t.dfm));
-        dfm_driver_fini(&t);
+        assert_true(dfm_is_done(t->dfm));
 }
 
-DFM_TEST(waits_at_most_two_seconds_for_nodes_to_leave, dfm_standard())
+DFM_TEST(waits_at_most_two_seconds_for_nodes_to_leave)
 {
-        dfm_driver_start(&t, &c);
-        dfm_stop(t.dfm, t.now_ns);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
-        dfm_pass_ns(&t, 2 * NS_PER_S - 1);
-        assert_dfm_says(&t, "");
-        assert_false(dfm_is_done(t.dfm));
-        dfm_pass_ns(&t, 1);
-        assert_dfm_says(&t, "");
-        assert_true(dfm_is_done(t.dfm));
-        dfm_driver_fini(&t);
+        dfm_stop(t->dfm, t->now_ns);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_dfm_says_after(t, 2 * NS_PER_S - 1, "");
+        assert_false(dfm_is_done(t->dfm));
+        assert_dfm_says_after(t, 1, "");
+        assert_true(dfm_is_done(t->dfm));
 }
 
 /* Both SFIs have had an event. SFI 0 says nothing, or that it lives, for as long as `until_ns`; the ROSs and
@@ -46,6 +39,7 @@ static uint64_t end_with(struct dfm_driver *t, const struct dfm_config *c, bool 
 {
         uint64_t ended_ns;
 
+        dfm_driver_fini(t);
         dfm_driver_start(t, c);
         for (uint16_t i = 0; i < 2; i++) {
                 sfi_grants(t, i, 1);
@@ -72,35 +66,28 @@ static uint64_t end_with(struct dfm_driver *t, const struct dfm_config *c, bool 
 }
 
 /* Its last message says whether it could close its last file. */
-DFM_TEST(waits_for_an_sfi_that_closes_its_files, dfm_standard())
+DFM_TEST(waits_for_an_sfi_that_closes_its_files, c.node_timeout_ns = NS_PER_S,
+         c.leave_timeout_ns = 10 * NS_PER_S)
 {
-        c.node_timeout_ns = NS_PER_S;
-        c.leave_timeout_ns = 10 * NS_PER_S;
-        assert_int_equal(end_with(&t, &c, true, 5 * NS_PER_S), 5 * NS_PER_S);
-        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).failed);
-        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).unfinished);
-        assert_false(dfm_view(t.dfm, ROLE_SFI, 1).unfinished);
-        dfm_driver_fini(&t);
-        assert_int_equal(end_with(&t, &c, true, NEVER_NS), 10 * NS_PER_S);
-        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).unfinished && dfm_view(t.dfm, ROLE_SFI, 0).live);
-        assert_false(dfm_view(t.dfm, ROLE_SFI, 1).unfinished);
-        dfm_driver_fini(&t);
+        assert_int_equal(end_with(t, &c, true, 5 * NS_PER_S), 5 * NS_PER_S);
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 0).failed);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 0).unfinished);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 1).unfinished);
+        assert_int_equal(end_with(t, &c, true, NEVER_NS), 10 * NS_PER_S);
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 0).unfinished && dfm_view(t->dfm, ROLE_SFI, 0).live);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 1).unfinished);
         /* One that is gone is not waited for. */
-        assert_int_equal(end_with(&t, &c, false, NEVER_NS), NS_PER_S + 100 * NS_PER_MS);
-        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).unfinished && !dfm_view(t.dfm, ROLE_SFI, 0).live);
-        dfm_driver_fini(&t);
+        assert_int_equal(end_with(t, &c, false, NEVER_NS), NS_PER_S + 100 * NS_PER_MS);
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 0).unfinished && !dfm_view(t->dfm, ROLE_SFI, 0).live);
 }
 
 /* In that time, the SFI may have left. */
-DFM_TEST(a_suspended_dfm_waits_longer, dfm_standard())
+DFM_TEST(a_suspended_dfm_waits_longer, c.leave_timeout_ns = 10 * NS_PER_S)
 {
-        c.leave_timeout_ns = 10 * NS_PER_S;
-        dfm_driver_start(&t, &c);
-        dfm_stop(t.dfm, t.now_ns);
-        dfm_says_with(&t, false);
-        dfm_pass_ns(&t, 30 * NS_PER_S);
-        dfm_was_away(t.dfm, t.now_ns, 30 * NS_PER_S);
-        dfm_says_with(&t, false);
-        assert_false(dfm_is_done(t.dfm));
-        dfm_driver_fini(&t);
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, 30 * NS_PER_S);
+        dfm_was_away(t->dfm, t->now_ns, 30 * NS_PER_S);
+        dfm_says_with(t, false);
+        assert_false(dfm_is_done(t->dfm));
 }

@@ -17,66 +17,59 @@ static void step_on(struct dfm_driver *t)
 }
 
 /* After the reset, the L1 ID of a Clear would be that of another trigger. */
-DFM_TEST(clears_precede_a_reset, frames_config(2, 64))
+FRAMES_TEST(clears_precede_a_reset, 2, 64, 7, c.clear_group = 100)
 {
         struct message_to to;
         uint32_t resets = 0;
 
-        c.clear_group = 100;
-        start_after(&t, &c, 7);
-        boards_begin_again(&t);
-        while (dfm_step(t.dfm, t.now_ns, &to, &t.message)) {
-                if (t.message.header.type != MESSAGE_KEEP_ALIVE || t.message.keep_alive.resets != 2)
+        boards_begin_again(t);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type != MESSAGE_KEEP_ALIVE || t->message.keep_alive.resets != 2)
                         continue;
                 resets++;
-                assert_int_equal(t.message.keep_alive.oldest, 1);
+                assert_int_equal(t->message.keep_alive.oldest, 1);
         }
         assert_int_equal(resets, 1);
-        finish(&t);
 }
 
 /* A ROS whose board did not begin again does not delay the reset: its numbers wait there. */
-DFM_TEST(a_ros_in_step_does_not_prevent_a_reset, frames_config(3, 64))
+FRAMES_TEST(a_ros_in_step_does_not_prevent_a_reset, 3, 64, 7)
 {
         struct message_to to;
 
-        start_after(&t, &c, 7);
-        have_one(&t, 0, 8);
-        boards_begin_again(&t);
+        have_one(t, 0, 8);
+        boards_begin_again(t);
         went_on = 0;
         /* Event 1 stays open. */
-        step_on(&t);
-        have_range(&t, 2, 9, 3);
-        while (dfm_step(t.dfm, t.now_ns, &to, &t.message))
-                assert_int_not_equal(t.message.header.type, MESSAGE_ASSIGN);
-        assert_int_equal(dfm_announced_waiting(t.dfm), 0);
+        step_on(t);
+        have_range(t, 2, 9, 3);
+        while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+                assert_int_not_equal(t->message.header.type, MESSAGE_ASSIGN);
+        assert_int_equal(dfm_announced_waiting(t->dfm), 0);
         /* A late number of before the boards began again still counts. */
-        have_one(&t, 1, 9);
-        assert_takes(&t, "9");
-        sfi_acks(&t, 0, 3);
-        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-        assert_takes(&t, "");
-        assert_int_equal(offered(&t)->resets, 1);
+        have_one(t, 1, 9);
+        assert_takes(t, "9");
+        sfi_acks(t, 0, 3);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        assert_takes(t, "");
+        assert_int_equal(offered(t)->resets, 1);
         assert_int_equal(went_on, 0);
-        finish(&t);
 }
 
 /* Events take so long to end that a board reaches numbers without a trigger: its ROS believes it again. */
-DFM_TEST(a_ros_that_returns_prevents_a_reset, frames_config(3, 64))
+FRAMES_TEST(a_ros_that_returns_prevents_a_reset, 3, 64, 7)
 {
-        start_after(&t, &c, 7);
-        have_one(&t, 0, 8);
-        have_one(&t, 1, 8);
-        boards_begin_again(&t);
-        step_on(&t);
-        have_one(&t, 2, 9);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        sfi_acks(&t, 0, 2);
-        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-        assert_takes(&t, "");
-        assert_int_equal(offered(&t)->resets, 0);
+        have_one(t, 0, 8);
+        have_one(t, 1, 8);
+        boards_begin_again(t);
+        step_on(t);
+        have_one(t, 2, 9);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        assert_takes(t, "");
+        assert_int_equal(offered(t)->resets, 0);
         assert_int_equal(went_on, 1);
-        have_one(&t, 1, 9);
-        assert_takes(&t, "9");
-        finish(&t);
+        have_one(t, 1, 9);
+        assert_takes(t, "9");
 }

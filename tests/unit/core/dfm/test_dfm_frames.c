@@ -52,102 +52,92 @@ static bool lacks_frame(const struct dfm_driver *t, uint16_t ros)
         return dfm_view(t->dfm, ROLE_ROS, ros).lacks_frame;
 }
 
-DFM_TEST(a_trigger_waits_for_its_frames, dfm_with_optional_ros())
+DFM_TEST_AS(a_trigger_waits_for_its_frames, dfm_with_optional_ros(), start(t, &c, 0))
 {
-        start(&t, &c, 0);
-        assert_int_equal(taken(&t), 0);
-        assert_true(dfm_waits_for_frames(t.dfm) && dfm_is_busy(t.dfm));
-        ros_counted(&t, 1, 5, 0);
-        assert_int_equal(taken(&t), 0);
-        assert_true(lacks_frame(&t, 0) && !lacks_frame(&t, 1) && !lacks_frame(&t, 2));
-        ros_counted(&t, 0, 2, 0);
-        assert_int_equal(taken(&t), 2);
-        assert_true(lacks_frame(&t, 0));
-        ros_counted(&t, 0, 40, 0);
-        assert_int_equal(taken(&t), 5);
-        assert_true(lacks_frame(&t, 1) && !lacks_frame(&t, 0));
+        assert_int_equal(taken(t), 0);
+        assert_true(dfm_waits_for_frames(t->dfm) && dfm_is_busy(t->dfm));
+        ros_counted(t, 1, 5, 0);
+        assert_int_equal(taken(t), 0);
+        assert_true(lacks_frame(t, 0) && !lacks_frame(t, 1) && !lacks_frame(t, 2));
+        ros_counted(t, 0, 2, 0);
+        assert_int_equal(taken(t), 2);
+        assert_true(lacks_frame(t, 0));
+        ros_counted(t, 0, 40, 0);
+        assert_int_equal(taken(t), 5);
+        assert_true(lacks_frame(t, 1) && !lacks_frame(t, 0));
         /* It leaves: others bound the triggers. */
-        ros_says_alive(&t, 1, RUN_ENDED, 0);
-        assert_int_equal(taken(&t), 40);
-        ros_says_alive(&t, 0, RUN_ENDED, 0);
-        assert_int_equal(taken(&t), 60);
-        assert_false(dfm_waits_for_frames(t.dfm)); /* but for a credit */
-        dfm_driver_fini(&t);
+        ros_says_alive(t, 1, RUN_ENDED, 0);
+        assert_int_equal(taken(t), 40);
+        ros_says_alive(t, 0, RUN_ENDED, 0);
+        assert_int_equal(taken(t), 60);
+        assert_false(dfm_waits_for_frames(t->dfm)); /* but for a credit */
 }
 
-DFM_TEST(a_ros_that_does_not_count_bounds_nothing, dfm_with_optional_ros())
+DFM_TEST_AS(a_ros_that_does_not_count_bounds_nothing, dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
-        dfm_driver_start(&t, &c);
-        sfi_grants(&t, 0, 60);
-        assert_int_equal(taken(&t), 60);
-        dfm_driver_fini(&t);
+        sfi_grants(t, 0, 60);
+        assert_int_equal(taken(t), 60);
 }
 
-DFM_TEST(a_silent_front_end_bounds_nothing, dfm_with_optional_ros())
+DFM_TEST_AS(a_silent_front_end_bounds_nothing, dfm_with_optional_ros(), start(t, &c, 3))
 {
-        start(&t, &c, 3);
-        ros_counted(&t, 1, 10, 0);
-        assert_int_equal(taken(&t), 3);
-        ros_counted(&t, 0, 3, 999);
-        assert_int_equal(taken(&t), 3);
-        ros_counted(&t, 0, 3, 1000);
-        assert_int_equal(taken(&t), 10);
+        ros_counted(t, 1, 10, 0);
+        assert_int_equal(taken(t), 3);
+        ros_counted(t, 0, 3, 999);
+        assert_int_equal(taken(t), 3);
+        ros_counted(t, 0, 3, 1000);
+        assert_int_equal(taken(t), 10);
         /* It is back, and behind: the others go on, until it has caught up. */
-        ros_counted(&t, 0, 4, 0);
-        ros_counted(&t, 1, 20, 0);
-        assert_int_equal(taken(&t), 20);
-        ros_counted(&t, 0, 20, 0);
-        ros_counted(&t, 1, 30, 0);
-        assert_int_equal(taken(&t), 20);
-        ros_counted(&t, 0, 22, 0);
-        assert_int_equal(taken(&t), 22);
+        ros_counted(t, 0, 4, 0);
+        ros_counted(t, 1, 20, 0);
+        assert_int_equal(taken(t), 20);
+        ros_counted(t, 0, 20, 0);
+        ros_counted(t, 1, 30, 0);
+        assert_int_equal(taken(t), 20);
+        ros_counted(t, 0, 22, 0);
+        assert_int_equal(taken(t), 22);
         /* A count that goes back is wrong. */
-        ros_counted(&t, 0, 7, 0);
-        assert_int_equal(taken(&t), 30);
-        dfm_driver_fini(&t);
+        ros_counted(t, 0, 7, 0);
+        assert_int_equal(taken(t), 30);
 }
 
-DFM_TEST(silence_needs_a_proof, dfm_with_optional_ros())
+DFM_TEST_AS(silence_needs_a_proof, dfm_with_optional_ros(), start(t, &c, 3))
 {
-        start(&t, &c, 3);
-        ros_counted(&t, 2, 3, 0);
-        assert_int_equal(taken(&t), 3);
-        assert_false(expects_frames(&t)); /* perhaps there was nothing to read out */
-        ros_counted(&t, 2, 4, 0);
-        assert_true(expects_frames(&t));
-        ros_counted(&t, 0, 4, 0);
-        ros_counted(&t, 1, 4, 0);
-        assert_false(expects_frames(&t));
-        ros_says_alive(&t, 1, RUN_RUNNING, 0); /* it makes its fragments */
-        assert_true(expects_frames(&t));
-        dfm_driver_fini(&t);
+        ros_counted(t, 2, 3, 0);
+        assert_int_equal(taken(t), 3);
+        assert_false(expects_frames(t)); /* perhaps there was nothing to read out */
+        ros_counted(t, 2, 4, 0);
+        assert_true(expects_frames(t));
+        ros_counted(t, 0, 4, 0);
+        ros_counted(t, 1, 4, 0);
+        assert_false(expects_frames(t));
+        ros_says_alive(t, 1, RUN_RUNNING, 0); /* it makes its fragments */
+        assert_true(expects_frames(t));
 }
 
-DFM_TEST(triggers_from_outside_wait_in_the_queue, outside_standard(10))
+OUTSIDE_TEST(triggers_from_outside_wait_in_the_queue, 10, 100)
 {
-        outside_begins(&t, &c, 100);
-        ros_counted(&t, 0, 1, 0);
-        ros_counted(&t, 1, 1, 0);
+        ros_counted(t, 0, 1, 0);
+        ros_counted(t, 1, 1, 0);
         for (uint64_t k = 1; k <= 7; k++)
-                outside_offers(&t, 100 + k, 0);
-        assert_int_equal(taken(&t), 1);
-        assert_busy(&t, BUSY_NOT);
-        assert_true(expects_frames(&t));
-        assert_true(dfm_is_busy(t.dfm)); /* held back as usual, until its frames come */
-        dfm_pass_ns(&t, NS_PER_MS);
-        assert_int_equal(taken(&t), 1);
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 0);
-        outside_offers(&t, 108, 0);
-        assert_busy(&t, BUSY_FRAMES);
-        dfm_pass_ns(&t, 2 * NS_PER_MS);
-        assert_int_equal(taken(&t), 1);
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 2 * NS_PER_MS);
-        ros_counted(&t, 0, 9, 0);
-        assert_int_equal(taken(&t), 1);
-        assert_busy(&t, BUSY_FRAMES);
-        ros_counted(&t, 1, 9, 0);
-        assert_int_equal(taken(&t), 9);
-        assert_busy(&t, BUSY_NOT);
-        assert_false(dfm_is_busy(t.dfm));
-        outside_ends(&t);
+                outside_offers(t, 100 + k, 0);
+        assert_int_equal(taken(t), 1);
+        assert_busy(t, BUSY_NOT);
+        assert_true(expects_frames(t));
+        assert_true(dfm_is_busy(t->dfm)); /* held back as usual, until its frames come */
+        dfm_pass_ns(t, NS_PER_MS);
+        assert_int_equal(taken(t), 1);
+        assert_int_equal(dfm_counts(t->dfm)->busy_ns, 0);
+        outside_offers(t, 108, 0);
+        assert_busy(t, BUSY_FRAMES);
+        dfm_pass_ns(t, 2 * NS_PER_MS);
+        assert_int_equal(taken(t), 1);
+        assert_int_equal(dfm_counts(t->dfm)->busy_ns, 2 * NS_PER_MS);
+        ros_counted(t, 0, 9, 0);
+        assert_int_equal(taken(t), 1);
+        assert_busy(t, BUSY_FRAMES);
+        ros_counted(t, 1, 9, 0);
+        assert_int_equal(taken(t), 9);
+        assert_busy(t, BUSY_NOT);
+        assert_false(dfm_is_busy(t->dfm));
 }

@@ -3,82 +3,69 @@
 #include "base/bits.h"
 #include "base/random.h"
 
-DFM_TEST(numbers_without_room_wait_in_the_ros, frames_config(2, 16))
+FRAMES_TEST(numbers_without_room_wait_in_the_ros, 2, 16, 7)
 {
-        start_after(&t, &c, 7);
-        assert_dfm_says(&t, "");
+        assert_dfm_says(t, "");
         /* 14 of 16 places are for numbers ahead. */
-        have_range(&t, 0, 9, 20);
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "ros0: HaveAck 15 | ros1: HaveAck 1 | sfi0: UpdateAck 1");
-        assert_int_equal(dfm_announced_waiting(t.dfm), 14);
-        have_range(&t, 1, 8, 16);
-        assert_takes(&t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22");
+        have_range(t, 0, 9, 20);
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "ros0: HaveAck 15 | ros1: HaveAck 1 | sfi0: UpdateAck 1");
+        assert_int_equal(dfm_announced_waiting(t->dfm), 14);
+        have_range(t, 1, 8, 16);
+        assert_takes(t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22");
         have_next[0] = 15;
-        have_range(&t, 0, 23, 6);
+        have_range(t, 0, 23, 6);
         have_next[1] = 16;
-        have_range(&t, 1, 23, 6);
-        assert_takes(&t, "23 24 25 26 27 28");
-        finish(&t);
+        have_range(t, 1, 23, 6);
+        assert_takes(t, "23 24 25 26 27 28");
 }
 
-DFM_TEST(a_blocked_ros_learns_of_room, frames_config(2, 16))
+FRAMES_TEST(a_blocked_ros_learns_of_room, 2, 16, 7)
 {
-        start_after(&t, &c, 7);
-        have_range(&t, 0, 8, 15);
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "ros0: HaveAck 15 | ros1: HaveAck 1 | sfi0: UpdateAck 1");
-        have_range(&t, 1, 8, 6);
+        have_range(t, 0, 8, 15);
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "ros0: HaveAck 15 | ros1: HaveAck 1 | sfi0: UpdateAck 1");
+        have_range(t, 1, 8, 6);
         assert_int_equal(went_on, 0);
-        assert_takes(&t, "8 9 10 11 12 13");
+        assert_takes(t, "8 9 10 11 12 13");
         assert_int_equal(went_on, 1);
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "ros1: HaveAck 7 | sfi0: UpdateAck 7");
-        finish(&t);
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "ros1: HaveAck 7 | sfi0: UpdateAck 7");
 }
 
 /* Triggers are held back: numbers wait in the queue, then here, then in the ROSs; none is lost. */
-DFM_TEST(numbers_wait_for_credits, frames_config(2, 64))
+FRAMES_TEST(numbers_wait_for_credits, 2, 64, 7, c.trigger_queue = 4)
 {
-        c.trigger_queue = 4;
-        start_after(&t, &c, 7);
-        ros_says_switch(&t, 0, false);
-        have_range(&t, 0, 8, 20);
-        have_range(&t, 1, 8, 20);
-        assert_takes(&t, "");
-        dfm_pass_ns(&t, 10 * NS_PER_S);
-        assert_takes(&t, "");
-        assert_int_equal(dfm_waiting(t.dfm), 4);
-        assert_int_equal(dfm_announced_waiting(t.dfm), 16);
-        ros_says_switch(&t, 0, true);
-        assert_takes(&t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27");
-        assert_int_equal(offered(&t)->refused, 0);
-        finish(&t);
+        ros_says_switch(t, 0, false);
+        have_range(t, 0, 8, 20);
+        have_range(t, 1, 8, 20);
+        assert_takes(t, "");
+        assert_takes_after(t, 10 * NS_PER_S, "");
+        assert_int_equal(dfm_waiting(t->dfm), 4);
+        assert_int_equal(dfm_announced_waiting(t->dfm), 16);
+        ros_says_switch(t, 0, true);
+        assert_takes(t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27");
+        assert_int_equal(offered(t)->refused, 0);
 }
 
-DFM_TEST(streams_lose_nothing_and_repeat_nothing, frames_config(2, 64))
+FRAMES_TEST(streams_lose_nothing_and_repeat_nothing, 2, 64, 7)
 {
-        start_after(&t, &c, 7);
-        have_range(&t, 1, 8, 8);
+        have_range(t, 1, 8, 8);
         /* A lost message: the next one is ignored until the first is repeated. */
         have_next[0] += 2;
-        have_range(&t, 0, 10, 2);
-        assert_takes(&t, "");
+        have_range(t, 0, 10, 2);
+        assert_takes(t, "");
         have_next[0] -= 4;
-        have_range(&t, 0, 8, 4);
-        assert_takes(&t, "8 9 10 11");
+        have_range(t, 0, 8, 4);
+        assert_takes(t, "8 9 10 11");
         have_next[0] -= 4;
-        have_range(&t, 0, 8, 4);
-        assert_takes(&t, "");
-        assert_int_equal(dfm_counts(t.dfm)->announced.confirmed, 5);
+        have_range(t, 0, 8, 4);
+        assert_takes(t, "");
+        assert_int_equal(dfm_counts(t->dfm)->announced.confirmed, 5);
         /* A former process of the ROS, and a stranger. */
-        t.message.n = 1;
-        t.message.have.incarnation = 2;
-        driver_say(&t, ROLE_ROS, 0, MESSAGE_HAVE, 0);
-        assert_int_equal(dfm_counts(t.dfm)->foreign, 1);
-        assert_false(driver_say(&t, ROLE_SFI, 0, MESSAGE_HAVE, 0));
-        assert_false(driver_say(&t, ROLE_ROS, 2, MESSAGE_HAVE, 0));
-        finish(&t);
+        t->message.n = 1;
+        t->message.have.incarnation = 2;
+        driver_say(t, ROLE_ROS, 0, MESSAGE_HAVE, 0);
+        assert_int_equal(dfm_counts(t->dfm)->foreign, 1);
+        assert_false(driver_say(t, ROLE_SFI, 0, MESSAGE_HAVE, 0));
+        assert_false(driver_say(t, ROLE_ROS, 2, MESSAGE_HAVE, 0));
 }
 
 static void say_anything(struct dfm_driver *t, struct random *r, uint32_t base)
@@ -106,65 +93,60 @@ static void say_anything(struct dfm_driver *t, struct random *r, uint32_t base)
 
 /* Each number that is taken over is offered once, or counted; and the DFM never has work that it does not do.
  */
-DFM_TEST(whatever_ross_announce_is_counted, frames_config(3, 64))
+FRAMES_TEST(whatever_ross_announce_is_counted, 3, 64, 7)
 {
         struct random r;
 
         random_init(&r, 1);
-        start_after(&t, &c, 7);
         for (uint32_t round = 0; round < 20000; round++) {
-                const struct dfm_counts *counts = dfm_counts(t.dfm);
-                uint32_t resets = t.resets;
+                const struct dfm_counts *counts = dfm_counts(t->dfm);
+                uint32_t resets = t->resets;
 
-                say_anything(&t, &r, round / 4);
+                say_anything(t, &r, round / 4);
                 if (random_below(&r, 100) == 0)
-                        ros_says_alive(&t, (uint16_t)random_below(&r, 3), RUN_RUNNING, ALIVE_OUT_OF_STEP);
-                dfm_pass_ns(&t, random_below(&r, 20) * NS_PER_MS);
+                        ros_says_alive(t, (uint16_t)random_below(&r, 3), RUN_RUNNING, ALIVE_OUT_OF_STEP);
+                dfm_pass_ns(t, random_below(&r, 20) * NS_PER_MS);
                 if (random_below(&r, 4) == 0)
-                        takes(&t);
-                if (t.resets != resets)
+                        takes(t);
+                if (t->resets != resets)
                         memset(have_acked, 0, sizeof have_acked);
-                if (t.resets != resets || random_below(&r, 20) == 0)
+                if (t->resets != resets || random_below(&r, 20) == 0)
                         memcpy(have_next, have_acked, sizeof have_next);
                 assert_int_equal(counts->announced.numbers,
                                  counts->offered.triggers + counts->announced.confirmed +
-                                         counts->announced.late + dfm_announced_waiting(t.dfm));
+                                         counts->announced.late + dfm_announced_waiting(t->dfm));
         }
         for (int k = 0; k < 3; k++)
-                takes(&t);
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        assert_true(dfm_counts(t.dfm)->triggers > 1000);
-        finish(&t);
+                takes(t);
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        assert_true(dfm_counts(t->dfm)->triggers > 1000);
 }
 
 /* Another DFM process: what ROSs know is taken, and the run goes on with the next number. */
-DFM_TEST(a_resumed_run_continues, frames_config(2, 64))
+DFM_TEST_AS(a_resumed_run_continues, frames_config(2, 64), dfm_driver_init(t, &c))
 {
         memset(have_next, 0, sizeof have_next);
-        dfm_driver_init(&t, &c);
-        t.resets = 1;
+        t->resets = 1;
         for (uint16_t i = 0; i < 2; i++)
-                ros_says_alive(&t, i, RUN_RUNNING, 0);
+                ros_says_alive(t, i, RUN_RUNNING, 0);
         for (uint16_t i = 0; i < 2; i++)
-                sfi_says_alive(&t, i, RUN_RUNNING, 0);
-        sfi_grants(&t, 0, 1000);
-        assert_takes(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        sfi_grants(t, 0, 1000);
+        assert_takes(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
         /* Numbers that come before all ROSs have said what they know are not taken over. */
-        have_after(&t, 0, 70000, NULL, 0);
-        assert_dfm_says(&t, "ros0: HaveAck 0");
-        have_after(&t, 0, 70000, (const uint32_t[]){70000, 70001}, 2);
-        assert_dfm_says(&t, "");
-        dfm_pass_ns(&t, 5 * NS_PER_MS);
-        assert_dfm_says(&t, "ros0: HaveAck 0");
-        have_after(&t, 1, 70001, NULL, 0);
-        assert_dfm_says(&t, "ros1: HaveAck 0 | ros0: HaveAck 0 go on");
+        have_after(t, 0, 70000, NULL, 0);
+        assert_dfm_says(t, "ros0: HaveAck 0");
+        have_after(t, 0, 70000, (const uint32_t[]){70000, 70001}, 2);
+        assert_dfm_says(t, "");
+        assert_dfm_says_after(t, 5 * NS_PER_MS, "ros0: HaveAck 0");
+        have_after(t, 1, 70001, NULL, 0);
+        assert_dfm_says(t, "ros1: HaveAck 0 | ros0: HaveAck 0 go on");
         have_next[0] = 0;
-        have_after(&t, 0, 70000, (const uint32_t[]){70000, 70001}, 2);
-        have_after(&t, 1, 70001, (const uint32_t[]){70001}, 1);
-        assert_takes(&t, "70001");
-        assert_int_equal(dfm_counts(t.dfm)->announced.confirmed, 2);
-        finish(&t);
+        have_after(t, 0, 70000, (const uint32_t[]){70000, 70001}, 2);
+        have_after(t, 1, 70001, (const uint32_t[]){70001}, 1);
+        assert_takes(t, "70001");
+        assert_int_equal(dfm_counts(t->dfm)->announced.confirmed, 2);
 }
 
 static bool was_seen(const struct dfm_came *c, uint64_t number)
@@ -213,7 +195,7 @@ static void with_ross_that_know_none(bool has_record, const char *taken)
                 have_range(&t, i, 13, 2);
         assert_takes(&t, taken);
         assert_int_equal(offered(&t)->unclear, !has_record);
-        finish(&t);
+        dfm_driver_fini(&t);
 }
 
 TEST(no_number_becomes_an_event_twice)
@@ -223,59 +205,46 @@ TEST(no_number_becomes_an_event_twice)
 }
 
 /* 9 and 12 were events, and 13 and 14 are. */
-TEST(a_number_that_was_missing_comes_under_another_dfm)
+DFM_TEST_AS(a_number_that_was_missing_comes_under_another_dfm, dfm_standard(),
+            resume_with(t, true, 13, 0, 1 << 9 | 1 << 12, 2))
 {
-        struct dfm_driver t;
-
-        resume_with(&t, true, 13, 0, 1 << 9 | 1 << 12, 2);
         for (uint16_t i = 0; i < 2; i++)
-                have(&t, i, (const uint32_t[]){13, 11, 12, 15}, 4);
-        assert_takes(&t, "11 15");
-        assert_int_equal(offered(&t)->missing, 1);
-        assert_int_equal(offered(&t)->unclear, 0);
-        finish(&t);
+                have(t, i, (const uint32_t[]){13, 11, 12, 15}, 4);
+        assert_takes(t, "11 15");
+        assert_counts(offered(t), missing, 1, unclear, 0);
 }
 
 /* 10 to 16 without 14 waited behind 8 and 9, and the first two of them became events. */
-TEST(what_waited_in_the_former_dfm_comes_again)
+DFM_TEST_AS(what_waited_in_the_former_dfm_comes_again, dfm_standard(),
+            resume_with(t, true, 17, 6, 0x1ff00 & ~(1 << 14), 1))
 {
-        struct dfm_driver t;
-
-        resume_with(&t, true, 17, 6, 0x1ff00 & ~(1 << 14), 1);
         for (uint16_t i = 0; i < 2; i++)
-                have(&t, i, (const uint32_t[]){10, 11, 12, 13, 15, 16}, 6);
-        assert_takes(&t, "12 13 15 16");
-        assert_int_equal(offered(&t)->missing, 1);
-        finish(&t);
+                have(t, i, (const uint32_t[]){10, 11, 12, 13, 15, 16}, 6);
+        assert_takes(t, "12 13 15 16");
+        assert_int_equal(offered(t)->missing, 1);
 }
 
 /* One that waited is further back than the record tells. */
-TEST(what_waited_too_far_apart_is_not_known)
+DFM_TEST_AS(what_waited_too_far_apart_is_not_known, dfm_standard(), resume_with(t, true, 5000, 3, 0, 0))
 {
-        struct dfm_driver t;
-
-        resume_with(&t, true, 5000, 3, 0, 0);
-        assert_int_equal(offered(&t)->unclear, 1);
-        finish(&t);
+        assert_int_equal(offered(t)->unclear, 1);
 }
 
 /* Another DFM counts on from the record: a number that is not the next one would let it take another one for
  * an event. */
-DFM_TEST(a_late_number_is_recorded, frames_config(2, 64))
+FRAMES_TEST(a_late_number_is_recorded, 2, 64, 7)
 {
         uint64_t version;
 
-        start_after(&t, &c, 7);
-        version = dfm_processes_version(t.dfm);
-        have_one(&t, 0, 9);
-        have_one(&t, 1, 9);
-        assert_takes(&t, "9");
-        assert_true(dfm_processes_version(t.dfm) > version);
-        version = dfm_processes_version(t.dfm);
-        have_one(&t, 0, 8);
-        assert_takes(&t, "8");
-        assert_true(dfm_processes_version(t.dfm) > version);
-        finish(&t);
+        version = dfm_processes_version(t->dfm);
+        have_one(t, 0, 9);
+        have_one(t, 1, 9);
+        assert_takes(t, "9");
+        assert_true(dfm_processes_version(t->dfm) > version);
+        version = dfm_processes_version(t->dfm);
+        have_one(t, 0, 8);
+        assert_takes(t, "8");
+        assert_true(dfm_processes_version(t->dfm) > version);
 }
 
 TEST(a_late_number_that_waits_is_recorded_as_missing)
@@ -300,7 +269,7 @@ TEST(a_late_number_that_waits_is_recorded_as_missing)
         dfm_processes_take(t.dfm, &record);
         assert_int_equal(record.came.waiting, 0);
         assert_true(was_seen(&record.came, 8));
-        finish(&t);
+        dfm_driver_fini(&t);
 }
 
 static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
@@ -334,17 +303,13 @@ static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[s
 }
 
 /* Frames of other boards show that the leader should send some. After the last trigger, all are silent. */
-DFM_TEST(a_silent_leader_is_awaited, frames_config(2, 64))
+DFM_TEST_AS(a_silent_leader_is_awaited, frames_config(2, 64), start(t, &c),
+            c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
 {
-        static const struct ros_rule rules[] = {{.frames = true, .leads = true}, {.frames = true}};
-
-        c.ros_rules = rules;
-        start(&t, &c);
-        assert_false(awaits(&t, 6, (uint64_t[]){0, 0}, (uint64_t[]){0, 0}));
-        assert_false(awaits(&t, 6, (uint64_t[]){0, 0}, (uint64_t[]){10, 10}));
-        assert_false(awaits(&t, 2, (uint64_t[]){60, 60}, (uint64_t[]){0, 1}));
-        assert_false(awaits(&t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 0}));
-        assert_true(awaits(&t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 10}));
-        assert_false(awaits(&t, 1, (uint64_t[]){60, 122}, (uint64_t[]){10, 10}));
-        finish(&t);
+        assert_false(awaits(t, 6, (uint64_t[]){0, 0}, (uint64_t[]){0, 0}));
+        assert_false(awaits(t, 6, (uint64_t[]){0, 0}, (uint64_t[]){10, 10}));
+        assert_false(awaits(t, 2, (uint64_t[]){60, 60}, (uint64_t[]){0, 1}));
+        assert_false(awaits(t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 0}));
+        assert_true(awaits(t, 6, (uint64_t[]){60, 62}, (uint64_t[]){0, 10}));
+        assert_false(awaits(t, 1, (uint64_t[]){60, 122}, (uint64_t[]){10, 10}));
 }

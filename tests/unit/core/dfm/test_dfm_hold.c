@@ -10,46 +10,42 @@ static void all_join(struct dfm_driver *t)
         dfm_says_with(t, false);
 }
 
-DFM_TEST(a_held_run_begins_when_released, dfm_standard())
+DFM_TEST_AS(a_held_run_begins_when_released, dfm_standard(), dfm_driver_init(t, &c))
 {
-        dfm_driver_init(&t, &c);
-        dfm_hold_start(t.dfm);
-        assert_false(dfm_is_ready(t.dfm));
-        all_join(&t);
-        assert_true(dfm_is_held(t.dfm) && dfm_is_ready(t.dfm));
-        dfm_pass_ns(&t, 3600 * NS_PER_S);
-        all_join(&t);
-        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        assert_false(dfm_has_work(t.dfm));
-        dfm_release_start(t.dfm, t.now_ns);
-        assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        dfm_hold_start(t->dfm);
+        assert_false(dfm_is_ready(t->dfm));
+        all_join(t);
+        assert_true(dfm_is_held(t->dfm) && dfm_is_ready(t->dfm));
+        dfm_pass_ns(t, 3600 * NS_PER_S);
+        all_join(t);
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
+        assert_false(dfm_has_work(t->dfm));
+        dfm_release_start(t->dfm, t->now_ns);
+        assert_true(dfm_deadline_ns(t->dfm) <= t->now_ns);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
         /* It is too late to hold it. */
-        dfm_hold_start(t.dfm);
-        assert_false(dfm_is_held(t.dfm));
-        dfm_driver_fini(&t);
+        dfm_hold_start(t->dfm);
+        assert_false(dfm_is_held(t->dfm));
 }
 
 /* The last node joined long ago: that alone must not start a run without the others. */
-DFM_TEST(missing_nodes_get_their_time_from_the_release_on, dfm_standard())
+DFM_TEST_AS(missing_nodes_get_their_time_from_the_release_on, dfm_standard(), dfm_driver_init(t, &c),
+            c.start_timeout_ns = 5 * NS_PER_S)
 {
-        c.start_timeout_ns = 5 * NS_PER_S;
-        dfm_driver_init(&t, &c);
-        dfm_hold_start(t.dfm);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        dfm_says_with(&t, false);
-        dfm_pass_ns(&t, 60 * NS_PER_S);
-        dfm_release_start(t.dfm, t.now_ns);
-        dfm_says_with(&t, false);
-        dfm_pass_ns(&t, 5 * NS_PER_S - 1);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_state(t.dfm), RUN_STARTING);
-        dfm_pass_ns(&t, 1);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        dfm_driver_fini(&t);
+        dfm_hold_start(t->dfm);
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, 60 * NS_PER_S);
+        dfm_release_start(t->dfm, t->now_ns);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, 5 * NS_PER_S - 1);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
+        dfm_pass_ns(t, 1);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
 }
 
 static struct dfm_config takeover(void)
@@ -63,51 +59,17 @@ static struct dfm_config takeover(void)
         return c;
 }
 
-/* The node was in the run of another DFM, which had `newest` events. */
-static void joins_in_run(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t newest)
-{
-        struct message m = {.header = {.cookie = TRACE_COOKIE,
-                                       .type = MESSAGE_JOIN,
-                                       .sender_role = role,
-                                       .sender_index = index},
-                            .dfm = 0xF0};
-
-        m.join.incarnation = 1;
-        m.join.run = TRACE_RUN;
-        m.join.newest = newest;
-        dfm_receive(t->dfm, t->now_ns, &m);
-        if (role == ROLE_ROS) {
-                t->ros_joined[index] = true;
-                ros_says_alive(t, index, RUN_RUNNING, 0);
-        } else {
-                t->sfis[index].joined = 1;
-                sfi_says_alive(t, index, RUN_RUNNING, 0);
-        }
-}
-
-/* The SFI built the events of the first set of bits, and has those of the second. */
-static void reports(struct dfm_driver *t, uint16_t sfi, uint64_t end, uint64_t ended, uint64_t open)
-{
-        t->message.n = 1;
-        t->message.inventory = (__typeof__(t->message.inventory)){.incarnation = 1, .end = end};
-        t->message.inventory.totals.complete = (uint64_t)__builtin_popcountll(ended);
-        t->message.inventory.entries[0] = (struct inventory_entry){ended, open};
-        assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
-}
-
 /* Its operator has started it: the DFM that takes over does not ask again. */
-DFM_TEST(a_resumed_run_is_not_held, takeover())
+DFM_TEST_AS(a_resumed_run_is_not_held, takeover(), dfm_driver_init(t, &c))
 {
-        dfm_driver_init(&t, &c);
-        dfm_hold_start(t.dfm);
+        dfm_hold_start(t->dfm);
         for (uint16_t i = 0; i < 4; i++)
-                joins_in_run(&t, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0);
-        reports(&t, 0, 0, 0, 0);
-        reports(&t, 1, 0, 0, 0);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_false(dfm_is_held(t.dfm));
-        dfm_driver_fini(&t);
+                node_follows(t, 0xF0, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 0);
+        sfi_reports_bits(t, 0, 0, 0, 0, 0);
+        sfi_reports_bits(t, 1, 0, 0, 0, 0);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_false(dfm_is_held(t->dfm));
 }
 
 /* Both ROSs come, and then `n_sfi` SFIs; the run waits for the others, and is stopped. */
@@ -116,9 +78,9 @@ static void stop_a_takeover(struct dfm_driver *t, const struct dfm_config *c, ui
         dfm_driver_init(t, c);
         assert_false(dfm_is_in_run(t->dfm));
         for (uint16_t i = 0; i < 2; i++)
-                joins_in_run(t, ROLE_ROS, i, 6);
+                node_follows(t, 0xF0, ROLE_ROS, i, 0, 6);
         for (uint16_t i = 0; i < n_sfi; i++)
-                joins_in_run(t, ROLE_SFI, i, 6);
+                node_follows(t, 0xF0, ROLE_SFI, i, 0, 6);
         assert_dfm_says(t, n_sfi > 0 ? "sfi0: Inquiry from 0" : "");
         assert_true(dfm_is_in_run(t->dfm) && !dfm_has_begun(t->dfm));
         assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
@@ -128,107 +90,96 @@ static void stop_a_takeover(struct dfm_driver *t, const struct dfm_config *c, ui
 }
 
 /* Each trigger ended once; only the former DFM knew the assignments. */
-static void fini_takeover(struct dfm_driver *t, uint64_t complete, uint64_t lost)
+static void check_takeover(struct dfm_driver *t, uint64_t complete, uint64_t lost)
 {
         const struct dfm_counts *k = dfm_counts(t->dfm);
         struct dfm_notice n;
 
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
-        assert_int_equal(k->triggers, 6);
-        assert_int_equal(k->complete, complete);
-        assert_int_equal(k->lost, lost);
+        assert_counts(k, triggers, 6, complete, complete, lost, lost);
         while (dfm_take_notice(t->dfm, &n))
                 assert_int_not_equal(n.kind, NOTICE_BEGUN);
-        dfm_free(t->dfm);
 }
 
 /* An SFI of the run does not come. A stop accounts for the run with what the others know. */
-DFM_TEST(a_stopped_takeover_accounts_for_the_run, takeover())
+DFM_TEST_AS(a_stopped_takeover_accounts_for_the_run, takeover(), stop_a_takeover(t, &c, 1))
 {
-        stop_a_takeover(&t, &c, 1);
-        reports(&t, 0, 6, 0x3, 0x4); /* built 0 and 1, has 2 */
+        sfi_reports_bits(t, 0, 6, 2, 0x3, 0x4); /* built 0 and 1, has 2 */
         /* The other one has a moment to come. */
-        dfm_pass_ns(&t, 3 * NS_PER_S - 1);
-        assert_dfm_says(&t, "");
-        assert_false(dfm_has_begun(t.dfm));
-        dfm_pass_ns(&t, 1);
-        assert_dfm_says(&t, "");
-        assert_true(dfm_has_begun(t.dfm));
-        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 2);
-        assert_int_equal(dfm_open_events(t.dfm), 4);
-        sfi_grants(&t, 0, 4);
-        assert_dfm_says(&t, "sfi0: Build e3>sfi0#0 e4>sfi0#1 e5>sfi0#2");
+        assert_dfm_says_after(t, 3 * NS_PER_S - 1, "");
+        assert_false(dfm_has_begun(t->dfm));
+        assert_dfm_says_after(t, 1, "");
+        assert_true(dfm_has_begun(t->dfm));
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        assert_int_equal(dfm_counts(t->dfm)->complete, 2);
+        assert_int_equal(dfm_open_events(t->dfm), 4);
+        sfi_grants(t, 0, 4);
+        assert_dfm_says(t, "sfi0: Build e3>sfi0#0 e4>sfi0#1 e5>sfi0#2");
         for (uint64_t event = 2; event < 6; event++)
-                sfi_ends(&t, 0, event, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, false);
-        fini_takeover(&t, 6, 0);
+                sfi_ends(t, 0, event, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        check_takeover(t, 6, 0);
 }
 
 /* Nothing is left to build the events: what is not known counts as lost. */
-DFM_TEST(a_stopped_takeover_ends_without_an_sfi, takeover())
+DFM_TEST_AS(a_stopped_takeover_ends_without_an_sfi, takeover(), stop_a_takeover(t, &c, 0))
 {
-        stop_a_takeover(&t, &c, 0);
-        dfm_pass_ns(&t, 3 * NS_PER_S);
-        dfm_says_with(&t, false);
-        dfm_says_with(&t, false);
-        fini_takeover(&t, 0, 6);
+        dfm_pass_ns(t, 3 * NS_PER_S);
+        dfm_says_with(t, false);
+        dfm_says_with(t, false);
+        check_takeover(t, 0, 6);
 }
 
 /* An SFI gets no event before it has the metadata, whether it is there at the start or comes later. */
-DFM_TEST(sfis_get_the_metadata_before_events, dfm_standard())
+DFM_TEST_AS(sfis_get_the_metadata_before_events, dfm_standard(), dfm_driver_init(t, &c))
 {
         static const struct metadata_entry entries[] = {{"Shift", "7"}, {"Beam", "on"}};
 
-        dfm_driver_init(&t, &c);
-        dfm_hold_start(t.dfm);
-        all_join(&t);
-        sfi_grants(&t, 0, 9);
-        dfm_set_metadata(t.dfm, t.now_ns, entries, 2);
-        assert_dfm_says(&t, "sfi0: Metadata v1 0/2 Shift=7 | sfi0: Metadata v1 1/2 Beam=on"
-                            " | sfi1: Metadata v1 0/2 Shift=7 | sfi1: Metadata v1 1/2 Beam=on");
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        dfm_release_start(t.dfm, t.now_ns);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
+        dfm_hold_start(t->dfm);
+        all_join(t);
+        sfi_grants(t, 0, 9);
+        dfm_set_metadata(t->dfm, t->now_ns, entries, 2);
+        assert_dfm_says(t, "sfi0: Metadata v1 0/2 Shift=7 | sfi0: Metadata v1 1/2 Beam=on"
+                           " | sfi1: Metadata v1 0/2 Shift=7 | sfi1: Metadata v1 1/2 Beam=on");
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        dfm_release_start(t->dfm, t->now_ns);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
         /* The answer of SFI 1 was lost, so it hears again. */
-        t.metadata = 1;
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        dfm_pass_ns(&t, c.keep_alive_ns);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        trace_clear(&t.trace);
-        assert_non_null(strstr(dfm_says_with(&t, false), "sfi1: Metadata v1 0/2 Shift=7"));
-        assert_non_null(strstr(t.trace.text, "sfi0: Assign e0>sfi0#0"));
-        assert_null(strstr(t.trace.text, "sfi0: Metadata"));
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 9);
-        sfi_grants(&t, 1, 2);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 9);
-        sfi_says_alive(&t, 1, RUN_RUNNING, 0);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_counts(t.dfm)->triggers, 11);
+        t->metadata = 1;
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        dfm_pass_ns(t, c.keep_alive_ns);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        trace_clear(&t->trace);
+        assert_non_null(strstr(dfm_says_with(t, false), "sfi1: Metadata v1 0/2 Shift=7"));
+        assert_non_null(strstr(t->trace.text, "sfi0: Assign e0>sfi0#0"));
+        assert_null(strstr(t->trace.text, "sfi0: Metadata"));
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 9);
+        sfi_grants(t, 1, 2);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 9);
+        sfi_says_alive(t, 1, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 11);
         /* It is too late for others. */
-        dfm_set_metadata(t.dfm, t.now_ns, entries, 1);
-        dfm_pass_ns(&t, c.keep_alive_ns);
-        assert_null(strstr(dfm_says_with(&t, false), "Metadata"));
-        dfm_driver_fini(&t);
+        dfm_set_metadata(t->dfm, t->now_ns, entries, 1);
+        dfm_pass_ns(t, c.keep_alive_ns);
+        assert_null(strstr(dfm_says_with(t, false), "Metadata"));
 }
 
 /* Without names, earlier ones are taken back. */
-DFM_TEST(a_later_start_replaces_the_metadata, dfm_standard())
+DFM_TEST_AS(a_later_start_replaces_the_metadata, dfm_standard(), dfm_driver_init(t, &c))
 {
         static const struct metadata_entry entry = {"Shift", "7"};
 
-        dfm_driver_init(&t, &c);
-        dfm_hold_start(t.dfm);
-        all_join(&t);
-        dfm_set_metadata(t.dfm, t.now_ns, NULL, 0);
-        assert_dfm_says(&t, "");
-        dfm_set_metadata(t.dfm, t.now_ns, &entry, 1);
-        assert_dfm_says(&t, "sfi0: Metadata v1 0/1 Shift=7 | sfi1: Metadata v1 0/1 Shift=7");
-        dfm_set_metadata(t.dfm, t.now_ns, NULL, 0);
-        assert_dfm_says(&t, "sfi0: Metadata v2 0/0 = | sfi1: Metadata v2 0/0 =");
-        dfm_driver_fini(&t);
+        dfm_hold_start(t->dfm);
+        all_join(t);
+        dfm_set_metadata(t->dfm, t->now_ns, NULL, 0);
+        assert_dfm_says(t, "");
+        dfm_set_metadata(t->dfm, t->now_ns, &entry, 1);
+        assert_dfm_says(t, "sfi0: Metadata v1 0/1 Shift=7 | sfi1: Metadata v1 0/1 Shift=7");
+        dfm_set_metadata(t->dfm, t->now_ns, NULL, 0);
+        assert_dfm_says(t, "sfi0: Metadata v2 0/0 = | sfi1: Metadata v2 0/0 =");
 }
 
 /* A trigger each 10 ms, with credits for all. */
@@ -249,95 +200,74 @@ static uint64_t triggers_after_ns(struct dfm_driver *t, uint64_t ns)
         return dfm_counts(t->dfm)->triggers;
 }
 
-TEST(the_schedule_stands_still_in_a_pause)
+DFM_TEST_AS(the_schedule_stands_still_in_a_pause, dfm_standard(), start_schedule(t))
 {
-        struct dfm_driver t;
-
-        start_schedule(&t);
-        assert_int_equal(triggers_after_ns(&t, 4 * NS_PER_MS), 1);
-        dfm_pause(t.dfm, t.now_ns, true);
-        assert_true(dfm_is_paused(t.dfm));
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        assert_int_equal(triggers_after_ns(&t, 10 * NS_PER_S), 1);
-        dfm_pause(t.dfm, t.now_ns, false);
+        assert_int_equal(triggers_after_ns(t, 4 * NS_PER_MS), 1);
+        dfm_pause(t->dfm, t->now_ns, true);
+        assert_true(dfm_is_paused(t->dfm));
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        assert_int_equal(triggers_after_ns(t, 10 * NS_PER_S), 1);
+        dfm_pause(t->dfm, t->now_ns, false);
         /* What was left of the interval passes first. */
-        assert_int_equal(triggers_after_ns(&t, 6 * NS_PER_MS - 1), 1);
-        assert_int_equal(triggers_after_ns(&t, 1), 2);
-        assert_int_equal(triggers_after_ns(&t, 10 * NS_PER_MS), 3);
-        assert_int_equal(dfm_counts(t.dfm)->paused_ns, 10 * NS_PER_S);
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 0);
-        dfm_driver_fini(&t);
+        assert_int_equal(triggers_after_ns(t, 6 * NS_PER_MS - 1), 1);
+        assert_int_equal(triggers_after_ns(t, 1), 2);
+        assert_int_equal(triggers_after_ns(t, 10 * NS_PER_MS), 3);
+        assert_counts(dfm_counts(t->dfm), paused_ns, 10 * NS_PER_S, busy_ns, 0);
 }
 
 /* Even if another rate was set meanwhile. */
-TEST(a_new_rate_in_a_pause_makes_no_burst)
+DFM_TEST_AS(a_new_rate_in_a_pause_makes_no_burst, dfm_standard(), start_schedule(t))
 {
         const struct dfm_settings slow = {
                 .trigger_rate_millihertz = 1000, .trigger_burst = 1, .event_timeout_ns = 10 * NS_PER_S};
-        struct dfm_driver t;
 
-        start_schedule(&t);
-        dfm_pause(t.dfm, t.now_ns, true);
-        dfm_pass_ns(&t, 100 * NS_PER_S);
-        dfm_change(t.dfm, t.now_ns, &slow);
-        dfm_pass_ns(&t, 100 * NS_PER_S);
-        dfm_pause(t.dfm, t.now_ns, false);
-        assert_int_equal(triggers_after_ns(&t, NS_PER_S - 1), 1);
-        assert_int_equal(triggers_after_ns(&t, 1), 2);
-        dfm_driver_fini(&t);
+        dfm_pause(t->dfm, t->now_ns, true);
+        dfm_pass_ns(t, 100 * NS_PER_S);
+        dfm_change(t->dfm, t->now_ns, &slow);
+        dfm_pass_ns(t, 100 * NS_PER_S);
+        dfm_pause(t->dfm, t->now_ns, false);
+        assert_int_equal(triggers_after_ns(t, NS_PER_S - 1), 1);
+        assert_int_equal(triggers_after_ns(t, 1), 2);
 }
 
-DFM_TEST(busy_and_paused_time_are_apart, dfm_standard())
+DFM_TEST(busy_and_paused_time_are_apart, c.trigger_rate_millihertz = 100000)
 {
-        c.trigger_rate_millihertz = 100000;
-        dfm_driver_start(&t, &c); /* without credits: busy from the first trigger on */
-        triggers_after_ns(&t, 3 * NS_PER_S);
-        dfm_pause(t.dfm, t.now_ns, true);
-        assert_false(dfm_is_busy(t.dfm));
-        triggers_after_ns(&t, 5 * NS_PER_S);
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 3 * NS_PER_S);
-        assert_int_equal(dfm_counts(t.dfm)->paused_ns, 5 * NS_PER_S);
-        dfm_pause(t.dfm, t.now_ns, false);
-        dfm_says_with(&t, false);
-        triggers_after_ns(&t, 2 * NS_PER_S);
-        assert_int_equal(dfm_counts(t.dfm)->busy_ns, 5 * NS_PER_S);
-        assert_int_equal(dfm_counts(t.dfm)->paused_ns, 5 * NS_PER_S);
-        dfm_driver_fini(&t);
+        triggers_after_ns(t, 3 * NS_PER_S);
+        dfm_pause(t->dfm, t->now_ns, true);
+        assert_false(dfm_is_busy(t->dfm));
+        triggers_after_ns(t, 5 * NS_PER_S);
+        assert_counts(dfm_counts(t->dfm), busy_ns, 3 * NS_PER_S, paused_ns, 5 * NS_PER_S);
+        dfm_pause(t->dfm, t->now_ns, false);
+        dfm_says_with(t, false);
+        triggers_after_ns(t, 2 * NS_PER_S);
+        assert_counts(dfm_counts(t->dfm), busy_ns, 5 * NS_PER_S, paused_ns, 5 * NS_PER_S);
 }
 
 /* A long pause must not end the run as stalled. Open events still end, and may stall. */
-TEST(only_open_events_are_work_in_a_pause)
+DFM_TEST_AS(only_open_events_are_work_in_a_pause, dfm_standard(), start_schedule(t))
 {
-        struct dfm_driver t;
-
-        start_schedule(&t);
-        dfm_pause(t.dfm, t.now_ns, true);
-        dfm_says_with(&t, false);
-        assert_true(dfm_has_work(t.dfm));
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, false);
-        assert_false(dfm_has_work(t.dfm));
-        dfm_driver_fini(&t);
+        dfm_pause(t->dfm, t->now_ns, true);
+        dfm_says_with(t, false);
+        assert_true(dfm_has_work(t->dfm));
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        assert_false(dfm_has_work(t->dfm));
 }
 
-TEST(a_paused_run_can_be_stopped)
+DFM_TEST_AS(a_paused_run_can_be_stopped, dfm_standard(), start_schedule(t))
 {
-        struct dfm_driver t;
-
-        start_schedule(&t);
-        dfm_pause(t.dfm, t.now_ns, true);
-        triggers_after_ns(&t, NS_PER_S);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_pass_ns(&t, NS_PER_S);
-        dfm_stop(t.dfm, t.now_ns);
-        assert_false(dfm_is_paused(t.dfm));
-        triggers_after_ns(&t, NS_PER_S);
-        assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
-        assert_int_equal(dfm_counts(t.dfm)->paused_ns, 2 * NS_PER_S);
+        dfm_pause(t->dfm, t->now_ns, true);
+        triggers_after_ns(t, NS_PER_S);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_pass_ns(t, NS_PER_S);
+        dfm_stop(t->dfm, t->now_ns);
+        assert_false(dfm_is_paused(t->dfm));
+        triggers_after_ns(t, NS_PER_S);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_int_equal(dfm_counts(t->dfm)->paused_ns, 2 * NS_PER_S);
         /* Neither a run that has ended nor one that has not begun has a pause. */
-        dfm_pause(t.dfm, t.now_ns, true);
-        assert_false(dfm_is_paused(t.dfm));
-        dfm_driver_fini(&t);
+        dfm_pause(t->dfm, t->now_ns, true);
+        assert_false(dfm_is_paused(t->dfm));
 }
 
 /* As the next KeepAlive says. */
@@ -354,66 +284,55 @@ static bool are_followed(struct dfm_driver *t)
         return found;
 }
 
-DFM_TEST(triggers_from_outside_are_not_taken_in_a_pause, outside_standard(8))
+OUTSIDE_TEST(triggers_from_outside_are_not_taken_in_a_pause, 8, 2)
 {
-        outside_begins(&t, &c, 2);
-        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 102, 0), OFFER_QUEUED);
-        dfm_pause(t.dfm, t.now_ns, true);
-        assert_true(dfm_busy(t.dfm).busy);
-        assert_int_equal(dfm_busy(t.dfm).reason, BUSY_PAUSED);
-        assert_int_equal(outside_offers(&t, 103, 0), OFFER_NOT_TAKEN);
-        assert_int_equal(outside_offers(&t, 103, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 104, 0), OFFER_NOT_TAKEN);
+        assert_int_equal(outside_offers(t, 101, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 102, 0), OFFER_QUEUED);
+        dfm_pause(t->dfm, t->now_ns, true);
+        assert_true(dfm_busy(t->dfm).busy);
+        assert_int_equal(dfm_busy(t->dfm).reason, BUSY_PAUSED);
+        assert_int_equal(outside_offers(t, 103, 0), OFFER_NOT_TAKEN);
+        assert_int_equal(outside_offers(t, 103, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 104, 0), OFFER_NOT_TAKEN);
         /* Those that came before are taken. */
-        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
-        sfi_grants(&t, 0, 9);
-        assert_dfm_says(&t, "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0");
-        dfm_pause(t.dfm, t.now_ns, false);
-        assert_false(dfm_busy(t.dfm).busy);
-        assert_int_equal(outside_offers(&t, 105, 0), OFFER_QUEUED);
-        assert_dfm_says(&t, "sfi0: Assign e3>sfi0#3 | ross: Assign e3>sfi0");
-        assert_int_equal(offered(&t)->missing, 0);
-        assert_int_equal(offered(&t)->not_taken, 2);
-        assert_int_equal(offered(&t)->in_pauses, 2);
-        outside_ends(&t);
+        assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        sfi_grants(t, 0, 9);
+        assert_dfm_says(t, "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0");
+        dfm_pause(t->dfm, t->now_ns, false);
+        assert_false(dfm_busy(t->dfm).busy);
+        assert_int_equal(outside_offers(t, 105, 0), OFFER_QUEUED);
+        assert_dfm_says(t, "sfi0: Assign e3>sfi0#3 | ross: Assign e3>sfi0");
+        assert_counts(offered(t), missing, 0, not_taken, 2, in_pauses, 2);
 }
 
 /* A ROS with frames after the last trigger knows whether they may be of later ones. */
-DFM_TEST(triggers_after_the_last_one_are_reported, outside_standard(8))
+OUTSIDE_TEST(triggers_after_the_last_one_are_reported, 8, 2)
 {
-        outside_begins(&t, &c, 2);
-        assert_int_equal(outside_offers(&t, 101, 0), OFFER_QUEUED);
-        assert_false(are_followed(&t));
-        dfm_pause(t.dfm, t.now_ns, true);
-        assert_int_equal(outside_offers(&t, 102, 0), OFFER_NOT_TAKEN);
-        assert_true(are_followed(&t));
-        dfm_pause(t.dfm, t.now_ns, false);
-        assert_int_equal(outside_offers(&t, 103, 0), OFFER_QUEUED);
-        assert_false(are_followed(&t));
-        dfm_stop(t.dfm, t.now_ns);
-        assert_int_equal(outside_offers(&t, 104, 0), OFFER_NOT_TAKEN);
-        assert_true(are_followed(&t));
-        outside_ends(&t);
+        assert_int_equal(outside_offers(t, 101, 0), OFFER_QUEUED);
+        assert_false(are_followed(t));
+        dfm_pause(t->dfm, t->now_ns, true);
+        assert_int_equal(outside_offers(t, 102, 0), OFFER_NOT_TAKEN);
+        assert_true(are_followed(t));
+        dfm_pause(t->dfm, t->now_ns, false);
+        assert_int_equal(outside_offers(t, 103, 0), OFFER_QUEUED);
+        assert_false(are_followed(t));
+        dfm_stop(t->dfm, t->now_ns);
+        assert_int_equal(outside_offers(t, 104, 0), OFFER_NOT_TAKEN);
+        assert_true(are_followed(t));
 }
 
-DFM_TEST(slices_of_a_pause_are_not_taken, outside_standard(8))
+DFM_TEST_AS(slices_of_a_pause_are_not_taken, outside_standard(8), dfm_driver_start(t, &c),
+            c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = 10 * NS_PER_MS)
 {
-        c.trigger_source = DFM_TRIGGER_CLOCK;
-        c.slice_ns = 10 * NS_PER_MS;
-        dfm_driver_start(&t, &c);
-        ross_know(&t, 1);
-        sfi_grants(&t, 0, 50);
-        assert_int_equal(triggers_after_ns(&t, 20 * NS_PER_MS), 2);
-        dfm_pause(t.dfm, t.now_ns, true);
-        assert_int_equal(triggers_after_ns(&t, 5 * NS_PER_S), 2);
-        dfm_pass_ns(&t, 5 * NS_PER_S);
-        dfm_pause(t.dfm, t.now_ns, false);
-        assert_int_equal(triggers_after_ns(&t, 10 * NS_PER_MS), 3);
-        assert_int_equal(offered(&t)->not_taken, 1000);
-        assert_int_equal(offered(&t)->missing, 0);
-        assert_int_equal(offered(&t)->refused, 0);
-        outside_ends(&t);
+        ross_know(t, 1);
+        sfi_grants(t, 0, 50);
+        assert_int_equal(triggers_after_ns(t, 20 * NS_PER_MS), 2);
+        dfm_pause(t->dfm, t->now_ns, true);
+        assert_int_equal(triggers_after_ns(t, 5 * NS_PER_S), 2);
+        dfm_pass_ns(t, 5 * NS_PER_S);
+        dfm_pause(t->dfm, t->now_ns, false);
+        assert_int_equal(triggers_after_ns(t, 10 * NS_PER_MS), 3);
+        assert_counts(offered(t), not_taken, 1000, missing, 0, refused, 0);
 }
 
 /* Another DFM resumes a run of four triggers, of which two came into the record. Triggers with these numbers
@@ -445,9 +364,8 @@ static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t
                 assert_int_equal(outside_offers(&t, after, 0), OFFER_QUEUED);
         dfm_stop(t.dfm, t.now_ns);
         dfm_says_with(&t, false);
-        assert_int_equal(offered(&t)->missed, missed);
-        assert_int_equal(offered(&t)->unclear, unclear);
-        outside_ends(&t);
+        assert_counts(offered(&t), missed, missed, unclear, unclear);
+        dfm_driver_fini(&t);
 }
 
 /* A pause takes no triggers, so the next DFM knows all that were to be taken. If one comes, its number shows
@@ -476,50 +394,45 @@ TEST(no_trigger_of_a_pause_is_missed)
 }
 
 /* The first trigger after a DFM has resumed the run overtook two others. They come once. */
-DFM_TEST(what_a_first_trigger_overtook_is_not_missed, outside_standard(16))
-{
-        static struct dfm_processes record = {
-                .cookie = TRACE_COOKIE,
-                .dfms = {0xF0},
-                .has_all = true,
-                .n_sfi = 2,
-                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
-                .came = {.next = 13, .waiting = 2, .numbered = true},
-                .next = 2,
-        };
+static struct dfm_processes overtaken = {
+        .cookie = TRACE_COOKIE,
+        .dfms = {0xF0},
+        .has_all = true,
+        .n_sfi = 2,
+        .sfis = {{.incarnation = 1}, {.incarnation = 1}},
+        .came = {.next = 13, .waiting = 2, .numbered = true},
+        .next = 2,
+};
 
-        c.former_processes = &record;
-        outside_resumes(&t, &c);
-        dfm_says_with(&t, false);
-        assert_int_equal(outside_offers(&t, 16, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missed, 3);
-        assert_int_equal(outside_offers(&t, 14, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 19, 0), OFFER_QUEUED);
-        assert_int_equal(outside_offers(&t, 15, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missed, 1);
-        assert_int_equal(offered(&t)->missing, 2);
-        assert_int_equal(outside_offers(&t, 18, 0), OFFER_QUEUED);
-        assert_int_equal(offered(&t)->missing, 1);
+DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), outside_resumes(t, &c),
+            c.former_processes = &overtaken)
+{
+        dfm_says_with(t, false);
+        assert_int_equal(outside_offers(t, 16, 0), OFFER_QUEUED);
+        assert_int_equal(offered(t)->missed, 3);
+        assert_int_equal(outside_offers(t, 14, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 19, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 15, 0), OFFER_QUEUED);
+        assert_counts(offered(t), missed, 1, missing, 2);
+        assert_int_equal(outside_offers(t, 18, 0), OFFER_QUEUED);
+        assert_int_equal(offered(t)->missing, 1);
         for (uint64_t number = 14; number < 17; number++)
-                assert_int_equal(outside_offers(&t, number, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(&t, 12, 0), OFFER_REPEATED); /* the former DFM had it */
-        assert_int_equal(offered(&t)->missed, 1);
-        outside_ends(&t);
+                assert_int_equal(outside_offers(t, number, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 12, 0), OFFER_REPEATED); /* the former DFM had it */
+        assert_int_equal(offered(t)->missed, 1);
 }
 
 /* It is stored before a node hears of an event that comes after it. */
-DFM_TEST(a_pause_is_recorded, outside_standard(16))
+OUTSIDE_TEST(a_pause_is_recorded, 16, 4)
 {
         static struct dfm_processes record;
         uint64_t version;
 
-        outside_begins(&t, &c, 4);
         for (int on = 1; on >= 0; on--) {
-                version = dfm_processes_version(t.dfm);
-                dfm_pause(t.dfm, t.now_ns, on);
-                assert_true(dfm_processes_version(t.dfm) > version);
-                dfm_processes_take(t.dfm, &record);
+                version = dfm_processes_version(t->dfm);
+                dfm_pause(t->dfm, t->now_ns, on);
+                assert_true(dfm_processes_version(t->dfm) > version);
+                dfm_processes_take(t->dfm, &record);
                 assert_int_equal(record.came.paused, on);
         }
-        outside_ends(&t);
 }

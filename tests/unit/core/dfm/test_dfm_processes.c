@@ -47,40 +47,15 @@ static void begin_run(struct dfm_driver *t)
         dfm_says_with(t, false);
 }
 
-static void node_follows(struct dfm_driver *t, uint64_t dfm, enum node_role role, uint16_t index)
+static void follows(struct dfm_driver *t, uint64_t dfm, enum node_role role, uint16_t index)
 {
-        struct message m = {
-                .header = {.cookie = TRACE_COOKIE,
-                           .sender_role = role,
-                           .sender_index = index,
-                           .type = MESSAGE_JOIN},
-                .dfm = dfm,
-        };
-
-        m.join.incarnation = role == ROLE_SFI ? t->sfis[index].incarnation : 1;
-        m.join.run = TRACE_RUN;
-        m.join.newest = 4;
-        assert_true(dfm_receive(t->dfm, t->now_ns, &m));
-        if (role == ROLE_ROS) {
-                t->ros_joined[index] = true;
-                ros_says_alive(t, index, RUN_RUNNING, 0);
-        } else {
-                t->sfis[index].joined = t->sfis[index].incarnation;
-                sfi_says_alive(t, index, RUN_RUNNING, 0);
-        }
+        node_follows(t, dfm, role, index, 0, 4);
         dfm_says_with(t, false);
 }
 
 static void reports(struct dfm_driver *t, uint16_t sfi, struct node_totals totals, uint64_t ended)
 {
-        t->message.n = 1;
-        t->message.inventory.incarnation = t->sfis[sfi].incarnation;
-        t->message.inventory.from = 0;
-        t->message.inventory.end = 4;
-        t->message.inventory.totals = totals;
-        t->message.inventory.flags = t->sfis[sfi].incarnation > 1 ? INVENTORY_LATE : 0;
-        t->message.inventory.entries[0] = (struct inventory_entry){.ended = ended};
-        assert_true(driver_say(t, ROLE_SFI, sfi, MESSAGE_INVENTORY, 0));
+        sfi_reports(t, sfi, 0, 4, totals, 1, &(struct inventory_entry){.ended = ended});
         dfm_says_with(t, false);
 }
 
@@ -96,9 +71,9 @@ static void resume(struct dfm_driver *t, const struct dfm_processes *processes, 
         c.former_processes = processes;
         dfm_free(t->dfm);
         dfm_driver_init(t, &c);
-        node_follows(t, dfm, ROLE_ROS, 0);
-        node_follows(t, dfm, ROLE_ROS, 1);
-        node_follows(t, dfm, ROLE_SFI, 1);
+        follows(t, dfm, ROLE_ROS, 0);
+        follows(t, dfm, ROLE_ROS, 1);
+        follows(t, dfm, ROLE_SFI, 1);
         reports(t, 1, (struct node_totals){}, 0);
 }
 
@@ -107,12 +82,10 @@ static void check(struct dfm_driver *t, uint64_t complete, uint64_t partial, uin
         const struct dfm_counts *c = dfm_counts(t->dfm);
 
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
-        assert_int_equal(c->complete, complete);
-        assert_int_equal(c->partial, partial);
-        assert_int_equal(c->lost, lost);
+        assert_counts(c, complete, complete, partial, partial, lost, lost);
         assert_int_equal(dfm_open_events(t->dfm), open);
-        assert_int_equal(c->triggers, complete + partial + lost + open);
-        assert_int_equal(c->fragments_expected, c->fragments_received + c->fragments_lost);
+        assert_counts(c, triggers, complete + partial + lost + open, fragments_expected,
+                      c->fragments_received + c->fragments_lost);
 }
 
 static bool is_unknown(const struct dfm_driver *t, uint16_t sfi)
@@ -120,34 +93,29 @@ static bool is_unknown(const struct dfm_driver *t, uint16_t sfi)
         return dfm_view(t->dfm, ROLE_SFI, sfi).unknown;
 }
 
-TEST(ends_of_a_replaced_process_count)
+DFM_TEST_AS(ends_of_a_replaced_process_count, dfm_standard(), begin_run(t))
 {
-        struct dfm_driver t;
-
-        begin_run(&t);
-        sfi_restarts(&t, 0, 2);
-        store(&t);
-        resume(&t, stored, TRACE_DFM);
-        t.sfis[0].incarnation = 2;
-        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
-        reports(&t, 0, (struct node_totals){}, 0);
-        check(&t, 2, 1, 0, 1); /* only event 2 is assigned again */
-        assert_int_equal(dfm_counts(t.dfm)->payload_bytes, 200);
-        assert_int_equal(dfm_counts(t.dfm)->fragments_lost, 1);
-        assert_false(is_unknown(&t, 0) || is_unknown(&t, 1));
-        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).replaced); /* it had event 2 */
-        assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).unclosed, 3);
+        sfi_restarts(t, 0, 2);
+        store(t);
+        resume(t, stored, TRACE_DFM);
+        t->sfis[0].incarnation = 2;
+        follows(t, TRACE_DFM, ROLE_SFI, 0);
+        reports(t, 0, (struct node_totals){}, 0);
+        check(t, 2, 1, 0, 1); /* only event 2 is assigned again */
+        assert_counts(dfm_counts(t->dfm), payload_bytes, 200, fragments_lost, 1);
+        assert_false(is_unknown(t, 0) || is_unknown(t, 1));
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 0).replaced); /* it had event 2 */
+        assert_int_equal(dfm_view(t->dfm, ROLE_SFI, 0).unclosed, 3);
         /* The next DFM knows as much. */
-        sfi_restarts(&t, 0, 3);
-        store(&t);
-        resume(&t, stored, TRACE_DFM + 1);
-        t.sfis[0].incarnation = 3;
-        node_follows(&t, TRACE_DFM + 1, ROLE_SFI, 0);
-        reports(&t, 0, (struct node_totals){}, 0);
-        check(&t, 2, 1, 0, 1);
-        assert_false(is_unknown(&t, 0));
-        assert_int_equal(dfm_view(t.dfm, ROLE_SFI, 0).unclosed, 3);
-        dfm_free(t.dfm);
+        sfi_restarts(t, 0, 3);
+        store(t);
+        resume(t, stored, TRACE_DFM + 1);
+        t->sfis[0].incarnation = 3;
+        follows(t, TRACE_DFM + 1, ROLE_SFI, 0);
+        reports(t, 0, (struct node_totals){}, 0);
+        check(t, 2, 1, 0, 1);
+        assert_false(is_unknown(t, 0));
+        assert_int_equal(dfm_view(t->dfm, ROLE_SFI, 0).unclosed, 3);
 }
 
 /* SFI 0 has ended all of its events, with or without closing its files. The next DFM must know, too. */
@@ -184,87 +152,65 @@ TEST(a_process_that_closed_its_files_is_known)
 }
 
 /* What was stored of it while it lived is the least that it ended. */
-TEST(a_process_replaced_without_a_dfm_is_named)
+DFM_TEST_AS(a_process_replaced_without_a_dfm_is_named, dfm_standard(), begin_run(t))
 {
-        struct dfm_driver t;
-
-        begin_run(&t);
-        resume(&t, stored, TRACE_DFM);
-        sfi_restarts(&t, 0, 2);
-        check(&t, 1, 1, 0, 2);
-        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
-        assert_true(dfm_view(t.dfm, ROLE_SFI, 0).replaced);
-        dfm_free(t.dfm);
+        resume(t, stored, TRACE_DFM);
+        sfi_restarts(t, 0, 2);
+        check(t, 1, 1, 0, 2);
+        assert_true(is_unknown(t, 0) && !is_unknown(t, 1));
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 0).replaced);
 }
 
 /* The process is alive, and reports itself what it has ended since. */
-TEST(a_process_that_is_left_counts_once)
+DFM_TEST_AS(a_process_that_is_left_counts_once, dfm_standard(), begin_run(t))
 {
-        struct dfm_driver t;
-
-        begin_run(&t);
-        resume(&t, stored, TRACE_DFM);
-        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
-        reports(&t, 0, (struct node_totals){.complete = 2, .partial = 1, .missing = 1}, 0xb);
-        check(&t, 2, 1, 0, 1);
-        assert_false(is_unknown(&t, 0));
-        dfm_free(t.dfm);
+        resume(t, stored, TRACE_DFM);
+        follows(t, TRACE_DFM, ROLE_SFI, 0);
+        reports(t, 0, (struct node_totals){.complete = 2, .partial = 1, .missing = 1}, 0xb);
+        check(t, 2, 1, 0, 1);
+        assert_false(is_unknown(t, 0));
 }
 
 /* Without a record, of another run, or of a DFM that was not the last one. */
-TEST(without_the_last_record_the_sfi_is_named)
+DFM_TEST_EACH_AS(without_the_last_record_the_sfi_is_named, i, 3, dfm_standard(), begin_run(t))
 {
-        struct dfm_driver t;
-
-        for (int i = 0; i < 3; i++) {
-                begin_run(&t);
-                sfi_restarts(&t, 0, 2);
-                store(&t);
-                stored->cookie += i == 1;
-                resume(&t, i == 0 ? NULL : stored, i == 2 ? TRACE_DFM + 9 : TRACE_DFM);
-                sfi_restarts(&t, 0, 3);
-                assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-                assert_true(is_unknown(&t, 0));
-                assert_false(is_unknown(&t, 1));
-                dfm_free(t.dfm);
-        }
+        sfi_restarts(t, 0, 2);
+        store(t);
+        stored->cookie += i == 1;
+        resume(t, i == 0 ? NULL : stored, i == 2 ? TRACE_DFM + 9 : TRACE_DFM);
+        sfi_restarts(t, 0, 3);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_true(is_unknown(t, 0));
+        assert_false(is_unknown(t, 1));
 }
 
 /* It may have replaced a process, unlike the SFI that was there from the beginning. */
-TEST(without_a_record_an_sfi_that_came_late_is_named)
+DFM_TEST_AS(without_a_record_an_sfi_that_came_late_is_named, dfm_standard(), begin_run(t))
 {
-        struct dfm_driver t;
-
-        begin_run(&t);
-        resume(&t, NULL, TRACE_DFM);
-        t.sfis[0].incarnation = 2;
-        node_follows(&t, TRACE_DFM, ROLE_SFI, 0);
-        reports(&t, 0, (struct node_totals){}, 0);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
+        resume(t, NULL, TRACE_DFM);
+        t->sfis[0].incarnation = 2;
+        follows(t, TRACE_DFM, ROLE_SFI, 0);
+        reports(t, 0, (struct node_totals){}, 0);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_true(is_unknown(t, 0) && !is_unknown(t, 1));
         /* The next DFM knows it from this one. */
-        store(&t);
-        resume(&t, stored, TRACE_DFM + 1);
-        t.sfis[0].incarnation = 2;
-        node_follows(&t, TRACE_DFM + 1, ROLE_SFI, 0);
-        reports(&t, 0, (struct node_totals){}, 0);
-        assert_true(is_unknown(&t, 0) && !is_unknown(&t, 1));
-        dfm_free(t.dfm);
+        store(t);
+        resume(t, stored, TRACE_DFM + 1);
+        t->sfis[0].incarnation = 2;
+        follows(t, TRACE_DFM + 1, ROLE_SFI, 0);
+        reports(t, 0, (struct node_totals){}, 0);
+        assert_true(is_unknown(t, 0) && !is_unknown(t, 1));
 }
 
 /* The file of a run without replacements says that nothing is missing. */
-TEST(an_sfi_that_never_came_is_not_named)
+DFM_TEST_AS(an_sfi_that_never_came_is_not_named, dfm_standard(), begin_run(t))
 {
-        struct dfm_driver t;
-
-        begin_run(&t);
-        store(&t);
+        store(t);
         stored->sfis[0] = (struct dfm_process){};
-        resume(&t, stored, TRACE_DFM);
-        sfi_restarts(&t, 0, 3);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        assert_false(is_unknown(&t, 0) || is_unknown(&t, 1));
-        dfm_free(t.dfm);
+        resume(t, stored, TRACE_DFM);
+        sfi_restarts(t, 0, 3);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        assert_false(is_unknown(t, 0) || is_unknown(t, 1));
 }
 
 int main(int argc, char **argv)

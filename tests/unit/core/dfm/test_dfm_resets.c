@@ -5,165 +5,145 @@
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
 /* A trigger box that waits for the end of busy sends no trigger before all ROSs know of the reset. */
-DFM_TEST(a_marker_resets_at_once, outside_standard(8))
+OUTSIDE_TEST(a_marker_resets_at_once, 8, 9)
 {
-        outside_begins(&t, &c, 9);
-        assert_busy(&t, BUSY_NOT);
-        assert_int_equal(outside_offers(&t, 40, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
-        assert_busy(&t, BUSY_RESET);
-        assert_true(dfm_waits_for_reset(t.dfm));
-        assert_dfm_says_all(&t, "");
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_dfm_says_all(&t, "ross: Clear #0 oldest 1: e0 | "
-                                "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 40");
-        assert_busy(&t, BUSY_RESET);
-        t.resets = 2;
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "");
-        assert_busy(&t, BUSY_RESET);
-        assert_false(dfm_view(t.dfm, ROLE_ROS, 0).behind);
-        assert_true(dfm_view(t.dfm, ROLE_ROS, 1).behind);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "");
-        assert_busy(&t, BUSY_NOT);
-        assert_int_equal(outside_offers(&t, 40, 0), OFFER_QUEUED);
-        assert_dfm_says_all(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
-        assert_int_equal(offered(&t)->resets, 1);
-        outside_ends(&t);
+        assert_busy(t, BUSY_NOT);
+        assert_int_equal(outside_offers(t, 40, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
+        assert_busy(t, BUSY_RESET);
+        assert_true(dfm_waits_for_reset(t->dfm));
+        assert_dfm_says_all(t, "");
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_dfm_says_all(t, "ross: Clear #0 oldest 1: e0 | "
+                               "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 40");
+        assert_busy(t, BUSY_RESET);
+        t->resets = 2;
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        assert_busy(t, BUSY_RESET);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).behind);
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 1).behind);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        assert_busy(t, BUSY_NOT);
+        assert_int_equal(outside_offers(t, 40, 0), OFFER_QUEUED);
+        assert_dfm_says_all(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        assert_int_equal(offered(t)->resets, 1);
 }
 
 /* ROSs that heard of the first one may have frames of after it. */
-DFM_TEST(a_second_reset_is_another_one, outside_standard(8))
+OUTSIDE_TEST(a_second_reset_is_another_one, 8, 9)
 {
-        outside_begins(&t, &c, 9);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, false);
-        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
-        dfm_says_with(&t, true);
-        assert_non_null(strstr(t.trace.text, "reset 2 at 0"));
-        outside_offers(&t, 3, TRIGGER_RESET);
-        dfm_says_with(&t, true);
-        assert_non_null(strstr(t.trace.text, "reset 3 at 3"));
-        ross_know(&t, 2);
-        assert_dfm_says(&t, "");
-        ross_know(&t, 3);
-        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
-        assert_busy(&t, BUSY_NOT);
-        outside_ends(&t);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, "reset 2 at 0"));
+        outside_offers(t, 3, TRIGGER_RESET);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, "reset 3 at 3"));
+        ross_know(t, 2);
+        assert_dfm_says(t, "");
+        ross_know(t, 3);
+        assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        assert_busy(t, BUSY_NOT);
 }
 
-DFM_TEST(the_first_trigger_of_a_run_needs_no_reset, outside_standard(8))
+DFM_TEST_EACH_AS(the_first_trigger_of_a_run_needs_no_reset, marker, 2, outside_standard(8),
+                 dfm_driver_start(t, &c))
 {
-        for (int marker = 0; marker < 2; marker++) {
-                dfm_driver_start(&t, &c);
-                sfi_grants(&t, 0, 9);
-                assert_dfm_says(&t, "");
-                assert_busy(&t, BUSY_RESET);
-                ross_know(&t, 1);
-                assert_dfm_says(&t, "");
-                assert_busy(&t, BUSY_NOT);
-                outside_offers(&t, 0, TRIGGER_RESET | (marker ? TRIGGER_MARKER : 0));
-                assert_int_equal(dfm_waits_for_reset(t.dfm), marker);
-                dfm_says_with(&t, false);
-                ross_know(&t, 2);
-                dfm_says_with(&t, false);
-                outside_ends(&t);
-        }
+        sfi_grants(t, 0, 9);
+        assert_dfm_says(t, "");
+        assert_busy(t, BUSY_RESET);
+        ross_know(t, 1);
+        assert_dfm_says(t, "");
+        assert_busy(t, BUSY_NOT);
+        outside_offers(t, 0, TRIGGER_RESET | (marker ? TRIGGER_MARKER : 0));
+        assert_int_equal(dfm_waits_for_reset(t->dfm), marker);
+        dfm_says_with(t, false);
+        ross_know(t, 2);
+        dfm_says_with(t, false);
 }
 
 /* Not even before the run begins is a marker without effect; but a trigger that was not taken is. */
-DFM_TEST(a_marker_before_the_run_counts, outside_standard(8))
+DFM_TEST_EACH_AS(a_marker_before_the_run_counts, marker, 2, outside_standard(8), dfm_driver_init(t, &c))
 {
-        for (uint32_t flags = TRIGGER_RESET; flags <= (TRIGGER_RESET | TRIGGER_MARKER);
-             flags += TRIGGER_MARKER) {
-                bool marker = flags & TRIGGER_MARKER;
-
-                dfm_driver_init(&t, &c);
-                outside_offers(&t, 7, flags);
-                assert_busy(&t, BUSY_STOPPED);
-                for (uint16_t i = 0; i < 2; i++) {
-                        ros_says_alive(&t, i, RUN_RUNNING, 0);
-                        sfi_says_alive(&t, i, RUN_RUNNING, 0);
-                }
-                sfi_grants(&t, 0, 9);
-                dfm_says_with(&t, true);
-                assert_non_null(strstr(t.trace.text, marker ? "reset 2 at 7" : "reset 1 at 0"));
-                assert_busy(&t, BUSY_RESET);
-                ross_know(&t, marker ? 2 : 1);
-                dfm_says_with(&t, false);
-                assert_busy(&t, BUSY_NOT);
-                outside_ends(&t);
-                t.resets = 0;
+        outside_offers(t, 7, TRIGGER_RESET | (marker ? TRIGGER_MARKER : 0));
+        assert_busy(t, BUSY_STOPPED);
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
         }
+        sfi_grants(t, 0, 9);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, marker ? "reset 2 at 7" : "reset 1 at 0"));
+        assert_busy(t, BUSY_RESET);
+        ross_know(t, marker ? 2 : 1);
+        dfm_says_with(t, false);
+        assert_busy(t, BUSY_NOT);
 }
 
 /* A DFM that resumes a run before its first trigger: the counters go on as well. */
-DFM_TEST(the_first_trigger_after_a_restart_needs_no_reset, outside_standard(8))
+DFM_TEST_AS(the_first_trigger_after_a_restart_needs_no_reset, outside_standard(8), dfm_driver_init(t, &c),
+            c.cookie = TRACE_COOKIE + 1, c.run_is_free = true)
 {
         struct message m = {.header = {.cookie = TRACE_COOKIE, .type = MESSAGE_JOIN}, .dfm = 0xF0};
 
-        c.cookie = TRACE_COOKIE + 1;
-        c.run_is_free = true;
-        dfm_driver_init(&t, &c);
         m.join.incarnation = 1;
         m.join.run = TRACE_RUN;
-        t.resets = 1;
+        t->resets = 1;
         for (uint16_t i = 0; i < 4; i++) {
                 m.header.sender_role = i < 2 ? ROLE_ROS : ROLE_SFI;
                 m.header.sender_index = i % 2;
-                dfm_receive(t.dfm, t.now_ns, &m);
-                t.ros_joined[i % 2] |= i < 2;
-                t.sfis[i % 2].joined |= i >= 2;
+                dfm_receive(t->dfm, t->now_ns, &m);
+                t->ros_joined[i % 2] |= i < 2;
+                t->sfis[i % 2].joined |= i >= 2;
         }
         for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(&t, i, RUN_RUNNING, 0);
-                sfi_says_alive(&t, i, RUN_RUNNING, 0);
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
         }
-        dfm_says_with(&t, false);
+        dfm_says_with(t, false);
         for (uint16_t i = 0; i < 2; i++) {
-                t.message.n = 0;
-                t.message.inventory = (__typeof__(t.message.inventory)){.incarnation = 1};
-                assert_true(driver_say(&t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
+                t->message.n = 0;
+                t->message.inventory = (__typeof__(t->message.inventory)){.incarnation = 1};
+                assert_true(driver_say(t, ROLE_SFI, i, MESSAGE_INVENTORY, 0));
         }
-        dfm_says_with(&t, true);
-        assert_int_equal(dfm_state(t.dfm), RUN_RUNNING);
-        sfi_grants(&t, 0, 9);
-        outside_offers(&t, 0, TRIGGER_RESET);
-        assert_false(dfm_waits_for_reset(t.dfm));
-        assert_dfm_says(&t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
-        dfm_free(t.dfm);
+        dfm_says_with(t, true);
+        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
+        sfi_grants(t, 0, 9);
+        outside_offers(t, 0, TRIGGER_RESET);
+        assert_false(dfm_waits_for_reset(t->dfm));
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
 }
 
 /* One that missed the reset, or has just joined: it would match the trigger to frames of before. */
-DFM_TEST(triggers_wait_for_a_ros_that_is_behind, outside_standard(8))
+OUTSIDE_TEST(triggers_wait_for_a_ros_that_is_behind, 8, 9)
 {
-        outside_begins(&t, &c, 9);
-        t.resets = 0;
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        outside_offers(&t, 101, 0);
-        assert_dfm_says(&t, "");
-        assert_busy(&t, BUSY_RESET);
-        ross_know(&t, 1);
-        assert_dfm_says(&t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
-        outside_ends(&t);
+        t->resets = 0;
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        outside_offers(t, 101, 0);
+        assert_dfm_says(t, "");
+        assert_busy(t, BUSY_RESET);
+        ross_know(t, 1);
+        assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        dfm_driver_fini(t);
         /* A resumed run, in which a ROS heard only of an earlier reset. */
-        outside_resumes(&t, &c);
-        t.resets = 2;
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        dfm_says_with(&t, false);
-        sfi_grants(&t, 0, 9);
-        outside_offers(&t, 5, 0);
-        assert_dfm_says(&t, "");
-        ross_know(&t, 3);
-        assert_dfm_says(&t, "sfi0: Assign e4>sfi0#0 | ross: Assign e4>sfi0");
-        dfm_free(t.dfm);
+        outside_resumes(t, &c);
+        t->resets = 2;
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+        sfi_grants(t, 0, 9);
+        outside_offers(t, 5, 0);
+        assert_dfm_says(t, "");
+        ross_know(t, 3);
+        assert_dfm_says(t, "sfi0: Assign e4>sfi0#0 | ross: Assign e4>sfi0");
 }
 
 static struct dfm_config level2_outside(void)
 {
         struct dfm_config c = outside_standard(100);
 
-        c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = 3600 * NS_PER_S, .window = 10};
+        c.level2 = level2_with_window(10);
         c.frame_wait_ns = 300 * NS_PER_MS;
         return c;
 }
@@ -174,6 +154,9 @@ static void decides(struct dfm_driver *t, uint64_t event, enum decision_verdict 
 
         assert_true(dfm_decide(t->dfm, t->now_ns, &decision));
 }
+
+#define LEVEL2_TEST(name, first, n, ...)                                                                     \
+        DFM_TEST_AS(name, level2_outside(), take_triggers(t, &c, first, n), ##__VA_ARGS__)
 
 /* All nodes are present, and these triggers are taken: events from 0 on. */
 static void take_triggers(struct dfm_driver *t, const struct dfm_config *c, uint64_t first, uint64_t n)
@@ -189,124 +172,109 @@ static void take_triggers(struct dfm_driver *t, const struct dfm_config *c, uint
 }
 
 /* A rejected event ends before its frames arrived: late ones must not meet a trigger of after the reset. */
-DFM_TEST(a_reset_waits_for_the_frames_of_rejected_events, level2_outside())
+LEVEL2_TEST(a_reset_waits_for_the_frames_of_rejected_events, 0, 2)
 {
-        take_triggers(&t, &c, 0, 2);
-        dfm_pass_ns(&t, 100 * NS_PER_MS);
-        outside_offers(&t, 2, 0);
-        dfm_says_with(&t, false);
+        dfm_pass_ns(t, 100 * NS_PER_MS);
+        outside_offers(t, 2, 0);
+        dfm_says_with(t, false);
         for (uint64_t event = 0; event < 3; event++)
-                decides(&t, event, DECISION_REJECT);
-        outside_offers(&t, 0, TRIGGER_RESET);
-        dfm_says_with(&t, true);
-        assert_null(strstr(t.trace.text, "reset 2"));
-        assert_int_equal(dfm_open_events(t.dfm), 0);
+                decides(t, event, DECISION_REJECT);
+        outside_offers(t, 0, TRIGGER_RESET);
+        dfm_says_with(t, true);
+        assert_null(strstr(t->trace.text, "reset 2"));
+        assert_int_equal(dfm_open_events(t->dfm), 0);
         /* The last trigger came 100 ms after the others. */
-        dfm_pass_ns(&t, c.frame_wait_ns - 1);
-        dfm_says_with(&t, true);
-        assert_null(strstr(t.trace.text, "reset 2"));
-        assert_busy(&t, BUSY_RESET);
-        assert_int_equal(dfm_deadline_ns(t.dfm), t.now_ns + 1);
-        dfm_pass_ns(&t, 1);
-        dfm_says_with(&t, true);
-        assert_non_null(strstr(t.trace.text, "reset 2 at 0"));
-        assert_true(dfm_deadline_ns(t.dfm) > t.now_ns);
-        ross_know(&t, 2);
-        assert_dfm_says(&t, "");
-        assert_int_equal(dfm_undecided(t.dfm), 1);
-        outside_ends(&t);
+        dfm_pass_ns(t, c.frame_wait_ns - 1);
+        dfm_says_with(t, true);
+        assert_null(strstr(t->trace.text, "reset 2"));
+        assert_busy(t, BUSY_RESET);
+        assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + 1);
+        dfm_pass_ns(t, 1);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, "reset 2 at 0"));
+        assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
+        ross_know(t, 2);
+        assert_dfm_says(t, "");
+        assert_int_equal(dfm_undecided(t->dfm), 1);
 }
 
 /* The oldest event of KeepAlive is the first after a reset: rejected events must not hold it back. */
-DFM_TEST(a_reset_follows_the_last_clear, level2_outside())
+LEVEL2_TEST(a_reset_follows_the_last_clear, 0, 2, c.clear_group = 20, c.clear_after_ns = 3600 * NS_PER_S)
 {
-        c.clear_group = 20;
-        c.clear_after_ns = 3600 * NS_PER_S;
-        take_triggers(&t, &c, 0, 2);
-        decides(&t, 0, DECISION_REJECT);
-        dfm_pass_ns(&t, c.frame_wait_ns);
-        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
-        dfm_says_with(&t, true);
-        assert_null(strstr(t.trace.text, "Clear #"));
-        decides(&t, 1, DECISION_REJECT);
-        assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
-        assert_dfm_says_all(&t, "ross: Clear #0 oldest 2: e0 e1 | "
-                                "all: KeepAlive running oldest 2 clears 1 ros 3 sfi 3 reset 2 at 0");
-        ross_know(&t, 2);
-        assert_dfm_says(&t, "");
-        assert_busy(&t, BUSY_NOT);
-        outside_ends(&t);
+        decides(t, 0, DECISION_REJECT);
+        dfm_pass_ns(t, c.frame_wait_ns);
+        outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(t, true);
+        assert_null(strstr(t->trace.text, "Clear #"));
+        decides(t, 1, DECISION_REJECT);
+        assert_true(dfm_deadline_ns(t->dfm) <= t->now_ns);
+        assert_dfm_says_all(t, "ross: Clear #0 oldest 2: e0 e1 | "
+                               "all: KeepAlive running oldest 2 clears 1 ros 3 sfi 3 reset 2 at 0");
+        ross_know(t, 2);
+        assert_dfm_says(t, "");
+        assert_busy(t, BUSY_NOT);
 }
 
 /* A trigger box that ignores busy: what is refused after the marker has no frames of before the reset. */
-DFM_TEST(refused_triggers_do_not_delay_their_reset, level2_outside())
+LEVEL2_TEST(refused_triggers_do_not_delay_their_reset, 0, 2, c.trigger_queue = 2)
 {
-        c.trigger_queue = 2;
-        take_triggers(&t, &c, 0, 2);
-        decides(&t, 0, DECISION_REJECT);
-        decides(&t, 1, DECISION_REJECT);
-        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        decides(t, 0, DECISION_REJECT);
+        decides(t, 1, DECISION_REJECT);
+        outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
         for (uint64_t k = 0; k < 10; k++) {
-                assert_int_equal(outside_offers(&t, k, 0), k < 2 ? OFFER_QUEUED : OFFER_REFUSED);
-                dfm_says_with(&t, true);
-                assert_null(strstr(t.trace.text, "reset 2"));
-                dfm_pass_ns(&t, c.frame_wait_ns / 10);
+                assert_int_equal(outside_offers(t, k, 0), k < 2 ? OFFER_QUEUED : OFFER_REFUSED);
+                dfm_says_with(t, true);
+                assert_null(strstr(t->trace.text, "reset 2"));
+                dfm_pass_ns(t, c.frame_wait_ns / 10);
         }
-        dfm_says_with(&t, true);
-        assert_non_null(strstr(t.trace.text, "reset 2 at 0"));
-        ross_know(&t, 2);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_undecided(t.dfm), 2);
-        outside_ends(&t);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, "reset 2 at 0"));
+        ross_know(t, 2);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_undecided(t->dfm), 2);
 }
 
-DFM_TEST(level_2_learns_the_flags_of_a_trigger, level2_outside())
+LEVEL2_TEST(level_2_learns_the_flags_of_a_trigger, 50, 2)
 {
         struct undecided_entry e[4];
         uint64_t from = 0;
 
-        take_triggers(&t, &c, 50, 2);
-        decides(&t, 0, DECISION_REJECT);
-        decides(&t, 1, DECISION_REJECT);
-        outside_offers(&t, 7, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
-        dfm_pass_ns(&t, c.frame_wait_ns);
-        dfm_says_with(&t, false);
-        ross_know(&t, 2);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_list_undecided(t.dfm, &from, e, ARRAY_SIZE(e)), 1);
+        decides(t, 0, DECISION_REJECT);
+        decides(t, 1, DECISION_REJECT);
+        outside_offers(t, 7, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
+        dfm_pass_ns(t, c.frame_wait_ns);
+        dfm_says_with(t, false);
+        ross_know(t, 2);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_list_undecided(t->dfm, &from, e, ARRAY_SIZE(e)), 1);
         assert_int_equal(e[0].number, 7);
         assert_int_equal(e[0].flags, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
-        outside_ends(&t);
 }
 
-DFM_TEST(undecided_events_make_the_dfm_busy, level2_outside())
+LEVEL2_TEST(undecided_events_make_the_dfm_busy, 0, 7)
 {
-        take_triggers(&t, &c, 0, 7);
-        assert_busy(&t, BUSY_NOT);
-        outside_offers(&t, 7, 0);
-        dfm_says_with(&t, false);
-        assert_busy(&t, BUSY_LEVEL2);
+        assert_busy(t, BUSY_NOT);
+        outside_offers(t, 7, 0);
+        dfm_says_with(t, false);
+        assert_busy(t, BUSY_LEVEL2);
         for (uint64_t event = 0; event < 3; event++) {
-                assert_busy(&t, BUSY_LEVEL2);
-                decides(&t, event, DECISION_REJECT);
-                dfm_says_with(&t, false);
+                assert_busy(t, BUSY_LEVEL2);
+                decides(t, event, DECISION_REJECT);
+                dfm_says_with(t, false);
         }
-        assert_busy(&t, BUSY_NOT);
-        outside_ends(&t);
+        assert_busy(t, BUSY_NOT);
 }
 
 /* Nobody knows which frames of the former DFM's triggers still come. */
-DFM_TEST(a_reset_in_a_resumed_run_waits_for_frames, level2_outside())
+DFM_TEST_AS(a_reset_in_a_resumed_run_waits_for_frames, level2_outside(), outside_resumes(t, &c))
 {
-        outside_resumes(&t, &c);
-        assert_dfm_says(&t, "");
-        sfi_ends(&t, 1, 1, EVENT_COMPLETE, 0);
-        assert_int_equal(dfm_open_events(t.dfm), 0);
-        outside_offers(&t, 0, TRIGGER_RESET | TRIGGER_MARKER);
-        dfm_says_with(&t, true);
-        assert_null(strstr(t.trace.text, "reset 4"));
-        dfm_pass_ns(&t, c.frame_wait_ns);
-        dfm_says_with(&t, true);
-        assert_non_null(strstr(t.trace.text, "reset 4 at 0"));
-        dfm_free(t.dfm);
+        assert_dfm_says(t, "");
+        sfi_ends(t, 1, 1, EVENT_COMPLETE, 0);
+        assert_int_equal(dfm_open_events(t->dfm), 0);
+        outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(t, true);
+        assert_null(strstr(t->trace.text, "reset 4"));
+        dfm_pass_ns(t, c.frame_wait_ns);
+        dfm_says_with(t, true);
+        assert_non_null(strstr(t->trace.text, "reset 4 at 0"));
 }

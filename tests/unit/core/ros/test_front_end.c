@@ -23,69 +23,59 @@ static void set_reason(struct ros_driver *t, enum node_reason reason)
         ros_set_obstacle(t->ros, &(struct node_obstacle){.reason = reason, .since_ns = t->now_ns});
 }
 
-ROS_TEST(the_dfm_hears_at_once_that_a_front_end_is_back, arriving())
+ROS_TEST_AS(the_dfm_hears_at_once_that_a_front_end_is_back, arriving(), ros_driver_init(t, &c))
 {
         static const enum node_reason away[] = {REASON_NO_FRONT_END, REASON_SILENT};
 
-        ros_driver_init(&t, &c);
         for (size_t i = 0; i < ARRAY_SIZE(away); i++) {
                 /* One that is away is reported in time. */
-                set_reason(&t, away[i]);
-                t.now_ns += c.keep_alive_ns / 10;
-                assert_ros_says(&t, "");
-                t.now_ns += c.keep_alive_ns;
-                assert_ros_says(&t, "dfm: Alive running");
-                assert_int_equal(t.message.alive.reason, away[i]);
-                set_reason(&t, REASON_BUFFER_FULL);
-                assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + NS_PER_MS);
-                t.now_ns += NS_PER_MS;
-                assert_ros_says(&t, "dfm: Alive running");
-                assert_int_equal(t.message.alive.reason, REASON_BUFFER_FULL);
+                set_reason(t, away[i]);
+                assert_ros_says_after(t, c.keep_alive_ns / 10, "");
+                assert_ros_says_after(t, c.keep_alive_ns, "dfm: Alive running");
+                assert_int_equal(t->message.alive.reason, away[i]);
+                set_reason(t, REASON_BUFFER_FULL);
+                assert_int_equal(ros_deadline_ns(t->ros), t->now_ns + NS_PER_MS);
+                assert_ros_says_after(t, NS_PER_MS, "dfm: Alive running");
+                assert_int_equal(t->message.alive.reason, REASON_BUFFER_FULL);
                 /* Once. */
-                t.now_ns += NS_PER_MS;
-                assert_ros_says(&t, "");
+                assert_ros_says_after(t, NS_PER_MS, "");
         }
         /* Nor if it is away again. */
-        set_reason(&t, REASON_SILENT);
-        set_reason(&t, REASON_NONE);
-        set_reason(&t, REASON_NO_FRONT_END);
-        t.now_ns += NS_PER_MS;
-        assert_ros_says(&t, "");
-        ros_free(t.ros);
+        set_reason(t, REASON_SILENT);
+        set_reason(t, REASON_NONE);
+        set_reason(t, REASON_NO_FRONT_END);
+        assert_ros_says_after(t, NS_PER_MS, "");
 }
 
 static void assert_frames(const struct ros_driver *t, unsigned used, unsigned late)
 {
-        assert_int_equal(ros_counts(t->ros)->used, used);
-        assert_int_equal(ros_counts(t->ros)->late, late);
+        assert_counts(ros_counts(t->ros), used, used, late, late);
 }
 
-ROS_TEST(a_frame_that_is_not_sent_before_its_event_ends_is_late, arriving())
+ROS_TEST_AS(a_frame_that_is_not_sent_before_its_event_ends_is_late, arriving(), ros_driver_init(t, &c))
 {
         struct ros_job job;
 
-        ros_driver_init(&t, &c);
         for (unsigned event = 0; event < 4; event++) {
-                frame_comes(&t);
-                ros_gets_assign(&t, event, 0, 0);
+                frame_comes(t);
+                ros_gets_assign(t, event, 0, 0);
         }
-        ros_gets_clear(&t, 0); /* not sent */
-        assert_frames(&t, 0, 1);
-        assert_ros_sends(&t, 0, "e1[0,1000) | e2[0,1000) | e3[0,1000)");
-        ros_gets_clear(&t, 1); /* sent */
-        assert_frames(&t, 1, 1);
-        ros_gets_request(&t, 0, 2, 1);
-        ros_gets_clear(&t, 2); /* sent, and requested again */
-        assert_frames(&t, 2, 1);
-        ros_forget_sfi(t.ros, 0);
-        ros_gets_clear(&t, 3); /* sent to an SFI that left */
-        assert_frames(&t, 3, 1);
+        ros_gets_clear(t, 0); /* not sent */
+        assert_frames(t, 0, 1);
+        assert_ros_sends(t, 0, "e1[0,1000) | e2[0,1000) | e3[0,1000)");
+        ros_gets_clear(t, 1); /* sent */
+        assert_frames(t, 1, 1);
+        ros_gets_request(t, 0, 2, 1);
+        ros_gets_clear(t, 2); /* sent, and requested again */
+        assert_frames(t, 2, 1);
+        ros_forget_sfi(t->ros, 0);
+        ros_gets_clear(t, 3); /* sent to an SFI that left */
+        assert_frames(t, 3, 1);
 
-        frame_comes(&t);
-        ros_gets_assign(&t, 4, 0, 0);
-        assert_int_equal(ros_jobs(t.ros, 0, &job, 1), 1);
-        ros_sent(t.ros, 0, 0, 512);
-        ros_gets_clear(&t, 4); /* sent in part */
-        assert_frames(&t, 3, 2);
-        ros_free(t.ros);
+        frame_comes(t);
+        ros_gets_assign(t, 4, 0, 0);
+        assert_int_equal(ros_jobs(t->ros, 0, &job, 1), 1);
+        ros_sent(t->ros, 0, 0, 512);
+        ros_gets_clear(t, 4); /* sent in part */
+        assert_frames(t, 3, 2);
 }

@@ -20,6 +20,8 @@ static void ack(struct ros_driver *t, uint32_t sequence, bool go_on)
 }
 
 /* The run has begun, and the DFM has heard of this ROS. */
+#define HAVE_TEST(name, begin, ...) ROS_TEST_AS(name, announcing(), begin(t, &c), ##__VA_ARGS__)
+
 static void start(struct ros_driver *t, const struct ros_config *c)
 {
         ros_driver_init(t, c);
@@ -31,137 +33,112 @@ static void start(struct ros_driver *t, const struct ros_config *c)
         t->now_ns += NS_PER_MS;
 }
 
-ROS_TEST(the_first_number_leaves_at_once, announcing())
+HAVE_TEST(the_first_number_leaves_at_once, start)
 {
-        start(&t, &c);
-        frame_comes(&t, 7);
-        assert_ros_says(&t, "dfm: Have #0 7");
-        frame_comes(&t, 8);
-        frame_comes(&t, 9);
-        assert_ros_says(&t, "");
-        assert_int_equal(ros_deadline_ns(t.ros), t.now_ns + NS_PER_MS);
-        t.now_ns += NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #1 8 9");
-        ack(&t, 3, false);
-        t.now_ns += 50 * NS_PER_MS;
-        assert_ros_says(&t, "");
-        end(&t, 3);
+        frame_comes(t, 7);
+        assert_ros_says(t, "dfm: Have #0 7");
+        frame_comes(t, 8);
+        frame_comes(t, 9);
+        assert_ros_says(t, "");
+        assert_int_equal(ros_deadline_ns(t->ros), t->now_ns + NS_PER_MS);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #1 8 9");
+        ack(t, 3, false);
+        assert_ros_says_after(t, 50 * NS_PER_MS, "");
 }
 
-ROS_TEST(nothing_is_announced_before_the_run_or_after_it, announcing())
+HAVE_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init)
 {
-        ros_driver_init(&t, &c);
-        frames_come(&t, 5, 3);
-        assert_ros_says(&t, "");
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        assert_ros_says(&t, "dfm: Have #0");
-        ack(&t, 0, false);
-        t.now_ns += NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #0 5 6 7");
-        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
-        frame_comes(&t, 8);
-        t.now_ns += 50 * NS_PER_MS;
-        assert_ros_says(&t, "");
-        end(&t, 4);
+        frames_come(t, 5, 3);
+        assert_ros_says(t, "");
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        assert_ros_says(t, "dfm: Have #0");
+        ack(t, 0, false);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #0 5 6 7");
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        frame_comes(t, 8);
+        assert_ros_says_after(t, 50 * NS_PER_MS, "");
 }
 
-ROS_TEST(what_is_not_acknowledged_is_repeated, announcing())
+HAVE_TEST(what_is_not_acknowledged_is_repeated, start, c.keep_alive_ns = NS_PER_S)
 {
-        c.keep_alive_ns = NS_PER_S;
-        start(&t, &c);
-        frames_come(&t, 7, 2);
-        assert_ros_says(&t, "dfm: Have #0 7 8");
-        t.now_ns += 2 * NS_PER_MS;
-        frame_comes(&t, 9);
-        assert_ros_says(&t, "dfm: Have #2 9");
-        ack(&t, 1, false);
-        t.now_ns += 20 * NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #1 8 9");
-        t.now_ns += 20 * NS_PER_MS - 1;
-        assert_ros_says(&t, "");
-        t.now_ns += 1;
-        assert_ros_says(&t, "dfm: Have #1 8 9");
-        t.now_ns += 40 * NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #1 8 9");
+        frames_come(t, 7, 2);
+        assert_ros_says(t, "dfm: Have #0 7 8");
+        t->now_ns += 2 * NS_PER_MS;
+        frame_comes(t, 9);
+        assert_ros_says(t, "dfm: Have #2 9");
+        ack(t, 1, false);
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Have #1 8 9");
+        assert_ros_says_after(t, 20 * NS_PER_MS - 1, "");
+        assert_ros_says_after(t, 1, "dfm: Have #1 8 9");
+        assert_ros_says_after(t, 40 * NS_PER_MS, "dfm: Have #1 8 9");
         /* There was no room, and there is now. */
-        ack(&t, 2, true);
-        assert_ros_says(&t, "dfm: Have #2 9");
+        ack(t, 2, true);
+        assert_ros_says(t, "dfm: Have #2 9");
         /* Acknowledgements of what was never sent, of another process, and of another epoch. */
-        ack(&t, 4, false);
-        t.config.member.incarnation++;
-        ack(&t, 3, false);
-        t.config.member.incarnation--;
-        t.resets++;
-        ack(&t, 3, false);
-        t.resets--;
-        t.now_ns += 20 * NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #2 9");
-        ack(&t, 3, false);
-        t.now_ns += 400 * NS_PER_MS;
-        assert_ros_says(&t, "");
-        assert_false(to_ros(&t, ROLE_SFI, 0, MESSAGE_HAVE_ACK, 0));
-        end(&t, 3);
+        ack(t, 4, false);
+        t->config.member.incarnation++;
+        ack(t, 3, false);
+        t->config.member.incarnation--;
+        t->resets++;
+        ack(t, 3, false);
+        t->resets--;
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Have #2 9");
+        ack(t, 3, false);
+        assert_ros_says_after(t, 400 * NS_PER_MS, "");
+        assert_false(to_ros(t, ROLE_SFI, 0, MESSAGE_HAVE_ACK, 0));
 }
 
-ROS_TEST(frames_with_a_trigger_are_not_announced, announcing())
+HAVE_TEST(frames_with_a_trigger_are_not_announced, start)
 {
-        start(&t, &c);
-        trigger(&t, 0, 65536 + 7);
-        frame_comes(&t, 7);
-        assert_ros_says(&t, "");
+        trigger(t, 0, 65536 + 7);
+        frame_comes(t, 7);
+        assert_ros_says(t, "");
         /* The numbers are now L1 IDs. */
-        frames_come(&t, 8, 2);
-        assert_ros_says(&t, "dfm: Have #0 next 65544 65544 65545");
-        frames_come(&t, 10, 3);
-        trigger(&t, 1, 65536 + 10);
-        t.now_ns += NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #2 next 65547 65547 65548");
-        end(&t, 6);
+        frames_come(t, 8, 2);
+        assert_ros_says(t, "dfm: Have #0 next 65544 65544 65545");
+        frames_come(t, 10, 3);
+        trigger(t, 1, 65536 + 10);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #2 next 65547 65547 65548");
 }
 
-ROS_TEST(a_full_message_leaves_without_pause, announcing())
+HAVE_TEST(a_full_message_leaves_without_pause, start, c.entries = 1000)
 {
-        c.entries = 1000;
-        start(&t, &c);
-        frames_come(&t, 0, 1);
-        ros_says(&t);
-        t.config.entries = 1000;
+        frames_come(t, 0, 1);
+        ros_says(t);
+        t->config.entries = 1000;
         for (uint32_t k = 0; k < 300; k++) {
                 struct ros_fragment f = {.bytes = 0};
                 uint64_t counter = 1 + k, at;
 
-                assert_int_equal(ros_arrive(t.ros, &counter, &f, &at), ROS_STORE);
-                ros_commit(t.ros);
+                assert_int_equal(ros_arrive(t->ros, &counter, &f, &at), ROS_STORE);
+                ros_commit(t->ros);
         }
-        assert_true(trace_begins(ros_says(&t), "dfm: Have #1 1 2 3 "));
-        assert_int_equal(t.message.n, 256);
-        t.now_ns += NS_PER_MS;
-        ros_says(&t);
-        assert_int_equal(t.message.n, 44);
-        end(&t, 301);
+        assert_true(trace_begins(ros_says(t), "dfm: Have #1 1 2 3 "));
+        assert_int_equal(t->message.n, 256);
+        t->now_ns += NS_PER_MS;
+        ros_says(t);
+        assert_int_equal(t->message.n, 44);
+        t->frames = 301;
 }
 
-ROS_TEST(another_dfm_hears_of_all_frames_again, announcing())
+HAVE_TEST(another_dfm_hears_of_all_frames_again, start)
 {
-        start(&t, &c);
-        frames_come(&t, 7, 3);
-        trigger(&t, 0, 7);
-        assert_ros_says(&t, "dfm: Have #0 next 8 8 9");
-        ack(&t, 2, false);
-        t.dfm = TRACE_DFM + 1;
-        t.keep_alive_next = 0;
-        ros_gets_keep_alive(&t, RUN_STARTING, 0, 7);
-        t.now_ns += NS_PER_S;
-        ros_says(&t);
-        ros_gets_welcome(&t, TRACE_DFM + 1, WELCOME_OK);
-        ros_gets_keep_alive(&t, RUN_STARTING, 0, 7);
-        assert_ros_says(&t, "dfm: Alive running");
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        assert_ros_says(&t, "dfm: Have #0 next 8");
-        ack(&t, 0, false);
-        t.now_ns += NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #0 next 8 8 9");
-        end(&t, 3);
+        frames_come(t, 7, 3);
+        trigger(t, 0, 7);
+        assert_ros_says(t, "dfm: Have #0 next 8 8 9");
+        ack(t, 2, false);
+        t->dfm = TRACE_DFM + 1;
+        t->keep_alive_next = 0;
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+        t->now_ns += NS_PER_S;
+        ros_says(t);
+        ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OK);
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+        assert_ros_says(t, "dfm: Alive running");
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        assert_ros_says(t, "dfm: Have #0 next 8");
+        ack(t, 0, false);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #0 next 8 8 9");
 }
 
 /* The board counts from 1000, which is event 0: the first trigger of a run is not a reset. */
@@ -177,76 +154,65 @@ static void start_at_1000(struct ros_driver *t, const struct ros_config *c)
         trigger(t, 0, 1000);
 }
 
-ROS_TEST(a_reset_begins_with_any_number, announcing())
+HAVE_TEST(a_reset_begins_with_any_number, start_at_1000)
 {
-        start_at_1000(&t, &c);
-        frames_come(&t, 0, ROS_STRAYS_MAX);
-        assert_ros_says(&t, "dfm: Alive running out of step");
-        t.resets = 2;
-        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
-        assert_ros_says(&t, "dfm: Alive running | dfm: Have #0");
-        ack(&t, 0, false);
-        t.now_ns += NS_PER_MS;
+        frames_come(t, 0, ROS_STRAYS_MAX);
+        assert_ros_says(t, "dfm: Alive running out of step");
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        assert_ros_says(t, "dfm: Alive running | dfm: Have #0");
+        ack(t, 0, false);
+        t->now_ns += NS_PER_MS;
         /* What came meanwhile was refused. */
-        frames_come(&t, 5000, 2);
-        assert_ros_says(&t, "dfm: Have #0 5000 5001");
-        trigger(&t, 1, 5000);
-        assert_ros_sends(&t, 0, "e1[0,1000)");
-        end(&t, 2 + ROS_STRAYS_MAX + 2);
+        frames_come(t, 5000, 2);
+        assert_ros_says(t, "dfm: Have #0 5000 5001");
+        trigger(t, 1, 5000);
+        assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
 /* The DFM resets the numbers before it hears that the board agrees with the triggers again. */
-ROS_TEST(a_reset_may_cross_the_return_to_step, announcing())
+HAVE_TEST(a_reset_may_cross_the_return_to_step, start_at_1000)
 {
-        start_at_1000(&t, &c);
-        frames_come(&t, 0, ROS_STRAYS_MAX);
-        assert_ros_says(&t, "dfm: Alive running out of step");
-        frames_come(&t, 1002, ROS_AGREEING_MIN);
-        assert_false(ros_is_out_of_step(t.ros));
-        t.resets = 2;
-        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
-        assert_ros_says(&t, "dfm: Alive running | dfm: Have #0");
-        ack(&t, 0, false);
-        t.now_ns += NS_PER_MS;
-        frames_come(&t, 1006, 2);
-        assert_ros_says(&t, "dfm: Have #0 1006 1007");
-        trigger(&t, 1, 1006);
-        assert_ros_sends(&t, 0, "e1[0,1000)");
-        end(&t, 2 + ROS_STRAYS_MAX + ROS_AGREEING_MIN + 2);
+        frames_come(t, 0, ROS_STRAYS_MAX);
+        assert_ros_says(t, "dfm: Alive running out of step");
+        frames_come(t, 1002, ROS_AGREEING_MIN);
+        assert_false(ros_is_out_of_step(t->ros));
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        assert_ros_says(t, "dfm: Alive running | dfm: Have #0");
+        ack(t, 0, false);
+        t->now_ns += NS_PER_MS;
+        frames_come(t, 1006, 2);
+        assert_ros_says(t, "dfm: Have #0 1006 1007");
+        trigger(t, 1, 1006);
+        assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
 /* Its board did not begin again, or its ROS has not noticed. */
-ROS_TEST(a_ros_in_step_expects_number_0, announcing())
+HAVE_TEST(a_ros_in_step_expects_number_0, start_at_1000)
 {
-        start_at_1000(&t, &c);
-        t.resets = 2;
-        ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
-        assert_ros_says(&t, "dfm: Alive running | dfm: Have #0 next 0");
-        ack(&t, 0, false);
-        t.now_ns += NS_PER_MS;
-        frame_comes(&t, 1002); /* on its way before */
-        frames_come(&t, 0, 2);
-        assert_ros_says(&t, "dfm: Have #0 next 0 0 1");
-        trigger(&t, 1, 0);
-        assert_ros_sends(&t, 0, "e1[0,1000)");
-        end(&t, 5);
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        assert_ros_says(t, "dfm: Alive running | dfm: Have #0 next 0");
+        ack(t, 0, false);
+        t->now_ns += NS_PER_MS;
+        frame_comes(t, 1002); /* on its way before */
+        frames_come(t, 0, 2);
+        assert_ros_says(t, "dfm: Have #0 next 0 0 1");
+        trigger(t, 1, 0);
+        assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
-ROS_TEST(a_ros_that_does_not_lead_only_reports_its_triggers, announcing())
+HAVE_TEST(a_ros_that_does_not_lead_only_reports_its_triggers, ros_driver_init, c.leads = false)
 {
-        c.leads = false;
-        ros_driver_init(&t, &c);
-        ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-        frames_come(&t, 7, 3);
-        trigger(&t, 0, 7);
-        assert_ros_says(&t, "dfm: Have #0 next 8");
-        t.now_ns += 20 * NS_PER_MS;
-        assert_ros_says(&t, "dfm: Have #0 next 8");
-        ack(&t, 0, false);
-        frame_comes(&t, 10);
-        t.now_ns += 70 * NS_PER_MS;
-        assert_ros_says(&t, "");
-        end(&t, 4);
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        frames_come(t, 7, 3);
+        trigger(t, 0, 7);
+        assert_ros_says(t, "dfm: Have #0 next 8");
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Have #0 next 8");
+        ack(t, 0, false);
+        frame_comes(t, 10);
+        assert_ros_says_after(t, 70 * NS_PER_MS, "");
 }
 
 /* Events of the numbers 10, 12 and 13. */
@@ -267,97 +233,75 @@ static void assert_no_event(const struct ros_driver *t, uint64_t late, uint64_t 
 {
         const struct ros_counts *c = ros_counts(t->ros);
 
-        assert_int_equal(c->late, late);
-        assert_int_equal(c->no_event, no_event);
-        assert_int_equal(c->left_over, left_over);
+        assert_counts(c, late, late, no_event, no_event, left_over, left_over);
 }
 
 /* The events up to number 14 have ended. Frame 9 is late too: the run would have begun with it. */
-ROS_TEST(a_late_frame_of_the_run_becomes_no_event, announcing())
+ROS_TEST_EACH_AS(a_late_frame_of_the_run_becomes_no_event, leads, 2, announcing(), start_without_11(t, &c),
+                 c.leads = leads)
 {
-        for (int leads = 1; leads >= 0; leads--) {
-                c.leads = leads;
-                start_without_11(&t, &c);
-                ros_gets_keep_alive(&t, RUN_RUNNING, 1, 7);
-                trigger(&t, 3, 14);
-                frame_comes(&t, 15);
-                trigger(&t, 4, 15);
-                ros_gets_keep_alive(&t, RUN_RUNNING, 4, 7);
-                frame_comes(&t, 9);
-                assert_no_event(&t, 1, leads, 1);
-                frame_comes(&t, 11);
-                assert_no_event(&t, 2, 2 * (unsigned)leads, 1);
-                frame_comes(&t, 14); /* its event went without it */
-                assert_no_event(&t, 3, 2 * (unsigned)leads, 1);
-                end(&t, 7);
-        }
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        trigger(t, 3, 14);
+        frame_comes(t, 15);
+        trigger(t, 4, 15);
+        ros_gets_keep_alive(t, RUN_RUNNING, 4, 7);
+        frame_comes(t, 9);
+        assert_no_event(t, 1, leads, 1);
+        frame_comes(t, 11);
+        assert_no_event(t, 2, 2 * (unsigned)leads, 1);
+        frame_comes(t, 14); /* its event went without it */
+        assert_no_event(t, 3, 2 * (unsigned)leads, 1);
 }
 
 /* It waits for a newer one, and none comes. */
-ROS_TEST(the_last_frame_may_be_late, announcing())
+HAVE_TEST(the_last_frame_may_be_late, start_without_11)
 {
-        start_without_11(&t, &c);
-        frame_comes(&t, 11);
-        ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
-        assert_no_event(&t, 1, 1, 0);
+        frame_comes(t, 11);
+        ros_gets_keep_alive(t, RUN_ENDED, 3, 7);
+        assert_no_event(t, 1, 1, 0);
         /* After the end, frames of numbers after the last trigger are left over. */
-        frame_comes(&t, 14);
-        frame_comes(&t, 11);
-        assert_no_event(&t, 2, 2, 1);
-        end(&t, 6);
+        frame_comes(t, 14);
+        frame_comes(t, 11);
+        assert_no_event(t, 2, 2, 1);
 }
 
-ROS_TEST(what_the_end_overtakes_becomes_no_event, announcing())
+HAVE_TEST(what_the_end_overtakes_becomes_no_event, start_without_11)
 {
-        start_without_11(&t, &c);
-        ros_gets_keep_alive(&t, RUN_DRAINING, 0, 7);
-        frame_comes(&t, 11);
-        frames_come(&t, 14, 2);
-        assert_no_event(&t, 0, 0, 6);
-        ros_gets_keep_alive(&t, RUN_ENDED, 3, 7);
-        assert_no_event(&t, 1, 1, 2);
-        end(&t, 6);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        frame_comes(t, 11);
+        frames_come(t, 14, 2);
+        assert_no_event(t, 0, 0, 6);
+        ros_gets_keep_alive(t, RUN_ENDED, 3, 7);
+        assert_no_event(t, 1, 1, 2);
 }
 
 /* The other boards have none of its number yet. What follows tells that it was wrong, or overtook others. */
-TEST(one_wrong_first_number_costs_only_its_frame)
+static const uint32_t firsts[] = {1, 4, 10, 14, 15, 16, 17, 18, 19, 20, 30, 100, 5500};
+
+ROS_TEST_EACH_AS(one_wrong_first_number_costs_only_its_frame, k, ARRAY_SIZE(firsts), announcing(),
+                 start(t, &c), c.number_bits = 32, c.entries = 1000)
 {
-        static const uint32_t firsts[] = {1, 4, 10, 14, 15, 16, 17, 18, 19, 20, 30, 100, 5500};
-
-        for (uint32_t k = 0; k < ARRAY_SIZE(firsts); k++) {
-                struct ros_config c = announcing();
-                struct ros_driver t;
-
-                c.number_bits = 32;
-                c.entries = 1000;
-                start(&t, &c);
-                frame_comes(&t, firsts[k]);
-                frames_come(&t, 0, 4);
-                t.now_ns += NS_PER_MS;
-                assert_string_not_equal(ros_says(&t), "");
-                frames_come(&t, 4, 46);
-                for (uint32_t i = 0; i < 50; i++)
-                        trigger(&t, i, i);
-                frames_come(&t, 50, 70);
-                for (uint32_t i = 50; i < 120; i++)
-                        trigger(&t, i, i);
-                assert_int_equal(ros_counts(t.ros)->restarts, 0);
-                assert_int_equal(ros_counts(t.ros)->impossible + ros_counts(t.ros)->duplicate, 1);
-                assert_int_equal(ros_counts(t.ros)->early_impossible + ros_counts(t.ros)->early_duplicate, 0);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, 120);
-                end(&t, 121);
-        }
+        frame_comes(t, firsts[k]);
+        frames_come(t, 0, 4);
+        t->now_ns += NS_PER_MS;
+        assert_string_not_equal(ros_says(t), "");
+        frames_come(t, 4, 46);
+        for (uint32_t i = 0; i < 50; i++)
+                trigger(t, i, i);
+        frames_come(t, 50, 70);
+        for (uint32_t i = 50; i < 120; i++)
+                trigger(t, i, i);
+        assert_int_equal(ros_counts(t->ros)->restarts, 0);
+        assert_int_equal(ros_counts(t->ros)->impossible + ros_counts(t->ros)->duplicate, 1);
+        assert_int_equal(ros_counts(t->ros)->early_impossible + ros_counts(t->ros)->early_duplicate, 0);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 120);
 }
 
 /* What was lost before the board began again is told: it was to be in events. */
-ROS_TEST(losses_before_the_first_trigger_are_told, announcing())
+HAVE_TEST(losses_before_the_first_trigger_are_told, start, c.number_bits = 32)
 {
-        c.number_bits = 32;
-        start(&t, &c);
-        frames_come(&t, 100, 5);
-        frames_come(&t, 1u << 28, 8);
-        frames_come(&t, 0, 20);
-        assert_int_equal(ros_counts(t.ros)->impossible, 8);
-        assert_int_equal(ros_counts(t.ros)->early_impossible, 0);
-        end(&t, 33);
+        frames_come(t, 100, 5);
+        frames_come(t, 1u << 28, 8);
+        frames_come(t, 0, 20);
+        assert_counts(ros_counts(t->ros), impossible, 8, early_impossible, 0);
 }

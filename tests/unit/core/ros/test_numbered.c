@@ -2,91 +2,75 @@
  * which it ends. */
 #include "numbered_driver.h"
 
-ROS_TEST(frames_match_by_number_in_any_order, numbered(32))
+NUMBERED_TEST(frames_match_by_number_in_any_order, 32)
 {
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 50);
-        trigger(&t, 1, 52); /* trigger 51 was not taken */
-        frame_comes(&t, 50);
-        frame_comes(&t, 51);
-        frame_comes(&t, 53);
-        frame_comes(&t, 52); /* late by two: it waits for a newer one */
-        assert_ros_sends(&t, 0, "e0[0,1000)");
-        frame_comes(&t, 54);
-        assert_ros_sends(&t, 0, "e1[0,1000)");
-        trigger(&t, 2, 54);
-        assert_ros_sends(&t, 0, "e2[0,1000)");
-        trigger(&t, 3, 53);
-        assert_ros_sends(&t, 0, "e3[0,1000)");
-        ros_gets_keep_alive(&t, RUN_RUNNING, 4, 7);
-        assert_int_equal(ros_counts(t.ros)->used, 4);
-        assert_int_equal(ros_counts(t.ros)->left_over, 1);
-        end(&t, 5);
+        trigger(t, 0, 50);
+        trigger(t, 1, 52); /* trigger 51 was not taken */
+        frame_comes(t, 50);
+        frame_comes(t, 51);
+        frame_comes(t, 53);
+        frame_comes(t, 52); /* late by two: it waits for a newer one */
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        frame_comes(t, 54);
+        assert_ros_sends(t, 0, "e1[0,1000)");
+        trigger(t, 2, 54);
+        assert_ros_sends(t, 0, "e2[0,1000)");
+        trigger(t, 3, 53);
+        assert_ros_sends(t, 0, "e3[0,1000)");
+        ros_gets_keep_alive(t, RUN_RUNNING, 4, 7);
+        assert_counts(ros_counts(t->ros), used, 4, left_over, 1);
 }
 
 /* Its datagram was delayed, until events of newer triggers had ended: the frame came, so it is not absent. */
-ROS_TEST(a_frame_that_was_discarded_before_its_trigger_is_lost, numbered(32))
+NUMBERED_TEST(a_frame_that_was_discarded_before_its_trigger_is_lost, 32)
 {
-        ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 10; i++)
                 if (i != 5)
-                        trigger(&t, i - (i > 5), 50 + i);
-        frames_come(&t, 50, 10);
-        (void)ros_sends(&t, 0);
-        ros_gets_keep_alive(&t, RUN_RUNNING, 9, 7);
-        trigger(&t, 9, 60);
-        ros_gets_keep_alive(&t, RUN_RUNNING, 10, 9);
-        assert_int_equal(ros_counts(t.ros)->left_over, 1);
-        trigger(&t, 10, 55);
-        assert_ros_sends(&t, 0, "e10 lost");
-        trigger(&t, 10, 55);
-        assert_ros_sends(&t, 0, "e10 lost");
-        assert_int_equal(ros_counts(t.ros)->discarded, 1);
-        assert_int_equal(ros_counts(t.ros)->late, 1);
-        assert_int_equal(ros_counts(t.ros)->left_over, 0);
-        check_frames(&t, 10);
-        frame_comes(&t, 55);
-        assert_int_equal(ros_counts(t.ros)->duplicate, 1);
-        end(&t, 11);
+                        trigger(t, i - (i > 5), 50 + i);
+        frames_come(t, 50, 10);
+        (void)ros_sends(t, 0);
+        ros_gets_keep_alive(t, RUN_RUNNING, 9, 7);
+        trigger(t, 9, 60);
+        ros_gets_keep_alive(t, RUN_RUNNING, 10, 9);
+        assert_int_equal(ros_counts(t->ros)->left_over, 1);
+        trigger(t, 10, 55);
+        assert_ros_sends(t, 0, "e10 lost");
+        trigger(t, 10, 55);
+        assert_ros_sends(t, 0, "e10 lost");
+        assert_counts(ros_counts(t->ros), discarded, 1, late, 1, left_over, 0);
+        ros_driver_check(t);
+        frame_comes(t, 55);
+        assert_int_equal(ros_counts(t->ros)->duplicate, 1);
 }
 
 /* The number of a fragment is that of its frame. */
-ROS_TEST(a_fragment_has_the_l1_id_of_its_frame, numbered(16))
+NUMBERED_TEST(a_fragment_has_the_l1_id_of_its_frame, 16)
 {
         struct ros_job job;
 
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 0x7fffe);
-        trigger(&t, 1, 0x80001);
-        frame_comes(&t, 0xfffe);
-        frame_comes(&t, 0xffff);
-        frame_comes(&t, 0x0001);
-        assert_int_equal(ros_jobs(t.ros, 0, &job, 1), 1);
+        trigger(t, 0, 0x7fffe);
+        trigger(t, 1, 0x80001);
+        frame_comes(t, 0xfffe);
+        frame_comes(t, 0xffff);
+        frame_comes(t, 0x0001);
+        assert_int_equal(ros_jobs(t->ros, 0, &job, 1), 1);
         assert_int_equal(job.job.chunk.l1_id, 0x7fffe);
-        ros_sent(t.ros, 0, 1, 0);
-        assert_int_equal(ros_jobs(t.ros, 0, &job, 1), 1);
+        ros_sent(t->ros, 0, 1, 0);
+        assert_int_equal(ros_jobs(t->ros, 0, &job, 1), 1);
         assert_int_equal(job.job.chunk.l1_id, 0x80001);
-        end(&t, 3);
 }
 
-TEST(the_board_may_count_from_another_number)
+static const int64_t froms[] = {1, -1, 1000, -70000};
+
+NUMBERED_TEST_EACH(the_board_may_count_from_another_number, i, ARRAY_SIZE(froms), 16,
+                   c.number_from = froms[i])
 {
-        static const int64_t froms[] = {1, -1, 1000, -70000};
-
-        for (size_t i = 0; i < ARRAY_SIZE(froms); i++) {
-                struct ros_config c = numbered(16);
-                struct ros_driver t;
-
-                c.number_from = froms[i];
-                ros_driver_init(&t, &c);
-                frame_comes(&t, (uint64_t)froms[i] & 0xffff);
-                trigger(&t, 0, 0);
-                assert_ros_sends(&t, 0, "e0[0,1000)");
-                trigger(&t, 1, 1);
-                frame_comes(&t, (uint64_t)(froms[i] + 1) & 0xffff);
-                assert_ros_sends(&t, 0, "e1[0,1000)");
-                end(&t, 2);
-        }
+        frame_comes(t, (uint64_t)froms[i] & 0xffff);
+        trigger(t, 0, 0);
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        trigger(t, 1, 1);
+        frame_comes(t, (uint64_t)(froms[i] + 1) & 0xffff);
+        assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
 /* The ROS starts in the middle of a run, and frames come before or after the first trigger. */
@@ -109,208 +93,181 @@ TEST(the_first_trigger_finds_the_frames_that_wait)
                         for (int i = early; i < 20; i++)
                                 frame_comes(&t, (l1_id + (uint32_t)i) & mask);
                         assert_int_equal(ros_queued(t.ros, 0).jobs, 20);
-                        end(&t, 20);
+                        ros_driver_fini(&t);
                 }
         }
 }
 
-ROS_TEST(late_and_repeated_frames_are_counted_apart, numbered(24))
+NUMBERED_TEST(late_and_repeated_frames_are_counted_apart, 24)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 6; event++)
-                trigger(&t, event, (uint32_t)event);
-        frames_come(&t, 0, 1);
-        frame_comes(&t, 0); /* held twice */
-        frames_come(&t, 2, 2);
-        assert_int_equal(ros_counts(t.ros)->duplicate, 1);
-        assert_ros_sends(&t, 0, "e0[0,1000) | e2[0,1000) | e3[0,1000)");
-        ros_gets_clear(&t, 0);
-        ros_gets_clear(&t, 1);
-        frame_comes(&t, 0); /* used before */
-        assert_int_equal(ros_counts(t.ros)->duplicate, 2);
-        frame_comes(&t, 1); /* never came before */
-        assert_int_equal(ros_counts(t.ros)->late, 1);
-        frame_comes(&t, 1);
-        assert_int_equal(ros_counts(t.ros)->late, 2);
+                trigger(t, event, (uint32_t)event);
+        frames_come(t, 0, 1);
+        frame_comes(t, 0); /* held twice */
+        frames_come(t, 2, 2);
+        assert_int_equal(ros_counts(t->ros)->duplicate, 1);
+        assert_ros_sends(t, 0, "e0[0,1000) | e2[0,1000) | e3[0,1000)");
+        ros_gets_clear(t, 0);
+        ros_gets_clear(t, 1);
+        frame_comes(t, 0); /* used before */
+        assert_int_equal(ros_counts(t->ros)->duplicate, 2);
+        frame_comes(t, 1); /* never came before */
+        assert_int_equal(ros_counts(t->ros)->late, 1);
+        frame_comes(t, 1);
+        assert_int_equal(ros_counts(t->ros)->late, 2);
         /* Nobody waits for it any more. */
-        ros_says(&t);
-        t.now_ns += c.wait_ns;
-        ros_expire(t.ros, t.now_ns);
-        frame_comes(&t, 4);
-        assert_int_equal(ros_counts(t.ros)->late, 3);
-        ros_gets_keep_alive(&t, RUN_RUNNING, 6, 7);
-        assert_int_equal(ros_counts(t.ros)->used, 3);
-        assert_int_equal(ros_counts(t.ros)->absent, 3);
-        end(&t, 8);
+        ros_says(t);
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        frame_comes(t, 4);
+        assert_int_equal(ros_counts(t->ros)->late, 3);
+        ros_gets_keep_alive(t, RUN_RUNNING, 6, 7);
+        assert_counts(ros_counts(t->ros), used, 3, absent, 3);
 }
 
 /* A frame of before the run is left over or late, and costs nothing. But the board has sent frames of the
  * run, so the second one has a wrong number, and its data are in no event. */
-TEST(a_number_of_before_the_run_is_wrong_behind_frames_of_the_run)
+NUMBERED_TEST_EACH(a_number_of_before_the_run_is_wrong_behind_frames_of_the_run, i, 6,
+                   16 + 8u * (unsigned)(i / 2))
 {
-        for (unsigned bits = 16; bits <= 32; bits += 8) {
-                for (unsigned ended = 0; ended < 2; ended++) {
-                        struct ros_config c = numbered(bits);
-                        struct ros_driver t;
+        const unsigned ended = i % 2;
 
-                        ros_driver_init(&t, &c);
-                        trigger(&t, 0, 40000);
-                        frame_comes(&t, 39000);
-                        for (uint32_t i = 0; i < 50; i++) {
-                                if (i > 0)
-                                        trigger(&t, i, 40000 + i);
-                                frame_comes(&t, 40000 + i);
-                        }
-                        frame_comes(&t, 39990); /* overtaken */
-                        for (unsigned k = 0; k < 2 * ended; k++)
-                                ros_gets_keep_alive(&t, RUN_RUNNING, 40 + k, 7);
-                        assert_int_equal(ros_counts(t.ros)->impossible, 0);
-                        frame_comes(&t, 20000);
-                        trigger(&t, 50, 40050);
-                        frame_comes(&t, 40050);
-                        assert_int_equal(ros_counts(t.ros)->impossible, 1);
-                        assert_false(ros_is_out_of_step(t.ros));
-                        end(&t, 54);
-                }
+        trigger(t, 0, 40000);
+        frame_comes(t, 39000);
+        for (uint32_t k = 0; k < 50; k++) {
+                if (k > 0)
+                        trigger(t, k, 40000 + k);
+                frame_comes(t, 40000 + k);
         }
+        frame_comes(t, 39990); /* overtaken */
+        for (unsigned k = 0; k < 2 * ended; k++)
+                ros_gets_keep_alive(t, RUN_RUNNING, 40 + k, 7);
+        assert_int_equal(ros_counts(t->ros)->impossible, 0);
+        frame_comes(t, 20000);
+        trigger(t, 50, 40050);
+        frame_comes(t, 40050);
+        assert_int_equal(ros_counts(t->ros)->impossible, 1);
+        assert_false(ros_is_out_of_step(t->ros));
 }
 
-ROS_TEST(a_frame_without_a_number_is_impossible, numbered(24))
+NUMBERED_TEST(a_frame_without_a_number_is_impossible, 24)
 {
         struct ros_fragment f = {.bytes = 3};
         uint64_t at;
 
-        ros_driver_init(&t, &c);
-        assert_int_equal(ros_arrive(t.ros, NULL, &f, &at), ROS_DISCARD);
-        ros_commit(t.ros);
-        assert_int_equal(ros_counts(t.ros)->impossible, 1);
-        end(&t, 1);
+        assert_int_equal(ros_arrive(t->ros, NULL, &f, &at), ROS_DISCARD);
+        ros_commit(t->ros);
+        assert_int_equal(ros_counts(t->ros)->impossible, 1);
+        t->frames = 1;
 }
 
-ROS_TEST(a_broken_frame_may_come_again, numbered(24))
+NUMBERED_TEST(a_broken_frame_may_come_again, 24)
 {
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 10);
+        trigger(t, 0, 10);
         for (uint64_t counter = 10; counter < 12; counter++) {
-                assert_int_equal(frame_begins(&t, counter), ROS_STORE);
-                ros_skip(t.ros, 1);
+                assert_int_equal(frame_begins(t, counter), ROS_STORE);
+                ros_skip(t->ros, 1);
         }
-        assert_int_equal(ros_held(t.ros), 1); /* what the trigger expects */
-        frame_comes(&t, 10);
-        assert_ros_sends(&t, 0, "e0[0,1000)");
+        assert_int_equal(ros_held(t->ros), 1); /* what the trigger expects */
+        frame_comes(t, 10);
+        assert_ros_sends(t, 0, "e0[0,1000)");
         /* Its event may end while it arrives. */
         for (int broken = 0; broken < 2; broken++) {
-                trigger(&t, 1 + (uint64_t)broken, 11 + (uint32_t)broken);
-                assert_int_equal(frame_begins(&t, 11 + (uint64_t)broken), ROS_STORE);
-                ros_gets_clear(&t, 1 + (uint64_t)broken);
+                trigger(t, 1 + (uint64_t)broken, 11 + (uint32_t)broken);
+                assert_int_equal(frame_begins(t, 11 + (uint64_t)broken), ROS_STORE);
+                ros_gets_clear(t, 1 + (uint64_t)broken);
                 if (broken)
-                        ros_skip(t.ros, 1);
+                        ros_skip(t->ros, 1);
                 else
-                        ros_commit(t.ros);
+                        ros_commit(t->ros);
         }
-        assert_int_equal(ros_counts(t.ros)->late, 1);
-        assert_int_equal(ros_held(t.ros), 1);
-        end(&t, 2);
+        assert_int_equal(ros_counts(t->ros)->late, 1);
+        assert_int_equal(ros_held(t->ros), 1);
+        t->frames = 2;
 }
 
 /* Two events with the same number: the second one gets no fragment. */
-ROS_TEST(a_number_belongs_to_one_event, numbered(32))
+NUMBERED_TEST(a_number_belongs_to_one_event, 32)
 {
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 7);
-        trigger(&t, 1, 7);
-        frame_comes(&t, 7);
-        assert_ros_sends(&t, 0, "e1 lost | e0[0,1000)");
-        ros_gets_clear(&t, 0);
-        trigger(&t, 2, 7);
-        assert_ros_sends(&t, 0, "e2 lost");
-        end(&t, 1);
+        trigger(t, 0, 7);
+        trigger(t, 1, 7);
+        frame_comes(t, 7);
+        assert_ros_sends(t, 0, "e1 lost | e0[0,1000)");
+        ros_gets_clear(t, 0);
+        trigger(t, 2, 7);
+        assert_ros_sends(t, 0, "e2 lost");
 }
 
 /* A full buffer: frames of triggers that never came give way, and those ahead of the trigger wait. */
-ROS_TEST(frames_without_a_trigger_do_not_block_others, numbered(32))
+NUMBERED_TEST_EACH(frames_without_a_trigger_do_not_block_others, datagrams, 2, 32, c.entries = 10,
+                   c.datagrams = datagrams)
 {
-        for (int datagrams = 0; datagrams < 2; datagrams++) {
-                c.entries = 10;
-                c.datagrams = datagrams;
-                ros_driver_init(&t, &c);
-                frames_come(&t, 0, 10);
-                /* Before the first trigger, a front-end that cannot wait keeps its newest frames. */
-                assert_int_equal(frame_begins(&t, 10), datagrams ? ROS_STORE : ROS_FULL);
-                if (datagrams)
-                        ros_commit(t.ros);
-                assert_int_equal(ros_counts(t.ros)->left_over, 10 + datagrams);
-                trigger(&t, 0, 30);
-                for (uint64_t i = 10 + (uint64_t)datagrams; i <= 30; i++)
-                        frame_comes(&t, i);
-                assert_ros_sends(&t, 0, "e0[0,1000)");
-                frames_come(&t, 31, 0);
-                assert_int_equal(frame_begins(&t, 31), ROS_FULL);
-                ros_skip(t.ros, 1);
-                assert_int_equal(ros_counts(t.ros)->dropped, 1);
-                end(&t, 32);
-        }
+        frames_come(t, 0, 10);
+        /* Before the first trigger, a front-end that cannot wait keeps its newest frames. */
+        assert_int_equal(frame_begins(t, 10), datagrams ? ROS_STORE : ROS_FULL);
+        if (datagrams)
+                ros_commit(t->ros);
+        assert_int_equal(ros_counts(t->ros)->left_over, 10 + datagrams);
+        trigger(t, 0, 30);
+        for (uint64_t i = 10 + (uint64_t)datagrams; i <= 30; i++)
+                frame_comes(t, i);
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        frames_come(t, 31, 0);
+        assert_int_equal(frame_begins(t, 31), ROS_FULL);
+        ros_skip(t->ros, 1);
+        assert_int_equal(ros_counts(t->ros)->dropped, 1);
+        t->frames = 32;
 }
 
 /* A trigger that comes for such a frame says that the buffer was too small. */
-ROS_TEST(a_frame_that_others_pushed_out_before_its_trigger_is_dropped, numbered(32))
+NUMBERED_TEST(a_frame_that_others_pushed_out_before_its_trigger_is_dropped, 32, c.entries = 10,
+              c.datagrams = true)
 {
-        c.entries = 10;
-        c.datagrams = true;
-        ros_driver_init(&t, &c);
-        frames_come(&t, 0, 15);
-        assert_int_equal(ros_counts(t.ros)->left_over, 15);
+        frames_come(t, 0, 15);
+        assert_int_equal(ros_counts(t->ros)->left_over, 15);
         for (uint32_t i = 1; i <= 4; i++)
-                trigger(&t, i - 1, i);
-        assert_ros_sends(&t, 0, "e0 lost | e1 lost | e2 lost | e3 lost");
-        assert_int_equal(ros_counts(t.ros)->dropped, 4);
-        assert_int_equal(ros_counts(t.ros)->pushed_out, 4);
-        assert_int_equal(ros_counts(t.ros)->late, 0);
-        assert_int_equal(ros_counts(t.ros)->left_over, 11); /* no trigger came for frame 0 */
-        trigger(&t, 4, 5);
-        assert_ros_sends(&t, 0, "e4[0,1000)");
-        end(&t, 15);
+                trigger(t, i - 1, i);
+        assert_ros_sends(t, 0, "e0 lost | e1 lost | e2 lost | e3 lost");
+        assert_counts(ros_counts(t->ros), dropped, 4, pushed_out, 4, late, 0);
+        assert_int_equal(ros_counts(t->ros)->left_over, 11); /* no trigger came for frame 0 */
+        trigger(t, 4, 5);
+        assert_ros_sends(t, 0, "e4[0,1000)");
 }
 
 /* No data are lost if no trigger can come for them. */
-ROS_TEST(frames_after_the_end_are_left_over, numbered(32))
+NUMBERED_TEST(frames_after_the_end_are_left_over, 32, c.entries = 10)
 {
-        c.entries = 10;
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 0);
-        frame_comes(&t, 0);
-        ros_gets_keep_alive(&t, RUN_ENDED, 1, 7);
+        trigger(t, 0, 0);
+        frame_comes(t, 0);
+        ros_gets_keep_alive(t, RUN_ENDED, 1, 7);
         for (uint64_t i = 1; i < 15; i++) {
-                if (frame_begins(&t, i) == ROS_FULL)
-                        ros_skip(t.ros, 1);
+                if (frame_begins(t, i) == ROS_FULL)
+                        ros_skip(t->ros, 1);
                 else
-                        ros_commit(t.ros);
+                        ros_commit(t->ros);
         }
-        assert_int_equal(ros_counts(t.ros)->dropped, 0);
-        assert_int_equal(ros_counts(t.ros)->left_over, 14);
-        end(&t, 15);
+        assert_counts(ros_counts(t->ros), dropped, 0, left_over, 14);
+        t->frames = 15;
 }
 
 /* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes too late. */
-ROS_TEST(rejected_events_use_their_frames, numbered(32))
+NUMBERED_TEST(rejected_events_use_their_frames, 32)
 {
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 50);
-        frame_comes(&t, 50);
-        assert_ros_sends(&t, 0, "e0[0,1000)");
-        frame_comes(&t, 53);
-        t.message.n = 3;
-        t.message.clear.with_l1_ids = true;
+        trigger(t, 0, 50);
+        frame_comes(t, 50);
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        frame_comes(t, 53);
+        t->message.n = 3;
+        t->message.clear.with_l1_ids = true;
         for (uint32_t k = 0; k < 3; k++) {
-                t.message.clear.events[k] = k;
-                t.message.clear.l1_ids[k] = 50 + 3 * k;
+                t->message.clear.events[k] = k;
+                t->message.clear.l1_ids[k] = 50 + 3 * k;
         }
-        assert_true(to_ros(&t, ROLE_DFM, 0, MESSAGE_CLEAR, t.clear_next++));
-        assert_int_equal(ros_held(t.ros), 0);
-        assert_int_equal(ros_counts(t.ros)->used, 2);
-        frame_comes(&t, 56);
-        assert_int_equal(ros_counts(t.ros)->late, 1);
-        end(&t, 3);
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
+        assert_int_equal(ros_held(t->ros), 0);
+        assert_int_equal(ros_counts(t->ros)->used, 2);
+        frame_comes(t, 56);
+        assert_int_equal(ros_counts(t->ros)->late, 1);
 }
 
 static void run_with_offset(struct ros_driver *t, int64_t offset, uint64_t more)
@@ -327,8 +284,7 @@ static void run_with_offset(struct ros_driver *t, int64_t offset, uint64_t more)
 
 static bool is_unreliable(struct ros_driver *t)
 {
-        t->now_ns += NS_PER_S;
-        assert_ros_says(t, "dfm: Alive running");
+        assert_ros_says_after(t, NS_PER_S, "dfm: Alive running");
         return t->message.alive.flags & ALIVE_UNRELIABLE;
 }
 
@@ -349,42 +305,41 @@ TEST(an_offset_between_board_and_trigger_is_found)
                 ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
                 assert_int_equal(ros_offset(t.ros, true), offsets[k]);
                 assert_int_equal(is_unreliable(&t), offsets[k] != 0);
-                end(&t, 40);
+                ros_driver_fini(&t);
         }
 }
 
 /* A board that only missed the first one is good. Frames of triggers that were not taken may follow. */
-ROS_TEST(a_missed_first_trigger_is_no_offset, numbered(16))
+ROS_TEST_AS(a_missed_first_trigger_is_no_offset, numbered(16), (void)t)
 {
         for (uint32_t more = 0; more < 4; more++) {
-                run_with_offset(&t, 1, more);
-                ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);
-                assert_int_equal(ros_offset(t.ros, true), 0);
-                t.keep_alive_flags = KEEP_ALIVE_FOLLOWED;
-                ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
-                assert_int_equal(ros_offset(t.ros, false), 1);
-                assert_int_equal(ros_offset(t.ros, true), 0);
-                assert_false(is_unreliable(&t));
-                end(&t, 40 + more);
+                run_with_offset(t, 1, more);
+                ros_gets_keep_alive(t, RUN_DRAINING, 20, 7);
+                assert_int_equal(ros_offset(t->ros, true), 0);
+                t->keep_alive_flags = KEEP_ALIVE_FOLLOWED;
+                ros_gets_keep_alive(t, RUN_ENDED, 40, 7);
+                assert_int_equal(ros_offset(t->ros, false), 1);
+                assert_int_equal(ros_offset(t->ros, true), 0);
+                assert_false(is_unreliable(t));
+                ros_driver_fini(t);
         }
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 100);
+        ros_driver_init(t, &c);
+        trigger(t, 0, 100);
         for (uint32_t i = 1; i < 40; i++) {
-                trigger(&t, i, 100 + i);
-                frame_comes(&t, 100 + i);
+                trigger(t, i, 100 + i);
+                frame_comes(t, 100 + i);
         }
-        ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
-        assert_int_equal(ros_offset(t.ros, true), 0);
-        end(&t, 39);
+        ros_gets_keep_alive(t, RUN_ENDED, 40, 7);
+        assert_int_equal(ros_offset(t->ros, true), 0);
+        ros_driver_fini(t);
         /* Nor is one with frames from before the run of which the last frame is on its way. */
-        ros_driver_init(&t, &c);
-        frame_comes(&t, 99);
+        ros_driver_init(t, &c);
+        frame_comes(t, 99);
         for (uint32_t i = 0; i < 40; i++) {
-                trigger(&t, i, 100 + i);
+                trigger(t, i, 100 + i);
                 if (i < 39)
-                        frame_comes(&t, 100 + i);
+                        frame_comes(t, 100 + i);
         }
-        ros_gets_keep_alive(&t, RUN_DRAINING, 20, 7);
-        assert_int_equal(ros_offset(t.ros, true), 0);
-        end(&t, 40);
+        ros_gets_keep_alive(t, RUN_DRAINING, 20, 7);
+        assert_int_equal(ros_offset(t->ros, true), 0);
 }

@@ -34,26 +34,19 @@ TEST(frames_of_a_restarted_board_match_nothing)
                 assert_int_equal(ros_counts(t.ros)->fragments_sent + ros_queued(t.ros, 0).jobs, 30);
                 assert_int_equal(ros_counts(t.ros)->restarts, 1);
                 assert_true(ros_is_out_of_step(t.ros));
-                end(&t, frames);
+                ros_driver_fini(&t);
         }
 }
 
 /* The events that it missed still wait for their frames, and its numbers fit them. */
-TEST(a_restarted_board_does_not_fill_open_events)
+NUMBERED_TEST_EACH(a_restarted_board_does_not_fill_open_events, gap, 2, 16)
 {
-        for (int gap = 0; gap < 2; gap++) {
-                struct ros_config c = numbered(16);
-                struct ros_driver t;
-
-                ros_driver_init(&t, &c);
-                triggers_and_frames(&t, 10);
-                for (uint64_t event = 10; event < 600; event++)
-                        trigger(&t, event, (uint32_t)event);
-                frames_come(&t, gap ? 27 : 0, 100);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, 10);
-                assert_true(ros_is_out_of_step(t.ros));
-                end(&t, 110);
-        }
+        triggers_and_frames(t, 10);
+        for (uint64_t event = 10; event < 600; event++)
+                trigger(t, event, (uint32_t)event);
+        frames_come(t, gap ? 27 : 0, 100);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
+        assert_true(ros_is_out_of_step(t->ros));
 }
 
 /* A wrong first number, or frames of an earlier count, come before the first trigger: the board begins again,
@@ -72,180 +65,149 @@ TEST(a_board_begins_again_before_the_first_trigger)
                                 trigger(&t, i, i);
                         assert_int_equal(ros_queued(t.ros, 0).jobs, 40);
                         assert_false(ros_is_out_of_step(t.ros));
-                        end(&t, 40 + before);
+                        ros_driver_fini(&t);
                 }
         }
 }
 
 /* The frames that the new count overrules are of before the run, too. */
-TEST(a_board_that_begins_again_is_forgiven_all_frames)
+NUMBERED_TEST_EACH(a_board_that_begins_again_is_forgiven_all_frames, k, 2, 32)
 {
         static const uint64_t overruled[] = {50, 3000};
 
-        for (unsigned k = 0; k < ARRAY_SIZE(overruled); k++) {
-                struct ros_config c = numbered(32);
-                struct ros_driver t;
-
-                ros_driver_init(&t, &c);
-                frames_come(&t, 5030, 2);
-                frame_comes(&t, 5031);
-                frames_come(&t, overruled[k], 2);
-                frames_come(&t, 0, 40);
-                for (uint32_t i = 0; i < 40; i++)
-                        trigger(&t, i, i);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, 40);
-                assert_int_equal(ros_counts(t.ros)->duplicate, 1);
-                assert_int_equal(ros_counts(t.ros)->early_duplicate, 1);
-                assert_int_equal(ros_counts(t.ros)->impossible, 2);
-                assert_int_equal(ros_counts(t.ros)->early_impossible, 2);
-                end(&t, 45);
-        }
+        frames_come(t, 5030, 2);
+        frame_comes(t, 5031);
+        frames_come(t, overruled[k], 2);
+        frames_come(t, 0, 40);
+        for (uint32_t i = 0; i < 40; i++)
+                trigger(t, i, i);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 40);
+        assert_counts(ros_counts(t->ros), duplicate, 1, early_duplicate, 1, impossible, 2, early_impossible,
+                      2);
 }
 
 /* Frames 10 to 15 waited for a newer one. A message about them has what was read of one. */
-ROS_TEST(rejected_frames_leave_a_sample, numbered(16))
+NUMBERED_TEST(rejected_frames_leave_a_sample, 16, c.number_from = 7)
 {
         const struct ros_sample *s;
 
-        c.number_from = 7;
-        ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 600; i++) {
-                trigger(&t, i, i);
+                trigger(t, i, i);
                 if (i < 10)
-                        frame_comes(&t, i + 7);
+                        frame_comes(t, i + 7);
         }
-        frames_come(&t, 7, ROS_STRAYS_MAX);
-        assert_int_equal(ros_counts(t.ros)->impossible, ROS_STRAYS_MAX - 10);
-        s = &ros_samples(t.ros)->impossible;
+        frames_come(t, 7, ROS_STRAYS_MAX);
+        assert_int_equal(ros_counts(t->ros)->impossible, ROS_STRAYS_MAX - 10);
+        s = &ros_samples(t->ros)->impossible;
         assert_true(s->has_counter);
         assert_in_range(s->counter, 17, 22);
         assert_int_equal(s->bytes, 1000);
-        end(&t, 10 + ROS_STRAYS_MAX);
 }
 
 /* A connection that was held up delivers all frames without a gap, and one that was broken the newest ones.
  */
 /* Frames come long after their triggers, so the numbers of the new count are not much further behind. */
-ROS_TEST(a_restarted_board_that_lags_fills_no_open_event, numbered(16))
+NUMBERED_TEST(a_restarted_board_that_lags_fills_no_open_event, 16)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 450; event++)
-                trigger(&t, event, (uint32_t)event);
+                trigger(t, event, (uint32_t)event);
         for (uint64_t i = 0; i < 100; i++) {
-                trigger(&t, 450 + i, (uint32_t)(450 + i));
-                frame_comes(&t, i);
+                trigger(t, 450 + i, (uint32_t)(450 + i));
+                frame_comes(t, i);
         }
-        frames_come(&t, 0, 150); /* restarted: 100 to 149 fit events that are open */
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 100);
-        assert_true(ros_is_out_of_step(t.ros));
-        end(&t, 250);
+        frames_come(t, 0, 150); /* restarted: 100 to 149 fit events that are open */
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 100);
+        assert_true(ros_is_out_of_step(t->ros));
 }
 
-ROS_TEST(delayed_frames_are_not_those_of_a_restarted_board, numbered(16))
+NUMBERED_TEST(delayed_frames_are_not_those_of_a_restarted_board, 16, c.entries = 2000)
 {
-        c.entries = 2000;
-        ros_driver_init(&t, &c);
-        triggers_and_frames(&t, 10);
+        triggers_and_frames(t, 10);
         for (uint64_t event = 10; event < 600; event++)
-                trigger(&t, event, (uint32_t)event);
-        frames_come(&t, 11, 489);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 499);
-        frames_come(&t, 595, 5);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 504);
-        assert_int_equal(ros_counts(t.ros)->restarts, 0);
-        end(&t, 504);
+                trigger(t, event, (uint32_t)event);
+        frames_come(t, 11, 489);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 499);
+        frames_come(t, 595, 5);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 504);
+        assert_int_equal(ros_counts(t->ros)->restarts, 0);
 }
 
 /* Single late frames are good; a row of them means a restart, after which four frames must agree. */
-ROS_TEST(a_row_of_strays_means_a_restart, numbered(32))
+NUMBERED_TEST(a_row_of_strays_means_a_restart, 32)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 80; event++)
-                trigger(&t, event, (uint32_t)event);
-        frame_comes(&t, 40);
-        frames_come(&t, 0, ROS_STRAYS_MAX - 1);
-        assert_false(ros_is_out_of_step(t.ros));
-        assert_ros_sends(&t, 0, "e40[0,1000)");
-        frame_comes(&t, 41); /* they were only late */
-        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX);
-        ros_sends(&t, 0);
-        frames_come(&t, 15, ROS_STRAYS_MAX);
-        assert_true(ros_is_out_of_step(t.ros));
-        assert_int_equal(ros_counts(t.ros)->impossible, ROS_STRAYS_MAX);
-        assert_ros_sends(&t, 0, "");
-        frames_come(&t, 60, ROS_AGREEING_MIN - 1);
-        frame_comes(&t, UINT32_MAX / 2); /* interrupts the row */
-        assert_true(ros_is_out_of_step(t.ros));
-        frames_come(&t, 60, ROS_AGREEING_MIN);
-        assert_false(ros_is_out_of_step(t.ros));
-        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_AGREEING_MIN);
-        assert_int_equal(ros_counts(t.ros)->restarts, 1);
-        end(&t, 1 + ROS_STRAYS_MAX + ROS_STRAYS_MAX + 2 * ROS_AGREEING_MIN);
+                trigger(t, event, (uint32_t)event);
+        frame_comes(t, 40);
+        frames_come(t, 0, ROS_STRAYS_MAX - 1);
+        assert_false(ros_is_out_of_step(t->ros));
+        assert_ros_sends(t, 0, "e40[0,1000)");
+        frame_comes(t, 41); /* they were only late */
+        assert_int_equal(ros_queued(t->ros, 0).jobs, ROS_STRAYS_MAX);
+        ros_sends(t, 0);
+        frames_come(t, 15, ROS_STRAYS_MAX);
+        assert_true(ros_is_out_of_step(t->ros));
+        assert_int_equal(ros_counts(t->ros)->impossible, ROS_STRAYS_MAX);
+        assert_ros_sends(t, 0, "");
+        frames_come(t, 60, ROS_AGREEING_MIN - 1);
+        frame_comes(t, UINT32_MAX / 2); /* interrupts the row */
+        assert_true(ros_is_out_of_step(t->ros));
+        frames_come(t, 60, ROS_AGREEING_MIN);
+        assert_false(ros_is_out_of_step(t->ros));
+        assert_int_equal(ros_queued(t->ros, 0).jobs, ROS_AGREEING_MIN);
+        assert_int_equal(ros_counts(t->ros)->restarts, 1);
 }
 
 /* Nothing newer follows the last frame of a silent board. */
-ROS_TEST(a_last_late_frame_is_believed_in_time, numbered(32))
+NUMBERED_TEST(a_last_late_frame_is_believed_in_time, 32)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 3; event++)
-                trigger(&t, event, (uint32_t)event);
-        frame_comes(&t, 2);
-        frame_comes(&t, 1);
-        assert_ros_sends(&t, 0, "e2[0,1000)");
-        t.now_ns += c.wait_ns;
-        ros_expire(t.ros, t.now_ns);
-        assert_ros_sends(&t, 0, "e0 pending | e1[0,1000)");
-        end(&t, 2);
+                trigger(t, event, (uint32_t)event);
+        frame_comes(t, 2);
+        frame_comes(t, 1);
+        assert_ros_sends(t, 0, "e2[0,1000)");
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 0, "e0 pending | e1[0,1000)");
 }
 
 /* A board sends 0 to 6 without 5, restarts while event 5 is open, and counts from 0 again: its new frame 5 is
  * of another trigger, even if no newer frame comes before event 5 stops waiting. */
-ROS_TEST(a_restarted_board_does_not_fill_an_event_that_stops_waiting, numbered(32))
+NUMBERED_TEST(a_restarted_board_does_not_fill_an_event_that_stops_waiting, 32)
 {
-        ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 7; i++) {
-                trigger(&t, i, i);
+                trigger(t, i, i);
                 if (i != 5)
-                        frame_comes(&t, i);
+                        frame_comes(t, i);
         }
         for (uint32_t i = 0; i < 6; i++) {
-                trigger(&t, 10 + i, 10 + i);
-                frame_comes(&t, i);
+                trigger(t, 10 + i, 10 + i);
+                frame_comes(t, i);
         }
-        ros_sends(&t, 0);
-        t.now_ns += c.wait_ns;
-        ros_expire(t.ros, t.now_ns);
-        assert_ros_sends(&t, 0,
+        ros_sends(t, 0);
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 0,
                          "e5 pending | e10 pending | e11 pending | e12 pending | e13 pending | e14 pending | "
                          "e15 pending");
-        assert_int_equal(ros_counts(t.ros)->duplicate, 5);
-        assert_int_equal(ros_counts(t.ros)->impossible, 1);
-        end(&t, 12);
+        assert_counts(ros_counts(t->ros), duplicate, 5, impossible, 1);
 }
 
 /* The first frames before the restart were lost, so no number is repeated; but the triggers after it have no
  * other frame. A board that delivers late has answered the newest trigger, or sends more frames than that. */
-TEST(a_frame_that_may_be_of_a_newer_trigger_fills_no_event)
+NUMBERED_TEST_EACH(a_frame_that_may_be_of_a_newer_trigger_fills_no_event, unanswered, 2, 32)
 {
         static const char *const sends[] = {"e0 pending | e1[0,1000)",
                                             "e0 pending | e1 pending | e3 pending"};
 
-        for (uint32_t unanswered = 0; unanswered < 2; unanswered++) {
-                struct ros_config c = numbered(32);
-                struct ros_driver t;
-
-                ros_driver_init(&t, &c);
-                for (uint32_t i = 0; i < 3 + unanswered; i++)
-                        trigger(&t, i, i);
-                frame_comes(&t, 2);
-                frame_comes(&t, 1);
-                ros_sends(&t, 0);
-                t.now_ns += c.wait_ns;
-                ros_expire(t.ros, t.now_ns);
-                assert_ros_sends(&t, 0, sends[unanswered]);
-                assert_int_equal(ros_counts(t.ros)->late, unanswered);
-                end(&t, 2);
-        }
+        for (uint32_t i = 0; i < (unanswered ? 4 : 3); i++)
+                trigger(t, i, i);
+        frame_comes(t, 2);
+        frame_comes(t, 1);
+        ros_sends(t, 0);
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 0, sends[unanswered]);
+        assert_int_equal(ros_counts(t->ros)->late, unanswered);
 }
 
 /* Soon after the beginning, all numbers of a restarted board are close to those of the triggers. */
@@ -271,41 +233,33 @@ TEST(a_board_may_restart_at_the_beginning)
                         t.now_ns += c.wait_ns;
                         ros_expire(t.ros, t.now_ns);
                         assert_int_equal(ros_counts(t.ros)->used + ros_counts(t.ros)->left_over, before);
-                        end(&t, before + 60);
+                        ros_driver_fini(&t);
                 }
         }
 }
 
 /* A ROS restarts in a run of 400 triggers, of which 100 have ended. Its board has gone on, and its first
  * frames are of open events, but not of the newest trigger. */
-TEST(a_restarted_ros_believes_frames_of_open_events)
+static const struct {
+        uint64_t oldest;
+        uint32_t first; /* frame */
+        bool is_out_of_step;
+} cases[] = {
+        {100, 200, false}, {100, 100, false}, {100, 99, false}, {100, 41, false},
+        {100, 0, true},    {0, 200, true},    {15, 200, true},
+};
+
+NUMBERED_TEST_EACH(a_restarted_ros_believes_frames_of_open_events, k, ARRAY_SIZE(cases), 16, c.entries = 400)
 {
-        static const struct {
-                uint64_t oldest;
-                uint32_t first; /* frame */
-                bool is_out_of_step;
-        } cases[] = {
-                {100, 200, false}, {100, 100, false}, {100, 99, false}, {100, 41, false},
-                {100, 0, true},    {0, 200, true},    {15, 200, true},
-        };
-
-        for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
-                struct ros_config c = numbered(16);
-                struct ros_driver t;
-
-                c.entries = 400;
-                ros_driver_init(&t, &c);
-                ros_gets_keep_alive(&t, RUN_RUNNING, cases[k].oldest, 7);
-                trigger(&t, 399, 399); /* it hears of the newest first */
-                for (uint32_t event = 200; event < 399; event++)
-                        trigger(&t, event, event);
-                frames_come(&t, cases[k].first, 60);
-                assert_int_equal(ros_counts(t.ros)->restarts, cases[k].is_out_of_step);
-                if (!cases[k].is_out_of_step) {
-                        assert_int_equal(ros_queued(t.ros, 0).jobs, cases[k].first == 200 ? 60 : 0);
-                        assert_int_equal(ros_counts(t.ros)->late, 100 - MIN(cases[k].first, 100u));
-                }
-                end(&t, 60);
+        ros_gets_keep_alive(t, RUN_RUNNING, cases[k].oldest, 7);
+        trigger(t, 399, 399); /* it hears of the newest first */
+        for (uint32_t event = 200; event < 399; event++)
+                trigger(t, event, event);
+        frames_come(t, cases[k].first, 60);
+        assert_int_equal(ros_counts(t->ros)->restarts, cases[k].is_out_of_step);
+        if (!cases[k].is_out_of_step) {
+                assert_int_equal(ros_queued(t->ros, 0).jobs, cases[k].first == 200 ? 60 : 0);
+                assert_int_equal(ros_counts(t->ros)->late, 100 - MIN(cases[k].first, 100u));
         }
 }
 
@@ -343,51 +297,38 @@ TEST(a_restarted_ros_refuses_no_frame_of_a_good_board)
                         trigger(&t, 5000 + i, l1_id + i);
                         frame_comes(&t, next);
                 }
-                assert_int_equal(ros_counts(t.ros)->restarts, 0);
-                assert_int_equal(ros_counts(t.ros)->impossible, 0);
-                assert_int_equal(ros_counts(t.ros)->late, behind);
+                assert_counts(ros_counts(t.ros), restarts, 0, impossible, 0, late, behind);
                 assert_int_equal(ros_queued(t.ros, 0).jobs, next - 7 - l1_id);
-                end(&t, boards[k / 12].waiting + 399);
+                ros_driver_fini(&t);
         }
 }
 
 /* It counts from 0, or began to when the ROS was not there yet. No event has one of its frames. */
-TEST(a_restarted_ros_finds_a_restarted_board)
+static const uint32_t frames[] = {0, 10, 100, 2000, 4600};
+
+ROS_TEST_EACH_AS(a_restarted_ros_finds_a_restarted_board, k, ARRAY_SIZE(frames), numbered(16),
+                 join_at(t, &c, 5000), c.entries = 1000)
 {
-        static const uint32_t frames[] = {0, 10, 100, 2000, 4600};
-
-        for (size_t k = 0; k < ARRAY_SIZE(frames); k++) {
-                struct ros_config c = numbered(16);
-                struct ros_driver t;
-
-                c.entries = 1000;
-                join_at(&t, &c, 5000);
-                for (uint32_t i = 1; i < 300; i++) {
-                        trigger(&t, 5000 + i, 5000 + i);
-                        frame_comes(&t, frames[k] + i);
-                        assert_int_equal(ros_is_out_of_step(t.ros), i >= (k < 2 ? 16 : 64));
-                }
-                assert_int_equal(ros_counts(t.ros)->restarts, 1);
-                assert_int_equal(ros_counts(t.ros)->late, k < 2 ? 0 : 48);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, 0);
-                end(&t, 299);
+        for (uint32_t i = 1; i < 300; i++) {
+                trigger(t, 5000 + i, 5000 + i);
+                frame_comes(t, frames[k] + i);
+                assert_int_equal(ros_is_out_of_step(t->ros), i >= (k < 2 ? 16 : 64));
         }
+        assert_counts(ros_counts(t->ros), restarts, 1, late, k < 2 ? 0 : 48);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 0);
 }
 
 /* The network repeats single datagrams: the board counts on. */
-ROS_TEST(a_repeated_frame_is_no_restart, numbered(16))
+NUMBERED_TEST(a_repeated_frame_is_no_restart, 16)
 {
-        ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 90; i++) {
-                trigger(&t, i, i);
-                frame_comes(&t, i);
+                trigger(t, i, i);
+                frame_comes(t, i);
                 if (i % 10 == 9)
-                        frames_come(&t, i - 3, 3);
+                        frames_come(t, i - 3, 3);
         }
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 90);
-        assert_int_equal(ros_counts(t.ros)->duplicate, 27);
-        assert_int_equal(ros_counts(t.ros)->restarts, 0);
-        end(&t, 117);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 90);
+        assert_counts(ros_counts(t->ros), duplicate, 27, restarts, 0);
 }
 
 /* A bit of one number is wrong. Triggers are known before the frames, or after them. */
@@ -415,11 +356,9 @@ TEST(one_number_far_ahead_costs_only_its_frame)
                         if (early && i > 0)
                                 trigger(&t, i, i);
                 }
-                assert_int_equal(ros_counts(t.ros)->restarts, 0);
-                assert_int_equal(ros_counts(t.ros)->impossible, 1);
-                assert_int_equal(ros_counts(t.ros)->duplicate, 0);
+                assert_counts(ros_counts(t.ros), restarts, 0, impossible, 1, duplicate, 0);
                 assert_int_equal(ros_queued(t.ros, 0).jobs, n - 1);
-                end(&t, n);
+                ros_driver_fini(&t);
         }
 }
 
@@ -455,94 +394,74 @@ TEST(single_wrong_bits_put_no_board_out_of_step)
                 assert_int_equal(ros_counts(t.ros)->restarts, 0);
                 /* A frame that takes the place of another one costs that one, too. */
                 assert_true(ros_queued(t.ros, 0).jobs + 2 * wrong >= n);
-                end(&t, n);
+                ros_driver_fini(&t);
         }
 }
 
 /* It is the first one, or its board also repeats its first number. */
-TEST(one_wrong_number_at_the_beginning_costs_only_its_frame)
+NUMBERED_TEST_EACH(one_wrong_number_at_the_beginning_costs_only_its_frame, repeats, 2, 32, c.entries = 400)
 {
-        for (unsigned repeats = 0; repeats < 2; repeats++) {
-                struct ros_config c = numbered(32);
-                struct ros_driver t;
-
-                c.entries = 400;
-                ros_driver_init(&t, &c);
-                if (repeats)
-                        trigger(&t, 0, 0);
-                if (repeats)
-                        frame_comes(&t, 0);
-                frame_comes(&t, 100000);
-                for (uint32_t i = 0; i < 200; i++) {
-                        if (i > 0 || !repeats)
-                                trigger(&t, i, i);
-                        frame_comes(&t, i);
-                }
-                assert_int_equal(ros_counts(t.ros)->restarts, 0);
-                assert_int_equal(ros_counts(t.ros)->impossible, 1);
-                assert_int_equal(ros_counts(t.ros)->duplicate, repeats);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, 200);
-                end(&t, 201 + repeats);
+        if (repeats)
+                trigger(t, 0, 0);
+        if (repeats)
+                frame_comes(t, 0);
+        frame_comes(t, 100000);
+        for (uint32_t i = 0; i < 200; i++) {
+                if (i > 0 || !repeats)
+                        trigger(t, i, i);
+                frame_comes(t, i);
         }
+        assert_counts(ros_counts(t->ros), restarts, 0, impossible, 1, duplicate, repeats);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 200);
 }
 
 /* The triggers are known, and the wrong number is that of an open event: its frame is used there, and no
  * other one is lost but that of this event. */
-ROS_TEST(one_wrong_number_of_an_open_event_refuses_no_row, numbered(32))
+NUMBERED_TEST(one_wrong_number_of_an_open_event_refuses_no_row, 32, c.entries = 1000)
 {
-        c.entries = 1000;
-        ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 300; i++)
-                trigger(&t, i, i);
+                trigger(t, i, i);
         for (uint32_t i = 0; i < 300; i++)
-                frame_comes(&t, i == 100 ? 164 : i);
-        assert_int_equal(ros_counts(t.ros)->restarts, 0);
-        assert_int_equal(ros_counts(t.ros)->duplicate, 1);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 299);
-        end(&t, 300);
+                frame_comes(t, i == 100 ? 164 : i);
+        assert_counts(ros_counts(t->ros), restarts, 0, duplicate, 1);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 299);
 }
 
 /* The network delivers a late frame just behind a true leap: the board missed triggers. */
-ROS_TEST(a_leap_that_the_board_follows_is_believed, numbered(32))
+NUMBERED_TEST(a_leap_that_the_board_follows_is_believed, 32, c.entries = 1000)
 {
-        c.entries = 1000;
-        ros_driver_init(&t, &c);
-        triggers_and_frames(&t, 50);
-        frame_comes(&t, 500);
-        frame_comes(&t, 50);
-        frames_come(&t, 501, 20);
+        triggers_and_frames(t, 50);
+        frame_comes(t, 500);
+        frame_comes(t, 50);
+        frames_come(t, 501, 20);
         for (uint32_t i = 50; i < 521; i++)
-                trigger(&t, i, i);
-        assert_int_equal(ros_counts(t.ros)->restarts, 0);
-        assert_int_equal(ros_counts(t.ros)->impossible, 0);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 50 + 22);
-        end(&t, 50 + 22);
+                trigger(t, i, i);
+        assert_counts(ros_counts(t->ros), restarts, 0, impossible, 0);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 50 + 22);
 }
 
 /* Once the board has been out of step for as long as a frame may take, events end without it at once. */
-ROS_TEST(events_do_not_wait_for_a_board_that_is_out_of_step, numbered(32))
+NUMBERED_TEST(events_do_not_wait_for_a_board_that_is_out_of_step, 32)
 {
-        ros_driver_init(&t, &c);
-        trigger(&t, 0, 5000000);
-        frame_comes(&t, 5000000);
-        ros_sends(&t, 0);
-        frames_come(&t, 0, ROS_STRAYS_MAX);
-        ros_expire(t.ros, t.now_ns);
-        trigger(&t, 1, 5000001);
-        assert_ros_sends(&t, 0, "");
-        t.now_ns += c.wait_ns;
-        ros_expire(t.ros, t.now_ns);
-        assert_ros_sends(&t, 0, "e1 pending");
-        trigger(&t, 2, 5000002);
-        assert_ros_sends(&t, 0, "e2 pending");
+        trigger(t, 0, 5000000);
+        frame_comes(t, 5000000);
+        ros_sends(t, 0);
+        frames_come(t, 0, ROS_STRAYS_MAX);
+        ros_expire(t->ros, t->now_ns);
+        trigger(t, 1, 5000001);
+        assert_ros_sends(t, 0, "");
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        assert_ros_sends(t, 0, "e1 pending");
+        trigger(t, 2, 5000002);
+        assert_ros_sends(t, 0, "e2 pending");
         /* The counters of all are reset: the board is in step again. */
-        ros_resynchronise(t.ros, 3, 0);
-        ros_resynchronise(t.ros, 3, 0);
-        assert_false(ros_is_out_of_step(t.ros));
-        trigger(&t, 3, 0);
-        frame_comes(&t, 0);
-        frame_comes(&t, 1);
-        trigger(&t, 4, 1);
-        assert_ros_sends(&t, 0, "e3[0,1000) | e4[0,1000)");
-        end(&t, 3 + ROS_STRAYS_MAX);
+        ros_resynchronise(t->ros, 3, 0);
+        ros_resynchronise(t->ros, 3, 0);
+        assert_false(ros_is_out_of_step(t->ros));
+        trigger(t, 3, 0);
+        frame_comes(t, 0);
+        frame_comes(t, 1);
+        trigger(t, 4, 1);
+        assert_ros_sends(t, 0, "e3[0,1000) | e4[0,1000)");
 }

@@ -2,145 +2,123 @@
 #include "numbered_driver.h"
 
 /* At a reset, frames and requests of the triggers before it may still be on their way. */
-ROS_TEST(a_reset_does_not_mix_old_and_new_numbers, numbered(24))
+NUMBERED_TEST(a_reset_does_not_mix_old_and_new_numbers, 24)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 10; event++)
-                trigger(&t, event, 1000 + (uint32_t)event);
-        frames_come(&t, 1000, 8);
-        ros_sends(&t, 0);
-        ros_resynchronise(t.ros, 12, 0);
-        frame_comes(&t, 1008);
-        assert_ros_sends(&t, 0, "e8[0,1000)");
-        trigger(&t, 10, 1010); /* an announcement was lost: the SFI requests it */
-        trigger(&t, 12, 0);
-        frame_comes(&t, 1010);
-        frame_comes(&t, 0);
-        assert_ros_sends(&t, 0, "e10[0,1000) | e12[0,1000)");
+                trigger(t, event, 1000 + (uint32_t)event);
+        frames_come(t, 1000, 8);
+        ros_sends(t, 0);
+        ros_resynchronise(t->ros, 12, 0);
+        frame_comes(t, 1008);
+        assert_ros_sends(t, 0, "e8[0,1000)");
+        trigger(t, 10, 1010); /* an announcement was lost: the SFI requests it */
+        trigger(t, 12, 0);
+        frame_comes(t, 1010);
+        frame_comes(t, 0);
+        assert_ros_sends(t, 0, "e10[0,1000) | e12[0,1000)");
         for (uint64_t i = 1; i < 1020; i++) {
-                trigger(&t, 12 + i, (uint32_t)i);
-                frame_comes(&t, i);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, 1);
-                ros_sends(&t, 0);
-                ros_gets_keep_alive(&t, RUN_RUNNING, 12 + i, 7);
+                trigger(t, 12 + i, (uint32_t)i);
+                frame_comes(t, i);
+                assert_int_equal(ros_queued(t->ros, 0).jobs, 1);
+                ros_sends(t, 0);
+                ros_gets_keep_alive(t, RUN_RUNNING, 12 + i, 7);
         }
-        end(&t, 10 + 1020);
 }
 
 /* The counters need not begin at 0, and a frame may come before the first trigger. */
-TEST(a_reset_may_begin_at_any_number)
+static const uint32_t firsts[] = {0, 1, 70000, 0xfffffff0};
+
+NUMBERED_TEST_EACH(a_reset_may_begin_at_any_number, k, ARRAY_SIZE(firsts), 16)
 {
-        static const uint32_t firsts[] = {0, 1, 70000, 0xfffffff0};
-
-        for (size_t k = 0; k < ARRAY_SIZE(firsts); k++) {
-                struct ros_config c = numbered(16);
-                struct ros_driver t;
-
-                ros_driver_init(&t, &c);
-                triggers_and_frames(&t, 5);
-                ros_sends(&t, 0);
-                for (uint64_t event = 0; event < 5; event++)
-                        ros_gets_clear(&t, event);
-                ros_resynchronise(t.ros, 5, firsts[k]);
-                frame_comes(&t, firsts[k] & 0xffff);
-                frame_comes(&t, (firsts[k] + 1) & 0xffff);
-                trigger(&t, 5, firsts[k]);
-                trigger(&t, 6, firsts[k] + 1);
-                assert_ros_sends(&t, 0, "e5[0,1000) | e6[0,1000)");
-                end(&t, 7);
-        }
+        triggers_and_frames(t, 5);
+        ros_sends(t, 0);
+        for (uint64_t event = 0; event < 5; event++)
+                ros_gets_clear(t, event);
+        ros_resynchronise(t->ros, 5, firsts[k]);
+        frame_comes(t, firsts[k] & 0xffff);
+        frame_comes(t, (firsts[k] + 1) & 0xffff);
+        trigger(t, 5, firsts[k]);
+        trigger(t, 6, firsts[k] + 1);
+        assert_ros_sends(t, 0, "e5[0,1000) | e6[0,1000)");
 }
 
 /* A trigger box resets the counters once more, before a trigger came: frames of the reset before do not
  * match.
  */
-ROS_TEST(a_reset_follows_another_one, numbered(24))
+NUMBERED_TEST(a_reset_follows_another_one, 24)
 {
-        ros_driver_init(&t, &c);
-        triggers_and_frames(&t, 3);
-        ros_sends(&t, 0);
+        triggers_and_frames(t, 3);
+        ros_sends(t, 0);
         for (uint64_t event = 0; event < 3; event++)
-                ros_gets_clear(&t, event);
-        ros_resynchronise(t.ros, 3, 0);
-        frames_come(&t, 0, 4);
-        ros_resynchronise(t.ros, 3, 0);
-        trigger(&t, 3, 0);
-        assert_ros_sends(&t, 0, "");
-        frame_comes(&t, 0);
-        assert_ros_sends(&t, 0, "e3[0,1000)");
-        assert_int_equal(ros_counts(t.ros)->left_over, 5);
-        end(&t, 8);
+                ros_gets_clear(t, event);
+        ros_resynchronise(t->ros, 3, 0);
+        frames_come(t, 0, 4);
+        ros_resynchronise(t->ros, 3, 0);
+        trigger(t, 3, 0);
+        assert_ros_sends(t, 0, "");
+        frame_comes(t, 0);
+        assert_ros_sends(t, 0, "e3[0,1000)");
+        assert_int_equal(ros_counts(t->ros)->left_over, 5);
 }
 
 /* Boards ran before the trigger did: what they sent belongs to no trigger. */
-ROS_TEST(a_reset_before_the_first_trigger_forgets_the_frames, numbered(24))
+NUMBERED_TEST(a_reset_before_the_first_trigger_forgets_the_frames, 24)
 {
-        ros_driver_init(&t, &c);
-        frames_come(&t, 0, 20);
-        ros_resynchronise(t.ros, 0, 0);
-        trigger(&t, 0, 0);
-        assert_ros_sends(&t, 0, "");
-        frame_comes(&t, 0);
-        assert_ros_sends(&t, 0, "e0[0,1000)");
-        end(&t, 21);
+        frames_come(t, 0, 20);
+        ros_resynchronise(t->ros, 0, 0);
+        trigger(t, 0, 0);
+        assert_ros_sends(t, 0, "");
+        frame_comes(t, 0);
+        assert_ros_sends(t, 0, "e0[0,1000)");
 }
 
 /* Frames that wait for a newer one do not go on waiting after a reset: there is room for 16. */
-ROS_TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one, numbered(24))
+NUMBERED_TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one, 24)
 {
-        ros_driver_init(&t, &c);
         for (uint64_t event = 0; event < 20; event++)
-                trigger(&t, event, (uint32_t)event);
-        frame_comes(&t, 19);
-        frames_come(&t, 0, ROS_STRAYS_MAX - 1);
-        assert_ros_sends(&t, 0, "e19[0,1000)");
-        ros_resynchronise(t.ros, 20, 5000);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX - 1);
-        frames_come(&t, ROS_STRAYS_MAX - 1, 4);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX - 1);
-        trigger(&t, 20, 5000);
-        frame_comes(&t, 5000);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, ROS_STRAYS_MAX + 4);
-        end(&t, ROS_STRAYS_MAX + 5);
+                trigger(t, event, (uint32_t)event);
+        frame_comes(t, 19);
+        frames_come(t, 0, ROS_STRAYS_MAX - 1);
+        assert_ros_sends(t, 0, "e19[0,1000)");
+        ros_resynchronise(t->ros, 20, 5000);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, ROS_STRAYS_MAX - 1);
+        frames_come(t, ROS_STRAYS_MAX - 1, 4);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, ROS_STRAYS_MAX - 1);
+        trigger(t, 20, 5000);
+        frame_comes(t, 5000);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, ROS_STRAYS_MAX + 4);
 }
 
 /* The KeepAlive of the run's beginning was lost, or the reset came before it. */
-ROS_TEST(a_ros_may_hear_of_a_later_reset_first, numbered(24))
+NUMBERED_TEST_EACH(a_ros_may_hear_of_a_later_reset_first, later, 2, 24)
 {
-        for (uint32_t resets = 1; resets < 3; resets++) {
-                ros_driver_init(&t, &c);
-                frames_come(&t, 0, 20);
-                t.resets = resets;
-                ros_gets_keep_alive(&t, RUN_RUNNING, 0, 7);
-                trigger(&t, 0, 0);
-                assert_ros_sends(&t, 0, resets == 1 ? "e0[0,1000)" : "");
-                if (resets > 1)
-                        frame_comes(&t, 0);
-                assert_int_equal(ros_queued(t.ros, 0).jobs, resets - 1);
-                end(&t, 19 + resets);
-        }
+        frames_come(t, 0, 20);
+        t->resets = later ? 2 : 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        trigger(t, 0, 0);
+        assert_ros_sends(t, 0, later ? "" : "e0[0,1000)");
+        if (later)
+                frame_comes(t, 0);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, later);
 }
 
 /* A byte stream retries a frame that finds no room. Its number is of before the reset each time, although the
  * newer triggers have reached the same number. */
-ROS_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, numbered(16))
+NUMBERED_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, 16, c.entries = 10)
 {
-        c.entries = 10;
-        ros_driver_init(&t, &c);
         for (uint32_t i = 0; i < 10; i++) {
-                trigger(&t, i, 1000 + i);
-                frame_comes(&t, 1000 + i);
+                trigger(t, i, 1000 + i);
+                frame_comes(t, 1000 + i);
         }
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 10);
-        ros_resynchronise(t.ros, 10, 0);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
+        ros_resynchronise(t->ros, 10, 0);
         for (uint32_t i = 0; i < 1100; i++)
-                trigger(&t, 10 + i, i);
+                trigger(t, 10 + i, i);
         for (int k = 0; k < 3; k++)
-                assert_int_equal(frame_begins(&t, 1010), ROS_FULL);
-        ros_gets_clear(&t, 0);
-        frame_comes(&t, 1010);
-        assert_int_equal(ros_queued(t.ros, 0).jobs, 10);
-        end(&t, 11);
+                assert_int_equal(frame_begins(t, 1010), ROS_FULL);
+        ros_gets_clear(t, 0);
+        frame_comes(t, 1010);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
 }
 
 /* A connection holds up the frames of many triggers before and after a reset. */
@@ -165,6 +143,6 @@ TEST(a_board_may_reach_a_reset_long_after_the_triggers)
                 assert_int_equal(ros_queued(t.ros, 0).jobs, 0);
                 frames_come(&t, 0, 2500);
                 assert_int_equal(ros_queued(t.ros, 0).jobs, 2500);
-                end(&t, 3500);
+                ros_driver_fini(&t);
         }
 }
