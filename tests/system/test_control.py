@@ -37,7 +37,7 @@ def three_runs(evb, mode="push", transport="udp", **keys):
             state = b.start_run()
             assert state["run"] == run and state["state"] == "running", state
             b.wait_triggers()
-            assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+            assert (last := b.stop_run()["last_run"]) == {"run": run, "status": "ok", "reasons": []}, last
         b.wait_state("configured", next_run=4)
         assert b.pids() == pids
         reports = b.terminate()
@@ -677,7 +677,7 @@ def killed(evb, when):
             b.wait_state("configured")
         run = b.start_run()["run"]
         b.wait_triggers()
-        assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+        assert (last := b.stop_run()["last_run"]) == {"run": run, "status": "ok", "reasons": []}, last
 
 
 def killed_between(evb):
@@ -727,7 +727,7 @@ def resuming(evb):
         b.wait_state("configured")
         assert b.start_run()["run"] > run
         b.wait_triggers()
-        assert b.stop_run()["last_run"]["status"] == "ok"
+        assert (last := b.stop_run()["last_run"])["status"] == "ok", last
         reports = b.terminate(expect={"dfm": 1})
         accounts_of_resumed(b, run, reports["dfm"][0])
         assert len(reports["dfm"]) == 2 and reports["dfm"][1]["reasons"] == [], reports["dfm"]
@@ -741,7 +741,7 @@ def resuming_next(evb):
         last = b.wait_state("running")["last_run"]
         assert last["run"] == run and last["status"] == "fell short", last
         b.wait_triggers()
-        assert b.stop_run()["last_run"]["status"] == "ok"
+        assert (last := b.stop_run()["last_run"])["status"] == "ok", last
 
 
 def resuming_sigterm(evb):
@@ -821,7 +821,7 @@ def killed_in_pause(evb):
             if more:
                 board.send(40, more)
                 b.wait("the end of all events", lambda: b.state()["events"]["complete"] == 40 + more)
-            assert b.stop_run()["last_run"] == {"run": 1, "status": "ok", "reasons": []}
+            assert (last := b.stop_run()["last_run"]) == {"run": 1, "status": "ok", "reasons": []}, last
             dfm = b.terminate()["dfm"][-1]
             assert dfm["triggers"] == dfm["events_complete"] == 40 + more and dfm["triggers_missed"] == 0, dfm
 
@@ -870,7 +870,7 @@ def fell_short(evb):
         assert last["status"] == "fell short" and re.search(r"\d+ of \d+ events are partial", " ".join(last["reasons"])), last
         b.start_run()
         b.wait_triggers()
-        assert b.stop_run()["last_run"]["status"] == "ok"
+        assert (last := b.stop_run()["last_run"])["status"] == "ok", last
         reports = b.terminate(expect={"dfm": 1})
         assert reports["dfm"][0]["reasons"] and not reports["dfm"][1]["reasons"], reports["dfm"]
 
@@ -887,7 +887,7 @@ def missed_end(evb):
         b.processes["sfi1"].send_signal(signal.SIGCONT)
         assert b.wait_state("running", nodes={"expected": 5, "present": 5, "missing": []})["run"] == 2
         b.wait_triggers()
-        assert b.stop_run()["last_run"] == {"run": 2, "status": "ok", "reasons": []}
+        assert (last := b.stop_run()["last_run"]) == {"run": 2, "status": "ok", "reasons": []}, last
         # The DFM knows of the end before the builder has written its report.
         b.wait("the builder's reports", lambda: [r["run"] for r in b.reports("sfi1")] == [1, 2])
 
@@ -955,7 +955,7 @@ def no_output(evb):
             mend()
             run = b.start_run()["run"]
             b.wait_triggers()
-            assert b.stop_run()["last_run"] == {"run": run, "status": "ok", "reasons": []}
+            assert (last := b.stop_run()["last_run"]) == {"run": run, "status": "ok", "reasons": []}, last
             assert b.wait_state("configured", nodes=everyone) and b.pids() == pids
         reports = b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
         assert f"its output failed: No space left on device in {output}; free space there, or set sfi.directory" in reports["sfi1"][0]["reasons"], reports
