@@ -66,7 +66,7 @@ class ControlBed(Bed):
     def stop_run(self):
         """Stops the run. The command fails if the run fell short."""
         state, err = self.ctl("stop", "--wait", "100s", expect=None)
-        assert state, err
+        assert state and "last_run" in state, (state, err, self.log("dfm"))
         assert bool(err) == (state["last_run"]["status"] != "ok"), (state, err)
         return state
 
