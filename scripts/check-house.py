@@ -4,9 +4,10 @@
     scripts/check-house.py [ROOT]
 
 A file includes its own layer and lower ones; layers on one level do not see each other. Includes and calls form
-no circles. Files, functions and lines have a largest size. A source includes its own header first, so each header compiles alone.
-Every declared function is defined, in the layer of its header, and every public one is used by another file. Comments name files that
-exist. A library links only what its files include.
+no circles. Functions and lines have a largest size, and folders of sources a smallest one; a file of more than 800 lines
+is only mentioned. A name appears once in the tree. A source includes its own header first, so each header compiles alone.
+Every declared function is defined in the layer of its header, and every public one is used by another file. Comments and
+documents name files that exist. A library links only what its files include.
 
 Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
 """
@@ -17,7 +18,8 @@ import sys
 LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["data"],
           ["node", "stream"], ["sim"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
-FUNCTION_MAX, FILE_MAX, WIDTH_MAX = 70, 800, 110
+FUNCTION_MAX, WIDTH_MAX, FOLDER_MIN = 70, 110, 5
+FILE_LONG = 800
 # Named in comments, and not ours.
 FOREIGN_FILES = {"sysexits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -27,7 +29,8 @@ DECLARED = re.compile(r"^(?!typedef|static inline|#|\s|/|\*)[A-Za-z_].*[a-z0-9_]
 
 def sources(root):
     for top in ("src", "tests"):
-        for folder, _, names in os.walk(os.path.join(root, top)):
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders.sort()
             for name in sorted(names):
                 if name.endswith((".c", ".h")):
                     yield os.path.relpath(os.path.join(folder, name), root)
@@ -77,8 +80,8 @@ def check_includes(path, lines, paths, graph):
 
 
 def check_lengths(path, lines):
-    if len(lines) > FILE_MAX:
-        yield 1, f"{len(lines)} lines, at most {FILE_MAX}"
+    if len(lines) > FILE_LONG:
+        print(f"note: {path} has {len(lines)} lines", file=sys.stderr)
     begin = None
     for number, line in enumerate(lines, 1):
         if line.rstrip() == "{" and number > 1 and (FUNCTION.match(lines[number - 2]) or lines[number - 2].rstrip().endswith(")")):
@@ -135,6 +138,21 @@ def line_of(text, at):
     return text.count("\n", 0, at) + 1
 
 
+def check_folders(paths):
+    """A folder of sources holds some files, and their names tell them apart in the whole tree."""
+    homes, sizes = {}, {}
+    for path in paths:
+        if layer_of(path) not in (None, "main"):
+            homes.setdefault(os.path.basename(path), []).append(path)
+            sizes[os.path.dirname(path)] = sizes.get(os.path.dirname(path), 0) + 1
+    for name, found in homes.items():
+        if len(found) > 1:
+            yield found[1], 1, f"another file has this name: {found[0]}"
+    for folder, size in sizes.items():
+        if size < FOLDER_MIN:
+            yield folder, 1, f"{size} files, at least {FOLDER_MIN}"
+
+
 def check_width(path, lines):
     for number, line in enumerate(lines, 1):
         if len(line) > WIDTH_MAX:
@@ -151,6 +169,20 @@ def check_named_files(path, text, names):
             exists = layer in names.get(base, ()) if layer in LEVEL else bool(layer) or base in names
             if not exists and name not in FOREIGN_FILES:
                 yield line_of(text, comment.start() + match.start()), f"{name} does not exist"
+
+
+def check_documents(root, paths):
+    """A document, too, refers only to sources that exist: whole, below src, or by the end of their path."""
+    ends = {path[i:] for path in paths for i in [0] + [at + 1 for at, c in enumerate(path) if c == os.sep]}
+    documents = [name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") if os.path.exists(os.path.join(root, name))]
+    documents += [os.path.join("docs", name) for name in sorted(os.listdir(os.path.join(root, "docs"))) if name.endswith(".md")] \
+        if os.path.isdir(os.path.join(root, "docs")) else []
+    for path in documents:
+        with open(os.path.join(root, path)) as f:
+            text = f.read()
+        for match in re.finditer(r"`([a-z0-9_/-]+\.[ch])`", text):
+            if match[1] not in ends | FOREIGN_FILES:
+                yield path, line_of(text, match.start()), f"{match[1]} does not exist"
 
 
 def symbols(texts):
@@ -243,6 +275,8 @@ def check_tree(root, texts):
     for way in find_circles(words, defined):
         yield way[0], 1, f"a circle of calls: {' -> '.join(way)}"
     yield from check_links(root)
+    yield from check_folders(texts)
+    yield from check_documents(root, texts)
 
 
 def main():

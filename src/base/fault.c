@@ -1,5 +1,4 @@
-/* Decides the fate of datagrams. net/faults.c and the simulated network of the tests execute the decisions.
- */
+/* Decides the fate of datagrams. net/injected_faults.c and the simulated networks execute the decisions. */
 #include "base/fault.h"
 
 void fault_init(struct fault *f, const struct fault_config *config)

@@ -1,5 +1,5 @@
 /* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
- * data/source.h. */
+ * data/fragment_source.h. */
 #include "base/pattern.h"
 
 #include <endian.h>

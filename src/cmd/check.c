@@ -13,7 +13,7 @@
 #include "conf/scenario_json.h"
 #include "core/sfi.h"
 #include "data/network.h"
-#include "data/source.h"
+#include "data/fragment_source.h"
 #include "net/address.h"
 #include "node/metrics_list.h"
 #include "node/node.h"

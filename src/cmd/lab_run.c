@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lab/judge.h"
-#include "lab/run.h"
+#include "lab/point_run.h"
 #include "lab/states.h"
 #include "lab/valid.h"
 #include "base/strbuf.h"

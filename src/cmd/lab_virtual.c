@@ -14,7 +14,7 @@
 
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "lab/run.h"
+#include "lab/point_run.h"
 #include "sys/loop.h"
 #include "lab.h"
 #include "lab_results.h"

@@ -7,7 +7,7 @@
 #include "cmd/options.h"
 #include "conf/scenario.h"
 #include "node/shaping_request.h"
-#include "tc-model/status.h"
+#include "tc-model/tree_status.h"
 #include "tc/shaper.h"
 
 #define QOS_EXIT_WRONG 2

@@ -119,15 +119,15 @@ void conf_add_number(struct strbuf *b, enum key_kind kind, uint64_t v);
 /* Whether a file can hold the text: one line, without a comment or blanks at its ends. */
 bool conf_is_line(const char *text);
 
-/* metadata.c: a line of [metadata]. */
+/* metadata_section.c: a line of [metadata]. */
 void conf_set_metadata(struct loading *l, const char *name, const char *value);
 
-/* standby.c: checks the lists of permissions and addresses. */
+/* standby_rules.c: checks the lists of permissions and addresses. */
 void conf_check_standby(struct loading *l);
 /* Likewise one list of addresses. */
 void conf_check_addresses(struct loading *l, const char *section, const char *name, const char *list);
 
-/* address.c: a numeric address, IPv6 with or without %device. */
+/* node_address.c: a numeric address, IPv6 with or without %device. */
 struct conf_address {
         int family; /* AF_INET, AF_INET6 */
         uint8_t bytes[16];

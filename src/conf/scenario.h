@@ -131,7 +131,7 @@ struct scenario {
                 uint64_t busy_poll_ns; /* 0: sleeps at once */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
-                char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
+                char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby_rules.h */
                 char key_file[SCENARIO_TEXT_MAX];     /* "": none */
         } network;
         struct {
@@ -151,14 +151,14 @@ struct scenario {
                 uint16_t port;
         } metrics;
         struct {
-                char listen[SCENARIO_TEXT_MAX], allow[SCENARIO_TEXT_MAX]; /* allow: see conf/standby.h */
+                char listen[SCENARIO_TEXT_MAX], allow[SCENARIO_TEXT_MAX]; /* allow: see standby_rules.h */
                 char token_file[SCENARIO_TEXT_MAX];                       /* "": none */
                 /* Parsed from `listen`: */
                 enum scenario_control kind;
                 uint16_t port;
         } control;
         struct {
-                char allow[SCENARIO_TEXT_MAX]; /* see conf/standby.h */
+                char allow[SCENARIO_TEXT_MAX]; /* see conf/standby_rules.h */
                 uint64_t idle_timeout_ns;
         } standby;
         struct {

@@ -50,7 +50,7 @@ struct ros_config {
                                  ever */
         unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
         int64_t number_from;  /* that counter for the trigger with number 0 */
-        bool regions;         /* level-2 clients may request fragments: see ros_regions.h */
+        bool regions;         /* level-2 clients may request fragments: see ros_waiting_regions.h */
         bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
         bool level2;          /* frames of undecided events wait here: half of the buffer is for them */
         /* Numbered frames make the triggers: the ROS reports to the DFM which triggers it knows, and, if it

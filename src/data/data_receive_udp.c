@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "data/network.h"
 #include "data/socket_open.h"
-#include "net/faults.h"
+#include "net/injected_faults.h"
 #include "receive/fragments.h"
 
 #define DATAGRAMS 512

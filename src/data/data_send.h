@@ -4,7 +4,7 @@
 
 #include "core/ros.h"
 #include "data/context.h"
-#include "data/source.h"
+#include "data/fragment_source.h"
 
 #define SEND_JOBS_MAX 256
 

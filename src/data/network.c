@@ -9,7 +9,7 @@
 #include "base/quantity.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "data/source.h"
+#include "data/fragment_source.h"
 #include "protocol/auth.h"
 #include "protocol/message.h"
 #include "tc-model/plan.h"

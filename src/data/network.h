@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "conf/scenario.h"
 #include "net/address.h"
-#include "net/faults.h"
+#include "net/injected_faults.h"
 #include "protocol/budget.h"
 
 /* Address of a node's port. Errors are logged. */

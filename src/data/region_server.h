@@ -5,7 +5,7 @@
 
 #include "core/ros.h"
 #include "data/context.h"
-#include "data/source.h"
+#include "data/fragment_source.h"
 
 struct region_server;
 

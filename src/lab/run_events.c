@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "conf/keys.h"
-#include "lab/figures.h"
+#include "lab/event_figures.h"
 #include "launch/launch.h"
 #include "launch/scenario_load.h"
 #include "run_internal.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/figures.h"
+#include "lab/event_figures.h"
 
 double setting_of(const struct lab_point *p, const char *key, double otherwise)
 {

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "launch/run.h"
+#include "launch/launched_run.h"
 
 /* Whether the classes of each ROS that lived to the end add up; describes the first one that does not. */
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);

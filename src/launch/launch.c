@@ -9,11 +9,11 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "launch/run.h"
+#include "launch/launched_run.h"
 #include "launch/summary.h"
 #include "launch/testbed.h"
-#include "level2/farm.h"
-#include "progress.h"
+#include "farm.h"
+#include "progress_line.h"
 
 #define PROGRESS_NS (250 * NS_PER_MS)
 /* When the DFM exits, the other nodes have its message or soon time out. */

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "data/reasons.h"
-#include "launch/run.h"
+#include "launch/launched_run.h"
 
 /* Writes the report to CORE.run.json beside the files of each SFI, and appends its path to `written`. Each
  * failure is a reason. */

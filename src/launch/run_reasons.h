@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "launch/run.h"
+#include "launch/launched_run.h"
 #include "data/reasons.h"
 
 /* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */

@@ -15,10 +15,10 @@
 #include "front_ends.h"
 #include "run_files.h"
 #include "run_reasons.h"
-#include "stall/summary_stall.h"
-#include "level2/summary_level2.h"
+#include "summary_stall.h"
+#include "summary_level2.h"
 #include "trigger_summary.h"
-#include "virtual/summary_virtual.h"
+#include "summary_virtual.h"
 
 #define SUM(l, role_wanted, member)                                                                          \
         ({                                                                                                   \

@@ -17,7 +17,7 @@
 #include "sys/thread.h"
 #include "machine.h"
 #include "node_internal.h"
-#include "report.h"
+#include "node_report.h"
 #include "log/run_log.h"
 #include "run_control/run_control.h"
 #include "shaping.h"

@@ -10,7 +10,7 @@
 #include "data/stats.h"
 #include "node/node.h"
 #include "sys/loop.h"
-#include "control.h"
+#include "control_messages.h"
 #include "membership.h"
 #include "metrics/metrics.h"
 #include "progress/stall.h"

@@ -10,7 +10,7 @@
 #include "log/stop_text.h"
 #include "node_internal.h"
 #include "progress/progress.h"
-#include "reload/reload.h"
+#include "reload.h"
 #include "run_control/run_control.h"
 
 /* Intervals at which counters are published and the status is sent to systemd. */

@@ -8,12 +8,12 @@
 #include "base/util.h"
 #include "data/builder.h"
 #include "data/data_receive.h"
-#include "node/config/role_config.h"
+#include "node/role_config.h"
 #include "sys/memory.h"
 #include "machine.h"
 #include "progress/member_obstacle.h"
 #include "node_internal.h"
-#include "report.h"
+#include "node_report.h"
 
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)

@@ -4,7 +4,7 @@
 
 #include "conf/scenario.h"
 #include "data/stats.h"
-#include "tc-model/status.h"
+#include "tc-model/tree_status.h"
 #include "tc/shaper.h"
 #include "tc/watch.h"
 #include "metrics/metrics.h"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "conf/standby.h"
+#include "conf/standby_rules.h"
 #include "net/json_connection.h"
 #include "command_key.h"
 

@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "conf/keys.h"
 #include "launch/counters_json.h"
-#include "launch/run.h"
+#include "launch/launched_run.h"
 #include "launch/scenario_load.h"
 #include "launch/summary.h"
 #include "coordinator_internal.h"

@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "conf/keys.h"
-#include "conf/standby.h"
+#include "conf/standby_rules.h"
 #include "launch/counters_json.h"
-#include "launch/run.h"
+#include "launch/launched_run.h"
 #include "launch/scenario_load.h"
 #include "net/json_connection.h"
 

@@ -25,7 +25,8 @@ static struct sim_packet *copy(const struct sim_packet *p)
         return sim_packet_new(p->head, p->head_bytes, p->head_bytes);
 }
 
-/* As in node/control.c, only the DFM sends to the group. An SFI begins with the ROS of its own index. */
+/* As in node/control_messages.c, only the DFM sends to the group. An SFI begins with the ROS of its own
+ * index. */
 static void send_to_ross(struct sim *s, struct sim_node *n, const struct sim_packet *p)
 {
         if (n->self->role == ROLE_DFM && strcmp(s->scenario->network.control_group, "none") != 0) {

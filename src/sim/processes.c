@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/config/role_config.h"
+#include "node/role_config.h"
 #include "sim_internal.h"
 
 static uint64_t draw_number(struct sim *s)

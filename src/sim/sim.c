@@ -7,10 +7,10 @@
 
 #include "conf/digest.h"
 #include "data/network.h"
-#include "node/config/role_config.h"
+#include "node/role_config.h"
 #include "sim_internal.h"
 
-/* As in data/data_receive_udp.c and node/control.c. The kernel doubles what a socket requests. */
+/* As in data/data_receive_udp.c and node/control_messages.c. The kernel doubles what a socket requests. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 #define CONTROL_BUFFER_BYTES (4u << 20)
 /* How long the other nodes go on after the last DFM has gone. */

@@ -1,7 +1,6 @@
 /* What the files of the simulator share. Each file may call those before it in this order: trace.c,
- * network.c, shaping.c, messages.c, covers.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c),
- * processes.c, faults.c, sim.c.
- */
+ * sim_network.c, sim_shaping.c, messages.c, covers.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c,
+ * sim_dfm.c), processes.c, sim_faults.c, sim.c. */
 #pragma once
 
 #include <stdio.h>
@@ -13,7 +12,7 @@
 #include "core/dfm.h"
 #include "core/ros.h"
 #include "core/sfi.h"
-#include "data/source.h"
+#include "data/fragment_source.h"
 #include "protocol/chunk.h"
 #include "sim/rates.h"
 #include "sim/sim.h"
@@ -226,7 +225,7 @@ static inline const struct sim_entry *sim_queue_first(const struct sim_queue *q)
         return q->n > 0 ? &q->entries[q->first] : NULL;
 }
 
-/* network.c */
+/* sim_network.c */
 void sim_schedule(struct sim *s, const struct sim_node *n, enum sim_item item, uint64_t at_ps);
 /* Plans a turn for something that happens at this time, unless an earlier one is planned. */
 void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps);
@@ -244,7 +243,7 @@ struct sim_packet *sim_receive(struct sim *s, struct sim_node *n, enum sim_socke
 /* When the next packet arrives. */
 uint64_t sim_inbox_next_ps(const struct sim_inbox *i);
 
-/* shaping.c */
+/* sim_shaping.c */
 int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e);
 void sim_shaping_fini(struct sim_node *n);
 /* Takes the packet over. */
@@ -266,7 +265,7 @@ void sim_sfi_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_sfi_deadline_ns(const struct sim *s, const struct sim_node *n);
 void sim_dfm_turn(struct sim *s, struct sim_node *n);
 
-/* processes.c, faults.c */
+/* processes.c, sim_faults.c */
 int sim_process_start(struct sim *s, struct sim_node *n);
 void sim_process_end(struct sim *s, struct sim_node *n);
 void sim_process_account(struct sim *s, struct sim_node *n);

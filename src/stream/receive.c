@@ -1,20 +1,20 @@
 /* The receiving end of a stream: waits for a sender, follows its stream to the end, and reports. The threads
- * in receive_threads.c move the data; control.c tells the sender from those who only knock. */
+ * in receive_threads.c move the data; control_connection.c tells the sender from those who only knock. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "control.h"
+#include "control_connection.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
-#include "figures.h"
+#include "end_figures.h"
 #include "reason.h"
 #include "receive_threads.h"
-#include "rules/report.h"
+#include "stream/rules/stream_report.h"
 #include "rules/setup.h"
 
 #define TICK_NS NS_PER_S

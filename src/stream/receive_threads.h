@@ -8,7 +8,7 @@
 
 #include "rules/account.h"
 #include "net/endpoint.h"
-#include "net/faults.h"
+#include "net/injected_faults.h"
 #include "stream/slot_ring.h"
 #include "rules/intervals.h"
 #include "rules/naps.h"

@@ -5,14 +5,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "control.h"
+#include "control_connection.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
-#include "figures.h"
+#include "end_figures.h"
 #include "reason.h"
-#include "rules/report.h"
+#include "stream/rules/stream_report.h"
 #include "rules/setup.h"
 #include "send_setup.h"
 #include "send_threads.h"

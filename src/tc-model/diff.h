@@ -3,7 +3,7 @@
  * deleted in the reverse order. Pure. */
 #pragma once
 
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 
 struct tc_diff {
         struct tc_change *changes; /* objects are borrowed from the two trees */

@@ -3,7 +3,7 @@
 
 #include <libmnl/libmnl.h>
 
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 
 #define ETHTOOL_BUFFER_BYTES 8192
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "tc-model/layout.h"
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 
 #define TC_OUTCOME_TEXT_MAX 320
 

@@ -4,7 +4,7 @@
 
 #include "tc/apply.h"
 #include "tc/device.h"
-#include "tc/state.h"
+#include "tc/state_file.h"
 
 struct tc_shaper;
 

@@ -4,7 +4,7 @@
 #include <libmnl/libmnl.h>
 
 #include "base/error.h"
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 #include "tc-model/object.h"
 
 struct tc_socket;

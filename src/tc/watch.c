@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 
 #define BUFFER_BYTES (64u << 10)
 #define RECEIVE_BUFFER_BYTES (4 << 20)

@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "launch/netns.h"
 #include "sys/memory.h"
-#include "tc-model/status.h"
+#include "tc-model/tree_status.h"
 #include "tc/socket.h"
 
 #define DEVICE "eth0"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tc-model/kind.h"
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 #include "fuzz.h"
 
 static void check_text(const struct tc_object *o)

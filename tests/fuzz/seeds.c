@@ -10,7 +10,7 @@
 #include "protocol/chunk.h"
 #include "protocol/message.h"
 #include "tc-model/layout.h"
-#include "tc-model/message.h"
+#include "tc-model/netlink_message.h"
 
 #define COOKIE UINT64_C(0x0123456789ABCDEF)
 #define ENTRIES 3u

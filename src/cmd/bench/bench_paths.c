@@ -10,7 +10,7 @@
 #include "base/quantity.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "lab/paths.h"
+#include "lab/path_figures.h"
 #include "lab/valid.h"
 #include "sys/loop.h"
 #include "sys/priority.h"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/loop.h"
-#include "stream.h"
+#include "stream_verbs.h"
 
 #define LOOK_NS (50 * NS_PER_MS)
 #define FAILED 1

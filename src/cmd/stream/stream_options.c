@@ -1,5 +1,5 @@
 /* What the verbs of evb stream share: options, live line, summary. */
-#include "stream.h"
+#include "stream_verbs.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
-#include "stream.h"
+#include "stream_verbs.h"
 
 #define WINDOW_MOST 1000000u
 

@@ -5,7 +5,7 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
-#include "stream.h"
+#include "stream_verbs.h"
 
 #define PACKET_MOST_BYTES 65507u
 #define RATE_MOST_BPS UINT64_C(10000000000000)

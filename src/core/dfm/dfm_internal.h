@@ -6,7 +6,7 @@
 #include "core/dfm.h"
 #include "protocol/event_set.h"
 #include "protocol/sequence.h"
-#include "numbers/dfm_lead.h"
+#include "dfm_lead.h"
 #include "dfm_resume.h"
 
 #define SLOT_NONE UINT32_MAX

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ros_regions.h"
+#include "ros_waiting_regions.h"
 
 #define BLOCK_MIN_BYTES 256u
 /* An SFI repeats a reduced share at each keep-alive; after this number without one the share is forgotten. */

@@ -1,6 +1,6 @@
 /* Answers the requests of level-2 clients. Those whose frame has not come wait in one list, in the order of
  * their time, and can be found by the frame's number. The others wait in the list of their client. */
-#include "ros_regions.h"
+#include "ros_waiting_regions.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Announcements and Requests: finds the fragment that an SFI wants, or waits for its frame, for a limited
  * time. */
-#include "ros_regions.h"
+#include "ros_waiting_regions.h"
 
 /* The oldest frame that waits for its trigger, to which the first trigger is compared. */
 static uint64_t oldest_early(const struct ros *r)

@@ -2,7 +2,7 @@
  * newer one before it is believed: a board that restarted sends only such frames. */
 #include <assert.h>
 
-#include "ros_regions.h"
+#include "ros_waiting_regions.h"
 
 /* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
  * restarted follow each other. */

@@ -6,7 +6,7 @@
 #include "core/sfi.h"
 #include "data/address_book.h"
 #include "net/endpoint.h"
-#include "net/faults.h"
+#include "net/injected_faults.h"
 
 #define RECEIVED_CHUNKS 1024
 #define RECEIVED_HEADS 512

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "page.h"
+#include "openmetrics.h"
 
 void metrics_write_counters(struct metrics_writer *w, const uint64_t values[static METRICS_COUNTERS]);
 /* What a node discarded, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds that the role

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "page.h"
+#include "openmetrics.h"
 
 #define ENTRIES_MAX 256
 #define ROLES 3

@@ -16,9 +16,9 @@
 #include "../page/page.h"
 #include "../run_control/http.h"
 #include "accept.h"
-#include "page.h"
+#include "openmetrics.h"
 #include "process.h"
-#include "status.h"
+#include "status_json.h"
 
 #define UNIX_PREFIX "unix:"
 #define PURPOSE "metrics (metrics.listen)"

@@ -1,7 +1,7 @@
 /* Reads what a node's metrics say about its process and its disk. */
 #pragma once
 
-#include "page.h"
+#include "openmetrics.h"
 
 void metrics_read_process(struct metrics_process *ret);
 /* May take long if the file system does not answer. */

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "conf/standby.h"
+#include "conf/standby_rules.h"
 #include "net/http_server.h"
 #include "net/token_file.h"
 

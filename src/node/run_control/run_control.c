@@ -17,7 +17,7 @@
 #include "net/local_listener.h"
 #include "net/token_file.h"
 #include "../progress/progress.h"
-#include "../reload/reload.h"
+#include "node/reload.h"
 #include "http.h"
 #include "state_json.h"
 

@@ -1,4 +1,4 @@
-/* Sends trigger datagrams and receives busy datagrams. frontend.c decides when a trigger comes. */
+/* Sends trigger datagrams and receives busy datagrams. frontend_run.c decides when a trigger comes. */
 #include "frontend_box.h"
 
 #include <errno.h>

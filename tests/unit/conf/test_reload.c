@@ -2,7 +2,7 @@
 #include "conf_sample.h"
 
 #include "conf/digest.h"
-#include "conf/reload.h"
+#include "conf/scenario_changes.h"
 
 #define ALL (KEY_OF(ROLE_DFM) | KEY_OF(ROLE_ROS) | KEY_OF(ROLE_SFI))
 

@@ -1,7 +1,7 @@
 /* Settings that commands of evb lab may change on a node, and addresses that may send commands. */
 #include <arpa/inet.h>
 
-#include "conf/standby.h"
+#include "conf/standby_rules.h"
 #include "conf_sample.h"
 
 #define NODES                                                                                                \

@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 #include "lab/catalogue.h"
-#include "lab/figures.h"
+#include "lab/event_figures.h"
 #include "lab/settings.h"
 
 static struct lab_point points[LAB_POINTS_MAX];

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "lab/catalogue.h"
-#include "lab/figures.h"
+#include "lab/event_figures.h"
 
 #define LINK_BPS UINT64_C(1000000000)
 #define FRAGMENT_BYTES 5000

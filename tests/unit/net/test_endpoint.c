@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "net/endpoint.h"
-#include "net/faults.h"
+#include "net/injected_faults.h"
 #include "sys/loop.h"
 
 #define DATAGRAMS 300

@@ -4,7 +4,7 @@
 
 #include "node_sample.h"
 
-#include "node/metrics/page.h"
+#include "node/metrics/openmetrics.h"
 
 static struct metrics_state shared;
 static struct metrics_view v;

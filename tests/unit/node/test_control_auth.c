@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "net/endpoint.h"
-#include "node/auth/control_auth.h"
+#include "node/control_auth.h"
 #include "node_sample.h"
 
 #define PORT 46910
@@ -295,7 +295,7 @@ TEST(a_wrong_address_takes_no_number)
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
         assert_int_equal(net_address_parse(&p.from, SAMPLE_NET ".77", PORT), 0);
-        /* control.c refuses it. */
+        /* control_messages.c refuses it. */
         assert_true(deliver(&dfm, &p, false));
         from_end(&ros, &p);
         assert_true(deliver(&dfm, &p, false));

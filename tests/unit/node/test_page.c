@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "conf/scenario.h"
 #include "node/page/history.h"
-#include "node/page/message.h"
+#include "node/page/page_message.h"
 
 static struct {
         struct scenario *scenario;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "node/record/processes_file.h"
+#include "node/processes_file.h"
 
 static char folder[] = "/tmp/evb-processes-XXXXXX";
 

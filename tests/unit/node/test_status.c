@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "node/metrics/status.h"
+#include "node/metrics/status_json.h"
 
 static json_t *o;
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "base/util.h"
-#include "stream/rules/report.h"
+#include "stream/rules/stream_report.h"
 #include "stream/rules/timing.h"
 
 static json_int_t number(const json_t *o, const char *name)

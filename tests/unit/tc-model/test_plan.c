@@ -2,7 +2,7 @@
 #include "tc_sample.h"
 
 #include "tc-model/kind.h"
-#include "tc-model/status.h"
+#include "tc-model/tree_status.h"
 #include "tc-model/units.h"
 
 TEST(plans_follow_the_rules)

@@ -5,7 +5,7 @@
 #include <sys/prctl.h>
 
 #include "base/strbuf.h"
-#include "tc/state.h"
+#include "tc/state_file.h"
 #include "tc/watch.h"
 
 #define OTHER_NAME "evb7"

@@ -12,7 +12,7 @@
 #include <netlink/route/qdisc/tbf.h>
 
 #include "tc-model/kind.h"
-#include "tc-model/status.h"
+#include "tc-model/tree_status.h"
 #include "tc-model/units.h"
 #include "tc/watch.h"
 

@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#include "tc/state.h"
+#include "tc/state_file.h"
 
 #define TAP "evbtap0"
 

@@ -1,0 +1,471 @@
+/* The frames make the triggers: each number that ROSs announce (dfm_have.c) becomes a trigger once. Numbers
+ * wait here, in order, until all leading ROSs got there, or for the configured window; then they enter the
+ * queue of dfm_triggers.c. If all boards begin to count again, everything of before ends first. */
+#include "dfm_lead.h"
+
+#include <errno.h>
+
+#include "dfm_internal.h"
+
+/* A far number is believed only if the leading ROSs agree, or if so many numbers, which are this close to
+ * each other, do while no other number comes. */
+#define AGREE 4u
+#define APART 64u
+/* How long a far number waits for others. */
+#define FAR_WAIT_NS NS_PER_S
+/* Reports of ROSs may be this much apart. */
+#define LEADER_KEEP_ALIVES 3u
+/* A longer jump is not counted as numbers that are missing. */
+#define GAP_MAX (UINT64_C(1) << 20)
+
+static bool is_on(const struct dfm *d)
+{
+        return d->config.trigger_source == DFM_TRIGGER_FRAMES;
+}
+
+int dfm_lead_init(struct dfm *d)
+{
+        struct dfm_lead *f = &d->lead;
+
+        if (!is_on(d))
+                return 0;
+        *f = (struct dfm_lead){.size = d->config.announced_max};
+        f->ring = calloc(f->size, sizeof *f->ring);
+        f->haves = calloc(d->config.n_ros, sizeof *f->haves);
+        return f->ring && f->haves ? 0 : -ENOMEM;
+}
+
+void dfm_lead_fini(struct dfm *d)
+{
+        free(d->lead.ring);
+        free(d->lead.haves);
+}
+
+static void begin_streams(struct dfm *d)
+{
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                d->lead.haves[i] = (struct dfm_have){.ack_due_ns = NEVER_NS};
+        d->lead.begun = false;
+        d->lead.first_ns = d->lead.agreed = UINT64_MAX;
+}
+
+void dfm_lead_begin(struct dfm *d)
+{
+        struct dfm_lead *f = &d->lead;
+
+        if (!is_on(d))
+                return;
+        begin_streams(d);
+        /* A resumed run, and the record tells which numbers were taken at least. */
+        f->begun = f->has_floor = d->triggers.numbers.started;
+        f->floor = d->triggers.numbers.next;
+        f->open = true;
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                f->some_required |= d->ross[i].leads && !d->ross[i].optional;
+                /* In a resumed run the ROSs know which numbers were taken, even if no SFI knows of an event.
+                 */
+                f->open &= dfm_node(d, ROLE_ROS, i)->resets == 0;
+        }
+}
+
+bool dfm_leads(const struct dfm *d, uint32_t i)
+{
+        const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+        const struct dfm_ros *r = &d->ross[i];
+
+        return r->leads && n->live && !r->left_out && !(n->flags & ALIVE_OUT_OF_STEP) &&
+               !(r->optional && d->lead.some_required);
+}
+
+uint32_t dfm_leaders(const struct dfm *d)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; is_on(d) && i < d->config.n_ros; i++)
+                n += dfm_leads(d, i);
+        return n;
+}
+
+/* All leading ROSs have announced numbers up to this one, without it. */
+static uint64_t reached(const struct dfm *d)
+{
+        uint64_t top = UINT64_MAX;
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (!dfm_leads(d, i))
+                        continue;
+                top = MIN(top, d->lead.haves[i].top);
+                n++;
+        }
+        return n > 0 ? top : 0;
+}
+
+/* Frames of other boards prove that there are triggers. Those of the same triggers as the leader's last ones
+ * may be reported later. */
+bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_lead *f = &d->lead;
+        uint64_t led = 0, others = 0;
+
+        if (!is_on(d) || d->state != RUN_RUNNING)
+                return false;
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                *(d->ross[i].leads ? &led : &others) += dfm_node(d, ROLE_ROS, i)->frames;
+        if (led != f->led || f->led_ns == 0) {
+                f->led = led;
+                f->led_ns = now_ns;
+        }
+        if (others < f->others || now_ns - f->led_ns < LEADER_KEEP_ALIVES * d->config.keep_alive_ns)
+                f->others = others;
+        return others > f->others;
+}
+
+uint32_t dfm_announced_waiting(const struct dfm *d)
+{
+        return d->lead.n;
+}
+
+/* The place of the first waiting number that is not below `number`. */
+static uint32_t place_of(const struct dfm_lead *f, uint64_t number)
+{
+        uint32_t from = 0, to = f->n;
+
+        while (from < to) {
+                uint32_t middle = from + (to - from) / 2;
+
+                if (dfm_lead_at(f, middle)->number < number)
+                        from = middle + 1;
+                else
+                        to = middle;
+        }
+        return from;
+}
+
+/* The last eighth is for numbers below others: a ROS that is ahead must not keep them out. */
+static bool has_room(const struct dfm_lead *f, uint32_t place)
+{
+        return f->n < (place == f->n ? f->size - f->size / 8 : f->size);
+}
+
+/* Moves the smaller part of the others. */
+static void make_place(struct dfm_lead *f, uint32_t place)
+{
+        f->n++;
+        if (place < f->n / 2) {
+                f->tail = (f->tail + f->size - 1) % f->size;
+                for (uint32_t k = 0; k < place; k++)
+                        *dfm_lead_at(f, k) = *dfm_lead_at(f, k + 1);
+                return;
+        }
+        for (uint32_t k = f->n - 1; k > place; k--)
+                *dfm_lead_at(f, k) = *dfm_lead_at(f, k - 1);
+}
+
+/* A number below others must not keep them waiting: it waits no longer than the next one. */
+static void insert(struct dfm_lead *f, uint32_t place, uint64_t number, uint64_t now_ns)
+{
+        uint64_t since_ns = now_ns;
+
+        make_place(f, place);
+        if (place + 1 < f->n && dfm_lead_at(f, place + 1)->number - number < DFM_LEAD_FAR)
+                since_ns = dfm_lead_at(f, place + 1)->since_ns;
+        *dfm_lead_at(f, place) = (struct dfm_number){.number = number, .since_ns = since_ns};
+        f->first_ns = MIN(f->first_ns, now_ns);
+}
+
+void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits)
+{
+        uint64_t period = UINT64_C(1) << bits, newest = dfm_lead_at(f, f->n - 1)->number;
+        uint64_t behind = (newest - value) & (period - 1);
+
+        if (behind <= newest || behind > DFM_LEAD_FAR)
+                return;
+        for (uint32_t k = 0; k < f->n; k++)
+                dfm_lead_at(f, k)->number += period;
+        for (uint32_t i = 0; i < n_ros; i++) {
+                f->haves[i].last += period * f->haves[i].has_last;
+                f->haves[i].top += period * f->haves[i].has_last;
+        }
+        if (f->agreed != UINT64_MAX)
+                f->agreed += period;
+}
+
+static void confirm(struct dfm_lead *f, struct dfm_number *e, bool leading, uint32_t n_leading)
+{
+        e->n += leading;
+        if (e->n >= n_leading && n_leading > 0)
+                f->agreed = MIN(f->agreed, e->number);
+}
+
+/* An announced number that no trigger had yet. False: there is no room. */
+static bool take_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading)
+{
+        struct dfm_lead *f = &d->lead;
+        uint32_t place = place_of(f, number);
+        bool waits = place < f->n && dfm_lead_at(f, place)->number == number;
+
+        if (!waits && !has_room(f, place))
+                return false;
+        if (waits)
+                d->counts.announced.confirmed++;
+        else
+                insert(f, place, number, now_ns);
+        confirm(f, dfm_lead_at(f, place), leading, n_leading);
+        return true;
+}
+
+bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
+                   uint32_t n_leading)
+{
+        const struct dfm_numbers *taken = &d->triggers.numbers;
+        enum number_state state = dfm_numbers_state(taken, number);
+
+        if (state == NUMBER_NEW && !take_new(d, now_ns, number, leading, n_leading))
+                return false;
+        if (state != NUMBER_OLD && (!taken->started || number < taken->next + DFM_LEAD_FAR))
+                d->lead.near_ns = now_ns;
+        /* A board sends its frames of before the run first. */
+        if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
+                state = NUMBER_OLD;
+        d->counts.announced.numbers++;
+        d->counts.announced.confirmed += state == NUMBER_SEEN;
+        d->counts.announced.late += state == NUMBER_OLD;
+        return true;
+}
+
+static void go_on(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_lead *f = &d->lead;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                struct dfm_have *h = &f->haves[i];
+
+                if (!h->blocked)
+                        continue;
+                h->blocked = false;
+                h->go_on = true;
+                h->ack_due_ns = now_ns;
+        }
+}
+
+static void open_streams(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_numbers *taken = &d->triggers.numbers;
+        struct dfm_lead *f = &d->lead;
+        bool known;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (dfm_node(d, ROLE_ROS, i)->live && d->ross[i].frames && !f->haves[i].heard)
+                        return;
+        }
+        f->open = true;
+        known = taken->started && f->floor == taken->next;
+        if (!known && f->has_floor) {
+                dfm_numbers_begin(taken, f->floor);
+                f->begun = true;
+                dfm_ledger_changed(d);
+        }
+        /* Which lower numbers are no events is not known. */
+        d->counts.offered.unclear += !known && d->table.next_event > 0;
+        go_on(d, now_ns);
+}
+
+static void remove_first(struct dfm_lead *f)
+{
+        f->tail = (f->tail + 1) % f->size;
+        f->n--;
+}
+
+static void drop_first(struct dfm *d, uint64_t *count)
+{
+        d->counts.offered.triggers++;
+        (*count)++;
+        remove_first(&d->lead);
+}
+
+static void offer_first(struct dfm *d)
+{
+        const struct dfm_number e = *dfm_lead_at(&d->lead, 0);
+        const struct trigger_entry t = {.number = e.number, .time_ns = e.since_ns + d->config.utc_offset_ns};
+        struct dfm_numbers *taken = &d->triggers.numbers;
+
+        if (taken->started && e.number >= taken->next && e.number - taken->next >= GAP_MAX) {
+                dfm_numbers_begin(taken, e.number);
+                dfm_ledger_changed(d);
+        }
+        dfm_offer_since(d, e.since_ns, &t);
+        remove_first(&d->lead);
+}
+
+static bool is_far(const struct dfm *d, uint64_t number)
+{
+        const struct dfm_numbers *taken = &d->triggers.numbers;
+
+        return taken->started && number >= taken->next && number - taken->next >= DFM_LEAD_FAR;
+}
+
+/* The first numbers follow each other, and none of those before has come since. */
+static bool agree(const struct dfm *d)
+{
+        const struct dfm_lead *f = &d->lead;
+
+        if (f->n < AGREE || f->near_ns >= dfm_lead_at(f, 0)->since_ns)
+                return false;
+        for (uint32_t k = 1; k < AGREE; k++) {
+                if (dfm_lead_at(f, k)->number - dfm_lead_at(f, k - 1)->number > APART)
+                        return false;
+        }
+        return true;
+}
+
+/* A single leading ROS agrees with nobody: a far number is damaged unless it goes on from there. */
+static bool is_believed(const struct dfm *d, uint64_t number)
+{
+        return !is_far(d, number) || d->lead.n > 1 || dfm_leaders(d) > 1;
+}
+
+/* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on what comes. If all
+ * leading ROSs have a number, but some of them lower ones, the others may have a wrong one, or overtaken
+ * ones.
+ */
+static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool *ret_drop)
+{
+        const struct dfm_lead *f = &d->lead;
+        const struct dfm_number *e = dfm_lead_at(f, 0);
+
+        *ret_drop = false;
+        if (!f->begun)
+                return e->number >= f->agreed ? 0 : f->first_ns + d->config.window_ns;
+        if (e->number < reached_by_all && is_believed(d, e->number))
+                return 0;
+        if (!is_far(d, e->number))
+                return f->closing ? 0 : e->since_ns + d->config.window_ns;
+        *ret_drop = f->closing || f->near_ns >= e->since_ns;
+        if (f->closing)
+                return 0;
+        if (agree(d))
+                return dfm_lead_at(f, AGREE - 1)->since_ns + MAX(d->config.window_ns, FAR_WAIT_NS);
+        return *ret_drop ? e->since_ns + FAR_WAIT_NS : NEVER_NS;
+}
+
+static bool may_offer(const struct dfm *d)
+{
+        return d->lead.open && dfm_triggers_waiting(&d->triggers) < d->triggers.size;
+}
+
+/* The first of the numbers that most leading ROSs announced: a board that counts from elsewhere must not
+ * decide. */
+static uint64_t most_agreed(const struct dfm_lead *f)
+{
+        const struct dfm_number *best = dfm_lead_at(f, 0);
+
+        for (uint32_t k = 1; k < f->n; k++) {
+                if (dfm_lead_at(f, k)->n > best->n)
+                        best = dfm_lead_at(f, k);
+        }
+        return best->number;
+}
+
+/* The run begins with the first number that all leading ROSs have: the boards may have begun earlier than
+ * their ROSs. */
+static void begin_run(struct dfm *d)
+{
+        struct dfm_lead *f = &d->lead;
+        uint64_t first = f->agreed != UINT64_MAX ? f->agreed : most_agreed(f);
+
+        f->begun = true;
+        while (f->n > 0 && dfm_lead_at(f, 0)->number < first)
+                drop_first(d, &d->counts.offered.not_taken);
+}
+
+static void offer_due(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_lead *f = &d->lead;
+        uint64_t by_all = reached(d);
+        bool drop;
+
+        while (f->n > 0 && may_offer(d) && now_ns >= first_due_ns(d, by_all, &drop)) {
+                if (!f->begun)
+                        begin_run(d);
+                else if (drop)
+                        drop_first(d, &d->counts.offered.implausible);
+                else
+                        offer_first(d);
+        }
+        if (f->open && !f->closing && f->n <= f->size / 2)
+                go_on(d, now_ns);
+}
+
+/* All boards that events need have begun again, so that no ROS believes its frames. */
+static bool boards_began_again(const struct dfm *d)
+{
+        uint32_t n = 0, required = 0;
+        bool optional_too = true;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                required += d->ross[i].frames && !d->ross[i].optional;
+        optional_too = required == 0;
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                const struct dfm_node *ros = dfm_node(d, ROLE_ROS, i);
+                const struct dfm_ros *r = &d->ross[i];
+
+                if (!ros->live || !r->frames || r->left_out || (r->optional && !optional_too))
+                        continue;
+                if (!(ros->flags & ALIVE_OUT_OF_STEP) || ros->resets != d->triggers.resets)
+                        return false;
+                n++;
+        }
+        return n > 0;
+}
+
+/* A Clear of before must not reach a ROS after the reset: it may carry an L1 ID. */
+static void close_epoch(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_lead *f = &d->lead;
+
+        if (f->n > 0 || dfm_triggers_waiting(q) > 0 || d->table.used > 0 || d->n_clears > 0 ||
+            d->announce_tail != d->announce_head)
+                return;
+        f->closing = false;
+        begin_streams(d);
+        q->numbers.started = false;
+        d->counts.offered.resets++;
+        dfm_ledger_changed(d);
+        dfm_announce_reset(d, now_ns, 0);
+}
+
+void dfm_lead_tick(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_lead *f = &d->lead;
+
+        if (!is_on(d) || d->state != RUN_RUNNING)
+                return;
+        if (!f->open)
+                open_streams(d, now_ns);
+        /* A ROS that returns to the triggers prevents the reset: its board counts on. */
+        f->closing = f->open && boards_began_again(d);
+        offer_due(d, now_ns);
+        if (f->closing)
+                close_epoch(d, now_ns);
+}
+
+void dfm_lead_drop(struct dfm *d)
+{
+        struct dfm_lead *f = &d->lead;
+
+        d->counts.offered.triggers += f->n;
+        d->counts.offered.not_taken += f->n;
+        f->n = 0;
+}
+
+uint64_t dfm_lead_deadline_ns(const struct dfm *d)
+{
+        const struct dfm_lead *f = &d->lead;
+        bool drop;
+
+        if (!is_on(d) || d->state != RUN_RUNNING)
+                return NEVER_NS;
+        return f->n > 0 && may_offer(d) ? first_due_ns(d, reached(d), &drop) : NEVER_NS;
+}

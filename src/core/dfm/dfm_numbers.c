@@ -1,0 +1,115 @@
+/* Follows the numbers of triggers from outside: a bitmap of the newest ones, and a candidate for an
+ * unconfirmed jump. Between two resets, no number is accepted twice. */
+#include <string.h>
+
+#include "base/bits.h"
+#include "dfm_internal.h"
+
+/* A longer jump ahead is a loss only if this many numbers agree, which are this close to each other. */
+#define GAP_MAX (UINT64_C(1) << 20)
+#define AGREE 4u
+#define APART 64u
+
+void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
+{
+        *n = (struct dfm_numbers){.first = next, .next = next, .started = true};
+        /* Earlier numbers are of before the reset. */
+        memset(n->seen, 0xff, sizeof n->seen);
+}
+
+static enum dfm_offer advance(struct dfm_numbers *n, uint64_t number)
+{
+        if (number - n->next >= DFM_NUMBERS_WINDOW)
+                memset(n->seen, 0, sizeof n->seen);
+        else
+                for (uint64_t k = n->next; k != number; k++)
+                        bits_set(n->seen, k % DFM_NUMBERS_WINDOW, false);
+        bits_set(n->seen, number % DFM_NUMBERS_WINDOW, true);
+        n->next = number + 1;
+        n->agreeing = 0;
+        return OFFER_QUEUED;
+}
+
+static enum dfm_offer note_far(struct dfm_numbers *n, uint64_t number)
+{
+        bool agrees = n->agreeing > 0 && number - n->suspect - 1 < APART;
+
+        n->agreeing = agrees ? n->agreeing + 1 : 1;
+        n->suspect = number;
+        return n->agreeing < AGREE ? OFFER_IMPLAUSIBLE : advance(n, number);
+}
+
+enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
+{
+        uint64_t ahead, behind;
+
+        if (!n->started)
+                dfm_numbers_begin(n, number);
+        ahead = number - n->next;
+        behind = n->next - number;
+        if (ahead < GAP_MAX) {
+                *missing += ahead;
+                return advance(n, number);
+        }
+        if (ahead < UINT64_C(1) << 63)
+                return note_far(n, number);
+        n->agreeing = 0;
+        if (behind > DFM_NUMBERS_WINDOW || bits_get(n->seen, number % DFM_NUMBERS_WINDOW))
+                return OFFER_REPEATED;
+        /* Its datagram was overtaken. */
+        bits_set(n->seen, number % DFM_NUMBERS_WINDOW, true);
+        *missing -= MIN(*missing, UINT64_C(1));
+        return OFFER_QUEUED;
+}
+
+bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
+{
+        if (!n->open || number >= n->first || n->next - number > DFM_NUMBERS_WINDOW)
+                return false;
+        *missing += n->first - number - 1;
+        while (--n->first != number)
+                bits_set(n->seen, n->first % DFM_NUMBERS_WINDOW, false);
+        return true;
+}
+
+/* What waited in the queue was the newest: it comes again, and may then be missing again. */
+bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing)
+{
+        uint64_t waiting = c->waiting - MIN(c->waiting, events), next = c->next, gaps = 0;
+
+        for (; waiting > 0; waiting -= bits_get(c->seen, next % DFM_NUMBERS_WINDOW)) {
+                if (next == 0 || c->next - next == DFM_NUMBERS_WINDOW)
+                        return false;
+                gaps += !bits_get(c->seen, --next % DFM_NUMBERS_WINDOW);
+        }
+        *n = (struct dfm_numbers){.first = next, .next = next, .started = true};
+        memcpy(n->seen, c->seen, sizeof n->seen);
+        for (; events > c->waiting; events--)
+                (void)advance(n, n->next);
+        *missing -= MIN(*missing, gaps);
+        return true;
+}
+
+void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next)
+{
+        dfm_numbers_begin(n, n->next);
+        if (next == n->next)
+                return;
+        (void)advance(n, next - 1);
+        bits_set(n->seen, (next - 1) % DFM_NUMBERS_WINDOW, false);
+}
+
+void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next)
+{
+        if (n->started && next - n->next < UINT64_C(1) << 63 && next != n->next)
+                (void)advance(n, next - 1);
+}
+
+enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number)
+{
+        if (!n->started || number >= n->next)
+                return NUMBER_NEW;
+        if (n->next - number > DFM_NUMBERS_WINDOW)
+                return NUMBER_OLD;
+        return bits_get(n->seen, number % DFM_NUMBERS_WINDOW) ? NUMBER_SEEN : NUMBER_NEW;
+}

@@ -1,0 +1,61 @@
+/* Names the run that an earlier DFM left without an end or without a report. */
+#include "last_run.h"
+
+#include <time.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "node/run_control/run_control.h"
+
+/* The age of a resumed run decides when it ends. */
+static void log_doubtful_age(enum run_age age, uint64_t age_ns)
+{
+        double age_s = (double)age_ns / NS_PER_S;
+
+        switch (age) {
+        case RUN_AGE_CERTAIN:
+                break;
+        case RUN_AGE_STEPPED:
+                log_warning("the clock was set since the last run began; by the uptime of this machine, "
+                            "that run is %.1f s old",
+                            age_s);
+                break;
+        case RUN_AGE_BY_WALL:
+                log_warning("this machine may have restarted since the last run began; by the clock, that "
+                            "run is %.1f s old",
+                            age_s);
+                break;
+        case RUN_AGE_UNKNOWN:
+                log_warning("this machine may have restarted since the last run began, and its clock shows "
+                            "an earlier time; if that run continues, it lasts for scenario.duration from "
+                            "now");
+                break;
+        }
+}
+
+void last_run_open(struct last_run *l, struct node *n, const struct run_former *f, bool has_duration)
+{
+        time_t began = (time_t)(f->began_utc_ns / NS_PER_S);
+        const char *what = f->dfm.cookie != 0 ? "has no end" : "ended, but its DFM did not report it";
+        struct tm tm = {};
+
+        *l = (struct last_run){.cookie = f->dfm.cookie};
+        if (f->dfm.cookie == 0 && !f->is_unreported)
+                return;
+        l->run = f->run;
+        gmtime_r(&began, &tm);
+        strftime(l->began, sizeof l->began, "%Y-%m-%dT%H:%M:%SZ", &tm);
+        log_warning("run %u of an earlier DFM, which began at %s, %s", l->run, l->began, what);
+        run_control_note_last(n->control_of_runs, l->run, what);
+        if (f->dfm.cookie != 0 && has_duration)
+                log_doubtful_age(f->age, f->dfm.age_ns);
+}
+
+void last_run_begin(struct last_run *l, uint64_t cookie)
+{
+        if (l->run != 0 && l->cookie != 0 && l->cookie != cookie)
+                log_warning(
+                        "run %u, which began at %s, is abandoned without an end: no account has its events",
+                        l->run, l->began);
+        l->run = 0;
+}

@@ -1,0 +1,45 @@
+/* The metrics of a node as text, from what is known of it. Pure. */
+#pragma once
+
+#include "conf/scenario.h"
+#include "data/stats.h"
+#include "node/run_control/state_copy.h"
+#include "metrics_state.h"
+
+/* The counters of struct node_stats, in the order of its table. */
+#define X(name, help) METRICS_COUNTER_##name,
+enum metrics_counter { STATS_COUNTERS(X) METRICS_COUNTERS };
+#undef X
+
+/* The process; a negative number is not known. */
+struct metrics_process {
+        double cpu_seconds, start_seconds;
+        int64_t resident_bytes, virtual_bytes, open_fds, max_fds;
+};
+
+/* The file system of an SFI's event files. */
+struct metrics_disk {
+        bool known;
+        uint64_t free_bytes, size_bytes;
+};
+
+struct metrics_view {
+        const char *version;
+        const struct scenario *scenario;
+        const struct scenario_node *self;
+        enum node_state state;
+        struct obstacle obstacle;                   /* why it makes no progress now */
+        uint64_t counters[METRICS_COUNTERS];        /* since the process began */
+        uint64_t counters_before[METRICS_COUNTERS]; /* of its earlier runs */
+        const char *control_state;                  /* of a DFM; NULL: it has no run control */
+        char control_error[RUN_ERROR_TEXT_MAX];     /* why its last run ended in an error; "": it did not */
+        uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */
+        double last_complete_seconds;                     /* since 1970; 0: no event is complete */
+        const struct metrics_state *shared;
+        struct metrics_process process;
+        struct metrics_disk disk;
+};
+
+const char *metrics_state_name(enum node_state state);
+/* Writes all metrics, with `open_metrics` as OpenMetrics. */
+void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metrics);

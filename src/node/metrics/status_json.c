@@ -1,0 +1,295 @@
+/* Makes the object that a node serves at /status. Figures that its role does not have are null. */
+#include "status_json.h"
+
+#include <jansson.h>
+
+#include "base/util.h"
+#include "counters.h"
+
+#define COUNTER(v, name) counted(v, METRICS_COUNTER_##name)
+
+/* Of the present run. */
+static uint64_t counted(const struct metrics_view *v, enum metrics_counter counter)
+{
+        return v->counters[counter] - MIN(v->counters[counter], v->counters_before[counter]);
+}
+
+static bool is_dfm(const struct metrics_view *v)
+{
+        return v->self->role == ROLE_DFM;
+}
+
+static bool is_ros(const struct metrics_view *v)
+{
+        return v->self->role == ROLE_ROS;
+}
+
+static bool is_sfi(const struct metrics_view *v)
+{
+        return v->self->role == ROLE_SFI;
+}
+
+static bool is_shaped_by_plan(const struct metrics_view *v)
+{
+        return is_ros(v) && v->scenario->qos.backend != QOS_NONE;
+}
+
+static void set_count(json_t *o, const char *name, bool known, uint64_t value)
+{
+        json_object_set_new(o, name, known ? json_integer((json_int_t)value) : json_null());
+}
+
+static void set_real(json_t *o, const char *name, bool known, double value)
+{
+        json_object_set_new(o, name, known ? json_real(value) : json_null());
+}
+
+static void set_flag(json_t *o, const char *name, bool known, bool value)
+{
+        json_object_set_new(o, name, known ? json_boolean(value) : json_null());
+}
+
+static json_t *make_rates(const struct metrics_view *v)
+{
+        const struct metrics_rates *r = &v->shared->rates;
+        json_t *o = json_object();
+
+        set_real(o, "triggers_hz", is_dfm(v), r->triggers_hz);
+        set_real(o, "events_hz", !is_ros(v), r->events_hz);
+        set_real(o, "fragments_hz", !is_dfm(v), r->fragments_hz);
+        set_real(o, "bytes_per_second", true, r->bytes_per_second);
+        set_real(o, "busy_share", is_dfm(v), r->busy_share);
+        return o;
+}
+
+static json_t *make_counts(const struct metrics_view *v)
+{
+        json_t *o = json_object();
+
+        set_count(o, "triggers", is_dfm(v), COUNTER(v, triggers));
+        set_count(o, "events_complete", !is_ros(v), COUNTER(v, events_complete));
+        set_count(o, "events_partial", !is_ros(v), COUNTER(v, events_partial));
+        set_count(o, "events_lost", !is_ros(v), COUNTER(v, events_lost));
+        set_count(o, "events_rejected", is_dfm(v), COUNTER(v, events_rejected));
+        set_count(o, "events_not_written", is_sfi(v), COUNTER(v, events_not_written));
+        set_count(o, "payload_bytes", !is_ros(v), COUNTER(v, payload_bytes));
+        set_count(o, "file_bytes", is_sfi(v), COUNTER(v, file_bytes));
+        set_count(o, "fragments_sent", is_ros(v), COUNTER(v, fragments_sent));
+        set_count(o, "bytes_sent", is_ros(v), COUNTER(v, bytes_sent));
+        set_count(o, "packets_lost", true, COUNTER(v, packets_lost));
+        return o;
+}
+
+/* The names are those of the run's report. */
+static json_t *make_fragments(const struct metrics_view *v)
+{
+        json_t *o = json_object();
+
+        set_count(o, "expected", is_dfm(v), COUNTER(v, fragments_expected));
+        set_count(o, "received", !is_ros(v), COUNTER(v, fragments_received));
+        set_count(o, "lost", !is_ros(v), COUNTER(v, fragments_lost));
+        set_count(o, "absent", !is_ros(v), COUNTER(v, fragments_optional));
+        set_count(o, "late", is_sfi(v), COUNTER(v, fragments_late));
+        set_count(o, "duplicate", is_sfi(v), COUNTER(v, fragments_duplicate));
+        set_count(o, "corrupt", is_sfi(v), COUNTER(v, fragments_corrupt));
+        set_count(o, "mismatched", is_sfi(v), COUNTER(v, fragments_mismatched));
+        set_count(o, "re_asked", is_sfi(v), COUNTER(v, fragments_re_asked));
+        set_count(o, "recovered", is_sfi(v), COUNTER(v, fragments_recovered));
+        return o;
+}
+
+/* Likewise. Packets that the kernel of a ROS refused to send are missing at an SFI, but only the ROS knows
+ * why. */
+static json_t *make_drops(const struct metrics_view *v)
+{
+        bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;
+        uint64_t lost = COUNTER(v, packets_lost), socket = COUNTER(v, packets_socket_dropped);
+        json_t *o = json_object();
+
+        set_count(o, "source_qdisc_packets", is_shaped_by_plan(v), COUNTER(v, packets_source_dropped));
+        set_count(o, "send_failed_packets", is_ros(v), COUNTER(v, packets_send_failed));
+        set_count(o, "network_packets", is_sfi(v) && udp, lost > socket ? lost - socket : 0);
+        set_count(o, "socket_packets", true, socket);
+        return o;
+}
+
+/* The fragments that an SFI misses, by the ROS that should have sent them. */
+static json_t *make_missing(const struct metrics_view *v)
+{
+        json_t *o = is_sfi(v) ? json_object() : json_null();
+
+        for (size_t i = 0; is_sfi(v) && i < v->shared->n_peers; i++) {
+                uint64_t lost = v->shared->peers[i].lost_recently;
+
+                if (lost > 0)
+                        set_count(o, v->scenario->nodes[i].name, true, lost);
+        }
+        return o;
+}
+
+static json_t *make_losses(const struct metrics_view *v, uint64_t now_ns)
+{
+        const struct losses_sample r = losses_recent(&v->shared->losses);
+        bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;
+        json_t *o = json_object();
+
+        set_real(o, "seconds", r.now_ns > 0, (double)(now_ns - MIN(r.now_ns, now_ns)) / NS_PER_S);
+        set_count(o, "events_lost", !is_ros(v), r.lost);
+        set_count(o, "events_partial", !is_ros(v), r.partial);
+        set_count(o, "events_not_written", is_sfi(v), r.not_written);
+        json_object_set_new(o, "missing_fragments", make_missing(v));
+        set_count(o, "network_packets", is_sfi(v) && udp,
+                  r.packets_lost - MIN(r.packets_lost, r.packets_socket_dropped));
+        set_count(o, "socket_packets", is_sfi(v), r.packets_socket_dropped);
+        set_count(o, "source_qdisc_packets", is_shaped_by_plan(v), r.packets_source_dropped);
+        set_count(o, "send_failed_packets", is_ros(v), r.packets_send_failed);
+        return o;
+}
+
+static json_t *make_latency(const struct metrics_view *v)
+{
+        const struct metrics_state *s = v->shared;
+        /* The histogram has earlier runs, too. */
+        bool known = is_dfm(v) && s->latency_p99_ns > 0;
+        json_t *o = json_object();
+
+        set_real(o, "p50", known, (double)s->latency_p50_ns / NS_PER_US);
+        set_real(o, "p99", known, (double)s->latency_p99_ns / NS_PER_US);
+        return o;
+}
+
+static json_t *make_peer(const struct metrics_view *v, size_t i)
+{
+        const struct scenario_node *n = &v->scenario->nodes[i];
+        const struct metrics_peer *p = &v->shared->peers[i];
+        bool sfi_of_dfm = is_dfm(v) && n->role == ROLE_SFI;
+        json_t *o = json_object();
+
+        json_object_set_new(o, "node", json_string(n->name));
+        json_object_set_new(o, "role", json_string(scenario_role_name(n->role)));
+        set_flag(o, "live", is_dfm(v), p->live);
+        set_flag(o, "xoff", is_dfm(v) && n->role == ROLE_ROS, p->xoff);
+        set_count(o, "free_credits", sfi_of_dfm, p->free_credits);
+        set_count(o, "held", sfi_of_dfm, p->held);
+        set_count(o, "fragments", !is_dfm(v), p->fragments);
+        set_count(o, "bytes", !is_dfm(v), p->bytes);
+        set_count(o, "queued_bytes", is_ros(v), p->queued_bytes);
+        set_count(o, "fragments_lost", is_sfi(v), p->fragments_lost);
+        set_count(o, "fragments_absent", is_sfi(v), p->fragments_absent);
+        set_count(o, "packets_lost", is_sfi(v), p->packets_lost);
+        return o;
+}
+
+/* The nodes with which this one exchanges events: for the DFM all, and otherwise those of the other role. */
+static json_t *make_peers(const struct metrics_view *v)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < v->shared->n_peers; i++) {
+                enum node_role role = v->scenario->nodes[i].role;
+
+                if (role != ROLE_DFM && role != v->self->role)
+                        json_array_append_new(all, make_peer(v, i));
+        }
+        return all;
+}
+
+static json_t *make_shaping(const struct metrics_view *v)
+{
+        json_t *all = json_array();
+
+        if (!is_shaped_by_plan(v)) {
+                json_decref(all);
+                return json_null();
+        }
+        for (size_t i = 0; i < v->shared->n_peers; i++) {
+                const struct metrics_shaped *s = &v->shared->shapings[i];
+                json_t *o;
+
+                if (!s->known)
+                        continue;
+                o = json_object();
+                json_object_set_new(o, "node", json_string(v->scenario->nodes[i].name));
+                json_object_set_new(o, "address", json_string(v->scenario->nodes[i].address));
+                set_count(o, "rate_bps", true, s->rate_bps);
+                set_count(o, "limit_bytes", true, s->limit_bytes);
+                set_count(o, "backlog_bytes", true, s->backlog_bytes);
+                set_count(o, "bytes", true, s->bytes);
+                set_count(o, "packets", true, s->packets);
+                set_count(o, "drops", true, s->drops);
+                json_array_append_new(all, o);
+        }
+        return all;
+}
+
+/* What the node waits for, and for how long if work waits. */
+static void add_obstacle(json_t *o, const struct obstacle *b, uint64_t now_ns)
+{
+        char text[OBSTACLE_TEXT_MAX + 40];
+
+        obstacle_format(b, now_ns, text, sizeof text);
+        json_object_set_new(o, "reason", text[0] ? json_string(text) : json_null());
+        set_real(o, "stalled_seconds", b->kind == OBSTACLE_STALL,
+                 (double)(now_ns - MIN(b->since_ns, now_ns)) / NS_PER_S);
+}
+
+static void add_gauges(json_t *o, const struct metrics_view *v)
+{
+        const struct metrics_state *s = v->shared;
+        uint64_t size = is_ros(v) ? v->scenario->ros.buffer_size_bytes : v->scenario->sfi.buffer_size_bytes;
+
+        set_count(o, "open_events", !is_ros(v), s->open_events);
+        set_flag(o, "busy", is_dfm(v), s->busy);
+        set_count(o, "waiting_triggers", is_dfm(v), s->waiting_triggers);
+        set_count(o, "credits", is_sfi(v), s->credits);
+        set_count(o, "unwritten_events", is_sfi(v), s->unwritten_events);
+        set_count(o, "held_fragments", is_ros(v), s->held_fragments);
+        set_real(o, "buffer_used", !is_dfm(v), size > 0 ? (double)s->buffer_used_bytes / (double)size : 0);
+        set_count(o, "buffer_used_bytes", !is_dfm(v), s->buffer_used_bytes);
+        set_count(o, "buffer_size_bytes", !is_dfm(v), size);
+        set_flag(o, "shaped", is_shaped_by_plan(v), s->shaped);
+        set_count(o, "output_free_bytes", v->disk.known, v->disk.free_bytes);
+        set_count(o, "output_size_bytes", v->disk.known, v->disk.size_bytes);
+}
+
+/* Like all counts, those of the present run. */
+static json_t *make_discarded(const struct metrics_view *v)
+{
+        uint64_t values[METRICS_COUNTERS];
+
+        for (size_t i = 0; i < METRICS_COUNTERS; i++)
+                values[i] = counted(v, (enum metrics_counter)i);
+        return metrics_make_discarded(values, v->self->role);
+}
+
+char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
+{
+        json_t *o = json_object();
+        char *text;
+
+        json_object_set_new(o, "node", json_string(v->self->name));
+        json_object_set_new(o, "role", json_string(scenario_role_name(v->self->role)));
+        json_object_set_new(o, "version", json_string(v->version));
+        set_real(o, "start_time", v->process.start_seconds >= 0, v->process.start_seconds);
+        json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));
+        json_object_set_new(o, "control_state",
+                            v->control_state ? json_string(v->control_state) : json_null());
+        json_object_set_new(o, "control_error",
+                            v->control_error[0] ? json_string(v->control_error) : json_null());
+        set_count(o, "run", v->shared->run > 0, v->shared->run);
+        json_object_set_new(o, "counts", make_counts(v));
+        json_object_set_new(o, "rates", make_rates(v));
+        add_obstacle(o, &v->obstacle, now_ns);
+        json_object_set_new(o, "losses", make_losses(v, now_ns));
+        add_gauges(o, v);
+        json_object_set_new(o, "latency_us", make_latency(v));
+        json_object_set_new(o, "fragments", make_fragments(v));
+        json_object_set_new(o, "drops", make_drops(v));
+        json_object_set_new(o, "discarded", make_discarded(v));
+        json_object_set_new(o, "peers", make_peers(v));
+        json_object_set_new(o, "shaping", make_shaping(v));
+        /* 12 digits: a time since 1970 to 10 ms. */
+        text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        json_decref(o);
+        return text;
+}

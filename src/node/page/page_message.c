@@ -1,0 +1,170 @@
+/* Makes the message of the DFM's page. Other nodes may answer anything, so the size of their answers is
+ * bounded. Leaves out what the page does not need, because a large run has many pairs of nodes. */
+#include "page_message.h"
+
+#include <string.h>
+
+#include "base/util.h"
+#include "node/run_states.h"
+#include "node/metrics/run_summary.h"
+
+/* Bounds for one node, and for all. The message leaves longer states out. */
+#define NODE_MAX_BYTES (256u << 10)
+#define ALL_MAX_BYTES (8u << 20)
+/* The page draws no single pairs beyond this number. */
+#define PAIRS_MAX 1024u
+
+static void prune(json_t *value)
+{
+        const char *key;
+        json_t *member;
+        void *next;
+        size_t i;
+
+        json_object_foreach_safe(value, next, key, member)
+        {
+                if (json_is_null(member))
+                        json_object_del(value, key);
+                else
+                        prune(member);
+        }
+        json_array_foreach(value, i, member) prune(member);
+}
+
+static double number_of(const json_t *o, const char *name)
+{
+        return json_number_value(json_object_get(o, name));
+}
+
+/* Adds what one ROS shapes for a destination. */
+static void add_shaped(json_t *to, const json_t *one)
+{
+        static const char *const sums[] = {"rate_bps", "backlog_bytes", "limit_bytes",
+                                           "bytes",    "packets",       "drops"};
+
+        json_object_set_new(to, "sources", json_integer((json_int_t)number_of(to, "sources") + 1));
+        for (size_t i = 0; i < ARRAY_SIZE(sums); i++)
+                json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
+}
+
+/* One empty sum for each SFI, by its name. What is no SFI of the scenario has none. */
+static json_t *make_sums(const struct scenario *s)
+{
+        json_t *sums = json_object();
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_SFI)
+                        json_object_set_new(sums, n->name,
+                                            json_pack("{s:s, s:s}", "node", n->name, "address", n->address));
+        }
+        return sums;
+}
+
+/* Sums the shaping of all ROSs, by destination. A ROS has at most one row for each SFI. */
+static json_t *sum_shaping(const struct statuses *s)
+{
+        json_t *all = json_array(), *sums = make_sums(s->scenario), *sum;
+        size_t rows_max = json_object_size(sums);
+        const char *name;
+
+        for (size_t i = 0; i < s->n; i++) {
+                const json_t *rows = json_object_get(s->nodes[i].status, "shaping");
+                size_t n = s->nodes[i].node->role == ROLE_ROS ? MIN(json_array_size(rows), rows_max) : 0;
+
+                for (size_t k = 0; k < n; k++) {
+                        const json_t *row = json_array_get(rows, k);
+
+                        name = json_string_value(json_object_get(row, "node"));
+                        sum = name ? json_object_get(sums, name) : NULL;
+                        if (sum)
+                                add_shaped(sum, row);
+                }
+        }
+        json_object_foreach(sums, name, sum)
+        {
+                if (json_object_get(sum, "sources"))
+                        json_array_append(all, sum);
+        }
+        json_decref(sums);
+        return all;
+}
+
+static json_t *make_node(const struct node_status *n, bool pairs, size_t *room)
+{
+        json_t *o = json_deep_copy(n->status), *made;
+        struct node_status copy = *n;
+        size_t bytes;
+
+        if (o && !pairs && n->node->role != ROLE_DFM) {
+                json_object_del(o, "peers");
+                json_object_del(o, "shaping");
+        }
+        prune(o);
+        bytes = o ? json_dumpb(o, NULL, 0, JSON_COMPACT) : 0;
+        copy.status = o;
+        if (bytes > MIN(NODE_MAX_BYTES, *room)) {
+                copy.status = NULL;
+                copy.condition = CONDITION_SILENT;
+                snprintf(copy.problem, sizeof copy.problem, "the state at %s has %zu bytes, too many to show",
+                         n->place, bytes);
+                bytes = 0;
+        }
+        *room -= bytes;
+        made = node_status_to_json(&copy);
+        json_decref(o);
+        return made;
+}
+
+static json_t *make_nodes(const struct statuses *s)
+{
+        size_t room = ALL_MAX_BYTES,
+               pairs = (size_t)scenario_count(s->scenario, ROLE_ROS) * scenario_count(s->scenario, ROLE_SFI);
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < s->n; i++)
+                json_array_append_new(all, make_node(&s->nodes[i], pairs <= PAIRS_MAX, &room));
+        return all;
+}
+
+/* The states of run control that permit each command; null: the page may not control runs. */
+static json_t *make_commands(bool takes_commands)
+{
+        json_t *all = takes_commands ? json_object() : json_null();
+
+        for (enum run_command c = 0; takes_commands && c < RUN_COMMANDS; c++) {
+                json_t *states = json_array();
+
+                for (enum run_control_state s = 0; s < RUN_CONTROL_STATES; s++) {
+                        if (run_state_permits(s, c))
+                                json_array_append_new(states, json_string(run_state_name(s)));
+                }
+                json_object_set_new(all, run_command_name(c), states);
+        }
+        return all;
+}
+
+char *page_make_message(const struct statuses *s, const struct page_moment *moment)
+{
+        const struct scenario *scenario = s->scenario;
+        json_t *o = json_object();
+        struct run_summary run;
+        char *text;
+
+        run_summary_make(s, &run);
+        json_object_set_new(o, "run", run_summary_to_json(&run));
+        json_object_set_new(o, "time", json_real((double)moment->utc_ns / NS_PER_S));
+        json_object_set_new(o, "elapsed", json_real((double)moment->elapsed_ns / NS_PER_S));
+        json_object_set_new(o, "dfm", json_string(moment->dfm));
+        json_object_set_new(o, "commands", make_commands(moment->takes_commands));
+        json_object_set_new(o, "scenario", json_string(scenario->scenario.name));
+        json_object_set_new(o, "mode", json_string(scenario->scenario.mode == MODE_PULL ? "pull" : "push"));
+        json_object_set_new(o, "transport",
+                            json_string(scenario->scenario.transport == TRANSPORT_TCP ? "tcp" : "udp"));
+        json_object_set_new(o, "nodes", make_nodes(s));
+        json_object_set_new(o, "shaping", sum_shaping(s));
+        text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        json_decref(o);
+        return text;
+}

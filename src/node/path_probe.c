@@ -1,0 +1,202 @@
+/* Sends probes to one node after the other, and judges the paths by the answers, which control_messages.c of
+ * the other node sends. */
+#include "path_probe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "data/network.h"
+
+/* With 30 % loss in both directions, 16 long probes in a row are lost once in 50,000 times. */
+#define SHORT_ANSWERS 16u
+/* Each node gets a probe after this time, and less often if it has not answered after a while. */
+#define CYCLE_NS (50 * NS_PER_MS)
+#define SLOW_CYCLE_NS NS_PER_S
+#define FAST_CYCLES 100u
+/* Least time between two probes, by the number of ROSs: together they send 120 Mbit/s at most to one port. */
+#define PROBE_NS_PER_ROS (100 * NS_PER_US)
+
+struct path {
+        enum node_role role;
+        uint16_t index;
+        uint32_t short_answers;
+        bool passes, failed;
+};
+
+struct path_probe {
+        struct control *control;
+        const struct scenario *scenario;
+        uint16_t self;
+        struct path *paths; /* the DFM, and all SFIs */
+        uint32_t n, at;     /* at: the next path */
+        uint32_t cycles;
+        uint64_t cycle_ns; /* begin of the present cycle */
+        uint64_t due_ns;
+        bool may_send; /* at the last turn: the ROS is in a run */
+};
+
+int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,
+                   const struct scenario_node *self)
+{
+        struct path_probe *p = calloc(1, sizeof *p);
+
+        if (!p)
+                return -ENOMEM;
+        p->control = control;
+        p->scenario = s;
+        p->self = (uint16_t)self->index;
+        p->n = 1 + (uint32_t)s->sfi.count;
+        p->paths = calloc(p->n, sizeof *p->paths);
+        if (!p->paths) {
+                path_probe_free(p);
+                return -ENOMEM;
+        }
+        p->paths[0].role = ROLE_DFM;
+        for (uint32_t i = 1; i < p->n; i++)
+                p->paths[i] = (struct path){.role = ROLE_SFI, .index = (uint16_t)(i - 1)};
+        *ret = p;
+        return 0;
+}
+
+struct path_probe *path_probe_free(struct path_probe *p)
+{
+        if (!p)
+                return NULL;
+        free(p->paths);
+        free(p);
+        return NULL;
+}
+
+static bool is_open(const struct path *path)
+{
+        return !path->passes && !path->failed;
+}
+
+static void send_probe(const struct path_probe *p, const struct path *to, const struct member *member,
+                       size_t padding_bytes)
+{
+        static struct message m;
+
+        m.header = (struct message_header){
+                .cookie = member->cookie,
+                .sender_role = ROLE_ROS,
+                .sender_index = p->self,
+                .type = MESSAGE_PROBE,
+        };
+        m.probe.answers = false;
+        m.probe.padding_bytes = (uint32_t)padding_bytes;
+        control_send(p->control, (struct message_to){to->role, to->index}, &m, 0);
+}
+
+/* Starts the next cycle, or moves on in the present one. */
+static void plan(struct path_probe *p, uint64_t now_ns)
+{
+        uint64_t pause_ns = MAX(NS_PER_MS, PROBE_NS_PER_ROS * p->scenario->ros.count);
+
+        p->due_ns = now_ns + pause_ns;
+        if (++p->at < p->n)
+                return;
+        p->at = 0;
+        p->due_ns = MAX(p->due_ns, p->cycle_ns + (p->cycles < FAST_CYCLES ? CYCLE_NS : SLOW_CYCLE_NS));
+        p->cycles++;
+        p->cycle_ns = p->due_ns;
+}
+
+static bool is_present(const struct ros *core, const struct path *path)
+{
+        return path->role == ROLE_DFM || ros_sfi_live(core)[path->index / 64] >> path->index % 64 & 1;
+}
+
+void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns)
+{
+        const struct member *member = ros_member(core);
+
+        p->may_send = member_is_joined(member) && ros_run_state(core) < RUN_ENDED;
+        if (!p->may_send || now_ns < p->due_ns)
+                return;
+        while (p->at + 1 < p->n && !(is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at])))
+                p->at++;
+        if (is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at])) {
+                send_probe(p, &p->paths[p->at], member, 0);
+                send_probe(p, &p->paths[p->at], member, p->control->message_bytes - MESSAGE_PROBE_BYTES);
+                control_flush(p->control);
+        }
+        plan(p, now_ns);
+}
+
+static void report(const struct path_probe *p, const struct path *path)
+{
+        const struct scenario_node *to = scenario_node_of(p->scenario, path->role, path->index);
+
+        log_error(
+                "packets of %llu bytes (network.mtu) do not pass between this node and %s at %s, but short "
+                "ones "
+                "do; set this MTU, or a larger one, at each device and switch port on the way, or a smaller "
+                "network.mtu in the scenario",
+                (unsigned long long)p->scenario->network.mtu_bytes, to->name, to->address);
+}
+
+static void note_pass(const struct path_probe *p, struct path *path)
+{
+        path->passes = true;
+        for (uint32_t i = 0; i < p->n; i++) {
+                if (!p->paths[i].passes)
+                        return;
+        }
+        log_debug("packets of %llu bytes (network.mtu) pass to the DFM and all SFIs",
+                  (unsigned long long)p->scenario->network.mtu_bytes);
+}
+
+void path_probe_hear(struct path_probe *p, const struct message *m)
+{
+        for (uint32_t i = 0; i < p->n; i++) {
+                struct path *path = &p->paths[i];
+
+                if (path->role != m->header.sender_role || path->index != m->header.sender_index ||
+                    !m->probe.answers)
+                        continue;
+                if (m->probe.padding_bytes > 0)
+                        note_pass(p, path);
+                else if (++path->short_answers == SHORT_ANSWERS && !path->passes) {
+                        path->failed = true;
+                        report(p, path);
+                }
+        }
+}
+
+uint64_t path_probe_deadline_ns(const struct path_probe *p)
+{
+        if (!p->may_send)
+                return NEVER_NS;
+        for (uint32_t i = 0; i < p->n; i++) {
+                if (is_open(&p->paths[i]))
+                        return p->due_ns;
+        }
+        return NEVER_NS;
+}
+
+void path_probe_reasons(const struct path_probe *p, struct reasons *to)
+{
+        const char *first = NULL;
+        unsigned failed = 0;
+
+        for (uint32_t i = 0; i < p->n; i++) {
+                const struct path *path = &p->paths[i];
+
+                if (!path->failed || path->passes)
+                        continue;
+                if (failed++ == 0)
+                        first = scenario_node_of(p->scenario, path->role, path->index)->name;
+        }
+        if (failed == 1)
+                reasons_add(to, "packets of %llu bytes (network.mtu) did not pass between this node and %s",
+                            (unsigned long long)p->scenario->network.mtu_bytes, first);
+        else if (failed > 1)
+                reasons_add(to,
+                            "packets of %llu bytes (network.mtu) did not pass between this node and %u "
+                            "others, of "
+                            "which the first is %s",
+                            (unsigned long long)p->scenario->network.mtu_bytes, failed, first);
+}

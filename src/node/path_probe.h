@@ -1,0 +1,23 @@
+/* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu: a device
+ * or a switch port with a smaller MTU drops them without a word. Short and long probes go to each node until
+ * a long one is answered. One thread. */
+#pragma once
+
+#include "core/ros.h"
+#include "data/reasons.h"
+#include "control_messages.h"
+
+struct path_probe;
+
+/* `control` must outlive it. Returns -ENOMEM, or 0. */
+int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,
+                   const struct scenario_node *self);
+struct path_probe *path_probe_free(struct path_probe *p);
+/* Sends the probes that are due to the DFM and to SFIs that are present, once the ROS has joined a run. Logs
+ * a path that does not carry them. */
+void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns);
+/* Takes a Probe that answers; others have no effect. */
+void path_probe_hear(struct path_probe *p, const struct message *m);
+uint64_t path_probe_deadline_ns(const struct path_probe *p);
+/* Adds a reason if paths do not carry datagrams of network.mtu. */
+void path_probe_reasons(const struct path_probe *p, struct reasons *to);

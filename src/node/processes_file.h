@@ -1,0 +1,23 @@
+/* Stores what a DFM knows of the SFI processes of its run beside the record of the run (run_record.h), so
+ * that a restarted DFM accounts for processes that ended. The file is replaced as a whole. One thread. */
+#pragma once
+
+#include "core/dfm_processes.h"
+#include "run_record.h"
+
+struct processes_file {
+        char path[RUN_RECORD_PATH_MAX + 16]; /* "": none */
+        char next[RUN_RECORD_PATH_MAX + 24]; /* the file that replaces it */
+        uint8_t *bytes;
+        struct dfm_processes *processes; /* as read, and later as last written; cookie 0: none */
+};
+
+/* `record_path`: of the run's record, which the caller has locked. -ENOMEM. */
+int processes_file_open(struct processes_file *f, const char *record_path);
+void processes_file_close(struct processes_file *f);
+/* Reads f->processes. Negative errno; -ENOENT: there is no file, -EBADMSG: it is damaged. */
+int processes_file_read(struct processes_file *f);
+/* Writes f->processes. Negative errno: it could not, and there is no file, as an old one would be wrong. A
+ * killed process leaves the whole new file or the whole old one; the disk may get it later. */
+int processes_file_write(struct processes_file *f);
+void processes_file_remove(const struct processes_file *f);

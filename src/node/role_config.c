@@ -1,0 +1,162 @@
+/* Translates the keys of a scenario into the configurations of the cores. */
+#include "node/role_config.h"
+
+#include "base/util.h"
+#include "data/level2_server.h"
+#include "data/network.h"
+
+#define EVENTS_MAX 65536u
+/* Numbers of frames that wait for other ROSs, or for room in trigger.queue. */
+#define ANNOUNCED_MAX 65536u
+/* Slots for incomplete events, if they may wait for silent ROSs: up to what the DFM can assign to one SFI. */
+#define SLOTS_LEAST 2048u
+#define SLOTS_MOST 16384u
+#define SLOTS_FRAGMENTS (1u << 20)
+
+void role_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_ROS_MAX])
+{
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role == ROLE_ROS)
+                        rules[n->index] = (struct ros_rule){
+                                .optional = !n->required,
+                                .wait_ns = n->wait_ns,
+                                .frames = scenario_has_front_end(n),
+                                .leads = scenario_leads(s, n),
+                        };
+        }
+}
+
+uint64_t role_ros_wait_ns(const struct scenario *s, const struct scenario_node *n)
+{
+        return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
+}
+
+/* Of the ROS that waits longest; 0: there are no frames. */
+static uint64_t frame_wait_ns(const struct scenario *s)
+{
+        uint64_t longest_ns = 0;
+
+        if (!scenario_has_front_ends(s))
+                return 0;
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role == ROLE_ROS)
+                        longest_ns = MAX(longest_ns, role_ros_wait_ns(s, n));
+        }
+        return longest_ns;
+}
+
+static void configure_triggers(struct dfm_config *config, const struct scenario *s)
+{
+        static const enum dfm_trigger_source sources[] = {
+                [TRIGGER_INTERNAL] = DFM_TRIGGER_SCHEDULE,
+                [TRIGGER_UDP] = DFM_TRIGGER_OFFERED,
+                [TRIGGER_CLOCK] = DFM_TRIGGER_CLOCK,
+                [TRIGGER_FRAMES] = DFM_TRIGGER_FRAMES,
+        };
+
+        config->trigger_kind = (enum trigger_kind)s->trigger.kind;
+        config->trigger_rate_millihertz = s->trigger.rate_millihertz;
+        config->trigger_burst = s->trigger.burst_length;
+        config->trigger_source =
+                scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
+        config->trigger_queue = (uint32_t)s->trigger.queue;
+        config->slice_ns = s->trigger.slice_ns;
+        config->number_bits = MIN(scenario_number_bits(s), 32u);
+        config->window_ns = s->trigger.window_ns;
+        config->announced_max = ANNOUNCED_MAX;
+        config->busy_above_permille = MAX((uint32_t)(1000 * s->trigger.busy_above), 1u);
+        config->busy_below_permille = (uint32_t)(1000 * s->trigger.busy_below);
+}
+
+struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rule *rules)
+{
+        struct dfm_config config = {
+                .occupied_ns = s->dfm.keep_alive_ns / 2 * 5,
+                .n_ros = (uint32_t)s->ros.count,
+                .n_sfi = (uint32_t)s->sfi.count,
+                .push = s->scenario.mode == MODE_PUSH,
+                .has_front_ends = scenario_has_front_ends(s),
+                .policy = (enum policy_id)s->dfm.policy,
+                .events = s->trigger.events,
+                .duration_ns = s->scenario.duration_ns,
+                .seed = s->run.seed,
+                /* More would not fit into the ROSs. They would hold different ones, and wait for each other.
+                 */
+                .events_max = (uint32_t)MIN(EVENTS_MAX, s->ros.buffer_events),
+                .clear_group = (uint32_t)s->dfm.clear_group,
+                .clear_after_ns = s->dfm.clear_after_ns,
+                .event_timeout_ns = s->dfm.event_timeout_ns,
+                .reassign_max = (uint32_t)s->dfm.reassign,
+                .keep_alive_ns = s->dfm.keep_alive_ns,
+                .node_timeout_ns = s->dfm.node_timeout_ns,
+                .start_timeout_ns = s->dfm.start_timeout_ns,
+                .leave_timeout_ns = s->run.stop_timeout_ns,
+                .message_bytes = network_message_bytes(s),
+                .control = network_control_plan(s),
+                .ros_rules = rules,
+                .frame_wait_ns = frame_wait_ns(s),
+                .level2 = level2_server_config(s),
+        };
+
+        configure_triggers(&config, s);
+        return config;
+}
+
+struct ros_config role_ros_config(const struct scenario *s, const struct scenario_node *self)
+{
+        return (struct ros_config){
+                .index = (uint16_t)self->index,
+                .n_sfi = (uint32_t)s->sfi.count,
+                .entries = (uint32_t)s->ros.buffer_events,
+                .buffer_bytes = s->ros.buffer_size_bytes,
+                .keep_alive_ns = s->dfm.keep_alive_ns,
+                .control = network_control_plan(s),
+                .regions = s->level2.regions_port > 0,
+                .wait_ns = role_ros_wait_ns(s, self),
+        };
+}
+
+/* TCP repeats what is lost by itself, and slows down by itself. */
+static bool follows_losses(const struct scenario *s)
+{
+        bool wanted = s->qos.on_loss == QOS_LOSS_REDUCE ||
+                      (s->qos.on_loss == QOS_LOSS_AUTO && s->qos.rate_bps == SCENARIO_AUTO);
+
+        return wanted && s->qos.backend != QOS_NONE && s->scenario.transport == TRANSPORT_UDP;
+}
+
+/* Also for credits that grow at run time, as nothing is allocated then. */
+static uint32_t slots(const struct scenario *s)
+{
+        uint32_t credits = (uint32_t)s->sfi.credits,
+                 usual = MIN(MAX(SLOTS_FRAGMENTS / (uint32_t)s->ros.count, SLOTS_LEAST), SLOTS_MOST);
+
+        return MAX(credits > 0 ? sfi_slots_for_credits(credits) : 0, usual);
+}
+
+struct sfi_config role_sfi_config(const struct scenario *s, const struct scenario_node *self,
+                                  const struct ros_rule *rules)
+{
+        return (struct sfi_config){
+                .index = (uint16_t)self->index,
+                .n_ros = (uint32_t)s->ros.count,
+                .pull = s->scenario.mode == MODE_PULL,
+                .slots = slots(s),
+                .buffer_bytes = s->sfi.buffer_size_bytes,
+                .credits = (uint32_t)s->sfi.credits,
+                .outstanding = (uint32_t)s->sfi.outstanding,
+                .port_bytes = s->network.link_rate_bps > 0 ? s->network.switch_buffer_bytes : 0,
+                .port_rate_bps = s->network.link_rate_bps,
+                .timeout_ns = s->sfi.timeout_ns,
+                .retries_max = (uint32_t)s->sfi.retries,
+                .retry_after_ns = s->sfi.retry_after_ns,
+                .reliable = s->scenario.transport == TRANSPORT_TCP,
+                .keep_alive_ns = s->dfm.keep_alive_ns,
+                .message_bytes = network_message_bytes(s),
+                .trailer_bytes = network_trailer_bytes(s),
+                .frame_overhead_bytes = network_header_bytes(s) + network_overhead_bytes(s),
+                .control = network_control_plan(s),
+                .follows_losses = follows_losses(s),
+                .rules = rules,
+        };
+}

@@ -1,0 +1,145 @@
+/* Describes one end of a stream. rules/stream_report.c merges both. */
+#include "end_figures.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "stream/rules/stream_report.h"
+
+void figures_start(struct figures_begin *b, struct endpoint *e, const struct net_address *local)
+{
+        *b = (struct figures_begin){.local = *local, .socket_dropped = endpoint_counts(e)->dropped};
+        drops_read(&b->drops, local);
+        (void)processors_read(&b->processors);
+}
+
+static json_t *text_or_null(const char *text)
+{
+        return text[0] ? json_string(text) : json_null();
+}
+
+/* What both ends have. */
+static json_t *describe(const struct stream_options *o, const struct packet_rule *rule, json_int_t packets,
+                        json_int_t bytes, uint64_t first_ns, uint64_t last_ns)
+{
+        char wake[REPORT_WAKE_MAX];
+
+        return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I}", "format",
+                         rule->format == STREAM_VDIF ? "vdif" : "plain", "wake", report_wake(&o->wake, wake),
+                         "packets", packets, "bytes", bytes, "seconds",
+                         packets > 0 ? (double)(last_ns - first_ns) / 1e9 : 0.0, "payload_bytes",
+                         (json_int_t)rule->payload_bytes);
+}
+
+static void add_times(json_t *o, const struct timing *between, const struct timing *processing,
+                      const struct intervals *intervals, uint64_t network_used_ns, uint64_t file_used_ns)
+{
+        json_object_set_new(o, "inter_packet_us", timing_describe(between));
+        json_object_set_new(o, "processing_us", timing_describe(processing));
+        json_object_set_new(o, "intervals", intervals_describe(intervals));
+        json_object_set_new(o, "network_cpu_seconds", json_real((double)network_used_ns / 1e9));
+        json_object_set_new(o, "file_cpu_seconds", json_real((double)file_used_ns / 1e9));
+}
+
+static void add_common(json_t *o, const struct figures_begin *b, bool failed, const char *reason)
+{
+        struct processors now = {};
+
+        (void)processors_read(&now);
+        json_object_set_new(o, "cpu_percent", report_processors(&b->processors, &now));
+        json_object_set_new(o, "failed", json_boolean(failed));
+        json_object_set_new(o, "reason", text_or_null(reason));
+}
+
+static void add_count(json_t *o, const char *name, uint64_t n)
+{
+        json_object_set_new(o, name, json_integer((json_int_t)n));
+}
+
+json_t *figures_of_sender(const struct send_threads *t, const struct figures_begin *b, bool failed,
+                          const char *reason)
+{
+        const struct endpoint_counts *c = endpoint_counts(t->endpoint);
+        json_t *o = describe(t->options, &t->rule, (json_int_t)atomic_load(&t->packets),
+                             (json_int_t)atomic_load(&t->bytes), t->begin_ns, atomic_load(&t->last_ns));
+        struct device_drops drops;
+        json_t *qdisc;
+        json_int_t of_qdisc;
+
+        drops_read(&drops, &b->local);
+        qdisc = report_difference(drops.qdisc_known && b->drops.qdisc_known, b->drops.qdisc_packets,
+                                  drops.qdisc_packets);
+        /* A qdisc counts a super-packet once. */
+        of_qdisc = json_integer_value(qdisc) * (json_int_t)(c->sent / MAX(c->messages, UINT64_C(1)));
+        json_object_set_new(o, "source_packets", json_integer((json_int_t)c->send_failed + of_qdisc));
+        add_count(o, "refused_packets", c->send_failed);
+        json_object_set_new(o, "refused_reason", text_or_null(c->send_failed ? strerror(c->send_error) : ""));
+        json_object_set_new(o, "qdisc_packets", qdisc);
+        json_object_set_new(o, "behind_seconds", json_real((double)t->spacing.behind_ns / 1e9));
+        add_count(o, "cut_bytes", t->cut_bytes);
+        add_count(o, "damaged", t->damaged);
+        add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
+        add_count(o, "calls", c->calls);
+        json_object_set_new(o, "segmented", json_boolean(c->super_packets > 0));
+        add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->input_used_ns);
+        add_common(o, b, failed, reason);
+        return o;
+}
+
+json_t *figures_of_receiver(const struct receive_threads *t, const struct figures_begin *b, bool failed,
+                            const char *reason)
+{
+        const struct endpoint_counts *c = endpoint_counts(t->endpoint);
+        const struct account *a = receive_threads_taken(t);
+        json_t *o = describe(t->options, &t->rule, (json_int_t)a->received,
+                             (json_int_t)atomic_load(&t->bytes), t->first_ns, t->last_ns);
+        struct device_drops drops;
+
+        drops_read(&drops, &b->local);
+        add_count(o, "filled_in", a->given_up);
+        add_count(o, "filled_unsure", t->fill.unsure);
+        add_count(o, "late", t->account.late);
+        add_count(o, "duplicate", a->duplicate);
+        add_count(o, "out_of_order", a->out_of_order);
+        add_count(o, "foreign", t->foreign);
+        add_count(o, "short", t->short_ones);
+        add_count(o, "socket_packets", t->socket_lost);
+        add_count(o, "untaken_packets", receive_threads_untaken(t));
+        add_count(o, "socket_drops", c->dropped - b->socket_dropped);
+        json_object_set_new(o, "nic_packets",
+                            report_difference(drops.known && b->drops.known, b->drops.received_packets,
+                                              drops.received_packets));
+        json_object_set_new(o, "corrupt",
+                            sink_is_pattern(t->sink) ? json_integer((json_int_t)sink_corrupt(t->sink))
+                                                     : json_null());
+        add_count(o, "written_bytes", sink_bytes(t->sink));
+        add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
+        add_count(o, "calls", c->calls);
+        add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
+        add_common(o, b, failed, reason);
+        return o;
+}
+
+void figures_warn_sender(const struct send_threads *t, const char *input)
+{
+        if (t->damaged > 0)
+                log_warning("%s: frames without a header of a frame of %u bytes: %llu, the first one at byte "
+                            "%llu; they are sent as read",
+                            input, t->rule.payload_bytes, (unsigned long long)t->damaged,
+                            (unsigned long long)(t->first_damaged * t->rule.payload_bytes));
+}
+
+void figures_warn_receiver(const struct receive_threads *t)
+{
+        const struct vdif_fill *f = &t->fill;
+
+        if (f->unsure > 0)
+                log_warning("lost frames whose time or thread does not follow from the frames around them: "
+                            "%llu; the invalid frames in their places have the best guess",
+                            (unsigned long long)f->unsure);
+        if (t->plan && t->plan->frames_per_second > 0 && f->frames_per_second != t->plan->frames_per_second)
+                log_warning("the frames do not have the rate that the sender offers, %u per second of a "
+                            "thread; what they show counts",
+                            t->plan->frames_per_second);
+}

@@ -1,0 +1,378 @@
+/* Runs the stand-in: triggers come by the schedule unless the DFM is busy or a board has no room, and boards
+ * send their frames. */
+#include "traffic/frontend/frontend_run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "frontend_internal.h"
+
+/* Of one turn: frames leave meanwhile, and one datagram holds their entries. */
+#define TRIGGERS_PER_TURN (FRONTEND_ENTRIES_MAX / 2)
+/* How long a stopping stand-in waits for a ROS that takes nothing. */
+#define PATIENCE_NS (5 * NS_PER_S)
+#define WARNING_NS (2 * NS_PER_S)
+#define PROGRESS_NS (500 * NS_PER_MS)
+/* How often it looks, before a reset of the counters, whether the boards have sent all. */
+#define RESET_LOOK_NS (5 * NS_PER_MS)
+
+static int open_board(struct frontend *f, unsigned i)
+{
+        const struct net_address *at = &f->config->boards[i].at;
+        char text[NET_ADDRESS_TEXT_MAX];
+        int r = frontend_board_init(&f->boards[i], f->config, i, f->loop);
+
+        return r < 0 ? log_error_errno(r, "board %u at %s: %m", i + 1, net_address_format(at, text)) : 0;
+}
+
+static int open_all(struct frontend *f)
+{
+        int r = loop_new(&f->loop);
+
+        if (r < 0)
+                return log_error_errno(r, "cannot make the event loop: %m");
+        r = loop_catch_signals(f->loop);
+        if (r < 0)
+                return log_error_errno(r, "cannot catch signals: %m");
+        for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++)
+                r = open_board(f, i);
+        if (r >= 0)
+                r = frontend_doors_init(&f->doors, f->loop, f->boards, f->config->n_boards);
+        return r < 0 ? r : frontend_box_init(&f->box, f->config, f->loop);
+}
+
+int frontend_new(struct frontend **ret, const struct frontend_config *config)
+{
+        struct frontend *f = calloc(1, sizeof *f + config->n_boards * sizeof *f->boards);
+        int r;
+
+        if (!f)
+                return log_error_errno(ENOMEM, "frontend: %m");
+        f->config = config;
+        for (unsigned i = 0; i < config->n_boards; i++)
+                f->boards[i].link.io.fd = -1;
+        trigger_init(&f->schedule, config->kind, config->rate_millihertz, 1, config->seed, 0);
+        r = open_all(f);
+        if (r < 0) {
+                frontend_free(f);
+                return r;
+        }
+        *ret = f;
+        return 0;
+}
+
+struct frontend *frontend_free(struct frontend *f)
+{
+        if (!f)
+                return NULL;
+        frontend_box_fini(&f->box);
+        frontend_doors_fini(&f->doors);
+        for (unsigned i = 0; i < f->config->n_boards; i++)
+                frontend_board_fini(&f->boards[i]);
+        loop_free(f->loop);
+        free(f);
+        return NULL;
+}
+
+/* The loop's time at which the schedule was 0, if it had run without a pause since. */
+static uint64_t zero_ns(const struct frontend *f)
+{
+        return f->start_ns + f->held_ns[HOLD_BUSY] + f->held_ns[HOLD_BOARDS] + f->held_ns[HOLD_RESET];
+}
+
+static uint64_t schedule_ns(const struct frontend *f, uint64_t now_ns)
+{
+        return (f->hold ? f->hold_since_ns : now_ns) - zero_ns(f);
+}
+
+/* The next reset, if it is due; NULL: none is. */
+static const struct frontend_reset *due_reset(const struct frontend *f, uint64_t at_ns)
+{
+        static const struct frontend_reset wanted = {.pause_ns = FRONTEND_RESET_PAUSE_NS};
+
+        if (f->resets < f->config->n_resets && f->config->resets[f->resets].after_ns <= at_ns)
+                return &f->config->resets[f->resets];
+        return f->reset_is_wanted ? &wanted : NULL;
+}
+
+/* What holds a trigger back that is due at this time of the schedule. */
+static enum frontend_hold must_hold(const struct frontend *f, uint64_t at_ns, uint64_t now_ns)
+{
+        if (due_reset(f, at_ns) || frontend_box_is_resetting(&f->box))
+                return HOLD_RESET;
+        if (frontend_box_is_busy(&f->box, now_ns))
+                return HOLD_BUSY;
+        if (!frontend_box_has_room(&f->box))
+                return HOLD_BOARDS;
+        for (unsigned i = 0; i < f->config->n_boards; i++) {
+                if (!frontend_board_has_room(&f->boards[i]))
+                        return HOLD_BOARDS;
+        }
+        return HOLD_NONE;
+}
+
+static bool is_connected(const struct frontend *f)
+{
+        for (unsigned i = 0; i < f->config->n_boards; i++) {
+                if (!f->config->boards[i].dead && !f->boards[i].link.up)
+                        return false;
+        }
+        return true;
+}
+
+static bool may_start(const struct frontend *f, uint64_t now_ns)
+{
+        return !f->started && !f->stopping && is_connected(f) && !frontend_box_is_busy(&f->box, now_ns);
+}
+
+static void start(struct frontend *f, uint64_t now_ns)
+{
+        if (f->warned)
+                log_info("all boards are connected; triggers begin");
+        f->started = true;
+        f->start_ns = now_ns;
+        f->start_utc_ns = clock_utc_ns();
+}
+
+static bool is_over(const struct frontend *f, uint64_t now_ns)
+{
+        const struct frontend_config *c = f->config;
+
+        return (c->events > 0 && f->triggers == c->events) ||
+               (c->duration_ns > 0 && now_ns - f->start_ns >= c->duration_ns);
+}
+
+/* A trigger comes at this time of the schedule. */
+static void trigger_all(struct frontend *f, uint64_t at_ns)
+{
+        uint64_t zero = zero_ns(f), wall_ns = zero + at_ns;
+
+        for (unsigned i = 0; i < f->config->n_boards; i++) {
+                frontend_board_advance(&f->boards[i], at_ns, zero);
+                frontend_board_trigger(&f->boards[i], f->triggers, wall_ns);
+        }
+        frontend_box_trigger(&f->box, f->triggers, f->start_utc_ns + (wall_ns - f->start_ns));
+        f->triggers++;
+}
+
+static void end_hold(struct frontend *f, uint64_t now_ns)
+{
+        if (f->hold)
+                f->held_ns[f->hold] += now_ns - f->hold_since_ns;
+        f->hold = HOLD_NONE;
+}
+
+/* A board without a connection does not delay a reset. */
+static bool boards_are_empty(const struct frontend *f)
+{
+        for (unsigned i = 0; i < f->config->n_boards; i++) {
+                if (f->boards[i].link.up && frontend_board_unsent(&f->boards[i]) > 0)
+                        return false;
+        }
+        return true;
+}
+
+/* Resets the counters that are due, once the boards have sent all frames of the former count. */
+static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
+{
+        const struct frontend_reset *due = due_reset(f, at_ns);
+
+        if (f->hold != HOLD_RESET || !due || frontend_box_is_resetting(&f->box) ||
+            now_ns - f->hold_since_ns < due->pause_ns || !boards_are_empty(f) ||
+            !frontend_box_has_room(&f->box))
+                return;
+        while (f->resets < f->config->n_resets && f->config->resets[f->resets].after_ns <= at_ns)
+                f->resets++;
+        log_info("all counters are reset after trigger %" PRIu64 "%s", f->triggers,
+                 f->reset_is_wanted ? ", because the DFM was busy for too long" : "");
+        f->reset_is_wanted = false;
+        for (unsigned i = 0; i < f->config->n_boards; i++)
+                frontend_board_reset(&f->boards[i]);
+        frontend_box_reset(&f->box, f->triggers, now_ns);
+}
+
+/* Takes triggers that are due. If one cannot be taken, the schedule stands still from its time on. */
+static void take_triggers(struct frontend *f, uint64_t now_ns)
+{
+        for (unsigned n = 0; n < TRIGGERS_PER_TURN && !is_over(f, now_ns); n++) {
+                uint64_t at_ns = trigger_next_ns(&f->schedule);
+                enum frontend_hold hold;
+
+                if (at_ns > schedule_ns(f, now_ns))
+                        return;
+                try_reset(f, at_ns, now_ns);
+                hold = must_hold(f, at_ns, now_ns);
+                if (hold != f->hold) {
+                        uint64_t since_ns = f->hold ? now_ns : zero_ns(f) + at_ns;
+
+                        end_hold(f, now_ns);
+                        f->hold = hold;
+                        f->hold_since_ns = since_ns;
+                }
+                if (hold)
+                        return;
+                trigger_all(f, at_ns);
+                trigger_take(&f->schedule, at_ns, 1);
+        }
+}
+
+static void stop(struct frontend *f, uint64_t now_ns)
+{
+        f->stopping = true;
+        f->stopped_schedule_ns = f->started ? schedule_ns(f, now_ns) : 0;
+}
+
+static void run_triggers(struct frontend *f, uint64_t now_ns)
+{
+        bool long_busy = frontend_box_take_long_busy(&f->box, now_ns);
+
+        /* The DFM is busy with the last reset: another one would not end that. */
+        f->reset_is_wanted |= long_busy && !frontend_box_is_resetting(&f->box);
+        take_triggers(f, now_ns);
+        if (is_over(f, now_ns))
+                stop(f, now_ns);
+}
+
+static int turn_boards(struct frontend *f, uint64_t now_ns)
+{
+        int r = 0;
+
+        uint64_t reached_ns = f->stopping ? f->stopped_schedule_ns : schedule_ns(f, now_ns);
+        uint64_t at_ns = reached_ns;
+
+        /* After a pause, boards do not run ahead of triggers that are not taken yet. */
+        if (!f->stopping)
+                at_ns = MIN(at_ns, trigger_next_ns(&f->schedule));
+        for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++) {
+                if (f->started)
+                        frontend_board_advance(&f->boards[i], at_ns, now_ns - reached_ns);
+                r = frontend_board_turn(&f->boards[i], now_ns);
+        }
+        return r < 0 ? log_error_errno(r, "cannot send frames: %m") : 0;
+}
+
+static uint64_t unsent(const struct frontend *f)
+{
+        uint64_t n = f->box.n;
+
+        for (unsigned i = 0; i < f->config->n_boards; i++)
+                n += frontend_board_unsent(&f->boards[i]);
+        return n;
+}
+
+/* Whether the stand-in has ended: nothing is left, or nobody takes it. */
+static bool is_drained(struct frontend *f, uint64_t now_ns)
+{
+        uint64_t left = unsent(f);
+
+        if (left != f->last_unsent || f->patient_until_ns == 0) {
+                /* Late frames are not even due yet. */
+                f->patient_until_ns = now_ns + f->config->late_ns + f->config->skew_ns + PATIENCE_NS;
+                f->last_unsent = left;
+        }
+        return left == 0 || now_ns >= f->patient_until_ns;
+}
+
+static uint64_t deadline_ns(const struct frontend *f, uint64_t now_ns)
+{
+        uint64_t at_ns = MIN(f->note_ns, frontend_box_deadline_ns(&f->box, now_ns));
+
+        for (unsigned i = 0; i < f->config->n_boards; i++)
+                at_ns = MIN(at_ns, frontend_board_deadline_ns(&f->boards[i]));
+        if (f->stopping)
+                return MIN(at_ns, f->patient_until_ns);
+        if (!f->started)
+                return may_start(f, now_ns) ? 0 : at_ns;
+        if (f->config->duration_ns > 0)
+                at_ns = MIN(at_ns, f->start_ns + f->config->duration_ns);
+        if (f->hold == HOLD_RESET)
+                return MIN(at_ns, now_ns + RESET_LOOK_NS);
+        /* Boards may have sent what held triggers back. Whatever else ends a hold wakes the loop. */
+        if (f->hold && must_hold(f, trigger_next_ns(&f->schedule), now_ns) == HOLD_NONE)
+                return 0;
+        return f->hold ? at_ns : MIN(at_ns, zero_ns(f) + trigger_next_ns(&f->schedule));
+}
+
+static void warn_waiting(const struct frontend *f)
+{
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        for (unsigned i = 0; i < f->config->n_boards; i++) {
+                if (!f->config->boards[i].dead && !f->boards[i].link.up)
+                        log_warning("board %u: no ROS has connected to %s yet", i + 1,
+                                    net_address_format(&f->config->boards[i].at, text));
+        }
+        if (frontend_box_is_busy(&f->box, f->note_ns))
+                log_warning("triggers wait: %s",
+                            f->box.heard ? "the DFM is busy" : "no busy datagram has arrived yet");
+}
+
+/* Warns once about what is missing, and prints progress. */
+static void note(struct frontend *f, uint64_t now_ns)
+{
+        static const char *const holds[HOLDS] = {"", ", held back: busy", ", held back: boards are full",
+                                                 ", held back: reset"};
+        char line[80];
+
+        if (now_ns < f->note_ns)
+                return;
+        if (!f->started && !f->warned) {
+                warn_waiting(f);
+                f->warned = true;
+        } else if (f->started && f->config->progress) {
+                snprintf(line, sizeof line, "\r%" PRIu64 " triggers%-30s", f->triggers, holds[f->hold]);
+                log_draw(line);
+        }
+        f->note_ns = f->config->progress ? now_ns + PROGRESS_NS : NEVER_NS;
+}
+
+static int turn(struct frontend *f, uint64_t now_ns)
+{
+        int r = frontend_box_hear(&f->box, now_ns);
+
+        if (r < 0)
+                return log_error_errno(r, "cannot receive busy datagrams: %m");
+        if (!f->stopping && loop_stops(f->loop) > 0)
+                stop(f, now_ns);
+        if (may_start(f, now_ns))
+                start(f, now_ns);
+        if (f->started && !f->stopping)
+                run_triggers(f, now_ns);
+        r = frontend_box_send(&f->box, now_ns);
+        if (r < 0)
+                return log_error_errno(r, "cannot send triggers: %m");
+        r = turn_boards(f, now_ns);
+        return r < 0 ? r : frontend_doors_turn(&f->doors);
+}
+
+int frontend_run(struct frontend *f)
+{
+        uint64_t now_ns = clock_now_ns();
+        int r;
+
+        f->note_ns = now_ns + WARNING_NS;
+        while ((r = turn(f, now_ns)) >= 0) {
+                if (f->stopping && (is_drained(f, now_ns) || loop_stops(f->loop) > 1))
+                        break;
+                note(f, now_ns);
+                r = loop_wait(f->loop, deadline_ns(f, now_ns));
+                if (r < 0)
+                        return log_error_errno(r, "cannot wait for events: %m");
+                now_ns = loop_now_ns(f->loop);
+        }
+        end_hold(f, now_ns);
+        f->end_ns = now_ns;
+        if (f->config->progress)
+                fputc('\n', stderr);
+        frontend_add_reasons(f);
+        reasons_log(&f->reasons);
+        return r;
+}
+
+bool frontend_succeeded(const struct frontend *f)
+{
+        return f->reasons.n == 0;
+}
