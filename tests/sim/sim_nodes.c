@@ -6,7 +6,9 @@
 
 #include "base/pattern.h"
 #include "base/util.h"
+#include "data/front_end.h"
 #include "sim_internal.h"
+#include "sim_slices.h"
 
 #define RUN 77
 #define COOKIE UINT64_C(0x51A)
@@ -385,6 +387,26 @@ static void note_silence(struct sim *s, struct sim_node *n)
                                                          .since_ns = hungry_ns});
 }
 
+/* As role_ros.c does: the DFM knows of it even if this ROS dies after the end. */
+static void note_short(struct sim *s, struct sim_node *n)
+{
+        static struct node_stats stats;
+        const struct ros_counts *c = ros_counts(n->ros);
+        const struct slicer *slicer = sim_slicer(s, n->index);
+        struct reasons reasons = {};
+
+        if (!has_front_ends(&s->config))
+                return;
+        if (slicer)
+                slicer_account(slicer, n->ros, &stats);
+        else
+                front_end_discard_reasons(c, ros_samples(n->ros), &reasons);
+        ros_set_short(n->ros, reasons.n + c->dropped + c->restarts > 0 ||
+                                      (slicer && stats_get(&stats.slice_frames_late) +
+                                                                 stats_get(&stats.slice_frames_dropped) >
+                                                         0));
+}
+
 static void turn_ros(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
@@ -397,8 +419,10 @@ static void turn_ros(struct sim *s, struct sim_node *n)
         sim_regions_turn(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);
-        if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED)
+        if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED) {
+                note_short(s, n);
                 ros_set_ended(n->ros, s->now_ns);
+        }
         while (ros_step(n->ros, s->now_ns, &to, &s->message))
                 send_message(s, to, &s->message);
 }
