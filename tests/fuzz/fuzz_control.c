@@ -30,11 +30,10 @@ static struct run_http *run_http(void)
 
 static void check_reply(const struct http_reply *reply)
 {
-        json_t *o = json_loadb(reply->text, reply->text_bytes, 0, NULL);
+        json_auto_t *o = json_loadb(reply->text, reply->text_bytes, 0, NULL);
 
         assert(reply->status == 400 || reply->status == 403 || reply->status == 503);
         assert(json_is_string(json_object_get(o, "error")));
-        json_decref(o);
 }
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)

@@ -55,14 +55,13 @@ static bool check_walk(const uint8_t *bytes, size_t n)
  * which means "not set". */
 static void check_renumber(const uint8_t *bytes, size_t n)
 {
-        uint8_t *copy = malloc(n);
+        _cleanup_free_ uint8_t *copy = malloc(n);
         struct eformat_ros3 parts;
 
         memcpy(copy, bytes, n);
         assert(eformat_ros3_renumber(copy, n, L1_ID, L1_ID) == 0 && memcmp(copy, bytes, n) == 0);
         assert(eformat_ros3_renumber(copy, n, L1_ID, 1000) == 0);
         assert(eformat_ros3_parse(copy, n, 1000, &parts, NULL) == 0);
-        free(copy);
 }
 
 static bool check_ros3(const uint8_t *bytes, size_t n)

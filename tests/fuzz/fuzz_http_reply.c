@@ -46,7 +46,7 @@ static void show(const json_t *status)
                                    .answered_ns = NOW_NS,
                                    .asked_ns = NOW_NS};
         struct statuses all = {.scenario = &scenario, .n = 1, .nodes = &node};
-        struct top_model m;
+        _cleanup_(top_model_fini) struct top_model m;
         json_t *o;
 
         assert(top_model_init(&m, &all) == 0);
@@ -60,7 +60,6 @@ static void show(const json_t *status)
         o = node_status_to_json(&node);
         assert(o);
         json_decref(o);
-        top_model_fini(&m);
 }
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)

@@ -101,8 +101,8 @@ static void check_object(const struct tc_object *o)
 static void check_tree(const struct tc_plan *p)
 {
         const struct tc_tree nothing = {.n = 0};
-        struct tc_tree tree, again;
-        struct tc_diff d;
+        _cleanup_(tc_tree_fini) struct tc_tree tree, again;
+        _cleanup_(tc_diff_fini) struct tc_diff d;
 
         assert(tc_layout_make(&tree, p, &nothing) == 0);
         for (size_t i = 0; i < tree.n; i++)
@@ -110,9 +110,6 @@ static void check_tree(const struct tc_plan *p)
         assert(tc_layout_owner(&tree) == TC_OWNER_OURS && tc_layout_backend(&tree) == p->backend);
         assert(tc_layout_make(&again, p, &tree) == 0);
         assert(tc_diff_make(&d, &tree, &again) == 0 && d.n == 0);
-        tc_diff_fini(&d);
-        tc_tree_fini(&again);
-        tc_tree_fini(&tree);
 }
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)

@@ -37,13 +37,12 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
                 nowhere = stderr = fopen("/dev/null", "w");
         results = results_read(&path, 1);
         for (size_t i = 0; results && i < lab_count(); i++) {
-                json_t *mine = results_of(results, lab_at(i)->id);
+                json_auto_t *mine = results_of(results, lab_at(i)->id);
 
                 if (json_array_size(mine) > 0) {
                         judge(lab_at(i), mine);
                         accepted = true;
                 }
-                json_decref(mine);
         }
         json_decref(results);
         return accepted;

@@ -84,7 +84,7 @@ static void check_objects(const struct tc_tree *tree)
 
 static void check_written(const struct tc_state *first)
 {
-        struct tc_state s, again;
+        _cleanup_(tc_state_fini) struct tc_state s, again;
         int holder;
 
         assert(tc_state_open(&s, &t.device, &holder) == 0 && !s.empty && !s.unreadable);
@@ -94,8 +94,6 @@ static void check_written(const struct tc_state *first)
         for (size_t i = 0; i < again.saved.n; i++)
                 assert(again.saved.objects[i].handle == first->saved.objects[i].handle &&
                        again.saved.objects[i].options_bytes == first->saved.objects[i].options_bytes);
-        tc_state_fini(&again);
-        tc_state_fini(&s);
 }
 
 bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)

@@ -261,8 +261,8 @@ static void write_netlink(enum tc_backend backend)
                                      .n_destinations = ARRAY_SIZE(to)};
         const struct tc_tree nothing = {.n = 0};
         struct error error = {};
-        struct tc_plan plan;
-        struct tc_tree tree;
+        _cleanup_(tc_plan_fini) struct tc_plan plan;
+        _cleanup_(tc_tree_fini) struct tc_tree tree;
         char name[64], last[64] = "";
 
         for (size_t i = 0; i < ARRAY_SIZE(to); i++)
@@ -282,8 +282,6 @@ static void write_netlink(enum tc_backend backend)
                 assert(tc_message_encode(m, 3, &change) == 0);
                 write_seed("netlink", name, m, m->nlmsg_len);
         }
-        tc_tree_fini(&tree);
-        tc_plan_fini(&plan);
 }
 
 int main(int argc, char **argv)

@@ -23,6 +23,13 @@
         }                                                                                                    \
         static void name(void **state)
 
+/* Defines NAME_freep() for `_cleanup_(NAME_freep) struct NAME *x`: NAME_free(x) when x leaves its scope. */
+#define DEFINE_FREEP(name)                                                                                   \
+        static inline void name##_freep(struct name **x)                                                     \
+        {                                                                                                    \
+                name##_free(*x);                                                                             \
+        }
+
 struct test {
         struct CMUnitTest unit;
         unsigned line;
@@ -53,3 +60,10 @@ void assert_named(const char *of, const char *name, uint64_t value, uint64_t exp
 
 #define FIELD_OF(of, name) (of)->name
 #define assert_counts(counts, ...) assert_each(FIELD_OF, counts, __VA_ARGS__)
+
+/* The main function of a program whose tests all run between `setup` and `teardown` (NULL: none). */
+#define TESTS_BETWEEN(setup, teardown)                                                                       \
+        int main(int argc, char **argv)                                                                      \
+        {                                                                                                    \
+                return test_run(argc, argv, setup, teardown);                                                \
+        }

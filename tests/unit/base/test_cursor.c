@@ -77,7 +77,7 @@ TEST(written_fields_read_back)
         random_init(&random, 3);
         for (int round = 0; round < 2000; round++) {
                 size_t size = 1 + random_below(&random, 60);
-                uint8_t *bytes = malloc(size);
+                _cleanup_free_ uint8_t *bytes = malloc(size);
                 struct writer w = writer_init(bytes, size);
 
                 random_init(&widths, (uint64_t)round);
@@ -102,6 +102,5 @@ TEST(written_fields_read_back)
                         assert_int_equal(got, (v & 3) == 3 ? v : v & ((UINT64_C(1) << (8 << (v & 3))) - 1));
                 }
                 assert_int_equal(reader_left(&r), writer_left(&w));
-                free(bytes);
         }
 }

@@ -3,6 +3,7 @@
 
 #include "base/heap.h"
 #include "base/random.h"
+#include "base/util.h"
 
 #define ITEMS 100u
 
@@ -33,7 +34,7 @@ static void behaves_like_a_plain_list(uint64_t window, uint32_t pace, bool falls
 {
         struct plain plain[ITEMS] = {};
         struct random random;
-        struct heap h;
+        _cleanup_(heap_fini) struct heap h;
 
         random_init(&random, 1);
         assert_int_equal(heap_init(&h, ITEMS), 0);
@@ -54,7 +55,6 @@ static void behaves_like_a_plain_list(uint64_t window, uint32_t pace, bool falls
                 assert_int_equal(heap_first(&h), first);
                 assert_int_equal(heap_first_key(&h), first == HEAP_NONE ? UINT64_MAX : plain[first].key);
         }
-        heap_fini(&h);
 }
 
 TEST(it_behaves_like_a_plain_list)
@@ -80,7 +80,7 @@ TEST(it_holds_what_comes_in_reverse)
 static void stays(bool falls)
 {
         uint64_t middle = 100 * ITEMS;
-        struct heap h;
+        _cleanup_(heap_fini) struct heap h;
 
         assert_int_equal(heap_init(&h, ITEMS), 0);
         heap_put(&h, 0, middle, 0);
@@ -95,7 +95,6 @@ static void stays(bool falls)
         }
         heap_remove(&h, 0);
         assert_true(falls ? heap_first_key(&h) < middle : heap_first_key(&h) > middle);
-        heap_fini(&h);
 }
 
 TEST(one_may_stay_for_ever)
@@ -106,7 +105,7 @@ TEST(one_may_stay_for_ever)
 
 TEST(items_come_out_in_order)
 {
-        struct heap h;
+        _cleanup_(heap_fini) struct heap h;
 
         assert_int_equal(heap_init(&h, ITEMS), 0);
         for (uint32_t i = 0; i < ITEMS; i++)
@@ -117,5 +116,4 @@ TEST(items_come_out_in_order)
         }
         assert_int_equal(heap_first(&h), HEAP_NONE);
         heap_remove(&h, 5);
-        heap_fini(&h);
 }

@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "base/util.h"
 
+DEFINE_FREEP(arena)
+
 #define MIN_BLOCK 256u
 
 TEST(arena_allocates_and_releases)
@@ -15,7 +17,7 @@ TEST(arena_allocates_and_releases)
         struct {
                 uint64_t at, bytes;
         } held[HELD] = {};
-        struct arena *a;
+        _cleanup_(arena_freep) struct arena *a;
         struct random r;
         uint64_t used = 0;
 
@@ -57,7 +59,6 @@ TEST(arena_allocates_and_releases)
         assert_int_equal(arena_alloc(a, 64 * MIN_BLOCK), ARENA_NONE);
         assert_int_equal(arena_block_bytes(a, 65 * MIN_BLOCK), 0);
         assert_int_equal(arena_alloc(a, 65 * MIN_BLOCK), ARENA_NONE);
-        arena_free(a);
 }
 
 TEST(arena_rejects_invalid_sizes)
@@ -74,7 +75,7 @@ TEST(arena_rejects_invalid_sizes)
 /* Sizes and orders at the limits of 64 bits, and above the size of the arena. */
 TEST(arena_reports_sizes_that_never_fit)
 {
-        struct arena *a;
+        _cleanup_(arena_freep) struct arena *a;
 
         assert_int_equal(arena_new(&a, 5 * MIN_BLOCK, MIN_BLOCK, UINT64_C(1) << 60), 0);
         assert_int_equal(arena_block_bytes(a, 4 * MIN_BLOCK), 4 * MIN_BLOCK);
@@ -86,14 +87,13 @@ TEST(arena_reports_sizes_that_never_fit)
         assert_int_equal(arena_alloc(a, 0), 4 * MIN_BLOCK);
         assert_int_equal(arena_alloc(a, 0), ARENA_NONE);
         assert_int_equal(arena_used_bytes(a), 5 * MIN_BLOCK);
-        arena_free(a);
 }
 
 TEST(idmap_maps_ids)
 {
         enum { IDS = 5000, CAPACITY = 2000 };
         static uint32_t model[IDS];
-        struct idmap map;
+        _cleanup_(idmap_fini) struct idmap map;
         struct random r;
         uint32_t count = 0;
 
@@ -124,6 +124,5 @@ TEST(idmap_maps_ids)
         assert_int_equal(map.count, count);
         assert_false(idmap_put(&map, UINT64_MAX, 1));
         assert_int_equal(idmap_get(&map, UINT64_MAX), IDMAP_NONE);
-        idmap_fini(&map);
         idmap_fini(NULL);
 }

@@ -51,7 +51,7 @@ static void *produce(void *ctx)
 
 TEST(it_is_a_queue_between_two_threads)
 {
-        struct ring ring;
+        _cleanup_(ring_fini) struct ring ring;
         struct wide w[16];
         pthread_t thread;
         uint64_t next = 0;
@@ -70,5 +70,4 @@ TEST(it_is_a_queue_between_two_threads)
         }
         pthread_join(thread, NULL);
         assert_int_equal(ring_count(&ring), 0);
-        ring_fini(&ring);
 }

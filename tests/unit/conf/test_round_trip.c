@@ -82,7 +82,7 @@ TEST(test_json)
         const char *const settings[] = {"scenario.mode=pull", "sfi.credits=17", "metadata.Shift=night"};
         char value[SCENARIO_TEXT_MAX];
         const json_t *nodes, *ros;
-        json_t *o;
+        json_auto_t *o;
 
         assert_int_equal(sample_load_with("[node a]\nrole=sfi\n[node b]\nrole=dfm\n"
                                           "[node c]\nrole=ros\ndevice=eth1\nsource-id=0x510001\n",
@@ -107,7 +107,6 @@ TEST(test_json)
         assert_int_equal(json_integer_value(json_object_get(ros, "source_id")), 0x510001);
         assert_true(json_is_true(json_object_get(ros, "required")));
         assert_true(json_is_null(json_object_get(ros, "wait_seconds")));
-        json_decref(o);
 }
 
 /* The longest line that is written can be read again. */

@@ -28,7 +28,7 @@ static void fill(void)
 
 TEST(round_trip)
 {
-        json_t *o;
+        json_auto_t *o;
 
         fill();
         o = counters_to_json(&counters);
@@ -40,19 +40,17 @@ TEST(round_trip)
         assert_int_equal(stats_get(&copy.qos_backend), QOS_HTB);
         assert_int_equal(atomic_load(&copy.state), NODE_DRAINING);
         assert_memory_equal(&copy.latency_ns, &counters.latency_ns, sizeof counters.latency_ns);
-        json_decref(o);
 }
 
 TEST(empty_histogram)
 {
         struct histogram h, again;
-        json_t *o;
+        json_auto_t *o;
 
         histogram_init(&h);
         o = histogram_to_json(&h);
         assert_int_equal(histogram_from_json(&again, o), 0);
         assert_memory_equal(&h, &again, sizeof h);
-        json_decref(o);
 }
 
 /* Malformed input is rejected, never read as 0. */
@@ -96,13 +94,12 @@ TEST(rejects_bad_counters)
                 json_t *bad[] = {NULL, json_null(), json_string("many"), json_integer(-5), json_real(1.5)};
 
                 for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
-                        json_t *o = counters_to_json(&counters);
+                        json_auto_t *o = counters_to_json(&counters);
 
                         assert_int_equal(json_object_del(o, names[i]), 0);
                         if (bad[k])
                                 json_object_set_new(o, names[i], bad[k]);
                         assert_int_equal(counters_from_json(&copy, o), -EBADMSG);
-                        json_decref(o);
                 }
         }
 }

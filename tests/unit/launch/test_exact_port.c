@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <time.h>
 
+DEFINE_FREEP(exact_port)
+
 #define PACKETS 5000
 #define SUPER_MOST 40u
 
@@ -75,7 +77,7 @@ TEST(the_program_does_the_arithmetic)
 TEST(nothing_is_lost_to_rounding)
 {
         enum { N = 1000, BYTES = 1250 }; /* 25 ns each */
-        struct exact_port *port = new_port(400000000000, BYTES);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(400000000000, BYTES);
         uint64_t begin_ns = clock_now_ns() + NS_PER_MS;
         struct exact_port_counts counts;
 
@@ -89,13 +91,12 @@ TEST(nothing_is_lost_to_rounding)
         assert_return_code(exact_port_read(port, &counts), 0);
         assert_int_equal(counts.packets, N);
         assert_int_equal(counts.dropped_packets, N);
-        exact_port_free(port);
 }
 
 /* A super-packet arrives at the rate of its link. Its first segments have left when its last one comes. */
 TEST(a_super_packet_counts_as_its_segments)
 {
-        struct exact_port *port = new_port(1000000000, 2 * FRAME_MOST);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(1000000000, 2 * FRAME_MOST);
         uint64_t now_ns = clock_now_ns() + 10 * NS_PER_MS;
         struct packet p = {now_ns, 40 * FRAME_MOST, 40};
 
@@ -104,7 +105,6 @@ TEST(a_super_packet_counts_as_its_segments)
         p.bytes = FRAME_MOST, p.segments = 0;
         assert_int_equal(decide(port, &p), (uint32_t)TC_ACT_UNSPEC);
         assert_int_equal(decide(port, &p), TC_ACT_SHOT);
-        exact_port_free(port);
 }
 
 /* Runs the stamp for a frame and returns its mark. */
@@ -142,7 +142,7 @@ TEST(a_link_sends_one_frame_after_another)
 
         /* Repeated if the test got no processor until the link was idle again. */
         do {
-                struct exact_port *port = open_port(&config);
+                _cleanup_(exact_port_freep) struct exact_port *port = open_port(&config);
 
                 before_ns = clock_now_ns();
                 clock_gettime(CLOCK_REALTIME, &now);
@@ -153,7 +153,6 @@ TEST(a_link_sends_one_frame_after_another)
                         marks[i] = stamp(port, departure_ns);
                 future = stamp(port, departure_ns + NS_PER_S * 3600);
                 past = stamp(port, departure_ns - NS_PER_S * 3600);
-                exact_port_free(port);
         } while (clock_now_ns() - before_ns > UINT64_C(4) * FRAME_NS && tries++ < 100);
         /* It left at the timestamp, not when the program ran, and arrives once it is sent. */
         late_ns = (int32_t)(marks[0] - (uint32_t)(before_ns + FRAME_NS));
@@ -168,13 +167,12 @@ TEST(a_link_sends_one_frame_after_another)
 /* Marks are in ns, which do not wrap with the picoseconds. */
 TEST(marks_outlast_the_picoseconds)
 {
-        struct exact_port *port = new_port(100000, 1 << 20);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(100000, 1 << 20);
         uint64_t departure_ns = UINT64_MAX / 1000 + 1 + clock_now_ns() + NS_PER_S;
 
         for (unsigned i = 1; i <= 5; i++)
                 assert_int_equal(stamp(port, departure_ns),
                                  (uint32_t)(departure_ns + (uint64_t)i * FRAME_NS));
-        exact_port_free(port);
 }
 
 /* Returns the decision of the program that the testbed uses, for a frame with a mark. */
@@ -192,7 +190,7 @@ TEST(marks_are_arrivals)
         enum { N = 50, EACH_NS = 1211200 };
         const struct exact_port_config config = {
                 .rate_bps = 10000000, .buffer_bytes = FRAME_MOST, .burst_bytes = 16384};
-        struct exact_port *port = open_port(&config);
+        _cleanup_(exact_port_freep) struct exact_port *port = open_port(&config);
         uint64_t now_ns;
 
         usleep(100000);
@@ -207,7 +205,6 @@ TEST(marks_are_arrivals)
         /* A mark of the bridge's own packet is not one of ours. It arrives now, when the port is idle. */
         usleep(100000);
         assert_int_equal(decide_marked(port, 0, now_ns), (uint32_t)TC_ACT_UNSPEC);
-        exact_port_free(port);
 }
 
 /* A link that needs seconds for its burst: its frames count as arriving when the link has sent them. */
@@ -216,7 +213,7 @@ TEST(a_slow_link_is_ahead)
         enum { EACH_NS = 302800000 };
         const struct exact_port_config config = {
                 .rate_bps = 40000, .buffer_bytes = FRAME_MOST, .burst_bytes = 16384};
-        struct exact_port *port = open_port(&config);
+        _cleanup_(exact_port_freep) struct exact_port *port = open_port(&config);
         uint64_t now_ns = clock_now_ns();
 
         for (unsigned i = 1; i <= 3; i++) {
@@ -226,7 +223,6 @@ TEST(a_slow_link_is_ahead)
                 assert_int_equal(decide_marked(port, 1, at_ns), (uint32_t)TC_ACT_UNSPEC);
                 assert_int_equal(decide_marked(port, 1, at_ns), TC_ACT_SHOT);
         }
-        exact_port_free(port);
 }
 
 #define RUNS 200000
@@ -260,7 +256,7 @@ static void *send_all(void *arg)
 TEST(processors_share_a_port)
 {
         enum { THREADS = 4, FIT = 700000, BYTES = 1000 };
-        struct exact_port *port = new_port(1000000000, (uint64_t)FIT * BYTES);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(1000000000, (uint64_t)FIT * BYTES);
         uint64_t now_ns = clock_now_ns() + NS_PER_MS;
         struct sender senders[THREADS];
         pthread_t threads[THREADS];
@@ -280,5 +276,4 @@ TEST(processors_share_a_port)
         assert_return_code(exact_port_read(port, &counts), 0);
         assert_int_equal(counts.packets + counts.dropped_packets, THREADS * RUNS);
         assert_int_equal(counts.packets, FIT);
-        exact_port_free(port);
 }

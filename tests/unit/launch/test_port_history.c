@@ -2,6 +2,8 @@
  * it drops with the same arithmetic in the order of arrivals. */
 #include "port_decision.h"
 
+DEFINE_FREEP(exact_port)
+
 #define RATE_BPS UINT64_C(1000000000)
 #define NS_PER_BYTE UINT64_C(8)
 #define FRAME_NS (FRAME_MOST * NS_PER_BYTE)
@@ -252,7 +254,7 @@ static bool carries(const struct exact_port *port, uint64_t arrival_ns)
 TEST(idle_time_is_used_once_and_in_order)
 {
         enum { IDLE_FRAMES = 200, BUSY_FRAMES = 400 };
-        struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
         uint64_t at_ns = begin_ns(), front_ns = at_ns + (uint64_t)BUSY_FRAMES * FRAME_NS;
         unsigned carried = 0, behind = 0;
 
@@ -273,13 +275,12 @@ TEST(idle_time_is_used_once_and_in_order)
         assert_int_equal(carries(port, front_ns + FRAME_NS), behind == 0);
         assert_true(carries(port, front_ns + 2 * FRAME_NS));
         assert_false(carries(port, front_ns + 2 * FRAME_NS));
-        exact_port_free(port);
 }
 
 /* A packet from a time before the history arrives at the front. */
 TEST(the_history_is_finite)
 {
-        struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
         uint64_t at_ns = begin_ns();
 
         assert_true(carries(port, at_ns));
@@ -287,13 +288,12 @@ TEST(the_history_is_finite)
                 assert_true(carries(port, at_ns - NS_PER_S));
         assert_false(carries(port, at_ns - NS_PER_S));
         assert_true(carries(port, at_ns - NS_PER_MS));
-        exact_port_free(port);
 }
 
 /* Times in ps wrap while one link lags. */
 TEST(times_wrap)
 {
-        struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
+        _cleanup_(exact_port_freep) struct exact_port *port = new_port(RATE_BPS, BUFFER_BYTES);
         const uint64_t wrap_ns = UINT64_MAX / 1000, day_ns = UINT64_C(86400) * NS_PER_S;
         static struct run run;
         struct exact_port_counts counts;
@@ -307,5 +307,4 @@ TEST(times_wrap)
         add_stream(&run, wrap_ns - LENGTH_NS / 2, 55, 5 * NS_PER_MS, 0);
         decide_all(&run, port, &counts);
         assert_int_equal(counts.dropped_packets, 0);
-        exact_port_free(port);
 }

@@ -15,6 +15,9 @@
 #include "net/injected_faults.h"
 #include "sys/loop.h"
 
+DEFINE_FREEP(endpoint)
+DEFINE_FREEP(faults)
+
 #define DATAGRAMS 300
 
 static struct net_address address(const char *text)
@@ -88,8 +91,9 @@ static void send_and_compare(const char *host, enum segmentation segmentation, b
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
-        struct endpoint *to = open_udp(host, NULL, segmentation);
-        struct endpoint *from = open_udp(host, connected ? &to->local : NULL, segmentation);
+        _cleanup_(endpoint_freep) struct endpoint *to = open_udp(host, NULL, segmentation);
+        _cleanup_(endpoint_freep) struct endpoint *from =
+                open_udp(host, connected ? &to->local : NULL, segmentation);
 
         make_datagrams(out, iov, connected ? NULL : &to->local);
         assert_int_equal(endpoint_send(from, out, DATAGRAMS), DATAGRAMS);
@@ -100,8 +104,6 @@ static void send_and_compare(const char *host, enum segmentation segmentation, b
                 assert_int_equal(from->counts.super_packets, 0);
         else
                 assert_true(from->counts.super_packets > 0 && !from->counts.segmentation_refused);
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 TEST(bytes_and_order_are_kept)
@@ -118,8 +120,9 @@ TEST(a_refusal_only_costs_speed)
 {
         static struct iovec iov[DATAGRAMS][2];
         static struct outgoing out[DATAGRAMS];
-        struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
-        struct endpoint *from = open_udp("127.0.0.1", &to->local, SEGMENTATION_AUTO);
+        _cleanup_(endpoint_freep) struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
+        _cleanup_(endpoint_freep) struct endpoint *from =
+                open_udp("127.0.0.1", &to->local, SEGMENTATION_AUTO);
         int on = 1;
 
         assert_int_equal(setsockopt(from->fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
@@ -127,15 +130,13 @@ TEST(a_refusal_only_costs_speed)
         assert_int_equal(endpoint_send(from, out, DATAGRAMS), DATAGRAMS);
         assert_true(from->counts.segmentation_refused && from->counts.super_packets == 0);
         assert_int_equal(receive_all(to, NULL, DATAGRAMS, expect_in_order), DATAGRAMS);
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 TEST(an_absent_peer_ends_nothing)
 {
         struct endpoint *gone = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
         struct net_address to = gone->local;
-        struct endpoint *from = open_udp("127.0.0.1", &to, SEGMENTATION_AUTO);
+        _cleanup_(endpoint_freep) struct endpoint *from = open_udp("127.0.0.1", &to, SEGMENTATION_AUTO);
         struct iovec iov = {bytes[0], 100};
         struct outgoing out = {&iov, 1, 100, NULL};
         struct datagram d;
@@ -145,7 +146,6 @@ TEST(an_absent_peer_ends_nothing)
                 assert_int_equal(endpoint_send(from, &out, 1), 1);
                 assert_int_equal(endpoint_receive(from, &d, 1), 0);
         }
-        endpoint_free(from);
 }
 
 TEST(too_large_is_counted)
@@ -169,7 +169,7 @@ TEST(a_full_buffer_is_counted)
         struct udp_config c = {.local = address("127.0.0.1"),
                                .receive_buffer_bytes = 16384,
                                .segmentation = SEGMENTATION_OFF};
-        struct endpoint *to, *from = open_udp("127.0.0.1", NULL, SEGMENTATION_OFF);
+        _cleanup_(endpoint_freep) struct endpoint *to, *from = open_udp("127.0.0.1", NULL, SEGMENTATION_OFF);
         struct datagram d[16];
         uint64_t got = 0;
         int n;
@@ -186,15 +186,13 @@ TEST(a_full_buffer_is_counted)
                 got += (uint64_t)n;
         assert_true(got > 0 && got < 500);
         assert_int_equal(endpoint_counts(to)->dropped, 500 - got);
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 /* The datagram that follows those that were dropped says how many they were. */
 TEST(drops_have_a_place)
 {
         struct udp_config c = {.local = address("127.0.0.1"), .receive_buffer_bytes = 1};
-        struct endpoint *to = NULL, *from;
+        _cleanup_(endpoint_freep) struct endpoint *to = NULL, *from;
         struct iovec iov = {bytes[0], 100};
         struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
         struct datagram in;
@@ -212,14 +210,12 @@ TEST(drops_have_a_place)
                 assert_int_equal(endpoint_receive(to, &in, 1), 1);
                 assert_int_equal(in.dropped_before, i == 0 ? DATAGRAMS - received : 0);
         }
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 TEST(the_kernel_notes_when_datagrams_arrive)
 {
         struct udp_config c = {.local = address("127.0.0.1"), .timestamps = true};
-        struct endpoint *to = NULL, *from;
+        _cleanup_(endpoint_freep) struct endpoint *to = NULL, *from;
         struct iovec iov = {bytes[0], 100};
         struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
         uint64_t before_ns = clock_utc_ns();
@@ -231,8 +227,6 @@ TEST(the_kernel_notes_when_datagrams_arrive)
         assert_int_equal(poll(&(struct pollfd){.fd = to->fd, .events = POLLIN}, 1, 10000), 1);
         assert_int_equal(endpoint_receive(to, &in, 1), 1);
         assert_true(in.arrived_ns >= before_ns && in.arrived_ns <= clock_utc_ns());
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 /* Datagrams with times of their own are not joined, and the kernel takes the times (SO_TXTIME). */
@@ -324,8 +318,8 @@ static void count_number(const struct datagram *d, int i)
 static void through_faults(const struct fault_config *config, uint32_t counts[3], bool *in_order)
 {
         struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
-        struct endpoint *to, *from;
-        struct faults *f;
+        _cleanup_(endpoint_freep) struct endpoint *to, *from;
+        _cleanup_(faults_freep) struct faults *f;
 
         memset(seen, 0, sizeof seen);
         assert_int_equal(endpoint_new_inproc(&to, &there, 5000), 0);
@@ -355,9 +349,6 @@ static void through_faults(const struct fault_config *config, uint32_t counts[3]
         memset(counts, 0, 3 * sizeof *counts);
         for (size_t i = 0; i < ARRAY_SIZE(seen); i++)
                 counts[MIN(seen[i], 2u)]++;
-        faults_free(f);
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 TEST(faults_have_the_configured_rates)
@@ -383,9 +374,9 @@ TEST(a_lost_batch_does_not_look_empty)
 {
         struct net_address here = address("127.1.1.1"), there = address("127.1.1.2");
         struct fault_config config = {.loss = 0.9, .reorder = 0.05, .seed = 3};
-        struct endpoint *to, *from;
+        _cleanup_(endpoint_freep) struct endpoint *to, *from;
         struct datagram d[4];
-        struct faults *f;
+        _cleanup_(faults_freep) struct faults *f;
 
         assert_int_equal(endpoint_new_inproc(&to, &there, 500), 0);
         assert_int_equal(endpoint_new_inproc(&from, &here, 1), 0);
@@ -399,16 +390,14 @@ TEST(a_lost_batch_does_not_look_empty)
                 ;
         assert_int_equal(to->counts.received, 500);
         assert_false(faults_are_holding(f));
-        faults_free(f);
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 static void send_large(const char *host, bool connected)
 {
         static uint8_t large[3][3000];
-        struct endpoint *to = open_udp(host, NULL, SEGMENTATION_AUTO);
-        struct endpoint *from = open_udp(host, connected ? &to->local : NULL, SEGMENTATION_AUTO);
+        _cleanup_(endpoint_freep) struct endpoint *to = open_udp(host, NULL, SEGMENTATION_AUTO);
+        _cleanup_(endpoint_freep) struct endpoint *from =
+                open_udp(host, connected ? &to->local : NULL, SEGMENTATION_AUTO);
         struct iovec iov[3];
         struct outgoing out[3];
 
@@ -432,8 +421,6 @@ static void send_large(const char *host, bool connected)
                         assert_memory_equal(d[i].bytes, large[got], sizeof large[got]);
                 }
         }
-        endpoint_free(from);
-        endpoint_free(to);
 }
 
 /* A datagram larger than the device's packets is sent in IP fragments, but not within a super-packet. Nothing

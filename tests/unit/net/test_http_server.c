@@ -277,13 +277,12 @@ TEST_WITH(idle_clients_keep_nobody_out, set_up, tear_down)
 TEST_WITH(a_slow_reader_delays_nobody_and_gets_all, set_up, tear_down)
 {
         char text[4096];
-        int slow = open_client();
+        _cleanup_close_ int slow = open_client();
 
         send_text(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int i = 0; i < 20; i++)
                 assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
         assert_true(read_all(slow, text, sizeof text) > LARGE_BYTES);
-        close(slow);
 }
 
 TEST_WITH(clients_that_vanish_leave_nothing, set_up, tear_down)
@@ -291,11 +290,10 @@ TEST_WITH(clients_that_vanish_leave_nothing, set_up, tear_down)
         struct linger reset = {.l_onoff = 1};
 
         for (int i = 0; i < 200; i++) {
-                int fd = open_client();
+                _cleanup_close_ int fd = open_client();
 
                 send_text(fd, i % 2 ? "GET /large HTTP/1.1\r\nHost: a\r\n\r\n" : "GET /large HTTP");
                 setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-                close(fd);
         }
         assert_reply("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
 }

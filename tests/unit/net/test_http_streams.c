@@ -130,7 +130,7 @@ static void wait_watching(size_t n)
 
 TEST_WITH(all_streams_get_each_line, set_up, tear_down)
 {
-        int a, b;
+        _cleanup_close_ int a, b;
 
         start(600 * NS_PER_S);
         a = open_stream();
@@ -143,8 +143,6 @@ TEST_WITH(all_streams_get_each_line, set_up, tear_down)
         publish("second");
         expect(a, "data: second\n\n");
         expect(b, "data: second\n\n");
-        close(a);
-        close(b);
 }
 
 /* The headers that tell a browser what it may do with a page. */
@@ -156,10 +154,9 @@ TEST_WITH(replies_have_headers_for_browsers, set_up, tear_down)
 
         start(600 * NS_PER_S);
         for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
-                int fd = ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                _cleanup_close_ int fd = ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
                 expect(fd, headers[i]);
-                close(fd);
         }
 }
 
@@ -264,10 +261,9 @@ TEST_WITH(idle_clients_do_not_displace_streams, set_up, tear_down)
                 idle[i] = ask("GET / HT");
         /* Its place is one of theirs. */
         {
-                int fd = ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                _cleanup_close_ int fd = ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 
                 expect(fd, "hello");
-                close(fd);
         }
         publish("line");
         for (size_t i = 0; i < STREAMS; i++) {
@@ -294,13 +290,12 @@ TEST_WITH(clients_that_vanish_leave_nothing, set_up, tear_down)
         start(NS_PER_S / 100);
         assert_int_equal(pthread_create(&publisher, NULL, publish_often, NULL), 0);
         for (int i = 0; i < 300; i++) {
-                int fd = open_stream();
+                _cleanup_close_ int fd = open_stream();
 
                 if (i % 3 == 0)
                         expect(fd, "HTTP/1.1");
                 if (i % 2 == 0)
                         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-                close(fd);
         }
         assert_int_equal(pthread_join(publisher, NULL), 0);
         wait_watching(0);
@@ -308,7 +303,7 @@ TEST_WITH(clients_that_vanish_leave_nothing, set_up, tear_down)
 
 TEST_WITH(the_server_ends_with_open_streams, set_up, tear_down)
 {
-        int waiting, sending;
+        _cleanup_close_ int waiting, sending;
         static char line[LONG_BYTES];
 
         start(600 * NS_PER_S);
@@ -324,6 +319,4 @@ TEST_WITH(the_server_ends_with_open_streams, set_up, tear_down)
         t.server = http_server_free(t.server);
         assert_int_equal(read_until(waiting, "never"), 0);
         assert_int_equal(read_until(sending, "never"), 0);
-        close(waiting);
-        close(sending);
 }

@@ -151,7 +151,7 @@ TEST_WITH(yields_to_the_loop, set_up, tear_down)
 TEST_WITH(limits_line_length, set_up, tear_down)
 {
         size_t n = JSON_CONNECTION_LINE_MAX_BYTES;
-        char *text = malloc(n + 1);
+        _cleanup_free_ char *text = malloc(n + 1);
 
         assert_non_null(text);
         memset(text, ' ', n);
@@ -162,7 +162,6 @@ TEST_WITH(limits_line_length, set_up, tear_down)
         memset(text, ' ', n + 1);
         write_all(text, n + 1);
         assert_int_equal(t.ended, -EMSGSIZE);
-        free(text);
 }
 
 TEST_WITH(sends_lines, set_up, tear_down)
@@ -203,13 +202,11 @@ TEST_WITH(limits_unsent_bytes, set_up, tear_down)
 /* A peer's text must not move the terminal's cursor or begin a line of a log. */
 TEST_WITH(replaces_control_characters, set_up, tear_down)
 {
-        json_t *value = json_string("a\nb\x1b[2J\tc\x7f d \xc3\xa9"), *none = json_integer(5);
+        json_auto_t *value = json_string("a\nb\x1b[2J\tc\x7f d \xc3\xa9"), *none = json_integer(5);
         char text[64], small[4];
 
         assert_string_equal(json_connection_text(value, text, sizeof text), "a?b?[2J?c? d \xc3\xa9");
         assert_string_equal(json_connection_text(value, small, sizeof small), "a?b");
         assert_string_equal(json_connection_text(none, text, sizeof text), "no reason given");
         assert_string_equal(json_connection_text(NULL, text, sizeof text), "no reason given");
-        json_decref(value);
-        json_decref(none);
 }

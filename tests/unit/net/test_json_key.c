@@ -209,7 +209,4 @@ static int set_up(void **state)
         return auth_key_init(&other, (const uint8_t *)"two", 3);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, set_up, NULL);
-}
+TESTS_BETWEEN(set_up, NULL)

@@ -346,7 +346,4 @@ static int tear_down(void **state)
         return unlink(key_path) + unlink(other_path);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, set_up, tear_down);
-}
+TESTS_BETWEEN(set_up, tear_down)

@@ -135,7 +135,7 @@ TEST(files_that_were_not_closed_are_a_reason)
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct dfm_config config = dfm_standard();
                 struct reasons r = {};
-                struct dfm_driver t;
+                _cleanup_(dfm_driver_fini) struct dfm_driver t;
                 struct idle idle = {};
 
                 name_nodes(&config);
@@ -159,7 +159,6 @@ TEST(files_that_were_not_closed_are_a_reason)
                 assert_int_equal(r.n, cases[i].why ? 1 : 0);
                 if (cases[i].why)
                         assert_string_equal(r.text[0], cases[i].why);
-                dfm_driver_fini(&t);
         }
 }
 
@@ -292,7 +291,7 @@ static void pass_tenths(struct dfm_driver *t, unsigned tenths, bool silent)
 static void count_reasons_after(bool with_events, enum fate fate, struct reasons *r)
 {
         struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
+        _cleanup_(dfm_driver_fini) struct dfm_driver t;
         struct idle idle = {};
 
         *r = (struct reasons){};
@@ -316,7 +315,6 @@ static void count_reasons_after(bool with_events, enum fate fate, struct reasons
         assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
         assert_int_equal(dfm_counts(t.dfm)->complete, 1);
         dfm_reasons(t.dfm, &scenario, &idle, r);
-        dfm_driver_fini(&t);
 }
 
 /* It may have built what was then assigned to another one. */
@@ -406,7 +404,7 @@ static void count_ros_reasons(const struct ros_rule *rules, bool dies, bool retu
                               struct reasons *r)
 {
         struct dfm_config config = dfm_standard();
-        struct dfm_driver t;
+        _cleanup_(dfm_driver_fini) struct dfm_driver t;
         struct idle idle = {};
 
         *r = (struct reasons){};
@@ -439,7 +437,6 @@ static void count_ros_reasons(const struct ros_rule *rules, bool dies, bool retu
         }
         assert_true(dfm_is_done(t.dfm));
         dfm_reasons(t.dfm, &scenario, &idle, r);
-        dfm_driver_fini(&t);
 }
 
 /* Only a process knows which frames it read and used. */

@@ -251,13 +251,12 @@ TEST(rates_are_of_a_second_or_more)
 /* A DFM that waits for its next run takes no rates, so those of the last run must go with it. */
 TEST(rates_end_with_their_run)
 {
-        struct metrics_state s;
+        _cleanup_(metrics_state_fini) struct metrics_state s;
 
         assert_int_equal(metrics_state_init(&s, 1), 0);
         s.rates = (struct metrics_rates){.triggers_hz = 1000, .events_hz = 1000, .busy_share = 0.5};
         metrics_state_begin_run(&s);
         assert_true(s.rates.triggers_hz == 0 && s.rates.events_hz == 0 && s.rates.busy_share == 0);
-        metrics_state_fini(&s);
 }
 
 TEST(clients_choose_the_format)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/util.h"
 #include "node/processes_file.h"
 
 static char folder[] = "/tmp/evb-processes-XXXXXX";
@@ -56,8 +57,8 @@ static void fill(struct dfm_processes *p)
 
 TEST(what_was_written_is_read)
 {
-        struct dfm_processes *expected = calloc(1, sizeof *expected);
-        struct processes_file f, g;
+        _cleanup_free_ struct dfm_processes *expected = calloc(1, sizeof *expected);
+        _cleanup_(processes_file_close) struct processes_file f, g;
 
         assert_non_null(expected);
         fill(expected);
@@ -71,15 +72,12 @@ TEST(what_was_written_is_read)
         processes_file_remove(&f);
         assert_int_equal(processes_file_read(&g), -ENOENT);
         assert_int_equal(g.processes->cookie, 0);
-        processes_file_close(&f);
-        processes_file_close(&g);
-        free(expected);
 }
 
 /* Cut off anywhere, or with any byte changed. */
 TEST(a_damaged_file_is_refused)
 {
-        struct processes_file f;
+        _cleanup_(processes_file_close) struct processes_file f;
         uint8_t bytes[2048];
         ssize_t n;
         FILE *file;
@@ -105,13 +103,12 @@ TEST(a_damaged_file_is_refused)
                 assert_int_equal(f.processes->cookie, 0);
         }
         processes_file_remove(&f);
-        processes_file_close(&f);
 }
 
 /* An old file would be wrong. */
 TEST(a_failure_leaves_no_file)
 {
-        struct processes_file f;
+        _cleanup_(processes_file_close) struct processes_file f;
 
         open_file(&f);
         fill(f.processes);
@@ -124,7 +121,6 @@ TEST(a_failure_leaves_no_file)
         assert_int_equal(processes_file_write(&f), 0);
         assert_int_equal(processes_file_read(&f), 0);
         processes_file_remove(&f);
-        processes_file_close(&f);
 }
 
 static int set_up(void **state)
@@ -137,7 +133,4 @@ static int tear_down(void **state)
         return rmdir(folder);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, set_up, tear_down);
-}
+TESTS_BETWEEN(set_up, tear_down)

@@ -42,7 +42,7 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
 /* Jobs for an SFI that has left are dropped once, and those for other SFIs stay. */
 TEST(jobs_for_an_sfi_that_left_are_dropped)
 {
-        struct node n;
+        _cleanup_(sample_node_free) struct node n;
 
         sample_node(&n, "ros1", "tcp");
         n.kind = &node_ros;
@@ -70,5 +70,4 @@ TEST(jobs_for_an_sfi_that_left_are_dropped)
         assert_int_equal(ros_next_with_jobs(core, 0), UINT32_MAX);
         node_ros.close(&n);
         control_close(&n.control);
-        sample_node_free(&n);
 }

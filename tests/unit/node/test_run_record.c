@@ -245,13 +245,12 @@ TEST(a_damaged_record_of_a_run_is_noticed)
         } files[] = {{"", 0, false}, {"nonsense", 8, true}, {"\0\0\0\0", 4, true}};
 
         for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-                struct run_record s;
+                _cleanup_(run_record_close) struct run_record s;
 
                 put_bytes("dfm-127.0.0.1-5", files[i].bytes, files[i].n);
                 run_record_open(&s, "127.0.0.1", 5);
                 assert_false(former(&s).known);
                 assert_int_equal(run_record_former(&s).is_damaged, files[i].damaged);
-                run_record_close(&s);
         }
         drop("dfm-127.0.0.1-5");
 }

@@ -119,10 +119,9 @@ TEST_WITH(a_losing_run_says_where, set_up, tear_down)
 TEST_WITH(the_object_has_null_for_what_is_not_known, set_up, tear_down)
 {
         struct run_summary r = {.ok = true, .state = "ready"};
-        json_t *o = run_summary_to_json(&r);
+        json_auto_t *o = run_summary_to_json(&r);
 
         assert_true(json_is_true(json_object_get(o, "ok")) && json_is_null(json_object_get(o, "run")));
         assert_true(json_is_null(json_object_get(o, "reason")));
         assert_string_equal(json_string_value(json_object_get(o, "state")), "ready");
-        json_decref(o);
 }

@@ -202,7 +202,4 @@ TEST(nonces_have_32_digits)
                 assert_false(auth_nonce_parse(nonce, wrong[i]));
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, set_up, NULL);
-}
+TESTS_BETWEEN(set_up, NULL)

@@ -5,6 +5,8 @@
 #include "base/util.h"
 #include "protocol/chunk.h"
 
+DEFINE_FREEP(chunk_packer)
+
 #define COOKIE UINT64_C(0x123456789ABCDEF0)
 #define ROS 7
 #define FRAGMENTS 40
@@ -154,7 +156,7 @@ TEST(full_datagrams_carry_payload)
                 struct chunk_job equal[200];
                 const struct chunk_datagram *d;
                 uint64_t sum = 0;
-                struct chunk_packer *p;
+                _cleanup_(chunk_packer_freep) struct chunk_packer *p;
                 size_t n;
 
                 for (size_t k = 0; k < ARRAY_SIZE(equal); k++)
@@ -168,7 +170,7 @@ TEST(full_datagrams_carry_payload)
                 n = chunk_pack(p, &header, equal, ARRAY_SIZE(equal), &d);
                 assert_in_range(n, 30, 256);
                 for (size_t k = 0; k + 1 < n; k++) {
-                        uint8_t *whole = gather(&d[k]);
+                        _cleanup_free_ uint8_t *whole = gather(&d[k]);
                         struct chunk_reader r;
 
                         /* All sizes are equal, so that the kernel can split a super-packet. */
@@ -176,13 +178,11 @@ TEST(full_datagrams_carry_payload)
                         assert_true(d[k].full);
                         assert_int_equal(chunk_reader_init(&r, whole, DATAGRAM_BYTES, COOKIE), MESSAGE_OK);
                         sum += r.header.payload_bytes;
-                        free(whole);
                 }
                 if (sum < (n - 1) * cases[i].least_bytes)
                         fail_msg("%u bytes: %.1f of payload in a datagram, expected %u",
                                  cases[i].fragment_bytes, (double)sum / (double)(n - 1),
                                  cases[i].least_bytes);
-                chunk_packer_free(p);
         }
 }
 
@@ -206,7 +206,7 @@ TEST(only_a_datagram_with_room_is_not_full)
 TEST(a_stream_is_not_padded)
 {
         const struct chunk_datagram *d;
-        struct chunk_packer *p;
+        _cleanup_(chunk_packer_freep) struct chunk_packer *p;
         struct chunk_job equal[300];
 
         for (size_t i = 0; i < ARRAY_SIZE(equal); i++)
@@ -217,7 +217,6 @@ TEST(a_stream_is_not_padded)
         assert_int_equal(chunk_pack(p, &header, equal, ARRAY_SIZE(equal), &d), 1);
         assert_int_equal(d->jobs_done, CHUNKS_MAX);
         assert_int_equal(d->n_iov, 1 + CHUNKS_MAX);
-        chunk_packer_free(p);
 }
 
 /* Many chunks without bytes: messages end at the maximum number, and none is lost. */
@@ -225,7 +224,7 @@ TEST(a_message_has_a_maximum_number_of_chunks)
 {
         static struct chunk_job empty[1000];
         const struct chunk_datagram *d;
-        struct chunk_packer *p;
+        _cleanup_(chunk_packer_freep) struct chunk_packer *p;
         size_t job = 0;
 
         for (size_t i = 0; i < ARRAY_SIZE(empty); i++)
@@ -237,7 +236,7 @@ TEST(a_message_has_a_maximum_number_of_chunks)
 
                 assert_int_equal(chunk_pack(p, &header, empty + job, ARRAY_SIZE(empty) - job, &d), 1);
                 job += d->jobs_done;
-                uint8_t *bytes = gather(d);
+                _cleanup_free_ uint8_t *bytes = gather(d);
                 struct chunk_reader r;
                 const uint8_t *at;
                 struct chunk c;
@@ -246,9 +245,7 @@ TEST(a_message_has_a_maximum_number_of_chunks)
                 while (chunk_reader_next(&r, &c, &at))
                         assert_true(c.event == first++ && c.status == FRAGMENT_NONE && c.length == 0);
                 assert_int_equal(first, job);
-                free(bytes);
         }
-        chunk_packer_free(p);
 }
 
 static struct chunk random_chunk(struct random *r, uint64_t event)
@@ -441,11 +438,10 @@ TEST(flipped_bits_and_foreign_messages_are_refused)
                 bytes[i / 8] ^= (uint8_t)(1 << i % 8);
         }
         for (size_t cut = 0; cut < n; cut++) {
-                uint8_t *part = malloc(MAX(cut, (size_t)1));
+                _cleanup_free_ uint8_t *part = malloc(MAX(cut, (size_t)1));
 
                 memcpy(part, bytes, cut);
                 assert_int_equal(chunk_reader_init(&r, part, cut, COOKIE), MESSAGE_SHORT);
-                free(part);
         }
         /* Each half of the cookie counts. */
         assert_int_equal(chunk_reader_init(&r, bytes, n, COOKIE + 1), MESSAGE_OTHER_RUN);

@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include "base/random.h"
+#include "base/util.h"
 #include "protocol/event.h"
 #include "protocol/event_set.h"
 #include "protocol/jump.h"
@@ -83,7 +84,7 @@ TEST(matches_a_plain_set)
 {
         static const uint64_t bases[] = {0, EVB_EVENT_WINDOW - 256, 7 * (uint64_t)EVB_EVENT_WINDOW - 64,
                                          UINT64_C(5000000000) / 64 * 64, UINT64_C(1000000000000) / 64 * 64};
-        struct event_set s, copy;
+        _cleanup_(event_set_fini) struct event_set s, copy;
 
         assert_int_equal(event_set_init(&s), 0);
         assert_int_equal(event_set_init(&copy), 0);
@@ -104,14 +105,12 @@ TEST(matches_a_plain_set)
                         compare(&s, &m);
                 }
         }
-        event_set_fini(&s);
-        event_set_fini(&copy);
 }
 
 /* Only what was added is cleared, so a copy must know that. */
 TEST(a_copy_can_be_cleared)
 {
-        struct event_set s, copy;
+        _cleanup_(event_set_fini) struct event_set s, copy;
 
         assert_int_equal(event_set_init(&s) | event_set_init(&copy), 0);
         event_set_add(&s, 5);
@@ -123,14 +122,12 @@ TEST(a_copy_can_be_cleared)
         event_set_clear(&copy, 0);
         assert_false(event_set_has(&copy, 5));
         assert_true(event_set_has(&s, 5));
-        event_set_fini(&s);
-        event_set_fini(&copy);
 }
 
 /* Events that end in order leave an empty set each time, which costs nothing to clear. */
 TEST(a_set_that_was_emptied_in_steps_is_empty)
 {
-        struct event_set s;
+        _cleanup_(event_set_fini) struct event_set s;
 
         assert_int_equal(event_set_init(&s), 0);
         for (uint64_t event = 0, from; event < 1000; event = from) {
@@ -141,7 +138,6 @@ TEST(a_set_that_was_emptied_in_steps_is_empty)
                 assert_int_equal(s.added_from, from);
                 assert_int_equal(s.added_to, from);
         }
-        event_set_fini(&s);
 }
 
 TEST(the_oldest_event_leaps_only_by_agreement)

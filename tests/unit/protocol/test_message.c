@@ -236,7 +236,7 @@ TEST(wrong_entries_do_no_harm)
                 uint32_t type = types[random_below(&r, ARRAY_SIZE(types))];
                 size_t n = make(type, random_below(&r, 8), random_below(&r, 2), bytes, sizeof bytes);
                 struct message_header h = sent.header;
-                uint8_t *copy;
+                _cleanup_free_ uint8_t *copy;
 
                 h.payload_bytes = (uint32_t)(n - MESSAGE_HEADER_BYTES);
                 for (uint64_t k = 1 + random_below(&r, 3); k > 0; k--)
@@ -256,7 +256,6 @@ TEST(wrong_entries_do_no_harm)
                         assert_int_equal(sent.n, got.n);
                 } else
                         refused++;
-                free(copy);
         }
         assert_true(decoded > 1000 && refused > 1000);
 }

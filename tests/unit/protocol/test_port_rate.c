@@ -7,50 +7,45 @@
 /* Packets that all senders offer in an interval at the planned rate. */
 #define OFFERED 10000u
 
-struct port {
+static struct port {
         struct port_rate rate;
         struct port_rate_counts counts;
         uint64_t now_ns;
-};
+} p;
 
-static void port_init(struct port *p)
+static int port_init(void **state)
 {
-        *p = (struct port){.now_ns = BEGIN_NS};
-        port_rate_init(&p->rate, p->now_ns);
-        assert_int_equal(p->rate.permille, PORT_RATE_FULL);
+        p = (struct port){.now_ns = BEGIN_NS};
+        port_rate_init(&p.rate, p.now_ns);
+        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
+        return 0;
 }
 
 /* One interval in which the port carries up to `capacity` thousandths of the planned rate. */
-static bool observe(struct port *p, uint32_t capacity)
+static bool observe(uint32_t capacity)
 {
-        uint64_t offered = OFFERED * p->rate.permille / 1000,
+        uint64_t offered = OFFERED * p.rate.permille / 1000,
                  carried = MIN(offered, OFFERED * capacity / 1000);
 
-        p->now_ns = p->rate.look_ns;
-        p->counts.received += carried;
-        p->counts.lost += offered - carried;
-        return port_rate_look(&p->rate, p->now_ns, &p->counts);
+        p.now_ns = p.rate.look_ns;
+        p.counts.received += carried;
+        p.counts.lost += offered - carried;
+        return port_rate_look(&p.rate, p.now_ns, &p.counts);
 }
 
-TEST(nothing_lost_changes_nothing)
+TEST_WITH(nothing_lost_changes_nothing, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         for (int i = 0; i < 100; i++)
-                assert_false(observe(&p, 1000));
+                assert_false(observe(1000));
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         assert_int_equal(p.rate.look_ns, p.now_ns + PORT_RATE_LOOK_NS);
         assert_int_equal(port_rate_below_ns(&p.rate, p.now_ns), 0);
 }
 
-TEST(a_loss_decreases_below_what_arrived)
+TEST_WITH(a_loss_decreases_below_what_arrived, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
-        assert_false(observe(&p, 800));
-        assert_true(observe(&p, 1000));         /* still missing */
+        assert_false(observe(800));
+        assert_true(observe(1000));             /* still missing */
         assert_int_equal(p.rate.permille, 560); /* 0.7 of what arrived */
         assert_int_equal(p.rate.decreases, 1);
         assert_int_equal(p.rate.lost, 2000);
@@ -65,16 +60,14 @@ TEST(a_loss_decreases_below_what_arrived)
 }
 
 /* The share follows the capacity and loses little; afterwards the planned rate returns. */
-TEST(it_settles_and_recovers)
+TEST_WITH(it_settles_and_recovers, port_init, NULL)
 {
         uint64_t lost, sum = 0;
-        struct port p;
 
-        port_init(&p);
-        observe(&p, 600);
+        observe(600);
         lost = p.counts.lost;
         for (int i = 0; i < 1200; i++) { /* two minutes */
-                observe(&p, 600);
+                observe(600);
                 sum += p.rate.permille;
                 assert_true(p.rate.permille <= 620);
         }
@@ -83,139 +76,116 @@ TEST(it_settles_and_recovers)
         assert_true(p.rate.decreases >= 4 && p.rate.decreases <= 15);
         assert_true((p.counts.lost - lost) * 1000 < p.counts.received);
         for (int i = 0; i < 300; i++)
-                observe(&p, 1000);
+                observe(1000);
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         assert_true(port_rate_below_ns(&p.rate, p.now_ns) > 120 * NS_PER_S);
         assert_int_equal(p.rate.below_ns, port_rate_below_ns(&p.rate, p.now_ns));
         assert_true(p.rate.least < 450);
         for (int i = 0; i < 10; i++)
-                assert_false(observe(&p, 1000));
+                assert_false(observe(1000));
 }
 
 /* A report names the packets that one reduction lost, not all since the start. */
-TEST(each_reduction_counts_its_own_losses)
+TEST_WITH(each_reduction_counts_its_own_losses, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         for (uint32_t capacity = 800; capacity <= 900; capacity += 100) {
-                observe(&p, capacity);
-                assert_true(observe(&p, 1000));
+                observe(capacity);
+                assert_true(observe(1000));
                 assert_int_equal(p.rate.lost - p.rate.lost_before, (1000 - capacity) * (OFFERED / 1000));
                 while (p.rate.permille < PORT_RATE_FULL)
-                        observe(&p, 1000);
+                        observe(1000);
                 assert_int_equal(p.rate.lost - p.rate.lost_before, (1000 - capacity) * (OFFERED / 1000));
         }
         assert_int_equal(p.rate.lost, 3000);
 }
 
-TEST(it_never_grows_by_a_jump)
+TEST_WITH(it_never_grows_by_a_jump, port_init, NULL)
 {
-        struct port p;
         uint32_t before;
 
-        port_init(&p);
-        observe(&p, 300);
-        observe(&p, 1000);
+        observe(300);
+        observe(1000);
         assert_true(p.rate.permille < 300);
         while (p.rate.permille < PORT_RATE_FULL) {
                 before = p.rate.permille;
-                observe(&p, 1000);
+                observe(1000);
                 assert_true(p.rate.permille >= before && p.rate.permille <= before + 60);
                 assert_true(p.now_ns < BEGIN_NS + 60 * NS_PER_S);
         }
 }
 
-TEST(a_dead_port_keeps_the_least_share)
+TEST_WITH(a_dead_port_keeps_the_least_share, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         for (int i = 0; i < 100; i++)
-                observe(&p, 0);
+                observe(0);
         assert_int_equal(p.rate.permille, PORT_RATE_LEAST);
 }
 
-TEST(single_losses_do_not_count)
+TEST_WITH(single_losses_do_not_count, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         for (int i = 0; i < 50; i++) {
                 p.counts.lost += PORT_RATE_LOST_MIN - 1; /* of few packets */
-                observe(&p, 1000);
+                observe(1000);
                 p.counts.lost += 10; /* one in a thousand */
-                observe(&p, 1000);
+                observe(1000);
         }
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
 }
 
-TEST(packets_that_are_only_late_do_not_count)
+TEST_WITH(packets_that_are_only_late_do_not_count, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         for (int i = 0; i < 10; i++) {
                 p.counts.lost = 500;
-                observe(&p, 1000);
+                observe(1000);
                 p.counts.lost = 7; /* they arrived */
-                observe(&p, 1000);
+                observe(1000);
         }
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         assert_int_equal(p.rate.decreases, 0);
 }
 
-TEST(losses_of_the_own_socket_do_not_count)
+TEST_WITH(losses_of_the_own_socket_do_not_count, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         for (int i = 0; i < 20; i++) {
                 p.counts.socket_drops += 3; /* super-packets count once */
-                observe(&p, 700);
+                observe(700);
                 assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         }
         for (int i = 0; i < 3; i++)
-                observe(&p, 700);
+                observe(700);
         assert_true(p.rate.permille < PORT_RATE_FULL);
 }
 
 /* The ROS learns of its drops after the SFI has seen the gaps. */
-TEST(losses_of_a_source_are_excused_later)
+TEST_WITH(losses_of_a_source_are_excused_later, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
-        observe(&p, 900);
-        observe(&p, 1000);
+        observe(900);
+        observe(1000);
         assert_true(p.rate.permille < PORT_RATE_FULL);
         p.counts.source_drops += 1000;
-        observe(&p, 1000);
+        observe(1000);
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         assert_int_equal(p.rate.decreases, 0);
         for (int i = 0; i < 25; i++) /* excused for a while */
-                observe(&p, 900);
+                observe(900);
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         for (int i = 0; i < 10; i++)
-                observe(&p, 900);
+                observe(900);
         assert_true(p.rate.permille < PORT_RATE_FULL);
 }
 
 /* Each ROS reports for itself; none of them explains half of the loss alone. */
-TEST(losses_that_sources_report_in_turn_are_excused)
+TEST_WITH(losses_that_sources_report_in_turn_are_excused, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
-        observe(&p, 50);
+        observe(50);
         for (int i = 0; i < 6; i++) /* a second decrease follows before the first report */
-                observe(&p, 20);
+                observe(20);
         assert_int_equal(p.rate.decreases, 2);
         assert_int_equal(p.rate.permille, PORT_RATE_LEAST);
         for (int i = 0; i < 4; i++) {
                 assert_true(p.rate.permille < 500);
                 p.counts.source_drops += 1300;
-                observe(&p, 1000);
+                observe(1000);
         }
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
         assert_int_equal(p.rate.decreases, 0);
@@ -223,14 +193,11 @@ TEST(losses_that_sources_report_in_turn_are_excused)
 }
 
 /* A processor that is away for longer than an interval delivers its packets afterwards. */
-TEST(packets_that_arrive_after_all_undo_a_decrease)
+TEST_WITH(packets_that_arrive_after_all_undo_a_decrease, port_init, NULL)
 {
-        struct port p;
-
-        port_init(&p);
         p.counts.lost = 300;
-        observe(&p, 900);
-        observe(&p, 1000);
+        observe(900);
+        observe(1000);
         assert_true(p.rate.permille < PORT_RATE_FULL);
         assert_int_equal(p.rate.decreases, 1);
         p.counts.lost -= 600; /* of 1300, fewer than half */
@@ -245,17 +212,15 @@ TEST(packets_that_arrive_after_all_undo_a_decrease)
         assert_int_equal(p.rate.lost, 0);
 }
 
-TEST(a_few_drops_of_a_source_do_not_excuse_a_large_loss)
+TEST_WITH(a_few_drops_of_a_source_do_not_excuse_a_large_loss, port_init, NULL)
 {
-        struct port p;
         uint32_t share;
 
-        port_init(&p);
-        observe(&p, 500);
-        observe(&p, 1000);
+        observe(500);
+        observe(1000);
         share = p.rate.permille;
         assert_true(share < PORT_RATE_FULL);
         p.counts.source_drops += 10;
-        observe(&p, 1000);
+        observe(1000);
         assert_true(p.rate.permille < share + 100);
 }

@@ -210,7 +210,7 @@ TEST_WITH(refuses_unknown_introduction, set_up, tear_down)
 
         assert_int_equal(command_server_new(&t.server, t.scenario, t.loop), 0);
         for (size_t i = 0; i < ARRAY_SIZE(introductions); i++) {
-                int fd = connect_from(t.scenario->nodes[1].address);
+                _cleanup_close_ int fd = connect_from(t.scenario->nodes[1].address);
 
                 assert_true(send_text(fd, introductions[i]));
                 read_line(fd, line, sizeof line);
@@ -218,7 +218,6 @@ TEST_WITH(refuses_unknown_introduction, set_up, tear_down)
                 assert_int_equal(!strstr(line, "unexpected introduction; "), i > 0);
                 assert_non_null(strstr(line, "the DFM runs evb " EVB_VERSION
                                              "; install the same version on all machines"));
-                close(fd);
         }
         assert_int_equal(command_server_nodes(t.server), 0);
 }

@@ -168,7 +168,7 @@ size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
 static void expect_after(const struct sim_fault *faults, size_t n_faults, enum lie told_lie,
                          const char *const *keys, size_t n, const char *text)
 {
-        struct scenario *s = sample_scenario(keys, n);
+        _cleanup_free_ struct scenario *s = sample_scenario(keys, n);
         struct sim_config c = {
                 .scenario = s, .seed = 1, .model = sim_model_usual, .faults = faults, .n_faults = n_faults};
         struct sim_result r;
@@ -184,7 +184,6 @@ static void expect_after(const struct sim_fault *faults, size_t n_faults, enum l
                 fail_msg("%s, not %s", r.violation ? r.violation : "nothing", text);
         lie = LIE_NONE;
         sim_free(sim);
-        free(s);
 }
 
 static void expect(enum lie told_lie, const char *const *keys, size_t n, const char *text)

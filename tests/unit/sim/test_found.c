@@ -5,7 +5,7 @@
 static void expect_complete(const char *const *keys, size_t n, const struct sim_model *model, uint64_t events,
                             uint64_t end_ns)
 {
-        struct scenario *s = sample_scenario(keys, n);
+        _cleanup_free_ struct scenario *s = sample_scenario(keys, n);
 
         for (uint64_t seed = 1; seed <= 20; seed++) {
                 struct sim_config c = sample_config(s, seed);
@@ -16,7 +16,6 @@ static void expect_complete(const char *const *keys, size_t n, const struct sim_
                 assert_int_equal(o.complete, events);
                 assert_true(o.result.end_ns < end_ns);
         }
-        free(s);
 }
 
 static void two_events_of_a_full_buffer(const char *rate, const char *receive_buffer,

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 
+DEFINE_FREEP(sim)
+
 TEST(one_seed_is_one_history)
 {
         static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
 
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-                struct scenario *s = sample_scenario(&modes[i], 1);
+                _cleanup_free_ struct scenario *s = sample_scenario(&modes[i], 1);
                 struct sim_config c = sample_config(s, 3);
                 struct sample_outcome first = sample_outcome_of(&c), again = sample_outcome_of(&c);
 
@@ -19,17 +21,16 @@ TEST(one_seed_is_one_history)
                 assert_int_equal(first.result.end_ns, again.result.end_ns);
                 c.seed = 4;
                 assert_true(sample_outcome_of(&c).result.digest != first.result.digest);
-                free(s);
         }
 }
 
 /* Nothing but the processes' own times may decide. */
 TEST(the_trace_changes_nothing)
 {
-        struct scenario *s = sample_scenario(NULL, 0);
+        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
         struct sim_config c = sample_config(s, 3);
         uint64_t digest = sample_outcome_of(&c).result.digest;
-        char *text = NULL;
+        _cleanup_free_ char *text = NULL;
         size_t n = 0;
 
         c.trace = open_memstream(&text, &n);
@@ -37,8 +38,6 @@ TEST(the_trace_changes_nothing)
         fclose(c.trace);
         assert_non_null(strstr(text, "dfm: Join from ros1, 166 bytes\n"));
         assert_non_null(strstr(text, "builds event 99: complete\n"));
-        free(text);
-        free(s);
 }
 
 /* 12 kB of each of 3 ROSs: 36 kB and more do not fit into 16 KiB. */
@@ -46,19 +45,18 @@ TEST(an_overload_drops_at_the_port_and_retries_help)
 {
         static const char *const keys[] = {"network.switch-buffer=16KiB", "ros.fragment-size=12kB",
                                            "sfi.timeout=5s", "dfm.event-timeout=20s"};
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o = sample_outcome_of(&c);
 
         assert_true(o.result.port_drops > 0);
         assert_int_equal(o.result.link_drops, 0);
         assert_int_equal(o.complete, 100);
-        free(s);
 }
 
 TEST(a_crashed_sfi_costs_only_what_it_had)
 {
-        struct scenario *s = sample_scenario(NULL, 0);
+        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault faults[] = {{SIM_CRASH, sample_node(s, "sfi1"), 10 * NS_PER_MS, 0},
                                      {SIM_RESTART, sample_node(s, "sfi1"), 30 * NS_PER_MS, 0}};
         struct sim_config c = sample_config(s, 1);
@@ -72,13 +70,12 @@ TEST(a_crashed_sfi_costs_only_what_it_had)
         assert_true(o.complete > 90);
         assert_true(o.result.digest != quiet);
         assert_int_equal(o.result.last_fault_ns, 30 * NS_PER_MS);
-        free(s);
 }
 
 /* The run goes on where it was: the events before count. */
 TEST(a_dfm_that_starts_again_resumes_the_run)
 {
-        struct scenario *s = sample_scenario(NULL, 0);
+        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault fault = {SIM_RESTART, sample_node(s, "dfm"), 20 * NS_PER_MS, 0};
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o;
@@ -88,12 +85,11 @@ TEST(a_dfm_that_starts_again_resumes_the_run)
         o = sample_outcome_of(&c);
         assert_true(o.triggers >= 100);
         assert_true(o.complete > 90);
-        free(s);
 }
 
 TEST(a_pause_delays_and_loses_nothing)
 {
-        struct scenario *s = sample_scenario(NULL, 0);
+        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
         struct sim_fault fault = {SIM_PAUSE, sample_node(s, "ros2"), 10 * NS_PER_MS, 15 * NS_PER_MS};
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o;
@@ -102,7 +98,6 @@ TEST(a_pause_delays_and_loses_nothing)
         c.n_faults = 1;
         o = sample_outcome_of(&c);
         assert_int_equal(o.complete, 100);
-        free(s);
 }
 
 /* The DFM gives up all events of an SFI that slept for longer than dfm.event-timeout. Nobody answers requests
@@ -117,7 +112,7 @@ TEST(an_sfi_drops_what_the_dfm_gave_up)
                 "dfm.reassign=0",     "dfm.node-timeout=1s",    "network.switch-buffer=16KiB",
         };
         static const uint64_t restarts_ms[] = {0, 100, 250, 310};
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
 
         for (size_t i = 0; i < ARRAY_SIZE(restarts_ms); i++) {
                 struct sim_fault faults[] = {
@@ -133,7 +128,6 @@ TEST(an_sfi_drops_what_the_dfm_gave_up)
                 assert_true(o.triggers >= 300 && o.lost <= 66 && o.partial <= 2);
                 assert_true(o.result.end_ns < 500 * NS_PER_MS);
         }
-        free(s);
 }
 
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
@@ -141,9 +135,9 @@ TEST(a_slow_process_drops_at_its_socket)
 {
         static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
                                            "ros.fragment-size=8kB"};
-        struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
         struct sim_config c = sample_config(s, 1);
-        struct sim *sim;
+        _cleanup_(sim_freep) struct sim *sim;
 
         c.model.packet_ns = NS_PER_MS;
         sim = sample_run(&c);
@@ -151,8 +145,6 @@ TEST(a_slow_process_drops_at_its_socket)
         assert_true(stats_get(&sample_stats(sim, s, "sfi1")->packets_socket_dropped) > 0);
         assert_int_equal(sim_result(sim).port_drops, 0);
         assert_false(sim_node_end(sim, sample_node(s, "sfi1")).is_dead);
-        sim_free(sim);
-        free(s);
 }
 
 TEST(what_the_model_lacks_is_refused)
@@ -162,12 +154,11 @@ TEST(what_the_model_lacks_is_refused)
                                            "trigger.events=0"};
 
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-                struct scenario *s = sample_scenario(&keys[i], 1);
+                _cleanup_free_ struct scenario *s = sample_scenario(&keys[i], 1);
                 struct error e = {};
 
                 assert_int_equal(sim_check(s, &e), -EINVAL);
                 assert_int_equal(strncmp(e.message, keys[i], i < 4 ? strcspn(keys[i], "=") : 0), 0);
-                free(s);
         }
 }
 
@@ -178,7 +169,7 @@ TEST(late_timers_cost_a_part_of_the_rate)
         static const char *const settings[] = {
                 "qos.backend=auto", "ros.fragment-size=40kB", "network.switch-buffer=32KiB",
                 "trigger.rate=max", "sfi.timeout=1s",         "dfm.event-timeout=4s"};
-        struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
+        _cleanup_free_ struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome exact = sample_outcome_of(&c), late;
 
@@ -188,7 +179,6 @@ TEST(late_timers_cost_a_part_of_the_rate)
         assert_int_equal(late.complete, 100);
         assert_true(late.result.end_ns > exact.result.end_ns + 50 * NS_PER_MS);
         assert_int_equal(late.result.port_drops, 0);
-        free(s);
 }
 
 /* Five nodes that work 100 us for each packet are faster on two processors than on one. */
@@ -196,7 +186,7 @@ TEST(nodes_can_share_processors)
 {
         static const char *const settings[] = {"trigger.rate=max", "sfi.timeout=1s", "dfm.event-timeout=4s",
                                                "dfm.node-timeout=500ms", "trigger.events=1000"};
-        struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
+        _cleanup_free_ struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
         struct sim_config c = sample_config(s, 1);
         uint64_t ends_ns[4];
 
@@ -208,7 +198,6 @@ TEST(nodes_can_share_processors)
         /* With more processors than nodes, nobody waits. */
         assert_true(ends_ns[0] == ends_ns[1]);
         assert_true(ends_ns[3] > ends_ns[2] + ends_ns[2] / 3);
-        free(s);
 }
 
 TEST(chaos_breaks_no_rule)
@@ -216,20 +205,19 @@ TEST(chaos_breaks_no_rule)
         static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
 
         for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-                struct scenario *s = sample_scenario(&modes[i], 1);
+                _cleanup_free_ struct scenario *s = sample_scenario(&modes[i], 1);
                 struct sim_config c = sample_config(s, 1);
 
                 c.chaos = true;
                 for (; c.seed <= 20; c.seed++)
                         sample_outcome_of(&c);
-                free(s);
         }
 }
 
 /* What a history with chaos prints makes the same one without it. */
 TEST(the_faults_of_chaos_make_the_same_history)
 {
-        struct scenario *s = sample_scenario(NULL, 0);
+        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
         struct sim_config c = sample_config(s, 0);
         size_t n_faults = 0;
 
@@ -239,7 +227,7 @@ TEST(the_faults_of_chaos_make_the_same_history)
                 struct fault_config network;
                 struct sample_outcome again;
                 struct sim_result r;
-                struct sim *sim;
+                _cleanup_(sim_freep) struct sim *sim;
 
                 c = sample_config(s, seed);
                 c.chaos = true;
@@ -255,8 +243,6 @@ TEST(the_faults_of_chaos_make_the_same_history)
                 assert_int_equal(again.result.messages, r.messages);
                 assert_int_equal(again.result.end_ns, r.end_ns);
                 n_faults += c.n_faults;
-                sim_free(sim);
         }
         assert_true(n_faults > 5);
-        free(s);
 }

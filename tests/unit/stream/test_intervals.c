@@ -41,7 +41,7 @@ TEST(long_streams_have_longer_intervals)
 {
         json_int_t packets = 0;
         size_t n;
-        json_t *o;
+        json_auto_t *o;
 
         intervals_init(&intervals);
         for (uint64_t s = 0; s <= 86400; s++)
@@ -53,5 +53,4 @@ TEST(long_streams_have_longer_intervals)
         for (size_t i = 0; i < n; i++)
                 packets += at(o, "packets", i);
         assert_true(packets > 3 * 86400 - 3 * 103 && packets <= 3 * 86401);
-        json_decref(o);
 }

@@ -81,7 +81,4 @@ TEST(a_shorter_file_ends_a_path)
         }
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, make_file, close_file);
-}
+TESTS_BETWEEN(make_file, close_file)

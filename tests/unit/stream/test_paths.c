@@ -130,7 +130,4 @@ TEST(a_full_disk_is_refused)
         assert_null(f);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, make_file, free_file);
-}
+TESTS_BETWEEN(make_file, free_file)

@@ -14,17 +14,18 @@
 #include "base/util.h"
 #include "stream/sink.h"
 
+DEFINE_FREEP(sink)
+
 static char folder[] = "/tmp/evb-test-sink-XXXXXX", path[64];
 static _Atomic bool stop;
 
 static void check_file(const char *expected)
 {
         char bytes[64] = {};
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 
         assert_int_equal(read(fd, bytes, sizeof bytes), strlen(expected));
         assert_memory_equal(bytes, expected, strlen(expected));
-        close(fd);
 }
 
 TEST(a_file_gets_all_that_is_put)
@@ -100,7 +101,7 @@ static void put_pieces(struct sink *s, size_t whole)
         static uint8_t bytes[100000], seen[100000];
         struct error e = {};
         size_t at = 0, n;
-        int fd;
+        _cleanup_close_ int fd;
 
         for (size_t piece = 1; at < whole; at += n, piece = piece * 3 % 99991) {
                 n = MIN(piece, whole - at);
@@ -117,7 +118,6 @@ static void put_pieces(struct sink *s, size_t whole)
                 assert_int_equal(pattern_check(3, seen, at, n), n);
         }
         assert_int_equal(read(fd, seen, 1), 0);
-        close(fd);
 }
 
 TEST(direct_writes_make_the_same_file)
@@ -172,12 +172,11 @@ TEST(only_a_file_takes_direct_writes)
 
         for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
                 struct error e = {};
-                struct sink *s;
+                _cleanup_(sink_freep) struct sink *s;
 
                 assert_int_equal(sink_open(&s, outputs[i], false, &e), 0);
                 assert_int_equal(sink_set_direct(s, &e), -EINVAL);
                 assert_string_equal(e.message, "--direct needs a file as output");
-                sink_free(s);
         }
 }
 
@@ -185,7 +184,7 @@ TEST(a_pattern_is_checked)
 {
         uint8_t bytes[64];
         struct error e = {};
-        struct sink *s;
+        _cleanup_(sink_freep) struct sink *s;
 
         assert_int_equal(sink_open(&s, "pattern", false, &e), 0);
         assert_true(sink_is_pattern(s));
@@ -202,7 +201,6 @@ TEST(a_pattern_is_checked)
         assert_int_equal(sink_put(s, bytes, sizeof bytes, false, &stop), 0);
         assert_int_equal(sink_corrupt(s), 2);
         assert_int_equal(sink_finish(s, &e), 0);
-        sink_free(s);
 }
 
 TEST(a_pipe_that_nobody_reads_can_be_stopped)
@@ -237,7 +235,4 @@ static int end(void **state)
         return rmdir(folder);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, begin, end);
-}
+TESTS_BETWEEN(begin, end)

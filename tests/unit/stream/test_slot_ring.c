@@ -47,7 +47,7 @@ static void *produce(void *ctx)
 
 static void move(const struct wake *wake, uint64_t wanted, uint64_t wait_ns)
 {
-        struct slot_ring r;
+        _cleanup_(slot_ring_fini) struct slot_ring r;
         pthread_t thread;
         uint64_t n = 0;
 
@@ -64,7 +64,6 @@ static void move(const struct wake *wake, uint64_t wanted, uint64_t wait_ns)
                 slot_ring_empty(&r, n);
         }
         pthread_join(thread, NULL);
-        slot_ring_fini(&r);
 }
 
 TEST(each_way_of_waking_moves_all)
@@ -84,12 +83,11 @@ TEST(a_wait_ends_in_time)
                 {WAKE_FUTEX, 0}, {WAKE_SIGNAL, 1}, {WAKE_YIELD, 0}, {WAKE_POLL, 0}};
 
         for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
-                struct slot_ring r;
+                _cleanup_(slot_ring_fini) struct slot_ring r;
 
                 assert_int_equal(slot_ring_init(&r, SLOTS, 24, &wakes[i]), 0);
                 assert_int_equal(slot_ring_wait_filled(&r, 1, NS_PER_MS), 0);
                 assert_int_equal(slot_ring_wait_emptied(&r, 1, NS_PER_MS), 0);
-                slot_ring_fini(&r);
         }
 }
 
@@ -105,7 +103,7 @@ TEST(closing_wakes_who_waits)
 
         for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
                 uint64_t begin_ns = clock_now_ns();
-                struct slot_ring r;
+                _cleanup_(slot_ring_fini) struct slot_ring r;
                 pthread_t thread;
 
                 assert_int_equal(slot_ring_init(&r, SLOTS, 24, &wakes[i]), 0);
@@ -115,18 +113,16 @@ TEST(closing_wakes_who_waits)
                 assert_int_equal(slot_ring_wait_emptied(&r, 1, LONG_NS), 0);
                 pthread_join(thread, NULL);
                 assert_true(clock_now_ns() - begin_ns < LONG_NS);
-                slot_ring_fini(&r);
         }
 }
 
 TEST(an_awake_consumer_costs_no_call)
 {
-        struct slot_ring r;
+        _cleanup_(slot_ring_fini) struct slot_ring r;
 
         assert_int_equal(slot_ring_init(&r, SLOTS, 24, &(struct wake){WAKE_FUTEX, 0}), 0);
         for (uint64_t n = 1; n <= SLOTS; n++)
                 slot_ring_fill(&r, n);
         assert_int_equal(slot_ring_wait_filled(&r, SLOTS, LONG_NS), SLOTS);
         assert_int_equal(atomic_load(&r.filled.wakes), 0);
-        slot_ring_fini(&r);
 }

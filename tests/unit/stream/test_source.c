@@ -12,16 +12,17 @@
 #include "stream/source.h"
 #include "vdif_sample.h"
 
+DEFINE_FREEP(stream_source)
+
 #define KEY 12345u
 
 static char path[] = "/tmp/evb-test-source-XXXXXX";
 
 static void write_file(const void *bytes, size_t n)
 {
-        int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
 
         assert_int_equal(write(fd, bytes, n), n);
-        close(fd);
 }
 
 /* Takes n bytes in two parts; fewer if the source ends. */
@@ -45,7 +46,7 @@ static ssize_t take(struct stream_source *s, uint8_t *to, size_t n)
 TEST(a_file_is_read_to_its_end)
 {
         uint8_t bytes[1000], out[700];
-        struct stream_source *s;
+        _cleanup_(stream_source_freep) struct stream_source *s;
         struct error e;
 
         pattern_fill(1, bytes, 0, sizeof bytes);
@@ -57,7 +58,6 @@ TEST(a_file_is_read_to_its_end)
         assert_int_equal(take(s, out, sizeof out), 300);
         assert_memory_equal(out, bytes + 700, 300);
         assert_int_equal(take(s, out, sizeof out), 0);
-        stream_source_free(s);
         stream_source_free(NULL);
 }
 
@@ -144,7 +144,7 @@ static void check_plan(const char *name, size_t frames, uint32_t per_second)
 {
         uint8_t bytes[200 * SAMPLE_FRAME_BYTES], out[200 * SAMPLE_FRAME_BYTES];
         static struct vdif_plan plan;
-        struct stream_source *s;
+        _cleanup_(stream_source_freep) struct stream_source *s;
         struct error e;
 
         make_recording(bytes, frames);
@@ -157,7 +157,6 @@ static void check_plan(const char *name, size_t frames, uint32_t per_second)
         /* All is still there. */
         assert_int_equal(take(s, out, sizeof out), frames * SAMPLE_FRAME_BYTES);
         assert_memory_equal(out, bytes, frames * SAMPLE_FRAME_BYTES);
-        stream_source_free(s);
 }
 
 TEST(a_recording_shows_its_order_and_rate)
@@ -401,7 +400,4 @@ static int end(void **state)
         return unlink(path);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, begin, end);
-}
+TESTS_BETWEEN(begin, end)

@@ -17,6 +17,8 @@
 #include "base/util.h"
 #include "sys/disk_writer.h"
 
+DEFINE_FREEP(disk_writer)
+
 #define BYTES (1u << 20)
 #define MIB ((uint64_t)1 << 20)
 
@@ -131,11 +133,10 @@ static void fill(uint8_t seed)
 
 static void check(uint64_t offset, size_t n)
 {
-        int f = open(path, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int f = open(path, O_RDONLY | O_CLOEXEC);
 
         assert_int_equal(pread(f, seen, n, (off_t)offset), n);
         assert_memory_equal(seen, bytes, n);
-        close(f);
 }
 
 TEST(each_way_writes_all_bytes)
@@ -176,7 +177,7 @@ TEST(an_error_tells_how_much_was_written)
         low.rlim_cur = 100000;
         fill(9);
         for (unsigned way = 0; way < 4; way++) {
-                struct disk_writer *w;
+                _cleanup_(disk_writer_freep) struct disk_writer *w;
                 size_t n;
 
                 assert_int_equal(ftruncate(fd, 0), 0);
@@ -190,7 +191,6 @@ TEST(an_error_tells_how_much_was_written)
                 assert_int_equal(n, 100000 - 4096);
                 check(4096, n);
                 assert_int_equal(!!(fcntl(fd, F_GETFL) & O_DIRECT), way >= 2);
-                disk_writer_free(w);
         }
         assert_int_equal(disk_set_direct(fd, false), 0);
 }
@@ -198,14 +198,13 @@ TEST(an_error_tells_how_much_was_written)
 TEST(a_bad_descriptor_is_an_error)
 {
         for (unsigned background = 0; background < 2; background++) {
-                struct disk_writer *w;
+                _cleanup_(disk_writer_freep) struct disk_writer *w;
                 size_t n;
 
                 assert_int_equal(disk_writer_new(&w, background), 0);
                 disk_writer_begin(w, -1, bytes, 10, 0);
                 assert_int_equal(disk_writer_end(w, &n), -EBADF);
                 assert_int_equal(n, 0);
-                disk_writer_free(w);
         }
         disk_writer_free(NULL);
 }
@@ -238,7 +237,4 @@ static int remove_it(void **state)
         return unlink(path);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, make, remove_it);
-}
+TESTS_BETWEEN(make, remove_it)

@@ -69,7 +69,7 @@ static void count(void *ctx, uint32_t events)
 
 TEST(the_loop_waits_for_descriptors_and_time)
 {
-        struct waker w;
+        _cleanup_(waker_fini) struct waker w;
         struct loop *loop;
         struct loop_io io = {.events = 1 /* EPOLLIN */, .ready = count, .ctx = &io};
         uint64_t begin;
@@ -91,5 +91,4 @@ TEST(the_loop_waits_for_descriptors_and_time)
         assert_int_equal(loop_wait(loop, 0), 0);
         assert_int_equal(calls, 1);
         loop_free(loop);
-        waker_fini(&w);
 }

@@ -103,7 +103,4 @@ TEST(the_registered_buffer_is_read_into)
         memory_unmap(buffer, 8192);
 }
 
-int main(int argc, char **argv)
-{
-        return test_run(argc, argv, open_ring, close_ring);
-}
+TESTS_BETWEEN(open_ring, close_ring)

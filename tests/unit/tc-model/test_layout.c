@@ -12,7 +12,7 @@ TEST(partly_reported_qdiscs_are_foreign)
                                  cells = {.tsize = 512};
         struct tc_object root = {
                 .type = TC_QDISC, .handle = TC_ID(5, 0), .parent = TC_ROOT, .kind_name = "pfifo"};
-        struct tc_tree t = {};
+        _cleanup_(tc_tree_fini) struct tc_tree t = {};
 
         tc_tree_add(&t, &root);
         assert_int_equal(tc_layout_owner(&t), TC_OWNER_CLASSLESS);
@@ -29,7 +29,6 @@ TEST(partly_reported_qdiscs_are_foreign)
                 assert_int_equal(tc_layout_owner(&t), TC_OWNER_FOREIGN);
                 assert_ptr_equal(tc_layout_incomplete(&t), &t.objects[0]);
         }
-        tc_tree_fini(&t);
 }
 
 TEST(owners_are_recognised)
@@ -127,13 +126,12 @@ TEST(destinations_spread_even_with_equal_last_bytes)
 
         for (int v6 = 0; v6 < 2; v6++) {
                 struct tc_request q = sample_request(to, 1000, TC_BACKEND_HTB_TBF);
-                struct tc_tree t;
+                _cleanup_(tc_tree_fini) struct tc_tree t;
 
                 make_similar(to, 1000, v6);
                 t = sample_tree(&q, NULL);
                 assert_in_range(largest_bucket(&t), 4, 10);
                 check_buckets(&t);
-                tc_tree_fini(&t);
         }
 }
 

@@ -42,11 +42,11 @@ TEST(a_share_reduces_one_rate)
 {
         struct tc_destination to[3];
         struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
-        struct tc_plan before, after;
-        struct tc_tree one, other;
+        _cleanup_(tc_plan_fini) struct tc_plan before, after;
+        _cleanup_(tc_tree_fini) struct tc_tree one, other;
         struct tc_diff diff = {};
         const struct tc_htb_class *class;
-        struct tc_status status;
+        _cleanup_(tc_status_fini) struct tc_status status;
 
         q.burst_bytes = 16000;
         before = sample_plan(&q);
@@ -75,11 +75,6 @@ TEST(a_share_reduces_one_rate)
         assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(after.shares[1].rate_bps));
         assert_int_equal(status.rows[1].asked_bps, after.shares[1].planned_bps);
         assert_int_equal(status.rows[0].rate_bps, after.shares[0].rate_bps);
-        tc_status_fini(&status);
-        tc_tree_fini(&one);
-        tc_tree_fini(&other);
-        tc_plan_fini(&before);
-        tc_plan_fini(&after);
 }
 
 /* CBQ's classes have no ceilings. */
@@ -87,8 +82,8 @@ TEST(a_share_of_cbq_reduces_its_tbf)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_CBQ_TBF);
-        struct tc_status status;
-        struct tc_tree t;
+        _cleanup_(tc_status_fini) struct tc_status status;
+        _cleanup_(tc_tree_fini) struct tc_tree t;
 
         to[1].permille = 490;
         t = sample_tree(&q, NULL);
@@ -96,8 +91,6 @@ TEST(a_share_of_cbq_reduces_its_tbf)
                          tc_rate_bytes(to[1].rate_bps * 49 / 100));
         assert_int_equal(tc_status_make(&status, &t, to, 2), 0);
         assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(to[1].rate_bps * 49 / 100));
-        tc_status_fini(&status);
-        tc_tree_fini(&t);
 }
 
 /* The burst is 2 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
@@ -125,7 +118,7 @@ TEST(bursts_fit_the_buffer)
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct tc_request q = sample_request(to, cases[i].destinations, TC_BACKEND_HTB_TBF);
-                struct tc_plan p;
+                _cleanup_(tc_plan_fini) struct tc_plan p;
 
                 to[0].rate_bps = cases[i].rate_bps;
                 q.link_rate_bps = UINT64_C(100000000000);
@@ -134,7 +127,6 @@ TEST(bursts_fit_the_buffer)
                 p = sample_plan(&q);
                 if (p.shares[0].burst_bytes != cases[i].burst)
                         fail_msg("case %zu: burst %llu", i, (unsigned long long)p.shares[0].burst_bytes);
-                tc_plan_fini(&p);
         }
 }
 
@@ -194,7 +186,7 @@ TEST(guarantees_fit_the_link)
         struct tc_destination to[30];
         struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
         uint64_t sum = 0;
-        struct tc_plan p;
+        _cleanup_(tc_plan_fini) struct tc_plan p;
 
         for (int i = 0; i < 30; i++)
                 to[i].rate_bps = UINT64_C(100000000);
@@ -203,7 +195,6 @@ TEST(guarantees_fit_the_link)
                 sum += p.shares[i].guaranteed_bps;
         assert_true(sum + p.control.guaranteed_bps + p.other.guaranteed_bps <= q.link_rate_bps);
         assert_int_equal(p.shares[0].rate_bps, 100000000);
-        tc_plan_fini(&p);
 }
 
 /* Known traffic to unknown destinations takes a part of the link, but none of a destination's port. */
@@ -211,7 +202,7 @@ TEST(other_traffic_has_its_part)
 {
         struct tc_destination to[30];
         struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
-        struct tc_plan without, with;
+        _cleanup_(tc_plan_fini) struct tc_plan without, with;
         uint64_t sum = 0;
 
         for (int i = 0; i < 30; i++)
@@ -230,8 +221,6 @@ TEST(other_traffic_has_its_part)
         assert_true(sum + with.control.guaranteed_bps + with.other.guaranteed_bps <= q.link_rate_bps);
         assert_true(with.shares[0].burst_bytes < without.shares[0].burst_bytes);
         assert_non_null(strstr(with.reason_burst, "(6 sources + 31 destinations - 1)"));
-        tc_plan_fini(&without);
-        tc_plan_fini(&with);
 }
 
 TEST(broken_rules_cause_warnings)
@@ -254,7 +243,7 @@ TEST(broken_rules_cause_warnings)
                 struct tc_destination to[1];
                 struct tc_request q = sample_request(to, 1, cases[i].backend);
                 bool found = false;
-                struct tc_plan p;
+                _cleanup_(tc_plan_fini) struct tc_plan p;
 
                 to[0].rate_bps = cases[i].rate_bps;
                 q.burst_bytes = cases[i].burst;
@@ -267,7 +256,6 @@ TEST(broken_rules_cause_warnings)
                         found |= strstr(p.warnings[k], cases[i].says) != NULL;
                 if (!found)
                         fail_msg("no warning says \"%s\"", cases[i].says);
-                tc_plan_fini(&p);
         }
 }
 
@@ -337,7 +325,7 @@ TEST(every_destination_is_checked)
         struct tc_destination to[3];
         struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
         bool port = false, buffer = false;
-        struct tc_plan p;
+        _cleanup_(tc_plan_fini) struct tc_plan p;
 
         q.link_rate_bps = UINT64_C(25000000000);
         to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
@@ -349,7 +337,6 @@ TEST(every_destination_is_checked)
                 buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
         }
         assert_true(port && buffer);
-        tc_plan_fini(&p);
 }
 
 TEST(impossible_requests_are_rejected)

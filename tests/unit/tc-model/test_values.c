@@ -34,7 +34,7 @@ TEST(destinations_keep_their_classes)
 {
         struct tc_destination all[9], some[9];
         struct tc_request q = sample_request(all, 9, TC_BACKEND_HTB_TBF);
-        struct tc_tree before = sample_tree(&q, NULL), after;
+        _cleanup_(tc_tree_fini) struct tc_tree before = sample_tree(&q, NULL), after;
         size_t n = 0;
 
         for (size_t i = 8; i > 0; i -= 2)
@@ -63,8 +63,6 @@ TEST(destinations_keep_their_classes)
                 }
                 assert_int_equal(known, address.bytes[1] != 77);
         }
-        tc_tree_fini(&before);
-        tc_tree_fini(&after);
 }
 
 /* The kernel's CBQ rejects rate tables with one-byte cells, and silently changes turns above 32 packets. */
@@ -73,7 +71,7 @@ TEST(cbq_values_suit_the_kernel)
         struct tc_destination to[100];
         struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_CBQ_TBF);
         uint64_t least = UINT64_MAX, most = 0;
-        struct tc_tree t;
+        _cleanup_(tc_tree_fini) struct tc_tree t;
 
         q.mtu_bytes = 200;
         to[7].rate_bps = UINT64_C(900000000);
@@ -90,7 +88,6 @@ TEST(cbq_values_suit_the_kernel)
                 }
         }
         assert_true(least > 0 && most > least && most <= 16 * (least + 1));
-        tc_tree_fini(&t);
 }
 
 /* A model of the kernel: accepts and refuses the same changes. */
@@ -223,7 +220,8 @@ TEST(a_changed_match_replaces_the_filter)
 {
         struct tc_destination to[2];
         struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
-        struct tc_tree before = sample_tree(&q, NULL), other_class = {}, other_match = {};
+        _cleanup_(tc_tree_fini) struct tc_tree before = sample_tree(&q, NULL), other_class = {},
+                                               other_match = {};
         struct tc_diff d;
 
         tc_tree_copy(&other_class, &before);
@@ -247,9 +245,6 @@ TEST(a_changed_match_replaces_the_filter)
         assert_int_equal(d.changes[0].kernel_handle, 0x80300001);
         assert_int_equal(d.changes[1].verb, TC_ADD);
         tc_diff_fini(&d);
-        tc_tree_fini(&before);
-        tc_tree_fini(&other_class);
-        tc_tree_fini(&other_match);
 }
 
 /* A TBF as the kernel reports it: without exact bytes, and in ticks that are rounded down. */
@@ -332,8 +327,8 @@ TEST(a_foreign_queue_goes_with_a_renewed_one)
         struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
         struct tc_object foreign = {
                 .type = TC_QDISC, .handle = TC_ID(5, 0), .parent = TC_ID(0x1001, 1), .kind_name = "pfifo"};
-        struct tc_tree before, after;
-        struct tc_diff d;
+        _cleanup_(tc_tree_fini) struct tc_tree before, after;
+        _cleanup_(tc_diff_fini) struct tc_diff d;
 
         q.burst_bytes = 80000;
         before = sample_tree(&q, NULL);
@@ -346,9 +341,6 @@ TEST(a_foreign_queue_goes_with_a_renewed_one)
                 if (d.changes[i].object->type == TC_QDISC)
                         assert_int_equal(d.changes[i].verb, TC_RENEW);
         }
-        tc_diff_fini(&d);
-        tc_tree_fini(&before);
-        tc_tree_fini(&after);
 }
 
 /* Classes that came with another root at one of our leaves go with it: they are neither deleted nor a reason
@@ -391,8 +383,8 @@ TEST(status_is_read_from_the_tree)
 {
         struct tc_destination to[4];
         struct tc_request q = sample_request(to, 4, TC_BACKEND_HTB_TBF);
-        struct tc_tree t = sample_tree(&q, NULL);
-        struct tc_status s;
+        _cleanup_(tc_tree_fini) struct tc_tree t = sample_tree(&q, NULL);
+        _cleanup_(tc_status_fini) struct tc_status s;
 
         for (size_t i = 0; i < t.n; i++) {
                 if (t.objects[i].type == TC_QDISC && t.objects[i].handle == TC_ID(0x1001, 0))
@@ -413,6 +405,4 @@ TEST(status_is_read_from_the_tree)
         assert_int_equal(s.drops, 7);
         assert_true(s.control.present && s.other.present);
         assert_int_equal(s.control.rate_bps, 5000000);
-        tc_status_fini(&s);
-        tc_tree_fini(&t);
 }

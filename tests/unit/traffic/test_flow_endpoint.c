@@ -54,7 +54,7 @@ TEST(round_trip)
         unsigned n = flow_endpoints(&multicast, 5, endpoints);
 
         for (unsigned i = 0; i < n; i++) {
-                json_t *o = flow_endpoint_to_json(&endpoints[i]);
+                json_auto_t *o = flow_endpoint_to_json(&endpoints[i]);
 
                 memset(&copy, 0xee, sizeof copy);
                 assert_int_equal(flow_endpoint_from_json(&copy, o), 0);
@@ -66,7 +66,6 @@ TEST(round_trip)
                 assert_int_equal(copy.receiver_packets_per_s, 55000);
                 assert_int_equal(copy.buffer_bytes, 1 << 20);
                 assert_int_equal(copy.port, 7001);
-                json_decref(o);
         }
 }
 
@@ -89,13 +88,12 @@ TEST(rejects_malformed)
                                  json_string(longer)};
 
                 for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
-                        json_t *o = flow_endpoint_to_json(&endpoints[0]);
+                        json_auto_t *o = flow_endpoint_to_json(&endpoints[0]);
 
                         json_object_del(o, name);
                         if (bad[k])
                                 json_object_set_new(o, name, bad[k]);
                         assert_int_equal(flow_endpoint_from_json(&copy, o), -EBADMSG);
-                        json_decref(o);
                 }
         }
 }

@@ -9,6 +9,8 @@
 #include "traffic/frontend/frontend_packet.h"
 #include "traffic/frontend/frontend_plan.h"
 
+DEFINE_FREEP(source)
+
 #define MANY 100000
 
 static struct frontend_config config(void)
@@ -25,7 +27,7 @@ TEST(the_seed_decides_which_frames_are_missed_and_late)
 {
         struct frontend_config c = config();
         struct frontend_frame first = {}, again = {};
-        struct source *source;
+        _cleanup_(source_freep) struct source *source;
         unsigned missed = 0, late = 0, differ = 0;
 
         c.missed = 0.1;
@@ -44,14 +46,13 @@ TEST(the_seed_decides_which_frames_are_missed_and_late)
         assert_in_range(missed, 0.1 * MANY - 950, 0.1 * MANY + 950);
         assert_in_range(late, 0.18 * MANY - 1220, 0.18 * MANY + 1220);
         assert_in_range(differ, 0.18 * MANY - 1220, 0.18 * MANY + 1220);
-        source_free(source);
 }
 
 TEST(sizes_stay_within_what_can_be_sent)
 {
         struct frontend_config c = config();
         struct frontend_frame f = {};
-        struct source *source;
+        _cleanup_(source_freep) struct source *source;
 
         c.boards[0].tcp = false;
         c.counter = (struct frontend_counter){.offset_bytes = 50, .bits = 64};
@@ -61,7 +62,6 @@ TEST(sizes_stay_within_what_can_be_sent)
                 assert_true(frontend_plan(&c, source, 0, n, &f));
                 assert_in_range(f.bytes, 50 + 8 + FRONTEND_TRAILER_BYTES, FRONTEND_UDP_MAX_BYTES);
         }
-        source_free(source);
 }
 
 static void fill_and_compare(struct frontend_counter counter, uint64_t number, const char *bytes, size_t n)
@@ -143,7 +143,7 @@ static uint64_t last_number(const struct frontend_board *b)
 TEST(a_restarted_board_counts_from_0)
 {
         struct frontend_config c = config();
-        struct frontend_board b, other;
+        _cleanup_(frontend_board_fini) struct frontend_board b, other;
 
         c.first = 65530;
         c.restarts[c.n_restarts++] = (struct frontend_restart){1, 10 * NS_PER_MS, 5 * NS_PER_MS};
@@ -164,15 +164,13 @@ TEST(a_restarted_board_counts_from_0)
         assert_int_equal(b.restarts, 2);
         assert_int_equal(b.prompt.items[b.prompt.head - 1].frame.restarts, 2);
         assert_int_equal(other.restarts, 0);
-        frontend_board_fini(&b);
-        frontend_board_fini(&other);
 }
 
 /* Triggers may wait for the very board that is away. */
 TEST(an_outage_passes_while_triggers_are_held_back)
 {
         struct frontend_config c = config();
-        struct frontend_board b;
+        _cleanup_(frontend_board_fini) struct frontend_board b;
 
         c.restarts[c.n_restarts++] = (struct frontend_restart){0, 10 * NS_PER_MS, NS_PER_S};
         assert_int_equal(frontend_board_init(&b, &c, 0, NULL), 0);
@@ -183,13 +181,12 @@ TEST(an_outage_passes_while_triggers_are_held_back)
         assert_false(b.down);
         assert_int_equal(last_number(&b), 0);
         assert_int_equal(b.outage, 2);
-        frontend_board_fini(&b);
 }
 
 TEST(a_full_board_has_no_room)
 {
         struct frontend_config c = config();
-        struct frontend_board b;
+        _cleanup_(frontend_board_fini) struct frontend_board b;
 
         assert_int_equal(frontend_board_init(&b, &c, 0, NULL), 0);
         for (uint64_t n = 0; n < FRONTEND_QUEUE_FRAMES; n++) {
@@ -198,13 +195,12 @@ TEST(a_full_board_has_no_room)
         }
         assert_false(frontend_board_has_room(&b));
         assert_int_equal(frontend_board_unsent(&b), FRONTEND_QUEUE_FRAMES);
-        frontend_board_fini(&b);
 }
 
 TEST(late_and_skewed_frames_wait)
 {
         struct frontend_config c = config();
-        struct frontend_board b;
+        _cleanup_(frontend_board_fini) struct frontend_board b;
 
         c.late = 1;
         c.late_ns = 50 * NS_PER_MS;
@@ -213,5 +209,4 @@ TEST(late_and_skewed_frames_wait)
         assert_int_equal(frontend_board_init(&b, &c, 1, NULL), 0);
         trigger(&b, 0, NS_PER_S);
         assert_int_equal(b.late.items[0].due_ns, NS_PER_S + 53 * NS_PER_MS);
-        frontend_board_fini(&b);
 }
