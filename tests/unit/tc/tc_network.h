@@ -105,6 +105,20 @@ static inline struct tc_tree network_dump(void)
         return t;
 }
 
+DEFINE_FREEP(tc_shaper)
+
+/* Removes what it has applied, and ends it. */
+static inline void network_remove(struct tc_shaper *s)
+{
+        remove_all(s);
+        tc_shaper_free(s);
+}
+
+static inline void network_removep(struct tc_shaper **s)
+{
+        network_remove(*s);
+}
+
 /* Runs tc, like another program, with a time limit, in this namespace. */
 static inline void network_tc(const char *arguments)
 {
@@ -144,12 +158,12 @@ static inline char *network_text(void)
         return text;
 }
 
-/* Runs the tests of a program in one network; 77 if there is none. */
-static inline int network_run_tests(int argc, char **argv)
+/* The tests of a program run in one network; without it, or without tc, they are skipped. */
+int main(int argc, char **argv)
 {
         int failed;
 
-        if (!network_enter())
+        if (!network_has_tc() || !network_enter())
                 return 77;
         failed = test_run(argc, argv, NULL, NULL);
         network_leave();

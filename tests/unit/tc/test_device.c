@@ -206,8 +206,7 @@ TEST(events_name_object_and_author)
         }
         tc_watch_free(ours);
         tc_watch_free(others);
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(s);
 }
 
 TEST(events_of_the_link_are_reported)
@@ -228,14 +227,13 @@ TEST(events_of_the_link_are_reported)
 /* Leaves the state of a device, as a process that was killed does. */
 static void leave_state(struct tc_device d)
 {
-        struct tc_state s;
+        _cleanup_(tc_state_fini) struct tc_state s;
         int holder;
 
         assert_int_equal(tc_state_open(&s, &d, &holder), 0);
         assert_true(s.empty && !s.unreadable);
         s.sources = 6;
         assert_int_equal(tc_state_write(&s), 0);
-        tc_state_fini(&s);
 }
 
 /* The end of a state file, after its list of saved objects. */
@@ -344,9 +342,4 @@ TEST(the_state_of_a_lost_device_is_found)
         assert_string_equal(lost.now, "");
         assert_int_equal(tc_state_remove_lost(&lost), 0);
         assert_false(tc_state_find_lost(NETWORK_DEVICE, false, &lost));
-}
-
-int main(int argc, char **argv)
-{
-        return network_has_tc() ? network_run_tests(argc, argv) : 77;
 }

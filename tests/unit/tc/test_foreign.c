@@ -84,7 +84,7 @@ static char *whole_text(void)
 /* The plan replaces what is there, and its removal, by another process, restores that. */
 static void assert_restored(const struct tc_plan *p, char *(*text_of)(void))
 {
-        char *text = text_of(), *then;
+        _cleanup_free_ char *text = text_of(), *then;
         struct tc_shaper *s = network_shaper();
         struct tc_outcome o = {};
         struct error e = {};
@@ -93,22 +93,17 @@ static void assert_restored(const struct tc_plan *p, char *(*text_of)(void))
                 fail_msg("%s", e.message);
         tc_shaper_free(s);
         s = network_shaper(); /* reads the state file */
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(s);
         then = text_of();
         assert_string_equal(text, then);
-        free(text);
-        free(then);
 }
 
 TEST(foreign_trees_are_restored_exactly)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
-        if (!network_has_tc())
-                skip();
         for (size_t i = 0; i < ARRAY_SIZE(set_ups); i++) {
-                struct tc_plan p = sample_plan(&q);
+                _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
 
                 print_message("%s\n", set_ups[i].name);
                 for (size_t k = 0; k < ARRAY_SIZE(set_ups[i].commands) && set_ups[i].commands[k]; k++)
@@ -117,7 +112,6 @@ TEST(foreign_trees_are_restored_exactly)
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
                 if (i < 2)
                         network_tc("qdisc del dev " NETWORK_DEVICE " parent ffff:fff1");
-                tc_plan_fini(&p);
         }
 }
 
@@ -162,11 +156,9 @@ static const struct {
 /* After any change by another program, the next apply restores evb's tree. */
 TEST(any_change_of_our_tree_is_repaired)
 {
-        if (!network_has_tc())
-                skip();
         for (size_t i = 0; i < ARRAY_SIZE(intrusions); i++) {
                 struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
-                struct tc_shaper *s = network_shaper();
+                _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
                 struct tc_tree want, have;
 
                 print_message("%s\n", intrusions[i].name);
@@ -182,8 +174,6 @@ TEST(any_change_of_our_tree_is_repaired)
                 assert_true(trees_equal(&want, &have));
                 tc_tree_fini(&want);
                 tc_tree_fini(&have);
-                remove_all(s);
-                tc_shaper_free(s);
         }
 }
 
@@ -193,11 +183,9 @@ TEST(probing_does_not_depend_on_the_root)
         static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k",
                                             "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
 
-        if (!network_has_tc())
-                skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
                 char command[128], reason[TC_REASON_MAX], *text, *then;
-                struct tc_shaper *s = network_shaper();
+                _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
                 struct error e = {};
                 enum tc_backend backend;
 
@@ -209,7 +197,6 @@ TEST(probing_does_not_depend_on_the_root)
                 then = network_text();
                 assert_string_equal(text, then);
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
-                tc_shaper_free(s);
                 free(text);
                 free(then);
         }
@@ -228,11 +215,9 @@ static void die_at_the_second_batch(struct nlmsghdr *m, void *ctx)
 TEST(the_next_process_finishes_a_killed_removal)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_plan p = sample_plan(&q);
+        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
         char *text, *then;
 
-        if (!network_has_tc())
-                skip();
         for (size_t k = 0; k < ARRAY_SIZE(set_ups[4].commands) && set_ups[4].commands[k]; k++)
                 network_tc(set_ups[4].commands[k]);
         text = whole_text();
@@ -260,15 +245,13 @@ TEST(the_next_process_finishes_a_killed_removal)
                 s = network_shaper();
                 if (again && tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e) < 0)
                         fail_msg("%s", e.message);
-                remove_all(s);
-                tc_shaper_free(s);
+                network_remove(s);
                 then = whole_text();
                 assert_string_equal(text, then);
                 free(then);
         }
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
         free(text);
-        tc_plan_fini(&p);
 }
 
 static char *detailed_text(void)
@@ -286,14 +269,12 @@ TEST(a_size_table_is_restored_or_refused)
 {
         static const char *const roots[] = {"tbf rate 10mbit burst 10k limit 100k", "htb default 1"};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_plan p = sample_plan(&q);
+        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {}, forced = {};
         struct error e = {};
         struct tc_shaper *s;
         char *text, *then;
 
-        if (!network_has_tc())
-                skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
                 char command[160];
 
@@ -326,7 +307,6 @@ TEST(a_size_table_is_restored_or_refused)
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
         free(text);
         free(then);
-        tc_plan_fini(&p);
 }
 
 /* Another program deletes or replaces evb's root: in the end the earlier root is still restored. */
@@ -339,8 +319,6 @@ TEST(the_earlier_root_is_known_after_a_repair)
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         char *text, *then;
 
-        if (!network_has_tc())
-                skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
         text = whole_text();
         for (size_t i = 0; i < ARRAY_SIZE(intrusions_at_root); i++) {
@@ -360,8 +338,7 @@ TEST(the_earlier_root_is_known_after_a_repair)
                 have = network_dump();
                 assert_int_equal(tc_drift(&have, tc_shaper_installed(s), what), 0);
                 tc_tree_fini(&have);
-                remove_all(s);
-                tc_shaper_free(s);
+                network_remove(s);
                 then = whole_text();
                 assert_string_equal(text, then);
                 free(then);
@@ -378,9 +355,4 @@ TEST(the_earlier_root_is_known_after_a_repair)
         assert_non_null(strstr(o.warnings[0], "earlier root qdisc tbf 5: is not restored"));
         tc_shaper_free(s);
         free(text);
-}
-
-int main(int argc, char **argv)
-{
-        return network_run_tests(argc, argv);
 }

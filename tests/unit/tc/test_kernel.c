@@ -16,6 +16,8 @@
 #include "tc-model/units.h"
 #include "tc/watch.h"
 
+DEFINE_FREEP(nl_cache)
+
 static struct tc_destination destinations[SAMPLE_MAX];
 
 static void *cache(struct nl_sock *s, int ifindex, const char *what)
@@ -33,7 +35,7 @@ static void *cache(struct nl_sock *s, int ifindex, const char *what)
 static void check_by_libnl(const struct tc_tree *have, int ifindex)
 {
         struct nl_sock *s = nl_socket_alloc();
-        struct nl_cache *qdiscs, *classes, *filters;
+        _cleanup_(nl_cache_freep) struct nl_cache *qdiscs, *classes, *filters;
         unsigned seen = 0;
 
         assert_true(nl_connect(s, NETLINK_ROUTE) >= 0);
@@ -92,9 +94,6 @@ static void check_by_libnl(const struct tc_tree *have, int ifindex)
                 seen += 1000;
         }
         assert_true(seen > 1000);
-        nl_cache_free(qdiscs);
-        nl_cache_free(classes);
-        nl_cache_free(filters);
         nl_socket_free(s);
 }
 
@@ -105,8 +104,8 @@ TEST(each_layout_reads_back)
 
         for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
                 struct tc_request q = sample_request(destinations, 7, backends[i]);
-                struct tc_shaper *s = network_shaper();
-                struct tc_tree have, want;
+                _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
+                _cleanup_(tc_tree_fini) struct tc_tree have, want;
 
                 q.overhead_bytes = 24;
                 want = sample_tree(&q, NULL);
@@ -115,10 +114,6 @@ TEST(each_layout_reads_back)
                 have = network_dump();
                 assert_true(trees_equal(&have, &want));
                 check_by_libnl(&have, d.ifindex);
-                remove_all(s);
-                tc_tree_fini(&have);
-                tc_tree_fini(&want);
-                tc_shaper_free(s);
         }
 }
 
@@ -131,7 +126,7 @@ TEST(rates_are_exact_to_400_gbit)
                                          UINT64_C(40000000000),
                                          UINT64_C(400000000000)};
         struct tc_request q = sample_request(destinations, ARRAY_SIZE(rates), TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
+        _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
         struct tc_status status;
         struct tc_tree have;
 
@@ -146,15 +141,13 @@ TEST(rates_are_exact_to_400_gbit)
                 assert_int_equal(status.rows[i].rate_bps / 8, tc_rate_bytes(rates[i]));
         tc_status_fini(&status);
         tc_tree_fini(&have);
-        remove_all(s);
-        tc_shaper_free(s);
 }
 
 /* A burst is never smaller than requested, and no frame is larger than a burst. */
 TEST(bursts_are_not_reduced)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
+        _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
         struct tc_plan p = sample_plan(&q);
         struct tc_status status;
         struct tc_tree have;
@@ -169,14 +162,12 @@ TEST(bursts_are_not_reduced)
         tc_status_fini(&status);
         tc_plan_fini(&p);
         tc_tree_fini(&have);
-        remove_all(s);
-        tc_shaper_free(s);
 }
 
 TEST(a_thousand_destinations_read_back)
 {
         struct tc_request q = sample_request(destinations, 1000, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
+        _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
         struct tc_tree have, want = sample_tree(&q, NULL);
 
         assert_int_equal(apply(s, &q), want.n);
@@ -191,8 +182,6 @@ TEST(a_thousand_destinations_read_back)
         assert_int_equal(apply(s, &q), 0);
         tc_tree_fini(&have);
         tc_tree_fini(&want);
-        remove_all(s);
-        tc_shaper_free(s);
 }
 
 /* The printed tc commands have the same effect as evb; tc's whole microseconds apart. */
@@ -206,11 +195,9 @@ TEST(the_printed_commands_build_the_same_tree)
 {
         static const size_t counts[] = {5, 150};
 
-        if (!network_has_tc())
-                skip();
         for (size_t k = 0; k < ARRAY_SIZE(counts); k++) {
                 struct tc_request q = sample_request(destinations, counts[k], TC_BACKEND_HTB_TBF);
-                struct tc_tree have, want = sample_tree(&q, NULL);
+                _cleanup_(tc_tree_fini) struct tc_tree have, want = sample_tree(&q, NULL);
 
                 assert_int_equal(tc_commands(&want, NETWORK_DEVICE, run_line, NULL), 0);
                 have = network_dump();
@@ -242,15 +229,13 @@ TEST(the_printed_commands_build_the_same_tree)
                         }
                 }
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
-                tc_tree_fini(&have);
-                tc_tree_fini(&want);
         }
 }
 
 TEST(probing_changes_nothing)
 {
-        struct tc_shaper *s = network_shaper();
-        struct tc_tree before = network_dump(), after;
+        _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
+        _cleanup_(tc_tree_fini) struct tc_tree before = network_dump(), after;
         char reason[TC_REASON_MAX] = "";
         struct error e = {};
         enum tc_backend backend;
@@ -263,22 +248,17 @@ TEST(probing_changes_nothing)
                 assert_non_null(strstr(e.message, "no qdisc cbq"));
         after = network_dump();
         assert_true(trees_equal(&before, &after));
-        tc_tree_fini(&before);
-        tc_tree_fini(&after);
-        tc_shaper_free(s);
 }
 
 TEST(events_name_their_author)
 {
         struct tc_request q = sample_request(destinations, 2, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
+        _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
         struct tc_device d = network_device();
         unsigned ours = 0, others = 0, deleted = 0;
         struct tc_watch *w;
         struct tc_event e;
 
-        if (!network_has_tc())
-                skip();
         assert_int_equal(tc_watch_new(&w, d.ifindex, tc_socket_port(tc_shaper_socket(s))), 0);
         apply(s, &q);
         while (tc_watch_next(w, &e) > 0) {
@@ -301,7 +281,6 @@ TEST(events_name_their_author)
         assert_int_equal(others, 1);
         assert_int_equal(deleted, 1); /* one for the root, none for the objects below it */
         tc_watch_free(w);
-        tc_shaper_free(s);
 }
 
 /* Another program changes a class, a rate and a filter, deletes a leaf and adds a class: the next apply
@@ -309,11 +288,9 @@ TEST(events_name_their_author)
 TEST(drift_is_repaired)
 {
         struct tc_request q = sample_request(destinations, 4, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
+        _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
         struct tc_tree want, have;
 
-        if (!network_has_tc())
-                skip();
         apply(s, &q);
         want = network_dump();
         network_tc("class change dev " NETWORK_DEVICE
@@ -329,8 +306,6 @@ TEST(drift_is_repaired)
         assert_true(trees_equal(&want, &have));
         tc_tree_fini(&want);
         tc_tree_fini(&have);
-        remove_all(s);
-        tc_shaper_free(s);
 }
 
 /* Larger frames in a live tree: HTB accepts a quantum for the link's class only as long as it has no child.
@@ -339,18 +314,11 @@ TEST(frames_may_grow)
 {
         static const uint32_t mtus[] = {1500, 9000, 65535, 1500};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
+        _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
 
         for (size_t i = 0; i < ARRAY_SIZE(mtus); i++) {
                 q.mtu_bytes = mtus[i];
                 assert_true(apply(s, &q) > 0);
                 assert_int_equal(apply(s, &q), 0);
         }
-        remove_all(s);
-        tc_shaper_free(s);
-}
-
-int main(int argc, char **argv)
-{
-        return network_run_tests(argc, argv);
 }

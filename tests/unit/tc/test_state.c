@@ -78,7 +78,7 @@ static bool state_is_empty(void)
 
 TEST(each_setting_is_restored_whenever_it_was_set)
 {
-        int fd = open_tap();
+        _cleanup_close_ int fd = open_tap();
         struct tc_tuning before = tuning_of(TAP), now;
 
         assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
@@ -92,15 +92,14 @@ TEST(each_setting_is_restored_whenever_it_was_set)
         now = tuning_of(TAP);
         assert_memory_equal(&before, &now, sizeof now);
         assert_true(state_is_empty());
-        close(fd);
 }
 
 TEST(a_refused_setting_leaves_nothing_behind)
 {
-        int fd = open_tap();
+        _cleanup_close_ int fd = open_tap();
         struct tc_tuning before = tuning_of(TAP), now;
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_plan p = sample_plan(&q);
+        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
         struct tc_tuning want = {1400, TC_UNCHANGED, 5, TC_UNCHANGED, TC_UNCHANGED};
         struct tc_outcome o = {};
         struct error e = {};
@@ -110,8 +109,6 @@ TEST(a_refused_setting_leaves_nothing_behind)
         assert_int_equal(tune(TAP, 65535, TC_UNCHANGED, 5), -EINVAL);
         assert_true(state_is_empty());
         /* The next step fails: another program has set the root. */
-        if (!network_has_tc())
-                skip();
         network_tc("qdisc add dev " TAP " root handle 1: htb");
         s = shaper_of(TAP);
         assert_int_equal(tc_shaper_tune(s, &want, &o, &e), 0);
@@ -121,8 +118,6 @@ TEST(a_refused_setting_leaves_nothing_behind)
         now = tuning_of(TAP);
         assert_memory_equal(&before, &now, sizeof now);
         assert_true(state_is_empty());
-        tc_plan_fini(&p);
-        close(fd);
 }
 
 static void take(const char *command)
@@ -141,8 +136,6 @@ TEST(state_belongs_to_one_device)
         fd = open_tap();
         assert_int_equal(remove_shaping(TAP), 0);
         assert_int_equal(tuning_of(TAP).mtu_bytes, 1500);
-        if (!network_has_tc())
-                skip();
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, TC_UNCHANGED), 1);
         take("ip link set " TAP " down && ip link set " TAP " name evbtap1");
         assert_int_equal(remove_shaping("evbtap1"), 1);
@@ -192,8 +185,7 @@ TEST(state_of_another_device_is_ignored)
                 take("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
                 assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
                 assert_int_equal(o.n_warnings, i > 0);
-                remove_all(s);
-                tc_shaper_free(s);
+                network_remove(s);
                 assert_int_equal(tuning_of(NETWORK_DEVICE).mtu_bytes, 1500);
                 assert_true(state_is_empty());
         }
@@ -209,14 +201,12 @@ static void small_files(rlim_t size)
 TEST(state_survives_a_full_disk)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_plan p = sample_plan(&q);
+        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
         struct error e = {};
         struct tc_shaper *s;
-        char *text, *then;
+        _cleanup_free_ char *text, *then;
 
-        if (!network_has_tc())
-                skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
         text = network_text();
         s = network_shaper();
@@ -227,16 +217,11 @@ TEST(state_survives_a_full_disk)
         assert_true(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e) < 0);
         small_files(RLIM_INFINITY);
         tc_shaper_free(s);
-        s = network_shaper();
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(network_shaper());
         then = network_text();
         assert_string_equal(text, then);
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
         assert_true(state_is_empty());
-        tc_plan_fini(&p);
-        free(text);
-        free(then);
 }
 
 /* As the state file holds them. */
@@ -264,9 +249,4 @@ TEST(damaged_options_are_refused)
         assert_int_equal(peek_options(" 1"), -EBADMSG);
         assert_int_equal(peek_options("012"), -EBADMSG);
         assert_true(state_is_empty());
-}
-
-int main(int argc, char **argv)
-{
-        return network_run_tests(argc, argv);
 }

@@ -66,7 +66,7 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
 TEST(failure_at_any_message_leaves_the_device_unchanged)
 {
         struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s;
+        _cleanup_(network_removep) struct tc_shaper *s;
 
         /* A new device; then changed rates, a removed and several new destinations; then another layout. */
         assert_int_equal(fail_everywhere(&q, false), 1 + 3 + 6 + 2 + 6 + 6 + 2);
@@ -80,8 +80,6 @@ TEST(failure_at_any_message_leaves_the_device_unchanged)
         q.backend = TC_BACKEND_HTB;
         assert_true(fail_everywhere(&q, false) > 10);
         s = network_shaper();
-        remove_all(s);
-        tc_shaper_free(s);
 }
 
 /* Spoils all messages from a certain one on. */
@@ -107,8 +105,7 @@ TEST(a_failed_rollback_is_reported)
         tc_socket_set_hook(tc_shaper_socket(s), spoil_rest, &spoiler);
         r = tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e);
         tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(s);
         tc_plan_fini(&p);
         assert_true(r < 0);
         assert_non_null(strstr(e.message, "; rolling back also failed: "));
@@ -117,15 +114,10 @@ TEST(a_failed_rollback_is_reported)
 TEST(failure_leaves_a_foreign_root_unchanged)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s;
 
-        if (!network_has_tc())
-                skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 5: tbf rate 10mbit burst 10k limit 100k");
         assert_true(fail_everywhere(&q, false) > 10);
-        s = network_shaper();
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(network_shaper());
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
 }
 
@@ -145,14 +137,12 @@ TEST(rolling_back_spares_the_root_of_another_program)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct spoiler spoiler = {};
-        struct tc_shaper *s;
+        _cleanup_(network_removep) struct tc_shaper *s;
         struct tc_outcome o = {};
         struct error e = {};
-        struct tc_plan p;
+        _cleanup_(tc_plan_fini) struct tc_plan p;
         char *text;
 
-        if (!network_has_tc())
-                skip();
         s = network_shaper();
         apply(s, &q);
         destinations[0].rate_bps = 3000000;
@@ -165,9 +155,6 @@ TEST(rolling_back_spares_the_root_of_another_program)
         assert_non_null(strstr(text, "5:1"));
         free(text);
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
-        remove_all(s);
-        tc_shaper_free(s);
-        tc_plan_fini(&p);
 }
 
 /* The text of the kernel is reported, even if it accepts the change. */
@@ -187,8 +174,8 @@ static void want_quantum(struct nlmsghdr *m, void *ctx)
 TEST(warnings_of_the_kernel_are_reported)
 {
         struct tc_request q = sample_request(destinations, 1, TC_BACKEND_HTB_TBF);
-        struct tc_shaper *s = network_shaper();
-        struct tc_plan p = sample_plan(&q);
+        _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
+        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
         struct error e = {};
         bool reported = false;
@@ -201,22 +188,18 @@ TEST(warnings_of_the_kernel_are_reported)
                 reported |= strstr(o.warnings[i], "quantum of class") != NULL;
         assert_true(reported);
         assert_non_null(strstr(e.message, "differs"));
-        tc_plan_fini(&p);
-        tc_shaper_free(s);
 }
 
 TEST(foreign_classes_need_force)
 {
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        struct tc_plan p = sample_plan(&q);
+        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
         struct tc_outcome o = {};
         struct error e = {};
         struct tc_shaper *s;
         struct tc_tree before, after;
         char *text, *then;
 
-        if (!network_has_tc())
-                skip();
         network_tc("qdisc add dev " NETWORK_DEVICE " root handle 1: htb default 30 r2q 50");
         network_tc("class add dev " NETWORK_DEVICE " parent 1: classid 1:1 htb rate 500mbit burst 15k");
         network_tc("class add dev " NETWORK_DEVICE
@@ -242,17 +225,13 @@ TEST(foreign_classes_need_force)
         o = (struct tc_outcome){};
         assert_int_equal(tc_shaper_apply(s, &p, true, NS_PER_S, true, &o, &e), 0);
         tc_shaper_free(s);
-        s = network_shaper();
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(network_shaper());
         after = network_dump(), then = network_text();
         assert_true(trees_equal(&before, &after));
         assert_string_equal(text, then);
         /* A failure in a forced apply also leaves it unchanged. */
         assert_true(fail_everywhere(&q, true) > 10);
-        s = network_shaper();
-        remove_all(s);
-        tc_shaper_free(s);
+        network_remove(network_shaper());
         free(then);
         then = network_text();
         assert_string_equal(text, then);
@@ -261,7 +240,6 @@ TEST(foreign_classes_need_force)
         tc_tree_fini(&after);
         free(text);
         free(then);
-        tc_plan_fini(&p);
 }
 
 TEST(a_classless_root_is_restored)
@@ -270,10 +248,8 @@ TEST(a_classless_root_is_restored)
                                             "bfifo limit 77777", "pfifo_fast"};
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
-        if (!network_has_tc())
-                skip();
         for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
-                struct tc_shaper *s = network_shaper();
+                _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
                 char command[128], *text, *then;
 
                 snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root handle 5: %s",
@@ -288,7 +264,6 @@ TEST(a_classless_root_is_restored)
                 network_tc("qdisc del dev " NETWORK_DEVICE " root");
                 free(text);
                 free(then);
-                tc_shaper_free(s);
         }
 }
 
@@ -327,9 +302,4 @@ TEST(one_process_shapes_a_device)
         tc_shaper_free(s);
         close(ready[0]);
         close(ready[1]);
-}
-
-int main(int argc, char **argv)
-{
-        return network_run_tests(argc, argv);
 }
