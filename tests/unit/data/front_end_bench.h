@@ -14,7 +14,7 @@
 #define FRAME_BYTES 100u
 #define ENTRIES 256
 
-struct bench {
+static struct bench {
         struct sample sample;
         struct front_end *front_end;
         struct ros *core;
@@ -22,22 +22,22 @@ struct bench {
         uint64_t now_ns;
         int listener, stream;    /* TCP */
         struct endpoint *sender; /* UDP */
-};
+} b;
 
-static inline int listen_at(struct bench *b, char *at, size_t size)
+static inline int listen_at(char *at, size_t size)
 {
         struct net_address local;
         char text[NET_ADDRESS_TEXT_MAX];
 
         assert_int_equal(net_address_parse(&local, HOST, 0), 0);
-        b->listener = tcp_listen(&local, 0);
-        assert_true(b->listener >= 0);
-        assert_int_equal(getsockname(b->listener, &local.any, &local.size_bytes), 0);
+        b.listener = tcp_listen(&local, 0);
+        assert_true(b.listener >= 0);
+        assert_int_equal(getsockname(b.listener, &local.any, &local.size_bytes), 0);
         snprintf(at, size, "%s", net_address_format(&local, text));
         return 0;
 }
 
-static inline void bench_open_numbered(struct bench *b, bool tcp, const struct number_field *number)
+static inline void bench_open_numbered(bool tcp, const struct number_field *number)
 {
         struct ros_config config = {.number_bits = number->bits,
                                     .member = {.incarnation = SAMPLE_INCARNATION},
@@ -49,86 +49,87 @@ static inline void bench_open_numbered(struct bench *b, bool tcp, const struct n
         struct net_address local;
         char at[NET_ADDRESS_TEXT_MAX] = "46912";
 
-        *b = (struct bench){
+        b = (struct bench){
                 .now_ns = NS_PER_S, .listener = -1, .stream = -1, .buffer = calloc(1, config.buffer_bytes)};
-        sample_open(&b->sample, "ros1", "udp");
-        assert_int_equal(ros_new(&b->core, &config, b->now_ns), 0);
-        assert_true(ros_receive(b->core, b->now_ns, sample_welcome()));
+        sample_open(&b.sample, "ros1", "udp");
+        assert_int_equal(ros_new(&b.core, &config, b.now_ns), 0);
+        assert_true(ros_receive(b.core, b.now_ns, sample_welcome()));
         assert_int_equal(net_address_parse(&local, HOST, 0), 0);
         if (tcp)
-                listen_at(b, at, sizeof at);
-        assert_int_equal(front_end_new(&b->front_end, tcp, at, number, &local, b->sample.loop, b->core,
-                                       b->buffer, b->sample.stats),
+                listen_at(at, sizeof at);
+        assert_int_equal(front_end_new(&b.front_end, tcp, at, number, &local, b.sample.loop, b.core, b.buffer,
+                                       b.sample.stats),
                          0);
         if (tcp)
                 return;
         local.v4.sin_port = htons(46912);
         sender.connect = &local;
         assert_int_equal(net_address_parse(&sender.local, HOST, 0), 0);
-        assert_int_equal(endpoint_new_udp(&b->sender, &sender), 0);
+        assert_int_equal(endpoint_new_udp(&b.sender, &sender), 0);
 }
 
-static inline void bench_open(struct bench *b, bool tcp)
+static inline void bench_open(bool tcp)
 {
-        bench_open_numbered(b, tcp, &(struct number_field){});
+        bench_open_numbered(tcp, &(struct number_field){});
 }
 
-static inline void bench_close(struct bench *b)
+static inline int bench_close(void **state)
 {
-        front_end_free(b->front_end);
-        endpoint_free(b->sender);
-        ros_free(b->core);
-        sample_close(&b->sample);
-        free(b->buffer);
-        if (b->listener >= 0)
-                close(b->listener);
-        if (b->stream >= 0)
-                close(b->stream);
+        front_end_free(b.front_end);
+        endpoint_free(b.sender);
+        ros_free(b.core);
+        sample_close(&b.sample);
+        free(b.buffer);
+        if (b.listener >= 0)
+                close(b.listener);
+        if (b.stream >= 0)
+                close(b.stream);
+        return 0;
 }
 
 /* One pass of the ROS's loop. */
-static inline void turn(struct bench *b)
+static inline void turn(void)
 {
-        assert_int_equal(loop_wait(b->sample.loop, clock_now_ns() + NS_PER_MS), 0);
-        front_end_turn(b->front_end, b->now_ns);
+        assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_MS), 0);
+        front_end_turn(b.front_end, b.now_ns);
 }
 
-static inline void turns_until(struct bench *b, uint64_t frames)
+static inline void turns_until(uint64_t frames)
 {
-        for (int i = 0; i < 20000 && front_end_frames(b->front_end) < frames; i++)
-                turn(b);
-        assert_int_equal(front_end_frames(b->front_end), frames);
+        for (int i = 0; i < 20000 && front_end_frames(b.front_end) < frames; i++)
+                turn();
+        assert_int_equal(front_end_frames(b.front_end), frames);
 }
 
-static inline void send_datagram(struct bench *b, uint32_t length, size_t bytes)
+static inline void send_datagram(uint32_t length, size_t bytes)
 {
         uint8_t frame[2000] = {(uint8_t)length, (uint8_t)(length >> 8)};
         struct iovec iov = {frame, bytes};
 
-        assert_int_equal(endpoint_send(b->sender, &(struct outgoing){&iov, 1, (uint32_t)bytes, NULL}, 1), 1);
+        assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, (uint32_t)bytes, NULL}, 1), 1);
 }
 
-static inline void accept_stream(struct bench *b)
+static inline void accept_stream(void)
 {
         struct net_address peer;
 
-        if (b->stream >= 0)
-                close(b->stream);
-        b->stream = -1;
-        for (int i = 0; i < 20000 && b->stream < 0; i++) {
-                b->now_ns += NS_PER_MS;
-                turn(b);
-                b->stream = tcp_accept(b->listener, 0, &peer);
+        if (b.stream >= 0)
+                close(b.stream);
+        b.stream = -1;
+        for (int i = 0; i < 20000 && b.stream < 0; i++) {
+                b.now_ns += NS_PER_MS;
+                turn();
+                b.stream = tcp_accept(b.listener, 0, &peer);
         }
-        assert_true(b->stream >= 0);
+        assert_true(b.stream >= 0);
 }
 
-static inline void send_frames(struct bench *b, int n)
+static inline void send_frames(int n)
 {
         static const uint8_t frame[4 + FRAME_BYTES] = {FRAME_BYTES};
 
         for (int i = 0; i < n; i++)
-                assert_int_equal(send(b->stream, frame, sizeof frame, 0), sizeof frame);
+                assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
 }
 
 static inline void reset_at_close(int fd)
@@ -139,7 +140,7 @@ static inline void reset_at_close(int fd)
 }
 
 /* The DFM reports that all events below `oldest` have ended, so the ROS releases them. */
-static inline void clear_below(struct bench *b, uint64_t oldest)
+static inline void clear_below(uint64_t oldest)
 {
         static struct message m;
 
@@ -150,5 +151,5 @@ static inline void clear_below(struct bench *b, uint64_t oldest)
         m.dfm = SAMPLE_DFM;
         m.keep_alive.state = RUN_RUNNING;
         m.keep_alive.oldest = m.keep_alive.triggers = oldest;
-        assert_true(ros_receive(b->core, b->now_ns, &m));
+        assert_true(ros_receive(b.core, b.now_ns, &m));
 }

@@ -18,7 +18,7 @@ TEST(nodes_are_found_by_role_and_index)
 {
         struct net_address ros2 = at(SAMPLE_NET ".3", 46910), elsewhere = at(SAMPLE_NET ".3", 1),
                            sfi1 = at(SAMPLE_NET ".4", 46910);
-        struct sample s;
+        _cleanup_(sample_close) struct sample s;
 
         sample_open(&s, "sfi1", "udp");
         assert_true(net_address_equal(address_book_find(&s.nodes, ROLE_ROS, 1), &ros2));
@@ -29,13 +29,12 @@ TEST(nodes_are_found_by_role_and_index)
         assert_true(address_book_is_host(&s.nodes, ROLE_ROS, 1, &elsewhere)); /* another port */
         assert_false(address_book_is_host(&s.nodes, ROLE_ROS, 0, &ros2));
         assert_false(address_book_is_host(&s.nodes, ROLE_ROS, 2, &ros2));
-        sample_close(&s);
 }
 
 TEST(a_node_without_a_valid_address_is_an_error)
 {
         struct address_book book;
-        struct sample s;
+        _cleanup_(sample_close) struct sample s;
 
         sample_open(&s, "sfi1", "udp");
         s.scenario->nodes[1].address[0] = '\0';
@@ -44,23 +43,21 @@ TEST(a_node_without_a_valid_address_is_an_error)
         strcpy(s.scenario->nodes[1].address, "somewhere");
         assert_int_equal(address_book_init(&book, s.scenario), -EINVAL);
         address_book_fini(&book);
-        sample_close(&s);
 }
 
 TEST(datagrams_fill_the_mtu)
 {
-        struct scenario *s = sample_scenario("udp");
+        _cleanup_free_ struct scenario *s = sample_scenario("udp");
 
         s->network.mtu_bytes = 1500;
         assert_int_equal(network_datagram_bytes(s), 1472);
         strcpy(s->nodes[0].address, "::1");
         assert_int_equal(network_datagram_bytes(s), 1452);
-        free(s);
 }
 
 TEST(each_socket_has_its_own_faults)
 {
-        struct scenario *s = sample_scenario("udp");
+        _cleanup_free_ struct scenario *s = sample_scenario("udp");
         const struct scenario_node *ros1 = scenario_find(s, "ros1"), *sfi1 = scenario_find(s, "sfi1");
 
         s->network.loss = 0.25;
@@ -68,7 +65,6 @@ TEST(each_socket_has_its_own_faults)
         assert_int_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, ros1, 0).seed);
         assert_int_not_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, ros1, 1).seed);
         assert_int_not_equal(network_fault_config(s, ros1, 0).seed, network_fault_config(s, sfi1, 0).seed);
-        free(s);
 }
 
 /* The address that a level-2 client learns. */

@@ -52,7 +52,7 @@ int __wrap_log_write(enum log_level level, int error, const struct log_fields *f
         return -abs(error);
 }
 
-struct bench {
+static struct bench {
         struct sample sample;
         struct sfi_config config;
         struct sfi *core;
@@ -61,37 +61,36 @@ struct bench {
         struct builder *builder;
         uint64_t now_ns;
         size_t done, failed; /* slots that came back */
-};
+} b;
 
-static void bench_open(struct bench *b, enum scenario_output output)
+static void bench_open(enum scenario_output output)
 {
         struct scenario *s;
 
-        *b = (struct bench){.config = sample_sfi(), .now_ns = NS_PER_S};
+        b = (struct bench){.config = sample_sfi(), .now_ns = NS_PER_S};
         write_errno = 0;
-        sample_open(&b->sample, "sfi1", "udp");
-        s = b->sample.scenario;
+        sample_open(&b.sample, "sfi1", "udp");
+        s = b.sample.scenario;
         s->run.seed = SEED;
         s->sfi.output = output;
         snprintf(s->sfi.directory, sizeof s->sfi.directory, "/tmp/evb-builder-XXXXXX");
         assert_non_null(mkdtemp(s->sfi.directory));
-        b->buffer = calloc(1, b->config.buffer_bytes);
-        assert_int_equal(sfi_new(&b->core, &b->config, b->now_ns), 0);
-        assert_true(sfi_receive(b->core, b->now_ns, sample_welcome()));
+        b.buffer = calloc(1, b.config.buffer_bytes);
+        assert_int_equal(sfi_new(&b.core, &b.config, b.now_ns), 0);
+        assert_true(sfi_receive(b.core, b.now_ns, sample_welcome()));
 }
 
-static void start(struct bench *b)
+static void start(void)
 {
         assert_int_equal(
-                builder_new(&b->builder, &b->sample.context, &b->files, b->core, b->buffer, b->config.slots),
-                0);
-        assert_int_equal(builder_open_files(b->builder, 7, NULL, 0), 0);
+                builder_new(&b.builder, &b.sample.context, &b.files, b.core, b.buffer, b.config.slots), 0);
+        assert_int_equal(builder_open_files(b.builder, 7, NULL, 0), 0);
 }
 
 /* Counts the files of the directory whose names end in `suffix`; removes them if `unlinks`. */
-static unsigned files_with(struct bench *b, const char *suffix, bool unlinks)
+static unsigned files_with(const char *suffix, bool unlinks)
 {
-        const char *folder = b->sample.scenario->sfi.directory;
+        const char *folder = b.sample.scenario->sfi.directory;
         char path[PATH_MAX];
         unsigned n = 0;
         DIR *d = opendir(folder);
@@ -111,18 +110,19 @@ static unsigned files_with(struct bench *b, const char *suffix, bool unlinks)
         return n;
 }
 
-static void bench_close(struct bench *b)
+static int bench_close(void **state)
 {
-        builder_free(b->builder);
-        files_with(b, "", true);
-        rmdir(b->sample.scenario->sfi.directory);
-        file_list_clear(&b->files);
-        sfi_free(b->core);
-        free(b->buffer);
-        sample_close(&b->sample);
+        builder_free(b.builder);
+        files_with("", true);
+        rmdir(b.sample.scenario->sfi.directory);
+        file_list_clear(&b.files);
+        sfi_free(b.core);
+        free(b.buffer);
+        sample_close(&b.sample);
+        return 0;
 }
 
-static void receive_fragment(struct bench *b, uint16_t ros, uint64_t event)
+static void receive_fragment(uint16_t ros, uint64_t event)
 {
         struct sfi_chunk c = {
                 .source = ros,
@@ -133,68 +133,68 @@ static void receive_fragment(struct bench *b, uint16_t ros, uint64_t event)
                           .order = ros},
         };
 
-        sfi_reserve(b->core, b->now_ns, &c, 1);
+        sfi_reserve(b.core, b.now_ns, &c, 1);
         assert_int_equal(c.verdict, SFI_STORE);
-        pattern_fill(pattern_key(SEED, ros, event), b->buffer + c.at, 0, FRAGMENT_BYTES);
-        sfi_commit(b->core, b->now_ns, &c, 1);
+        pattern_fill(pattern_key(SEED, ros, event), b.buffer + c.at, 0, FRAGMENT_BYTES);
+        sfi_commit(b.core, b.now_ns, &c, 1);
 }
 
 /* Receives an event from both ROSs; its slot is ready for the builder. */
-static uint32_t receive_event(struct bench *b, uint64_t event)
+static uint32_t receive_event(uint64_t event)
 {
         uint32_t slot;
 
-        assert_true(sfi_receive(b->core, b->now_ns, sample_assign(event, 0)));
-        receive_fragment(b, 0, event);
-        receive_fragment(b, 1, event);
-        assert_int_equal(sfi_take_built(b->core, &slot, 1), 1);
+        assert_true(sfi_receive(b.core, b.now_ns, sample_assign(event, 0)));
+        receive_fragment(0, event);
+        receive_fragment(1, event);
+        assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
         return slot;
 }
 
-static void build_events(struct bench *b, uint64_t n)
+static void build_events(uint64_t n)
 {
         for (uint64_t event = 0; event < n; event++)
-                builder_take(b->builder, receive_event(b, event));
-        builder_kick(b->builder);
+                builder_take(b.builder, receive_event(event));
+        builder_kick(b.builder);
 }
 
-static void collect(struct bench *b)
+static void collect(void)
 {
         struct builder_done done[8];
-        size_t n = builder_collect(b->builder, done, ARRAY_SIZE(done));
+        size_t n = builder_collect(b.builder, done, ARRAY_SIZE(done));
 
         for (size_t i = 0; i < n; i++) {
-                sfi_written(b->core, b->now_ns, done[i].slot, done[i].failed);
-                b->failed += done[i].failed;
+                sfi_written(b.core, b.now_ns, done[i].slot, done[i].failed);
+                b.failed += done[i].failed;
         }
-        b->done += n;
+        b.done += n;
 }
 
 /* Waits as the SFI's loop does, until `n` slots are back. */
-static void collect_until(struct bench *b, size_t n)
+static void collect_until(size_t n)
 {
-        struct pollfd p = {.fd = builder_fd(b->builder), .events = POLLIN};
+        struct pollfd p = {.fd = builder_fd(b.builder), .events = POLLIN};
 
-        for (int i = 0; i < 6000 && b->done < n; i++) {
-                builder_prepare_wait(b->builder);
-                if (!builder_has_done(b->builder))
+        for (int i = 0; i < 6000 && b.done < n; i++) {
+                builder_prepare_wait(b.builder);
+                if (!builder_has_done(b.builder))
                         poll(&p, 1, 10);
-                builder_woken(b->builder);
-                collect(b);
+                builder_woken(b.builder);
+                collect();
         }
-        assert_int_equal(b->done, n);
+        assert_int_equal(b.done, n);
 }
 
 /* Seals the files; returns the builder's error. */
-static int seal(struct bench *b)
+static int seal(void)
 {
         struct pollfd p = {.fd = -1};
         int r;
 
-        builder_seal(b->builder);
+        builder_seal(b.builder);
         for (int i = 0; i < 12000; i++) {
-                collect(b);
-                if (builder_is_sealed(b->builder, &r))
+                collect();
+                if (builder_is_sealed(b.builder, &r))
                         return r;
                 poll(&p, 1, 5);
         }
@@ -229,13 +229,12 @@ TEST(a_refused_fragment_of_another_trigger_shows_in_the_status)
                 struct sfi_chunk c = {.source = 1, .chunk = {.l1_id = 1}};
                 struct message_to to;
                 struct message m;
-                struct bench b;
                 uint32_t slot;
 
-                bench_open(&b, OUTPUT_FILE);
-                start(&b);
+                bench_open(OUTPUT_FILE);
+                start();
                 assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
-                receive_fragment(&b, 0, 0);
+                receive_fragment(0, 0);
                 if (refused)
                         sfi_reserve(b.core, b.now_ns, &c, 1);
                 b.now_ns += b.config.timeout_ns;
@@ -244,29 +243,28 @@ TEST(a_refused_fragment_of_another_trigger_shows_in_the_status)
                 assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
                 builder_take(b.builder, slot);
                 builder_kick(b.builder);
-                collect_until(&b, 1);
-                assert_int_equal(seal(&b), 0);
+                collect_until(1);
+                assert_int_equal(seal(), 0);
                 assert_int_equal(first_status(b.files.paths[0]) &
                                          (EFORMAT_EVENT_PARTIAL | EFORMAT_L1_MISMATCH),
                                  EFORMAT_EVENT_PARTIAL | (refused ? EFORMAT_L1_MISMATCH : 0));
-                bench_close(&b);
+                bench_close(NULL);
         }
 }
 
-TEST(events_end_in_a_file_that_verifies)
+TEST_WITH(events_end_in_a_file_that_verifies, NULL, bench_close)
 {
         struct verify_report report;
         struct event_file *file;
-        struct bench b;
 
-        bench_open(&b, OUTPUT_FILE);
-        start(&b);
-        build_events(&b, 3);
-        collect_until(&b, 3);
+        bench_open(OUTPUT_FILE);
+        start();
+        build_events(3);
+        collect_until(3);
         assert_int_equal(b.failed, 0);
         assert_int_equal(sfi_open_events(b.core), 0);
         assert_int_equal(b.files.n, 0);
-        assert_int_equal(seal(&b), 0);
+        assert_int_equal(seal(), 0);
         assert_int_equal(b.files.n, 1);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), 3);
         assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
@@ -278,97 +276,83 @@ TEST(events_end_in_a_file_that_verifies)
         assert_int_equal(report.n_faults, 0);
         assert_true(report.ended);
         event_file_free(file);
-        bench_close(&b);
 }
 
-TEST(a_full_file_is_followed_by_the_next_one)
+TEST_WITH(a_full_file_is_followed_by_the_next_one, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, OUTPUT_FILE);
+        bench_open(OUTPUT_FILE);
         b.sample.scenario->sfi.file_events = 2;
-        start(&b);
-        build_events(&b, 3);
-        collect_until(&b, 3);
-        assert_int_equal(seal(&b), 0);
+        start();
+        build_events(3);
+        collect_until(3);
+        assert_int_equal(seal(), 0);
         assert_int_equal(b.files.n, 2);
         assert_string_not_equal(b.files.paths[0], b.files.paths[1]);
-        assert_int_equal(files_with(&b, ".writing", false), 0);
-        bench_close(&b);
+        assert_int_equal(files_with(".writing", false), 0);
 }
 
-TEST(each_file_is_listed)
+TEST_WITH(each_file_is_listed, NULL, bench_close)
 {
         enum { FILES = 1100 };
-        struct bench b;
 
-        bench_open(&b, OUTPUT_FILE);
+        bench_open(OUTPUT_FILE);
         b.sample.scenario->sfi.file_events = 1;
-        start(&b);
+        start();
         for (uint64_t event = 0; event < FILES; event++) {
-                builder_take(b.builder, receive_event(&b, event));
+                builder_take(b.builder, receive_event(event));
                 builder_kick(b.builder);
-                collect_until(&b, event + 1);
+                collect_until(event + 1);
         }
-        assert_int_equal(seal(&b), 0);
+        assert_int_equal(seal(), 0);
         assert_int_equal(b.files.n, FILES);
         for (size_t i = 0; i < FILES; i++)
                 assert_int_equal(unlink(b.files.paths[i]), 0);
-        bench_close(&b);
 }
 
-TEST(an_unsealed_file_keeps_its_temporary_name)
+TEST_WITH(an_unsealed_file_keeps_its_temporary_name, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, OUTPUT_FILE);
-        start(&b);
-        build_events(&b, 1);
-        collect_until(&b, 1);
+        bench_open(OUTPUT_FILE);
+        start();
+        build_events(1);
+        collect_until(1);
         b.builder = builder_free(b.builder);
-        assert_int_equal(files_with(&b, ".writing", false), 1);
+        assert_int_equal(files_with(".writing", false), 1);
         assert_int_equal(b.files.n, 0);
-        bench_close(&b);
 }
 
 /* The order to seal must not overtake events that the thread has not seen yet. */
-TEST(sealing_writes_the_events_that_are_queued)
+TEST_WITH(sealing_writes_the_events_that_are_queued, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, OUTPUT_FILE);
-        start(&b);
+        bench_open(OUTPUT_FILE);
+        start();
         for (uint64_t event = 0; event < 4; event++)
-                builder_take(b.builder, receive_event(&b, event)); /* without a kick */
-        assert_int_equal(seal(&b), 0);
+                builder_take(b.builder, receive_event(event)); /* without a kick */
+        assert_int_equal(seal(), 0);
         assert_int_equal(b.done, 4);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), 4);
-        bench_close(&b);
 }
 
-TEST(without_files_slots_come_back_at_once)
+TEST_WITH(without_files_slots_come_back_at_once, NULL, bench_close)
 {
-        struct bench b;
         int r = -1;
 
-        bench_open(&b, OUTPUT_NULL);
-        start(&b);
+        bench_open(OUTPUT_NULL);
+        start();
         assert_int_equal(builder_fd(b.builder), -1);
-        build_events(&b, 2);
+        build_events(2);
         assert_true(builder_has_done(b.builder));
-        collect(&b);
+        collect();
         assert_int_equal(b.done, 2);
         assert_int_equal(b.failed, 0);
         assert_false(builder_has_done(b.builder));
         builder_seal(b.builder);
         assert_true(builder_is_sealed(b.builder, &r));
         assert_int_equal(r, 0);
-        assert_int_equal(files_with(&b, "", false), 0);
-        bench_close(&b);
+        assert_int_equal(files_with("", false), 0);
 }
 
 /* A ROS whose fragments are missing has a line, and another one when that happens again after a pause. */
-TEST(each_fault_of_a_ros_is_logged)
+TEST_WITH(each_fault_of_a_ros_is_logged, NULL, bench_close)
 {
         static const struct {
                 uint16_t missing; /* ROS */
@@ -376,37 +360,34 @@ TEST(each_fault_of_a_ros_is_logged)
         } events[] = {{0, 10, 1}, {0, 15, 1}, {1, 16, 2}, {0, 24, 2}, {1, 25, 2}, {0, 34, 3}};
         static struct message m;
         struct message_to to;
-        struct bench b;
         uint32_t slot;
 
-        bench_open(&b, OUTPUT_NULL);
-        start(&b);
+        bench_open(OUTPUT_NULL);
+        start();
         partial_lines = 0;
         for (uint64_t i = 0; i < ARRAY_SIZE(events); i++) {
                 b.now_ns = events[i].at_s * NS_PER_S - b.config.timeout_ns;
                 assert_true(sfi_receive(b.core, b.now_ns, sample_assign(i, 0)));
-                receive_fragment(&b, 1 - events[i].missing, i);
+                receive_fragment(1 - events[i].missing, i);
                 b.now_ns += b.config.timeout_ns;
                 while (sfi_take_built(b.core, &slot, 1) == 0)
                         assert_true(sfi_step(b.core, b.now_ns, &to, &m));
                 clock_ns = b.now_ns;
                 builder_take(b.builder, slot);
-                collect(&b);
+                collect();
                 assert_int_equal(partial_lines, events[i].lines);
         }
         clock_ns = 0;
-        bench_close(&b);
 }
 
-TEST(a_lost_event_is_returned_and_not_written)
+TEST_WITH(a_lost_event_is_returned_and_not_written, NULL, bench_close)
 {
         static struct message m;
         struct message_to to;
-        struct bench b;
         uint32_t slot;
 
-        bench_open(&b, OUTPUT_FILE);
-        start(&b);
+        bench_open(OUTPUT_FILE);
+        start();
         assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
         b.now_ns += b.config.timeout_ns;
         for (int i = 0; i < 10 && sfi_step(b.core, b.now_ns, &to, &m); i++)
@@ -414,26 +395,24 @@ TEST(a_lost_event_is_returned_and_not_written)
         assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
         builder_take(b.builder, slot);
         builder_kick(b.builder);
-        collect_until(&b, 1);
+        collect_until(1);
         assert_int_equal(b.failed, 0);
-        assert_int_equal(seal(&b), 0);
+        assert_int_equal(seal(), 0);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), 0);
-        bench_close(&b);
 }
 
-TEST(corrupt_fragments_are_counted_and_the_first_is_described)
+TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_close)
 {
         struct reasons reasons = {};
         struct sfi_built built;
-        struct bench b;
         uint32_t slot;
         char expected[128];
         uint8_t *byte;
 
-        bench_open(&b, OUTPUT_NULL);
-        start(&b);
-        builder_take(b.builder, receive_event(&b, 0));
-        slot = receive_event(&b, 1);
+        bench_open(OUTPUT_NULL);
+        start();
+        builder_take(b.builder, receive_event(0));
+        slot = receive_event(1);
         sfi_built_event(b.core, slot, &built);
         byte = &b.buffer[built.fragments[1].at + 17];
         snprintf(expected, sizeof expected,
@@ -446,47 +425,43 @@ TEST(corrupt_fragments_are_counted_and_the_first_is_described)
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 1);
         assert_string_equal(reasons.text[0], expected);
-        bench_close(&b);
 }
 
-TEST(nothing_is_verified_if_the_scenario_says_so)
+TEST_WITH(nothing_is_verified_if_the_scenario_says_so, NULL, bench_close)
 {
         struct reasons reasons = {};
-        struct bench b;
         uint32_t slot;
 
-        bench_open(&b, OUTPUT_NULL);
+        bench_open(OUTPUT_NULL);
         b.sample.scenario->sfi.verify = false;
-        start(&b);
-        slot = receive_event(&b, 0);
+        start();
+        slot = receive_event(0);
         memset(b.buffer, 0, b.config.buffer_bytes);
         builder_take(b.builder, slot);
         assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 0);
-        bench_close(&b);
 }
 
-TEST(a_full_disk_fails_every_later_event)
+TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)
 {
         struct reasons reasons = {};
         char why[SCENARIO_TEXT_MAX + 100];
-        struct bench b;
 
-        bench_open(&b, OUTPUT_FILE);
+        bench_open(OUTPUT_FILE);
         b.sample.scenario->sfi.durability = DURABILITY_WRITTEN;
-        start(&b);
+        start();
         write_errno = ENOSPC;
-        build_events(&b, 2);
-        collect_until(&b, 2);
+        build_events(2);
+        collect_until(2);
         assert_int_equal(b.failed, 2);
         assert_int_equal(builder_error(b.builder), -ENOSPC);
         assert_int_equal(sfi_counts(b.core)->lost, 2);
-        builder_take(b.builder, receive_event(&b, 2));
+        builder_take(b.builder, receive_event(2));
         builder_kick(b.builder);
-        collect_until(&b, 3);
+        collect_until(3);
         assert_int_equal(b.failed, 3);
-        assert_int_equal(seal(&b), -ENOSPC);
+        assert_int_equal(seal(), -ENOSPC);
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 1);
         snprintf(why, sizeof why,
@@ -494,18 +469,16 @@ TEST(a_full_disk_fails_every_later_event)
                  b.sample.scenario->sfi.directory);
         assert_string_equal(reasons.text[0], why);
         write_errno = 0;
-        bench_close(&b);
 }
 
 /* Between two runs, the folder may come back until a run begins. */
-TEST(a_missing_folder_fails_the_check_and_the_run)
+TEST_WITH(a_missing_folder_fails_the_check_and_the_run, NULL, bench_close)
 {
         char why[SCENARIO_TEXT_MAX + 100];
         struct reasons reasons = {};
         struct scenario *s;
-        struct bench b;
 
-        bench_open(&b, OUTPUT_FILE);
+        bench_open(OUTPUT_FILE);
         s = b.sample.scenario;
         strcat(s->sfi.directory, "/missing");
         assert_int_equal(builder_check(&b.sample.context), -EINVAL);
@@ -517,5 +490,4 @@ TEST(a_missing_folder_fails_the_check_and_the_run)
         assert_int_equal(reasons.n, 1);
         assert_string_equal(reasons.text[0], why);
         *strrchr(s->sfi.directory, '/') = '\0';
-        bench_close(&b);
 }

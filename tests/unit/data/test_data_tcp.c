@@ -142,8 +142,8 @@ static bool gets_request(struct bench *b, uint16_t ros, int fd)
 
 TEST(an_introduction_is_final)
 {
-        struct bench b;
-        int fd;
+        _cleanup_(bench_close) struct bench b;
+        _cleanup_close_ int fd;
 
         bench_open(&b);
         fd = dial(ROS1);
@@ -156,14 +156,12 @@ TEST(an_introduction_is_final)
         assert_true(is_closed(&b, fd));
         assert_false(gets_request(&b, 0, fd));
         assert_false(gets_request(&b, 1, fd));
-        close(fd);
-        bench_close(&b);
 }
 
 TEST(a_ros_is_accepted_only_from_its_own_address)
 {
-        struct bench b;
-        int other, ros2, ros1;
+        _cleanup_(bench_close) struct bench b;
+        _cleanup_close_ int other, ros2, ros1;
 
         bench_open(&b);
         other = dial(SAMPLE_NET ".77");
@@ -177,17 +175,13 @@ TEST(a_ros_is_accepted_only_from_its_own_address)
         assert_true(is_closed(&b, ros2));
         assert_true(gets_request(&b, 0, ros1));
         assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 2);
-        close(other);
-        close(ros1);
-        close(ros2);
-        bench_close(&b);
 }
 
 /* Idle connections, more than there are places, neither keep a ROS out nor displace one. */
 TEST(idle_connections_do_not_keep_a_ros_out)
 {
         enum { IDLE = 40 };
-        struct bench b;
+        _cleanup_(bench_close) struct bench b;
         int idle[IDLE], ros1, ros2;
 
         bench_open(&b);
@@ -209,13 +203,12 @@ TEST(idle_connections_do_not_keep_a_ros_out)
                 close(idle[i]);
         close(ros1);
         close(ros2);
-        bench_close(&b);
 }
 
 TEST(a_peer_that_stays_silent_is_closed)
 {
-        struct bench b;
-        int idle, ros1;
+        _cleanup_(bench_close) struct bench b;
+        _cleanup_close_ int idle, ros1;
 
         bench_open(&b);
         idle = dial(ROS2);
@@ -228,9 +221,6 @@ TEST(a_peer_that_stays_silent_is_closed)
         assert_true(is_closed(&b, idle));
         assert_false(is_closed(&b, ros1));
         assert_int_equal(watched, 2);
-        close(idle);
-        close(ros1);
-        bench_close(&b);
 }
 
 /* A ROS; the test plays its SFI. */
@@ -342,7 +332,7 @@ TEST(a_ros_accepts_only_requests_of_the_connected_sfi)
 
 TEST(a_flood_of_requests_does_not_prolong_a_turn)
 {
-        struct ros_bench b;
+        _cleanup_(ros_bench_close) struct ros_bench b;
         uint8_t byte = 0;
 
         ros_bench_open(&b);
@@ -352,13 +342,12 @@ TEST(a_flood_of_requests_does_not_prolong_a_turn)
         assert_true(ros_turn(&b));
         assert_in_range(flooded, 1, 2 << 20);
         assert_int_equal(ros_held(b.sender.core), 1);
-        ros_bench_close(&b);
 }
 
 /* An SFI that no ROS can reach must not look as if it were ready. */
 TEST(a_closed_port_is_an_error)
 {
-        struct bench b;
+        _cleanup_(bench_close) struct bench b;
         bool more;
 
         bench_open(&b);
@@ -366,5 +355,4 @@ TEST(a_closed_port_is_an_error)
         assert_return_code(shutdown(sample_find_listener(), SHUT_RDWR), 0);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         assert_int_equal(b.receiver.ops->turn(&b.receiver, b.now_ns, &more), -ECONNABORTED);
-        bench_close(&b);
 }

@@ -39,7 +39,7 @@ TEST(fragments_arrive_byte_for_byte)
 TEST(a_request_reaches_the_ros_on_the_same_connection)
 {
         static struct message m;
-        struct pair p;
+        _cleanup_(pair_close) struct pair p;
 
         pair_open(&p, 3000);
         assign(&p, 0);
@@ -51,14 +51,13 @@ TEST(a_request_reaches_the_ros_on_the_same_connection)
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         p.sfi.receiver.ops->request(&p.sfi.receiver, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m);
         assert_int_equal(build_next(&p, 3000), 1);
-        pair_close(&p);
 }
 
 /* Another process that introduces itself as the ROS makes the SFI close the ROS's connection. */
 TEST(a_broken_connection_is_reopened)
 {
-        struct pair p;
-        int fd;
+        _cleanup_(pair_close) struct pair p;
+        _cleanup_close_ int fd;
 
         pair_open(&p, 3000);
         assign(&p, 0);
@@ -74,8 +73,6 @@ TEST(a_broken_connection_is_reopened)
         p.now_ns += 10 * NS_PER_S;
         assert_int_equal(build_next(&p, 3000), 1);
         assert_int_equal(stats_get(&p.ros.sample.stats->reconnects), 1);
-        close(fd);
-        pair_close(&p);
 }
 
 /* An SFI that does not read stops the ROS, which continues where it stopped. */
@@ -83,7 +80,7 @@ TEST(a_slow_sfi_loses_nothing)
 {
         const uint32_t bytes = 2 << 20;
         uint64_t sent;
-        struct pair p;
+        _cleanup_(pair_close) struct pair p;
 
         pair_open(&p, bytes);
         assign(&p, 0);
@@ -99,7 +96,6 @@ TEST(a_slow_sfi_loses_nothing)
         assert_int_equal(stats_get(&p.ros.sample.stats->bytes_sent), sent);
         for (uint64_t event = 1; event < 4; event++)
                 assert_int_equal(build_next(&p, bytes), event);
-        pair_close(&p);
 }
 
 /* ---- The test is the ROS ---- */
@@ -162,7 +158,7 @@ static bool has_built(struct sfi_end *e)
 
 TEST(messages_may_arrive_byte_by_byte)
 {
-        struct sfi_end e = {};
+        _cleanup_(sfi_end_close) struct sfi_end e = {};
         uint8_t bytes[1024];
         size_t n;
         int fd, on = 1;
@@ -179,15 +175,14 @@ TEST(messages_may_arrive_byte_by_byte)
         }
         assert_true(has_built(&e));
         close(fd);
-        sfi_end_close(&e);
 }
 
 TEST(payload_of_an_ended_event_is_skipped)
 {
-        struct sfi_end e = {};
+        _cleanup_(sfi_end_close) struct sfi_end e = {};
         uint8_t bytes[8192];
         size_t n;
-        int fd;
+        _cleanup_close_ int fd;
 
         sfi_end_open(&e, NS_PER_S);
         assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(0, 0)));
@@ -205,13 +200,11 @@ TEST(payload_of_an_ended_event_is_skipped)
         n = make_fragment(bytes, sizeof bytes, 1, 2000);
         assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
         assert_true(has_built(&e));
-        close(fd);
-        sfi_end_close(&e);
 }
 
 TEST(another_run_or_a_contradiction_ends_the_connection)
 {
-        struct sfi_end e = {};
+        _cleanup_(sfi_end_close) struct sfi_end e = {};
         uint8_t bytes[1024];
         size_t n;
         int fd;
@@ -230,7 +223,6 @@ TEST(another_run_or_a_contradiction_ends_the_connection)
         assert_true(is_closed(&e, fd));
         assert_int_equal(stats_get(&e.sample.stats->packets_malformed), 1);
         close(fd);
-        sfi_end_close(&e);
 }
 
 /* The listener, and both ends of the connection. One to SFI 2 counts until it is refused. */
@@ -258,13 +250,13 @@ TEST(the_ros_introduces_itself_before_it_sends)
 {
         static struct message m;
         struct net_address local, from;
-        struct ros_end e = {};
+        _cleanup_(ros_end_close) struct ros_end e = {};
         struct message_header h;
         struct chunk_reader data;
         uint8_t bytes[4096];
         size_t n = 0, introduction;
         uint32_t check;
-        int listener, fd = -1;
+        _cleanup_close_ int listener, fd = -1;
 
         assert_int_equal(net_address_parse(&local, SFI1, DATA_PORT), 0);
         listener = tcp_listen(&local, 0);
@@ -291,7 +283,4 @@ TEST(the_ros_introduces_itself_before_it_sends)
                          MESSAGE_OK);
         assert_int_equal(data.header.payload_bytes, 100);
         assert_int_equal(data.header.queued_bytes, 0);
-        close(fd);
-        close(listener);
-        ros_end_close(&e);
 }

@@ -16,7 +16,7 @@ static void pull_open(struct sfi_end *e, uint64_t now_ns)
 
 TEST(a_request_waits_for_the_first_connection)
 {
-        struct pair p = {.now_ns = NS_PER_S};
+        _cleanup_(pair_close) struct pair p = {.now_ns = NS_PER_S};
 
         pull_open(&p.sfi, p.now_ns);
         for (int i = 0; i < 5; i++)
@@ -25,7 +25,6 @@ TEST(a_request_waits_for_the_first_connection)
         assert_int_equal(build_next(&p, 3000), 0);
         assert_int_equal(sfi_counts(p.sfi.receiver.core)->retried, 0);
         assert_int_equal(sfi_counts(p.sfi.receiver.core)->duplicate, 0);
-        pair_close(&p);
 }
 
 /* The requests that a connection brings to a ROS played by the test. */
@@ -70,7 +69,7 @@ static uint32_t next_request(struct sfi_end *e, struct inbox *in, uint64_t event
 TEST(a_new_connection_brings_the_requests_of_the_old_one)
 {
         static struct inbox in;
-        struct sfi_end e;
+        _cleanup_(sfi_end_close) struct sfi_end e;
 
         pull_open(&e, NS_PER_S);
         for (uint32_t connection = 0; connection < 3; connection++) {
@@ -80,7 +79,6 @@ TEST(a_new_connection_brings_the_requests_of_the_old_one)
                 close(in.fd);
         }
         assert_int_equal(sfi_counts(e.receiver.core)->retried, 2);
-        sfi_end_close(&e);
 }
 
 /* The ROS does not read for so long that the SFI has no room for further requests. */
@@ -88,7 +86,7 @@ TEST(requests_that_found_no_room_are_repeated)
 {
         static struct message m;
         static struct inbox in;
-        struct sfi_end e;
+        _cleanup_(sfi_end_close) struct sfi_end e;
         uint64_t refused = 0;
 
         pull_open(&e, NS_PER_S);
@@ -107,15 +105,14 @@ TEST(requests_that_found_no_room_are_repeated)
         assert_int_equal(refused, 1);
         assert_int_equal(next_request(&e, &in, 0), 1);
         close(in.fd);
-        sfi_end_close(&e);
 }
 
 /* Another process that introduces itself as the ROS makes the SFI close the ROS's connection. */
 TEST(a_fragment_survives_a_connection_that_breaks)
 {
         const uint32_t bytes = 3u << 20; /* several messages */
-        struct pair p = {.now_ns = NS_PER_S};
-        int fd;
+        _cleanup_(pair_close) struct pair p = {.now_ns = NS_PER_S};
+        _cleanup_close_ int fd;
 
         pull_open(&p.sfi, p.now_ns);
         ros_end_open(&p.ros, bytes, p.now_ns);
@@ -133,8 +130,6 @@ TEST(a_fragment_survives_a_connection_that_breaks)
         }
         p.now_ns = NS_PER_S;
         assert_int_equal(build_next(&p, bytes), 0);
-        close(fd);
-        pair_close(&p);
 }
 
 static void keep_alive(struct ros_end *e, uint64_t now_ns, uint64_t sfi_live)
@@ -156,7 +151,7 @@ static void keep_alive(struct ros_end *e, uint64_t now_ns, uint64_t sfi_live)
 /* A ROS that tried in vain for long does not wait for its next attempt. */
 TEST(an_sfi_that_joins_is_connected_at_once)
 {
-        struct pair p = {.now_ns = NS_PER_S};
+        _cleanup_(pair_close) struct pair p = {.now_ns = NS_PER_S};
 
         ros_end_open(&p.ros, 3000, p.now_ns);
         for (int i = 0; i < 40; i++, p.now_ns += 6 * NS_PER_S)
@@ -167,5 +162,4 @@ TEST(an_sfi_that_joins_is_connected_at_once)
         pull_open(&p.sfi, p.now_ns);
         keep_alive(&p.ros, p.now_ns, 1);
         assert_int_equal(build_next(&p, 3000), 0);
-        pair_close(&p);
 }

@@ -159,7 +159,7 @@ static void build_event(struct bench *b, uint64_t event, uint32_t bytes)
 /* Three ROSs and two threads: the first and the third ROS share one. */
 TEST(each_ros_belongs_to_one_thread)
 {
-        struct bench b;
+        _cleanup_(bench_close) struct bench b;
 
         bench_open(&b, 2);
         for (uint64_t event = 0; event < EVENTS; event++)
@@ -169,7 +169,6 @@ TEST(each_ros_belongs_to_one_thread)
         assert_int_not_equal(atomic_load(&socket_of[0]), atomic_load(&socket_of[1]));
         assert_int_equal(sfi_counts(b.receiver.core)->datagrams_received, b.ros[0].header.transaction * ROSS);
         assert_int_equal(sfi_counts(b.receiver.core)->datagrams_lost, 0);
-        bench_close(&b);
 }
 
 /* A thread without a ROS would have nothing to do. */
@@ -205,7 +204,7 @@ TEST(the_next_run_does_not_get_fragments_of_the_last_one)
         uint8_t begun[] = {FRAGMENTS_MAGIC, MESSAGE_VERSION};
         struct node_stats *stats;
         struct sfi *last;
-        struct bench b;
+        _cleanup_(bench_close) struct bench b;
 
         bench_open(&b, 2);
         stats = b.sample.stats;
@@ -230,7 +229,6 @@ TEST(the_next_run_does_not_get_fragments_of_the_last_one)
                 turn(&b);
         assert_int_equal(sfi_counts(b.receiver.core)->datagrams_received, 1);
         sfi_free(last);
-        bench_close(&b);
 }
 
 /* The threads hold no more than their rings, and the kernel counts what a socket does not. */
@@ -239,7 +237,7 @@ TEST(what_the_kernel_drops_is_counted)
         const uint64_t all = 20000;
         const struct sfi_counts *counts;
         uint64_t dropped = 0;
-        struct bench b;
+        _cleanup_(bench_close) struct bench b;
 
         bench_prepare(&b, 2);
         b.sample.scenario->network.receive_buffer_bytes = 64 << 10;
@@ -260,7 +258,6 @@ TEST(what_the_kernel_drops_is_counted)
         assert_true(sfi_counts(b.receiver.core)->datagrams_lost <= dropped);
         b.receiver.ops->account(&b.receiver);
         assert_int_equal(stats_get(&b.sample.stats->packets_socket_dropped), dropped);
-        bench_close(&b);
 }
 
 /* The threads of an SFI share its address with nobody, in whichever order two processes start. */

@@ -35,7 +35,7 @@ TEST(fragments_from_other_addresses_are_foreign)
 {
         struct sfi_config config = sample_sfi();
         struct data_receiver r = {.ops = &data_receive_udp};
-        struct sample n;
+        _cleanup_(sample_close) struct sample n;
         bool more = true;
 
         sample_open(&n, "sfi1", "udp");
@@ -64,5 +64,4 @@ TEST(fragments_from_other_addresses_are_foreign)
         r.ops->close(&r);
         sfi_free(r.core);
         free(r.buffer);
-        sample_close(&n);
 }

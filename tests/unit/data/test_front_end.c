@@ -70,138 +70,120 @@ int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const stru
         return last_wakes = __real_epoll_pwait2(epoll, events, n, timeout, mask);
 }
 
-TEST(datagrams_are_counted)
+TEST_WITH(datagrams_are_counted, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, false);
+        bench_open(false);
         for (int i = 0; i < 100; i++)
-                send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-        turns_until(&b, 100);
+                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        turns_until(100);
         assert_false(front_end_is_unreliable(b.front_end));
         assert_false(front_end_is_quiet(b.front_end, b.now_ns));
         b.now_ns += 200 * NS_PER_MS;
-        turn(&b);
+        turn();
         assert_true(front_end_is_quiet(b.front_end, b.now_ns));
         /* A frame that does not fit keeps its number, so it is not a gap. */
         for (int i = 0; i < ENTRIES; i++)
-                send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-        turns_until(&b, 100 + ENTRIES);
+                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        turns_until(100 + ENTRIES);
         assert_int_equal(ros_counts(b.core)->source_lost, 100);
         assert_false(front_end_is_unreliable(b.front_end));
-        bench_close(&b);
 }
 
-TEST(a_malformed_datagram_is_a_gap)
+TEST_WITH(a_malformed_datagram_is_a_gap, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, false);
-        send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-        send_datagram(&b, FRAME_BYTES, 50);
-        send_datagram(&b, FRAME_BYTES, 0);
-        send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-        turns_until(&b, 2);
+        bench_open(false);
+        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        send_datagram(FRAME_BYTES, 50);
+        send_datagram(FRAME_BYTES, 0);
+        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        turns_until(2);
         assert_true(front_end_is_unreliable(b.front_end));
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
         assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 2);
-        bench_close(&b);
 }
 
 /* Each datagram that the kernel drops is a gap. A later datagram, or else the socket, reports it. */
-TEST(a_full_socket_is_a_gap)
+TEST_WITH(a_full_socket_is_a_gap, NULL, bench_close)
 {
-        struct bench b;
         uint64_t sent = 0;
 
-        bench_open(&b, false);
-        clear_below(&b, 1000000);
+        bench_open(false);
+        clear_below(1000000);
         for (int i = 0; i < 60000; i++, sent++)
-                send_datagram(&b, 1000, 1004);
+                send_datagram(1000, 1004);
         for (int i = 0; i < 20000 && (i == 0 || !front_end_is_quiet(b.front_end, b.now_ns)); i++) {
                 b.now_ns += NS_PER_MS;
-                turn(&b);
+                turn();
         }
         assert_true(front_end_frames(b.front_end) < sent);
         assert_int_equal(front_end_frames(b.front_end) + stats_get(&b.sample.stats->front_end_gaps), sent);
         assert_int_equal(stats_get(&b.sample.stats->packets_socket_dropped),
                          stats_get(&b.sample.stats->front_end_gaps));
         assert_true(front_end_is_unreliable(b.front_end));
-        bench_close(&b);
 }
 
-TEST(a_broken_frame_is_a_gap_but_an_orderly_end_is_not)
+TEST_WITH(a_broken_frame_is_a_gap_but_an_orderly_end_is_not, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, true);
-        accept_stream(&b);
-        send_frames(&b, 10);
-        turns_until(&b, 10);
-        accept_stream(&b); /* an orderly end between two frames, then a new connection */
-        send_frames(&b, 10);
-        turns_until(&b, 20);
+        bench_open(true);
+        accept_stream();
+        send_frames(10);
+        turns_until(10);
+        accept_stream(); /* an orderly end between two frames, then a new connection */
+        send_frames(10);
+        turns_until(20);
         assert_false(front_end_is_unreliable(b.front_end));
         assert_int_equal(send(b.stream, "\x05\0\0\0ab", 6, 0), 6);
-        accept_stream(&b);
-        turns_until(&b, 21); /* the broken frame keeps its number */
+        accept_stream();
+        turns_until(21); /* the broken frame keeps its number */
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
-        send_frames(&b, 10);
-        turns_until(&b, 31);
+        send_frames(10);
+        turns_until(31);
         /* A reset may have lost frames. */
         reset_at_close(b.stream);
-        accept_stream(&b);
+        accept_stream();
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
         assert_int_equal(front_end_frames(b.front_end), 31);
-        bench_close(&b);
 }
 
 TEST(a_connection_is_polled_if_configured)
 {
-        struct bench b;
-
         busy_sockets_begin();
-        bench_open(&b, true);
-        accept_stream(&b);
+        bench_open(true);
+        accept_stream();
         assert_int_equal(busy_sockets(), 1);
-        bench_close(&b);
+        bench_close(NULL);
         socket_set_busy_poll(0);
 }
 
 /* A connection that cannot be added to the loop is retried. */
-TEST(a_failed_connection_is_retried)
+TEST_WITH(a_failed_connection_is_retried, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, true);
+        bench_open(true);
         fail_adds = 3;
         for (int i = 0; i < 10000 && fail_adds > 0; i++) {
                 b.now_ns += NS_PER_MS;
-                turn(&b);
+                turn();
                 assert_true(front_end_deadline_ns(b.front_end) < NEVER_NS || fail_adds == 0);
         }
         assert_int_equal(fail_adds, 0);
         /* Connections without a frame are no gap. */
-        accept_stream(&b);
+        accept_stream();
         for (int i = 0; i < 3; i++)
-                accept_stream(&b);
-        send_frames(&b, 1);
-        turns_until(&b, 1);
+                accept_stream();
+        send_frames(1);
+        turns_until(1);
         assert_false(front_end_is_unreliable(b.front_end));
-        bench_close(&b);
 }
 
 /* The buffer is full and the front-end has closed the stream: this must not wake the loop until there is
  * room. */
-TEST(a_paused_stream_does_not_wake_the_loop)
+TEST_WITH(a_paused_stream_does_not_wake_the_loop, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, true);
-        accept_stream(&b);
-        send_frames(&b, ENTRIES + 20);
-        turns_until(&b, ENTRIES);
-        turn(&b);
+        bench_open(true);
+        accept_stream();
+        send_frames(ENTRIES + 20);
+        turns_until(ENTRIES);
+        turn();
         reset_at_close(b.stream);
         close(b.stream);
         b.stream = -1;
@@ -211,42 +193,37 @@ TEST(a_paused_stream_does_not_wake_the_loop)
         }
         assert_int_equal(front_end_deadline_ns(b.front_end), b.now_ns + NS_PER_MS);
         assert_false(front_end_is_quiet(b.front_end, b.now_ns + NS_PER_S));
-        clear_below(&b, ENTRIES);
+        clear_below(ENTRIES);
         b.now_ns += NS_PER_S;
-        turns_until(&b, ENTRIES + 20);
-        bench_close(&b);
+        turns_until(ENTRIES + 20);
 }
 
 /* A frame that finds no room and a malformed datagram have a line each, and another one after a pause. */
-TEST(each_fault_is_logged)
+TEST_WITH(each_fault_is_logged, NULL, bench_close)
 {
         static const struct {
                 unsigned at_s, lines;
         } times[] = {{1, 2}, {6, 2}, {15, 2}, {25, 4}, {26, 4}};
-        struct bench b;
 
-        bench_open(&b, false);
+        bench_open(false);
         for (uint64_t i = 0; i < ENTRIES; i++) {
-                send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-                turns_until(&b, i + 1);
+                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                turns_until(i + 1);
         }
         log_lines = 0;
         for (uint64_t i = 0; i < ARRAY_SIZE(times); i++) {
                 b.now_ns = times[i].at_s * NS_PER_S;
-                send_datagram(&b, FRAME_BYTES, 50);
-                send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-                turns_until(&b, ENTRIES + i + 1);
+                send_datagram(FRAME_BYTES, 50);
+                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                turns_until(ENTRIES + i + 1);
                 assert_int_equal(log_lines, times[i].lines);
         }
-        bench_close(&b);
 }
 
-TEST(a_flood_of_datagrams_does_not_prolong_a_turn)
+TEST_WITH(a_flood_of_datagrams_does_not_prolong_a_turn, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, false);
-        send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
+        bench_open(false);
+        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         receives = 0;
         flood = true;
@@ -255,19 +232,16 @@ TEST(a_flood_of_datagrams_does_not_prolong_a_turn)
         assert_in_range(receives, 1, 128);
         assert_true(front_end_frames(b.front_end) > 0);
         assert_int_equal(front_end_deadline_ns(b.front_end), 0); /* the rest follows in the next turn */
-        bench_close(&b);
 }
 
-TEST(a_flooding_stream_does_not_prolong_a_turn)
+TEST_WITH(a_flooding_stream_does_not_prolong_a_turn, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b, true);
-        clear_below(&b, 1000000);
-        accept_stream(&b);
-        send_frames(&b, 1);
-        turns_until(&b, 1);
-        send_frames(&b, 1);
+        bench_open(true);
+        clear_below(1000000);
+        accept_stream();
+        send_frames(1);
+        turns_until(1);
+        send_frames(1);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         flood = true;
         front_end_turn(b.front_end, b.now_ns);
@@ -275,5 +249,4 @@ TEST(a_flooding_stream_does_not_prolong_a_turn)
         assert_true(front_end_frames(b.front_end) > 2);
         assert_int_equal(front_end_deadline_ns(b.front_end), 0);
         flood = false;
-        bench_close(&b);
 }

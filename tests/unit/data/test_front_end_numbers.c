@@ -2,7 +2,7 @@
 #include "front_end_bench.h"
 
 /* Announces that SFI 0 builds the event of this trigger, and returns what the ROS sends it. */
-static size_t trigger_jobs(struct bench *b, uint32_t number, struct ros_job *job)
+static size_t trigger_jobs(uint32_t number, struct ros_job *job)
 {
         static struct message m;
         size_t n;
@@ -13,9 +13,9 @@ static size_t trigger_jobs(struct bench *b, uint32_t number, struct ros_job *job
         m.n = 1;
         m.assign.announces = true;
         m.assign.entries[0] = (struct assign_entry){.event = number, .l1_id = number};
-        assert_true(ros_receive(b->core, b->now_ns, &m));
-        n = ros_jobs(b->core, 0, job, 1);
-        ros_sent(b->core, 0, n, 0);
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+        n = ros_jobs(b.core, 0, job, 1);
+        ros_sent(b.core, 0, n, 0);
         return n;
 }
 
@@ -26,11 +26,9 @@ TEST(frames_are_stored_by_their_numbers)
         struct ros_job job;
 
         for (int tcp = 0; tcp < 2; tcp++) {
-                struct bench b;
-
-                bench_open_numbered(&b, tcp, &field);
+                bench_open_numbered(tcp, &field);
                 if (tcp)
-                        accept_stream(&b);
+                        accept_stream();
                 for (uint8_t k = 0; k < 50; k++) {
                         uint8_t n = (uint8_t)(8 + k), frame[100] = {n};
 
@@ -38,7 +36,7 @@ TEST(frames_are_stored_by_their_numbers)
                         frame[4 + n - 1] = (uint8_t)(n == 8 ? frame[11] : 200);
                         if (tcp) {
                                 assert_int_equal(send(b.stream, frame, 6, 0), 6);
-                                turn(&b);
+                                turn();
                                 assert_int_equal(send(b.stream, frame + 6, (size_t)n - 2, 0), n - 2);
                         } else {
                                 struct iovec iov = {frame, (size_t)n + 4};
@@ -48,15 +46,15 @@ TEST(frames_are_stored_by_their_numbers)
                                                       &(struct outgoing){&iov, 1, (uint32_t)n + 4, NULL}, 1),
                                         1);
                         }
-                        turns_until(&b, (uint64_t)k + 1);
+                        turns_until((uint64_t)k + 1);
                 }
                 for (uint32_t k = 0; k < 48; k++) { /* the last frame is not believed yet */
-                        assert_int_equal(trigger_jobs(&b, k, &job), 1);
+                        assert_int_equal(trigger_jobs(k, &job), 1);
                         assert_int_equal(job.job.chunk.fragment_bytes, 8 + (k ^ 1));
                         assert_int_equal(b.buffer[job.at + 7], k);
                 }
                 assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 50);
-                bench_close(&b);
+                bench_close(NULL);
         }
 }
 
@@ -64,35 +62,34 @@ TEST(frames_are_stored_by_their_numbers)
 TEST(short_frames_and_gaps_do_not_spoil_the_numbers)
 {
         static const struct number_field field = {.offset_bytes = FRAME_BYTES - 2, .bits = 16};
-        struct bench b;
 
         for (int tcp = 0; tcp < 2; tcp++) {
-                bench_open_numbered(&b, tcp, &field);
+                bench_open_numbered(tcp, &field);
                 if (tcp) {
-                        accept_stream(&b);
+                        accept_stream();
                         assert_int_equal(send(b.stream, "\x02\0\0\0ab\0\0\0\0", 10, 0), 10);
-                        send_frames(&b, 1);
-                        turns_until(&b, 3);
+                        send_frames(1);
+                        turns_until(3);
                         reset_at_close(b.stream);
-                        accept_stream(&b);
+                        accept_stream();
                 } else {
-                        send_datagram(&b, 2, 6);
-                        send_datagram(&b, 0, 4);
-                        send_datagram(&b, FRAME_BYTES, 50);
-                        send_datagram(&b, FRAME_BYTES, 4 + FRAME_BYTES);
-                        turns_until(&b, 3);
+                        send_datagram(2, 6);
+                        send_datagram(0, 4);
+                        send_datagram(FRAME_BYTES, 50);
+                        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                        turns_until(3);
                 }
                 assert_int_equal(ros_counts(b.core)->impossible, 2);
                 assert_int_equal(ros_counts(b.core)->left_over, 1);
                 assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
                 assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
                 assert_false(front_end_is_unreliable(b.front_end));
-                bench_close(&b);
+                bench_close(NULL);
         }
 }
 
 /* The board closed the connection: the ROS does not wait for its return. */
-TEST(the_last_slice_of_a_stream_closes)
+TEST_WITH(the_last_slice_of_a_stream_closes, NULL, bench_close)
 {
         struct slicer_config c = {
                 .slice_ns = NS_PER_MS,
@@ -105,23 +102,21 @@ TEST(the_last_slice_of_a_stream_closes)
         };
         static const uint8_t frame[12] = {8};
         struct slicer *slicer;
-        struct bench b;
 
-        bench_open_numbered(&b, true, &(struct number_field){.bits = 64});
+        bench_open_numbered(true, &(struct number_field){.bits = 64});
         assert_int_equal(slicer_new(&slicer, &c), 0);
         front_end_set_slicer(b.front_end, slicer);
-        accept_stream(&b);
+        accept_stream();
         assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
-        turns_until(&b, 1);
+        turns_until(1);
         close(b.stream);
         b.stream = -1;
         for (int i = 0; i < 20000 && front_end_down_since_ns(b.front_end) == 0; i++)
-                turn(&b);
+                turn();
         assert_true(front_end_down_since_ns(b.front_end) > 0);
         assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 0);
         assert_int_equal(front_end_deadline_ns(b.front_end), b.now_ns + 2 * NS_PER_MS);
         b.now_ns += 2 * NS_PER_MS;
-        turn(&b);
+        turn();
         assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 1);
-        bench_close(&b);
 }

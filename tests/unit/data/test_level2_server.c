@@ -34,7 +34,7 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct 
         return n_ready;
 }
 
-struct bench {
+static struct bench {
         struct sample sample;
         struct dfm_driver dfm;
         struct level2_server *server;
@@ -42,64 +42,65 @@ struct bench {
         uint8_t bytes[2 * MESSAGE_LEVEL2_BYTES_MAX];
         size_t n_bytes;
         uint64_t next; /* event that the client expects */
-};
+} b;
 
-static void steps(struct bench *b)
+static void steps(void)
 {
         struct message_to to;
 
-        while (dfm_step(b->dfm.dfm, b->dfm.now_ns, &to, &b->dfm.message))
+        while (dfm_step(b.dfm.dfm, b.dfm.now_ns, &to, &b.dfm.message))
                 ;
 }
 
-static void nodes_say_alive(struct bench *b)
+static void nodes_say_alive(void)
 {
         for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(&b->dfm, i, RUN_RUNNING, 0);
-                sfi_says_alive(&b->dfm, i, RUN_RUNNING, 0);
+                ros_says_alive(&b.dfm, i, RUN_RUNNING, 0);
+                sfi_says_alive(&b.dfm, i, RUN_RUNNING, 0);
         }
 }
 
-static void bench_open(struct bench *b, uint32_t window)
+static void bench_open(uint32_t window)
 {
         struct dfm_config c = dfm_standard();
 
-        *b = (struct bench){.next = DECIDED};
-        sample_open(&b->sample, "dfm", "udp");
-        b->sample.scenario->level2.port = PORT;
+        b = (struct bench){.next = DECIDED};
+        sample_open(&b.sample, "dfm", "udp");
+        b.sample.scenario->level2.port = PORT;
         c.events = c.events_max = EVENTS;
         c.keep_alive_ns = 10 * NS_PER_S; /* no pause looks as if the DFM had been away */
         c.level2 = (struct dfm_level2_config){.on = true, .timeout_ns = NS_PER_S, .window = window};
-        dfm_driver_init(&b->dfm, &c);
-        nodes_say_alive(b);
-        b->client = -1;
-        assert_int_equal(level2_server_new(&b->server, &b->sample.context, b->dfm.dfm, TRACE_DFM), 0);
+        dfm_driver_init(&b.dfm, &c);
+        nodes_say_alive();
+        b.client = -1;
+        assert_int_equal(level2_server_new(&b.server, &b.sample.context, b.dfm.dfm, TRACE_DFM), 0);
 }
 
 /* The DFM has taken all triggers. Event 0 is accepted and waits for a credit. */
-static void take_all(struct bench *b)
+static void take_all(void)
 {
-        for (unsigned i = 0; dfm_undecided(b->dfm.dfm) < EVENTS && i < EVENTS; i++)
-                steps(b);
+        for (unsigned i = 0; dfm_undecided(b.dfm.dfm) < EVENTS && i < EVENTS; i++)
+                steps();
         for (uint64_t event = 0; event < DECIDED; event++)
                 assert_true(dfm_decide(
-                        b->dfm.dfm, b->dfm.now_ns,
+                        b.dfm.dfm, b.dfm.now_ns,
                         &(struct decision_entry){.event = event,
                                                  .verdict = event == 0 ? DECISION_ACCEPT : DECISION_REJECT}));
-        steps(b);
-        assert_int_equal(dfm_undecided(b->dfm.dfm), EVENTS - DECIDED);
+        steps();
+        assert_int_equal(dfm_undecided(b.dfm.dfm), EVENTS - DECIDED);
 }
 
-static void bench_close(struct bench *b)
+static int bench_close(void **state)
 {
-        if (b->client >= 0)
-                close(b->client);
-        level2_server_free(b->server);
-        dfm_driver_fini(&b->dfm);
-        sample_close(&b->sample);
+        if (b.client >= 0)
+                close(b.client);
+        level2_server_free(b.server);
+        dfm_driver_fini(&b.dfm);
+        sample_close(&b.sample);
+        return 0;
 }
 
-static void comes(struct bench *b)
+static void comes(void)
 {
         struct message m = {.header = {.sender_role = ROLE_LEVEL2, .type = MESSAGE_JOIN}};
         uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
@@ -109,105 +110,98 @@ static void comes(struct bench *b)
 
         m.join.incarnation = 1;
         n = message_encode(&m, bytes, sizeof bytes);
-        b->client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_true(b->client >= 0 && n > 0);
-        assert_int_equal(setsockopt(b->client, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+        b.client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(b.client >= 0 && n > 0);
+        assert_int_equal(setsockopt(b.client, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
         assert_int_equal(net_address_parse(&to, SAMPLE_NET ".1", PORT), 0);
-        assert_int_equal(connect(b->client, &to.any, sizeof to.v4), 0);
-        assert_int_equal(write(b->client, bytes, n), n);
+        assert_int_equal(connect(b.client, &to.any, sizeof to.v4), 0);
+        assert_int_equal(write(b.client, bytes, n), n);
 }
 
 /* A turn follows what is ready, or the server's own deadline; nothing else asks for one. */
-static void turns(struct bench *b)
+static void turns(void)
 {
         for (unsigned i = 0; i < 100; i++) {
-                assert_int_equal(loop_wait(b->sample.loop, 0), 0);
-                if (n_ready <= 0 && level2_server_deadline_ns(b->server) > b->dfm.now_ns)
+                assert_int_equal(loop_wait(b.sample.loop, 0), 0);
+                if (n_ready <= 0 && level2_server_deadline_ns(b.server) > b.dfm.now_ns)
                         return;
-                level2_server_receive(b->server, b->dfm.now_ns);
-                level2_server_send(b->server, b->dfm.now_ns);
+                level2_server_receive(b.server, b.dfm.now_ns);
+                level2_server_send(b.server, b.dfm.now_ns);
         }
 }
 
-static void take_messages(struct bench *b)
+static void take_messages(void)
 {
         static struct message m;
         size_t size;
 
-        while (message_decode_first(&m, b->bytes, b->n_bytes, &size) == MESSAGE_OK) {
-                b->n_bytes -= size;
-                memmove(b->bytes, b->bytes + size, b->n_bytes);
+        while (message_decode_first(&m, b.bytes, b.n_bytes, &size) == MESSAGE_OK) {
+                b.n_bytes -= size;
+                memmove(b.bytes, b.bytes + size, b.n_bytes);
                 for (size_t k = 0; m.header.type == MESSAGE_UNDECIDED && k < m.n; k++)
-                        assert_int_equal(m.undecided.entries[k].event, b->next++);
+                        assert_int_equal(m.undecided.entries[k].event, b.next++);
         }
 }
 
 /* False: nothing comes. */
-static bool reads(struct bench *b)
+static bool reads(void)
 {
-        struct pollfd ready = {.fd = b->client, .events = POLLIN};
-        size_t room = MIN((size_t)READ_BYTES, sizeof b->bytes - b->n_bytes);
+        struct pollfd ready = {.fd = b.client, .events = POLLIN};
+        size_t room = MIN((size_t)READ_BYTES, sizeof b.bytes - b.n_bytes);
         ssize_t got;
 
         if (poll(&ready, 1, 10) == 0)
                 return false;
-        got = recv(b->client, b->bytes + b->n_bytes, room, 0);
+        got = recv(b.client, b.bytes + b.n_bytes, room, 0);
         assert_true(got > 0);
-        b->n_bytes += (size_t)got;
-        take_messages(b);
+        b.n_bytes += (size_t)got;
+        take_messages();
         return true;
 }
 
-TEST(a_late_and_slow_client_learns_of_all_events)
+TEST_WITH(a_late_and_slow_client_learns_of_all_events, NULL, bench_close)
 {
-        static struct bench b;
         unsigned idle = 0;
 
-        bench_open(&b, EVENTS);
-        take_all(&b);
-        comes(&b);
+        bench_open(EVENTS);
+        take_all();
+        comes();
         while (b.next < EVENTS && idle < 1000) {
-                turns(&b);
-                idle = reads(&b) ? 0 : idle + 1;
+                turns();
+                idle = reads() ? 0 : idle + 1;
         }
         assert_int_equal(b.next, EVENTS);
-        bench_close(&b);
 }
 
 /* Events time out each time. That has a line, and another one after a pause. */
-TEST(each_fault_is_logged)
+TEST_WITH(each_fault_is_logged, NULL, bench_close)
 {
         static const struct {
                 unsigned after_s, lines;
         } times[] = {{1, 1}, {5, 1}, {9, 1}, {10, 2}, {1, 2}};
-        static struct bench b;
 
-        bench_open(&b, 8);
-        steps(&b);
+        bench_open(8);
+        steps();
         log_lines = 0;
         for (unsigned i = 0; i < ARRAY_SIZE(times); i++) {
                 uint64_t before = dfm_level2_counts(b.dfm.dfm)->timed_out;
 
                 dfm_pass_ns(&b.dfm, times[i].after_s * NS_PER_S);
-                nodes_say_alive(&b);
-                steps(&b);
+                nodes_say_alive();
+                steps();
                 assert_true(dfm_level2_counts(b.dfm.dfm)->timed_out > before);
                 level2_server_send(b.server, b.dfm.now_ns);
                 level2_server_send(b.server, b.dfm.now_ns);
                 assert_int_equal(log_lines, times[i].lines);
         }
-        bench_close(&b);
 }
 
 /* A DFM that no client can reach must not look as if it were ready. */
-TEST(a_closed_port_is_an_error)
+TEST_WITH(a_closed_port_is_an_error, NULL, bench_close)
 {
-        static struct bench b;
-
-        bench_open(&b, 8);
+        bench_open(8);
         assert_int_equal(level2_server_receive(b.server, b.dfm.now_ns), 0);
         assert_return_code(shutdown(sample_find_listener(), SHUT_RDWR), 0);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         assert_int_equal(level2_server_receive(b.server, b.dfm.now_ns), -ECONNABORTED);
-        bench_close(&b);
 }

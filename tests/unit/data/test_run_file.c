@@ -48,7 +48,7 @@ TEST(a_record_replaces_no_file)
         strcpy(s.metadata[0].value, "muons");
         s.n_metadata = 1;
         for (int i = 0; i < 3; i++) {
-                json_t *accounts = json_pack("{s:i, s:f}", "triggers", i, "seconds", 0.123456789012), *o;
+                json_auto_t *accounts = json_pack("{s:i, s:f}", "triggers", i, "seconds", 0.123456789012), *o;
 
                 f.accounts = accounts;
                 assert_int_equal(run_file_write(&f, path), 0);
@@ -61,8 +61,6 @@ TEST(a_record_replaces_no_file)
                         json_string_value(json_object_get(json_object_get(o, "metadata"), "Beam")), "muons");
                 assert_non_null(json_object_get(json_object_get(o, "versions"), "evb"));
                 assert_non_null(json_object_get(json_object_get(o, "scenario"), "sfi"));
-                json_decref(o);
-                json_decref(accounts);
         }
         snprintf(wanted, sizeof wanted, "%s.run.json.writing", core);
         assert_int_equal(access(wanted, F_OK), -1);

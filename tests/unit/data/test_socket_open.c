@@ -32,13 +32,12 @@ static void set_address(const char *device, const char *text)
 {
         struct ifreq r = {};
         struct net_address a;
-        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
         snprintf(r.ifr_name, sizeof r.ifr_name, "%s", device);
         assert_int_equal(net_address_parse(&a, text, 0), 0);
         memcpy(&r.ifr_addr, &a.v4, sizeof a.v4);
         assert_int_equal(ioctl(fd, SIOCSIFADDR, &r), 0);
-        close(fd);
 }
 
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
@@ -266,7 +265,7 @@ static void open_busy(void)
 {
         struct net_address local = at("127.0.0.4", 5000);
         struct udp_config config = {.local = local};
-        int listener, connected, accepted;
+        _cleanup_close_ int listener, connected, accepted;
 
         assert_int_equal(socket_open_udp(&opened, &config, "fragments"), 0);
         listener = socket_open_listener(&local, 0, "data connections");
@@ -285,9 +284,6 @@ static void open_busy(void)
         }
         assert_int_equal(option_of(connected, SO_BUSY_POLL), usual_us);
         endpoint_free(opened);
-        close(connected);
-        close(accepted);
-        close(listener);
 }
 
 /* Where the kernel has no SO_PREFER_BUSY_POLL, or the user lacks CAP_NET_ADMIN, all else works. */

@@ -38,16 +38,16 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, str
         return (int)n;
 }
 
-struct bench {
+static struct bench {
         struct sample sample;
         struct dfm *core;
         struct trigger_input *input;
         struct busy_output *busy;
         struct endpoint *board;
         uint64_t now_ns;
-};
+} b;
 
-static void bench_open(struct bench *b)
+static int bench_open(void **state)
 {
         struct dfm_config config = {
                 .run = RUN,
@@ -65,35 +65,37 @@ static void bench_open(struct bench *b)
         struct udp_config board = {.segmentation = SEGMENTATION_OFF};
         char text[NET_ADDRESS_TEXT_MAX];
 
-        *b = (struct bench){.now_ns = 10 * NS_PER_S};
+        b = (struct bench){.now_ns = 10 * NS_PER_S};
         flood = false;
         receives = 0;
-        sample_open(&b->sample, "dfm", "udp");
-        b->sample.scenario->trigger.port = PORT;
+        sample_open(&b.sample, "dfm", "udp");
+        b.sample.scenario->trigger.port = PORT;
         assert_int_equal(net_address_parse(&board.local, SAMPLE_NET ".9", 0), 0);
-        assert_int_equal(endpoint_new_udp(&b->board, &board), 0);
-        net_address_format(&b->board->local, text);
-        snprintf(b->sample.scenario->trigger.busy_to, sizeof text, "%s", text);
-        assert_int_equal(dfm_new(&b->core, &config, b->now_ns), 0);
-        assert_int_equal(trigger_input_new(&b->input, &b->sample.context, b->core), 0);
-        assert_int_equal(busy_output_new(&b->busy, &b->sample.context), 0);
+        assert_int_equal(endpoint_new_udp(&b.board, &board), 0);
+        net_address_format(&b.board->local, text);
+        snprintf(b.sample.scenario->trigger.busy_to, sizeof text, "%s", text);
+        assert_int_equal(dfm_new(&b.core, &config, b.now_ns), 0);
+        assert_int_equal(trigger_input_new(&b.input, &b.sample.context, b.core), 0);
+        assert_int_equal(busy_output_new(&b.busy, &b.sample.context), 0);
+        return 0;
 }
 
-static void bench_close(struct bench *b)
+static int bench_close(void **state)
 {
-        trigger_input_free(b->input);
-        busy_output_free(b->busy);
-        endpoint_free(b->board);
-        dfm_free(b->core);
-        sample_close(&b->sample);
+        trigger_input_free(b.input);
+        busy_output_free(b.busy);
+        endpoint_free(b.board);
+        dfm_free(b.core);
+        sample_close(&b.sample);
+        return 0;
 }
 
-static void send_bytes(struct bench *b, const void *bytes, size_t n)
+static void send_bytes(const void *bytes, size_t n)
 {
         struct net_address to;
 
         assert_int_equal(net_address_parse(&to, SAMPLE_NET ".1", PORT), 0);
-        assert_int_equal(sendto(b->board->fd, bytes, n, 0, &to.any, to.size_bytes), n);
+        assert_int_equal(sendto(b.board->fd, bytes, n, 0, &to.any, to.size_bytes), n);
 }
 
 static size_t make_packet(uint8_t *bytes, uint32_t sequence, uint32_t run, uint16_t n, uint64_t first,
@@ -111,25 +113,25 @@ static size_t make_packet(uint8_t *bytes, uint32_t sequence, uint32_t run, uint1
         return sizeof header + n * (size_t)TRIGGER_ENTRY_BYTES;
 }
 
-static void turn(struct bench *b)
+static void turn(void)
 {
-        assert_int_equal(loop_wait(b->sample.loop, 0), 0);
-        trigger_input_turn(b->input, b->now_ns);
-        trigger_input_publish(b->core, b->sample.stats);
+        assert_int_equal(loop_wait(b.sample.loop, 0), 0);
+        trigger_input_turn(b.input, b.now_ns);
+        trigger_input_publish(b.core, b.sample.stats);
 }
 
-static void send_packet(struct bench *b, uint32_t sequence, uint16_t n, uint64_t first, uint32_t flags)
+static void send_packet(uint32_t sequence, uint16_t n, uint64_t first, uint32_t flags)
 {
         uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
 
-        send_bytes(b, bytes, make_packet(bytes, sequence, RUN, n, first, flags));
-        turn(b);
+        send_bytes(bytes, make_packet(bytes, sequence, RUN, n, first, flags));
+        turn();
 }
 
 /* Offered, lost, repeated and late. */
-static void assert_counts(struct bench *b, uint64_t offered, uint64_t lost, uint64_t repeated, uint64_t late)
+static void assert_counts(uint64_t offered, uint64_t lost, uint64_t repeated, uint64_t late)
 {
-        const struct node_stats *s = b->sample.stats;
+        const struct node_stats *s = b.sample.stats;
 
         assert_int_equal(stats_get(&s->triggers_offered), offered);
         assert_int_equal(stats_get(&s->trigger_datagrams_lost), lost);
@@ -137,121 +139,110 @@ static void assert_counts(struct bench *b, uint64_t offered, uint64_t lost, uint
         assert_int_equal(stats_get(&s->trigger_datagrams_late), late);
 }
 
-TEST(sequence_numbers_show_losses_and_repeats)
+TEST_WITH(sequence_numbers_show_losses_and_repeats, bench_open, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b);
-        send_packet(&b, 50, 10, 0, 0);
-        assert_counts(&b, 10, 0, 0, 0);
-        send_packet(&b, 51, 10, 10, 0);
-        send_packet(&b, 51, 10, 10, 0);
-        assert_counts(&b, 20, 0, 1, 0);
-        send_packet(&b, 54, 10, 40, 0);
-        assert_counts(&b, 30, 2, 1, 0);
-        send_packet(&b, 52, 10, 20, 0); /* overtaken */
-        assert_counts(&b, 40, 1, 1, 0);
-        send_packet(&b, 56, 0, 0, 0); /* empty, but shows a loss */
-        assert_counts(&b, 40, 2, 1, 0);
+        send_packet(50, 10, 0, 0);
+        assert_counts(10, 0, 0, 0);
+        send_packet(51, 10, 10, 0);
+        send_packet(51, 10, 10, 0);
+        assert_counts(20, 0, 1, 0);
+        send_packet(54, 10, 40, 0);
+        assert_counts(30, 2, 1, 0);
+        send_packet(52, 10, 20, 0); /* overtaken */
+        assert_counts(40, 1, 1, 0);
+        send_packet(56, 0, 0, 0); /* empty, but shows a loss */
+        assert_counts(40, 2, 1, 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_not_taken), 40);
         assert_int_equal(trigger_input_deadline_ns(b.input), NEVER_NS);
-        bench_close(&b);
 }
 
-TEST(a_datagram_that_a_reset_overtook_is_dropped)
+TEST_WITH(a_datagram_that_a_reset_overtook_is_dropped, NULL, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b);
-        send_packet(&b, 50, 1, 0, 0);
-        send_packet(&b, 52, 1, 0, TRIGGER_RESET);
-        assert_counts(&b, 2, 1, 0, 0);
+        bench_open(NULL);
+        send_packet(50, 1, 0, 0);
+        send_packet(52, 1, 0, TRIGGER_RESET);
+        assert_counts(2, 1, 0, 0);
         log_lines = 0;
-        send_packet(&b, 51, 1, 1, 0);
-        assert_counts(&b, 2, 0, 0, 1);
+        send_packet(51, 1, 1, 0);
+        assert_counts(2, 0, 0, 1);
         assert_int_equal(log_lines, 1);
-        bench_close(&b);
+        bench_close(NULL);
         /* Or the first one brought the reset. */
-        bench_open(&b);
-        send_packet(&b, 50, 1, 0, TRIGGER_RESET);
-        send_packet(&b, 49, 1, 1, 0);
-        assert_counts(&b, 1, 0, 0, 1);
-        bench_close(&b);
+        bench_open(NULL);
+        send_packet(50, 1, 0, TRIGGER_RESET);
+        send_packet(49, 1, 1, 0);
+        assert_counts(1, 0, 0, 1);
 }
 
 /* Numbers of datagrams are 32 bits wide: the reset must not seem to come after all of them. */
-TEST(a_reset_of_long_ago_overtook_nothing)
+TEST_WITH(a_reset_of_long_ago_overtook_nothing, bench_open, bench_close)
 {
         const uint32_t later = 100 + (UINT32_C(1) << 31);
-        struct bench b;
 
-        bench_open(&b);
-        send_packet(&b, 50, 1, 0, TRIGGER_RESET);
+        send_packet(50, 1, 0, TRIGGER_RESET);
         for (uint32_t k = 0; k < 4; k++) /* four confirm the jump */
-                send_packet(&b, later + k, 1, 1 + k, 0);
-        send_packet(&b, later + 5, 1, 6, 0);
-        send_packet(&b, later + 4, 1, 5, 0);
+                send_packet(later + k, 1, 1 + k, 0);
+        send_packet(later + 5, 1, 6, 0);
+        send_packet(later + 4, 1, 5, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams_late), 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_offered), 7);
-        bench_close(&b);
 }
 
-TEST(a_restarted_board_is_followed_at_once)
+TEST_WITH(a_restarted_board_is_followed_at_once, bench_open, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b);
-        send_packet(&b, 0, 1, 0, TRIGGER_RESET);
-        send_packet(&b, 1, 1, 1, 0);
-        send_packet(&b, 0, 1, 0, TRIGGER_RESET); /* the network repeats it */
-        assert_counts(&b, 2, 0, 1, 0);
+        send_packet(0, 1, 0, TRIGGER_RESET);
+        send_packet(1, 1, 1, 0);
+        send_packet(0, 1, 0, TRIGGER_RESET); /* the network repeats it */
+        assert_counts(2, 0, 1, 0);
         b.now_ns += NS_PER_S;
-        send_packet(&b, 0, 1, 0, TRIGGER_RESET);
-        assert_counts(&b, 3, 0, 1, 0);
-        send_packet(&b, 1, 1, 1, 0);
-        assert_counts(&b, 4, 0, 1, 0);
-        send_packet(&b, 1000000, 1, 2, 0); /* suspect, but the core judges its numbers */
-        assert_counts(&b, 5, 0, 1, 0);
-        bench_close(&b);
+        send_packet(0, 1, 0, TRIGGER_RESET);
+        assert_counts(3, 0, 1, 0);
+        send_packet(1, 1, 1, 0);
+        assert_counts(4, 0, 1, 0);
+        send_packet(1000000, 1, 2, 0); /* suspect, but the core judges its numbers */
+        assert_counts(5, 0, 1, 0);
 }
+
+static struct dfm_driver running;
 
 /* A bench whose run has begun: triggers are taken. */
-static void running_open(struct bench *b, struct dfm_driver *running)
+static int running_open(void **state)
 {
         struct dfm_config config = dfm_standard();
 
-        bench_open(b);
+        bench_open(NULL);
         config.trigger_source = DFM_TRIGGER_OFFERED;
         config.trigger_queue = 400;
-        dfm_driver_start(running, &config);
-        trigger_input_free(b->input);
-        assert_int_equal(trigger_input_new(&b->input, &b->sample.context, running->dfm), 0);
+        dfm_driver_start(&running, &config);
+        trigger_input_free(b.input);
+        assert_int_equal(trigger_input_new(&b.input, &b.sample.context, running.dfm), 0);
         log_lines = 0;
+        return 0;
 }
 
-static void running_close(struct bench *b, struct dfm_driver *running)
+static int running_close(void **state)
 {
-        dfm_driver_fini(running);
-        bench_close(b);
+        dfm_driver_fini(&running);
+        bench_close(NULL);
+        return 0;
 }
 
-static void send_running(struct bench *b, struct dfm_driver *running, uint32_t sequence, uint16_t n,
-                         uint64_t first, uint32_t flags)
+static void send_running(uint32_t sequence, uint16_t n, uint64_t first, uint32_t flags)
 {
         uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
 
-        send_bytes(b, bytes, make_packet(bytes, sequence, TRACE_RUN, n, first, flags));
-        assert_int_equal(loop_wait(b->sample.loop, 0), 0);
-        trigger_input_turn(b->input, b->now_ns);
-        trigger_input_publish(running->dfm, b->sample.stats);
+        send_bytes(bytes, make_packet(bytes, sequence, TRACE_RUN, n, first, flags));
+        assert_int_equal(loop_wait(b.sample.loop, 0), 0);
+        trigger_input_turn(b.input, b.now_ns);
+        trigger_input_publish(running.dfm, b.sample.stats);
 }
 
 /* All triggers that were offered wait: none was discarded, and nothing was logged. */
-static void assert_all_wait(struct bench *b, struct dfm_driver *running, uint32_t n)
+static void assert_all_wait(uint32_t n)
 {
-        const struct node_stats *s = b->sample.stats;
+        const struct node_stats *s = b.sample.stats;
 
-        assert_int_equal(dfm_waiting(running->dfm), n);
+        assert_int_equal(dfm_waiting(running.dfm), n);
         assert_int_equal(stats_get(&s->triggers_offered), n);
         assert_int_equal(stats_get(&s->triggers_repeated), 0);
         assert_int_equal(stats_get(&s->trigger_resets), 0);
@@ -261,162 +252,140 @@ static void assert_all_wait(struct bench *b, struct dfm_driver *running, uint32_
 /* The network swaps the first datagrams of the trigger box. Only a datagram that comes again is a repeat. */
 TEST(the_first_datagram_may_overtake_others)
 {
-        static struct dfm_driver running;
-        struct bench b;
-
-        running_open(&b, &running);
-        send_running(&b, &running, 7, 1, 107, 0);
-        send_running(&b, &running, 5, 2, 104, TRIGGER_RESET);
-        assert_all_wait(&b, &running, 3);
-        assert_counts(&b, 3, 1, 0, 0);
+        running_open(NULL);
+        send_running(7, 1, 107, 0);
+        send_running(5, 2, 104, TRIGGER_RESET);
+        assert_all_wait(3);
+        assert_counts(3, 1, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_numbers_missing), 1);
-        send_running(&b, &running, 5, 2, 104, TRIGGER_RESET);
-        assert_counts(&b, 3, 1, 1, 0);
-        send_running(&b, &running, 6, 1, 106, 0);
-        assert_all_wait(&b, &running, 4);
-        assert_counts(&b, 4, 0, 1, 0);
+        send_running(5, 2, 104, TRIGGER_RESET);
+        assert_counts(3, 1, 1, 0);
+        send_running(6, 1, 106, 0);
+        assert_all_wait(4);
+        assert_counts(4, 0, 1, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_numbers_missing), 0);
-        running_close(&b, &running);
+        running_close(NULL);
         /* Behind a datagram without triggers. */
-        running_open(&b, &running);
-        send_running(&b, &running, 0, 0, 0, 0);
-        send_running(&b, &running, 2, 1, 8, 0);
-        send_running(&b, &running, 1, 1, 7, TRIGGER_RESET);
-        assert_all_wait(&b, &running, 2);
-        assert_counts(&b, 2, 0, 0, 0);
+        running_open(NULL);
+        send_running(0, 0, 0, 0);
+        send_running(2, 1, 8, 0);
+        send_running(1, 1, 7, TRIGGER_RESET);
+        assert_all_wait(2);
+        assert_counts(2, 0, 0, 0);
         /* Later, the network cannot have held it for so long. */
         b.now_ns += NS_PER_S;
-        send_running(&b, &running, UINT32_MAX, 1, 6, 0);
+        send_running(UINT32_MAX, 1, 6, 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 1);
         assert_int_equal(log_lines, 1);
-        running_close(&b, &running);
+        running_close(NULL);
 }
 
 /* It counts its datagrams from 0 again, while its triggers go on. */
 TEST(a_sequence_that_begins_again_costs_no_trigger)
 {
         static const uint32_t newest[] = {20, 300};
-        static struct dfm_driver running;
-        struct bench b;
 
         for (unsigned i = 0; i < ARRAY_SIZE(newest); i++) {
                 uint32_t n = 0;
 
-                running_open(&b, &running);
+                running_open(NULL);
                 for (; n < newest[i]; n++)
-                        send_running(&b, &running, n, 1, n, 0);
-                assert_all_wait(&b, &running, n);
+                        send_running(n, 1, n, 0);
+                assert_all_wait(n);
                 for (uint32_t k = 0; k < 40; k++)
                         if (k != 15)
-                                send_running(&b, &running, k, 1, n + k, 0);
+                                send_running(k, 1, n + k, 0);
                 assert_int_equal(dfm_waiting(running.dfm), n + 39);
-                assert_counts(&b, n + 39, 1, 0, 0);
+                assert_counts(n + 39, 1, 0, 0);
                 assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 0);
                 assert_int_equal(log_lines, 1);
-                running_close(&b, &running);
+                running_close(NULL);
         }
 }
 
 /* Its numbers begin again too, without a reset: no trigger vanishes in silence. */
-TEST(a_repeated_number_is_never_only_a_repeated_datagram)
+TEST_WITH(a_repeated_number_is_never_only_a_repeated_datagram, running_open, running_close)
 {
-        static struct dfm_driver running;
         struct reasons r = {};
-        struct bench b;
 
-        running_open(&b, &running);
         for (uint32_t k = 0; k < 20; k++)
-                send_running(&b, &running, k, 1, k, 0);
+                send_running(k, 1, k, 0);
         for (uint32_t k = 0; k < 10; k++)
-                send_running(&b, &running, k, 2, k, 0);
-        assert_counts(&b, 40, 0, 0, 0);
+                send_running(k, 2, k, 0);
+        assert_counts(40, 0, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 20);
         assert_int_equal(log_lines, 2);
         trigger_input_reasons(running.dfm, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
-        running_close(&b, &running);
 }
 
-TEST(bad_datagrams_are_counted)
+TEST_WITH(bad_datagrams_are_counted, bench_open, bench_close)
 {
         uint8_t bytes[1000] = {0};
-        struct bench b;
         size_t n;
 
-        bench_open(&b);
-        send_bytes(&b, bytes, 0);
-        send_bytes(&b, bytes, 3);
-        send_bytes(&b, bytes, sizeof bytes);
-        turn(&b);
+        send_bytes(bytes, 0);
+        send_bytes(bytes, 3);
+        send_bytes(bytes, sizeof bytes);
+        turn();
         assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 3);
         n = make_packet(bytes, 9, RUN, 3, 0, 0);
-        send_bytes(&b, bytes, n - 1);
-        send_bytes(&b, bytes, n + 1);
+        send_bytes(bytes, n - 1);
+        send_bytes(bytes, n + 1);
         n = make_packet(bytes, 9, RUN, 3, 0, 1u << 31);
-        send_bytes(&b, bytes, n);
-        turn(&b);
+        send_bytes(bytes, n);
+        turn();
         assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 3);
         n = make_packet(bytes, 9, RUN + 1, 3, 0, 0);
-        send_bytes(&b, bytes, n);
-        turn(&b);
+        send_bytes(bytes, n);
+        turn();
         assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams_other_run), 1);
-        assert_counts(&b, 0, 0, 0, 0);
+        assert_counts(0, 0, 0, 0);
         n = make_packet(bytes, 9, 0, 3, 0, 0);
-        send_bytes(&b, bytes, n);
-        turn(&b);
-        assert_counts(&b, 3, 0, 0, 0);
+        send_bytes(bytes, n);
+        turn();
+        assert_counts(3, 0, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams), 1);
-        bench_close(&b);
 }
 
-TEST(a_flood_does_not_prolong_a_turn)
+TEST_WITH(a_flood_does_not_prolong_a_turn, bench_open, bench_close)
 {
-        struct bench b;
-
-        bench_open(&b);
         make_packet(flooded, 1, 0, 100, 0, 0);
-        send_bytes(&b, flooded, sizeof flooded);
+        send_bytes(flooded, sizeof flooded);
         flood = true;
-        turn(&b);
+        turn();
         assert_true(receives <= 16);
         assert_int_equal(trigger_input_deadline_ns(b.input), 0);
-        bench_close(&b);
 }
 
 /* Repeated triggers, those of another run, and datagrams that are none have a line each, and another one when
  * they come again after a pause. */
-TEST(each_fault_is_logged)
+TEST_WITH(each_fault_is_logged, running_open, running_close)
 {
         static const struct {
                 unsigned at_s, lines;
         } times[] = {{10, 3}, {15, 3}, {24, 3}, {34, 6}, {35, 6}};
         uint8_t bytes[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
-        static struct dfm_driver running;
-        struct bench b;
 
-        running_open(&b, &running);
         for (uint32_t i = 0; i < ARRAY_SIZE(times); i++) {
                 b.now_ns = times[i].at_s * NS_PER_S;
-                send_bytes(&b, bytes, make_packet(bytes, 0, TRACE_RUN + 1, 1, 0, 0));
-                send_bytes(&b, bytes, 1);
+                send_bytes(bytes, make_packet(bytes, 0, TRACE_RUN + 1, 1, 0, 0));
+                send_bytes(bytes, 1);
                 for (uint32_t k = 0; k < 2; k++)
-                        send_bytes(&b, bytes, make_packet(bytes, 2 * i + k, TRACE_RUN, 1, 0, 0));
-                turn(&b);
+                        send_bytes(bytes, make_packet(bytes, 2 * i + k, TRACE_RUN, 1, 0, 0));
+                turn();
                 assert_int_equal(log_lines, times[i].lines);
         }
         assert_true(dfm_counts(running.dfm)->offered.repeated >= ARRAY_SIZE(times));
-        running_close(&b, &running);
 }
 
 /* They are so far back that the DFM does not know them any longer. */
-TEST(frames_that_are_too_late_are_a_reason)
+TEST_WITH(frames_that_are_too_late_are_a_reason, bench_open, bench_close)
 {
         struct dfm_config c = frames_config(2, 64);
         struct reasons r = {};
         struct dfm_driver t;
-        struct bench b;
 
-        bench_open(&b);
         start_after(&t, &c, 6007);
         trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 0);
@@ -425,18 +394,15 @@ TEST(frames_that_are_too_late_are_a_reason)
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0], "2 numbers of frames came after 4096 higher ones, and made no event");
         finish(&t);
-        bench_close(&b);
 }
 
 /* Where frames are only counted, each trigger that became no event shifts all later frames. */
-TEST(lost_triggers_shift_counted_frames)
+TEST_WITH(lost_triggers_shift_counted_frames, bench_open, bench_close)
 {
         struct reasons r = {};
-        struct bench b;
 
-        bench_open(&b);
-        send_packet(&b, 50, 1, 0, 0);
-        send_packet(&b, 52, 1, 2, 0);
+        send_packet(50, 1, 0, 0);
+        send_packet(52, 1, 2, 0);
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
         for (size_t i = 0; i < b.sample.scenario->n_nodes; i++)
@@ -449,61 +415,55 @@ TEST(lost_triggers_shift_counted_frames)
         r.n = 0;
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
-        bench_close(&b);
 }
 
 /* The newest datagram that the board received; -1: none. */
-static int hear_busy(struct bench *b, uint8_t bytes[static BUSY_PACKET_BYTES])
+static int hear_busy(uint8_t bytes[static BUSY_PACKET_BYTES])
 {
-        struct pollfd p = {.fd = b->board->fd, .events = POLLIN};
+        struct pollfd p = {.fd = b.board->fd, .events = POLLIN};
 
         if (poll(&p, 1, 0) == 0)
                 return -1;
-        return (int)recv(b->board->fd, bytes, BUSY_PACKET_BYTES, 0);
+        return (int)recv(b.board->fd, bytes, BUSY_PACKET_BYTES, 0);
 }
 
-TEST(busy_is_sent_at_changes_and_every_100_ms)
+TEST_WITH(busy_is_sent_at_changes_and_every_100_ms, bench_open, bench_close)
 {
         struct busy_packet p = {true, BUSY_STOPPED, BUSY_NONE};
         uint8_t bytes[BUSY_PACKET_BYTES];
-        struct bench b;
 
-        bench_open(&b);
         busy_output_turn(b.busy, b.now_ns, &p);
-        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[4], 1);
         assert_int_equal(busy_output_deadline_ns(b.busy), b.now_ns + 100 * NS_PER_MS);
         p.last = 5; /* no change of the state */
         busy_output_turn(b.busy, b.now_ns + 1, &p);
-        assert_int_equal(hear_busy(&b, bytes), -1);
+        assert_int_equal(hear_busy(bytes), -1);
         p = (struct busy_packet){false, BUSY_NOT, 6};
         busy_output_turn(b.busy, b.now_ns + 2, &p);
-        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[4], 0);
         assert_int_equal(bytes[8], 6);
         p = (struct busy_packet){true, BUSY_XOFF, 7};
         busy_output_turn(b.busy, b.now_ns + 3, &p);
         p.reason = BUSY_CREDITS;
         busy_output_turn(b.busy, b.now_ns + 4, &p);
-        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[5], BUSY_XOFF);
-        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[5], BUSY_CREDITS);
         busy_output_turn(b.busy, b.now_ns + 3 + 100 * NS_PER_MS, &p);
-        assert_int_equal(hear_busy(&b, bytes), -1);
+        assert_int_equal(hear_busy(bytes), -1);
         busy_output_turn(b.busy, b.now_ns + 4 + 100 * NS_PER_MS, &p);
-        assert_int_equal(hear_busy(&b, bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(stats_get(&b.sample.stats->busy_datagrams), 5);
-        bench_close(&b);
 }
 
 /* Nobody listens there: ICMP errors must not end anything. */
-TEST(a_missing_receiver_does_no_harm)
+TEST_WITH(a_missing_receiver_does_no_harm, bench_open, bench_close)
 {
         struct busy_packet p = {true, BUSY_STOPPED, BUSY_NONE};
-        struct bench b;
 
-        bench_open(&b);
         endpoint_free(b.board);
         b.board = NULL;
         for (int k = 0; k < 20; k++) {
@@ -516,5 +476,4 @@ TEST(a_missing_receiver_does_no_harm)
         trigger_input_turn(NULL, 0);
         busy_output_turn(NULL, 0, &p);
         assert_int_equal(busy_output_deadline_ns(NULL), NEVER_NS);
-        bench_close(&b);
 }

@@ -14,13 +14,13 @@
 #define TICK_NS 10
 #define SLICE_TICKS 100u
 
-struct bench {
+static struct bench {
         struct slicer *slicer;
         struct ros *core;
         uint8_t *buffer;
         uint64_t now_ns, frames, slices;
         uint64_t mask; /* of the board's counter */
-};
+} b;
 
 #define COOKIE UINT64_C(0xC00C1E)
 
@@ -38,7 +38,7 @@ static inline struct slicer_config standard(void)
         };
 }
 
-static inline void begin(struct bench *b, const struct slicer_config *config)
+static inline void begin(const struct slicer_config *config)
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
                                .n_sfi = 1,
@@ -48,57 +48,57 @@ static inline void begin(struct bench *b, const struct slicer_config *config)
         static struct message m;
         struct message_to to;
 
-        *b = (struct bench){
+        b = (struct bench){
                 .now_ns = NS_PER_S,
                 .buffer = malloc(BUFFER_BYTES),
                 .mask = config->bits < 64 ? (UINT64_C(1) << config->bits) - 1 : UINT64_MAX,
         };
-        assert_int_equal(ros_new(&b->core, &c, b->now_ns), 0);
-        assert_int_equal(slicer_new(&b->slicer, config), 0);
-        assert_true(ros_step(b->core, b->now_ns, &to, &m));
+        assert_int_equal(ros_new(&b.core, &c, b.now_ns), 0);
+        assert_int_equal(slicer_new(&b.slicer, config), 0);
+        assert_true(ros_step(b.core, b.now_ns, &to, &m));
         m = (struct message){
                 .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
                 .dfm = 1,
                 .welcome = {.incarnation = 9, .run = 1},
         };
-        assert_true(ros_receive(b->core, b->now_ns, &m));
+        assert_true(ros_receive(b.core, b.now_ns, &m));
 }
 
-static inline void end(struct bench *b)
+static inline void end(void)
 {
-        const struct slicer_counts *c = slicer_counts(b->slicer);
-        const struct ros_slice_counts *passed = &ros_counts(b->core)->slices;
+        const struct slicer_counts *c = slicer_counts(b.slicer);
+        const struct ros_slice_counts *passed = &ros_counts(b.core)->slices;
 
-        assert_int_equal(c->frames, b->frames);
+        assert_int_equal(c->frames, b.frames);
         assert_int_equal(c->frames, c->passed + c->late + c->dropped + c->waiting);
         assert_int_equal(c->passed, passed->used + passed->late + passed->dropped + passed->left_over);
-        slicer_free(b->slicer);
-        ros_free(b->core);
-        free(b->buffer);
+        slicer_free(b.slicer);
+        ros_free(b.core);
+        free(b.buffer);
 }
 
 /* A frame of the board at this count, whose payload is its count. */
-static inline enum ros_verdict comes(struct bench *b, uint64_t count)
+static inline enum ros_verdict comes(uint64_t count)
 {
-        uint64_t counter = count & b->mask;
+        uint64_t counter = count & b.mask;
         uint8_t *to;
-        enum ros_verdict verdict = slicer_arrive(b->slicer, b->now_ns, &counter, sizeof count, &to);
+        enum ros_verdict verdict = slicer_arrive(b.slicer, b.now_ns, &counter, sizeof count, &to);
 
         if (verdict == ROS_STORE)
                 memcpy(to, &count, sizeof count);
         if (verdict == ROS_FULL)
                 return verdict;
-        slicer_commit(b->slicer, b->now_ns);
-        b->frames++;
+        slicer_commit(b.slicer, b.now_ns);
+        b.frames++;
         return verdict;
 }
 
-static inline void delivers(struct bench *b, bool idle, bool full)
+static inline void delivers(bool idle, bool full)
 {
-        b->slices += slicer_deliver(b->slicer, b->now_ns, idle, full, b->core, b->buffer);
+        b.slices += slicer_deliver(b.slicer, b.now_ns, idle, full, b.core, b.buffer);
 }
 
-static inline void requests(struct bench *b, uint64_t event, uint64_t slice)
+static inline void requests(uint64_t event, uint64_t slice)
 {
         static struct message m;
 
@@ -106,17 +106,17 @@ static inline void requests(struct bench *b, uint64_t event, uint64_t slice)
                              .n = 1};
         m.request.entries[0] =
                 (struct request_entry){.event = event, .l1_id = (uint32_t)slice, .to_bytes = UINT32_MAX};
-        assert_true(ros_receive(b->core, b->now_ns, &m));
+        assert_true(ros_receive(b.core, b.now_ns, &m));
 }
 
 /* The event ends, after its fragment has been sent if there was one. */
-static inline void ends(struct bench *b, uint64_t event)
+static inline void ends(uint64_t event)
 {
         static struct message m;
         struct ros_job job;
 
-        if (ros_jobs(b->core, 0, &job, 1) == 1)
-                ros_sent(b->core, 0, 1, 0);
+        if (ros_jobs(b.core, 0, &job, 1) == 1)
+                ros_sent(b.core, 0, 1, 0);
 
         m = (struct message){
                 .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_CLEAR},
@@ -124,26 +124,26 @@ static inline void ends(struct bench *b, uint64_t event)
                 .n = 1,
         };
         m.clear.events[0] = event;
-        assert_true(ros_receive(b->core, b->now_ns, &m));
+        assert_true(ros_receive(b.core, b.now_ns, &m));
 }
 
 /* The fragment of the slice has these counts. */
-static inline void assert_slice(struct bench *b, uint64_t slice, size_t n, const uint64_t *counts)
+static inline void assert_slice(uint64_t slice, size_t n, const uint64_t *counts)
 {
         static uint64_t event;
         struct ros_job job;
 
-        requests(b, event++ % 1000, slice);
-        assert_int_equal(ros_jobs(b->core, 0, &job, 1), 1);
+        requests(event++ % 1000, slice);
+        assert_int_equal(ros_jobs(b.core, 0, &job, 1), 1);
         assert_int_equal(job.job.chunk.status, FRAGMENT_OK);
         assert_int_equal(job.job.chunk.fragment_bytes, 12 * n);
         for (size_t i = 0; i < n; i++) {
-                const uint8_t *at = b->buffer + job.at + 12 * i;
+                const uint8_t *at = b.buffer + job.at + 12 * i;
 
                 assert_int_equal(at[0], 8);
                 assert_memory_equal(at + 4, &counts[i], 8);
         }
-        ros_sent(b->core, 0, 1, 0);
+        ros_sent(b.core, 0, 1, 0);
 }
 
 #define COUNTS(...)                                                                                          \

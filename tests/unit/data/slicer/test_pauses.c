@@ -2,42 +2,42 @@
  * frames ends. */
 #include "slicer_bench.h"
 
-static void begin_wide(struct bench *b)
+static void begin_wide(void)
 {
         struct slicer_config c = standard();
 
         c.bits = 64;
         c.frames_max = 10000;
-        begin(b, &c);
+        begin(&c);
 }
 
-static uint64_t used(const struct bench *b)
+static uint64_t used(void)
 {
-        return ros_counts(b->core)->slices.used;
+        return ros_counts(b.core)->slices.used;
 }
 
 /* The events of slices [from, until) take what was sent; returns the number of frames in their fragments. */
-static uint64_t build(struct bench *b, uint64_t from, uint64_t until)
+static uint64_t build(uint64_t from, uint64_t until)
 {
         uint64_t frames = 0;
 
         for (uint64_t slice = from; slice < until; slice++) {
                 struct ros_job job;
 
-                requests(b, slice, slice);
-                if (ros_jobs(b->core, 0, &job, 1) == 1)
+                requests(slice, slice);
+                if (ros_jobs(b.core, 0, &job, 1) == 1)
                         frames += job.job.chunk.fragment_bytes / 12;
-                ends(b, slice);
+                ends(slice);
         }
         return frames;
 }
 
 /* Time passes in small turns, without data. */
-static void waits(struct bench *b, uint64_t ns)
+static void waits(uint64_t ns)
 {
-        for (uint64_t until_ns = b->now_ns + ns; b->now_ns < until_ns;) {
-                b->now_ns += MIN(until_ns - b->now_ns, UINT64_C(100));
-                delivers(b, true, false);
+        for (uint64_t until_ns = b.now_ns + ns; b.now_ns < until_ns;) {
+                b.now_ns += MIN(until_ns - b.now_ns, UINT64_C(100));
+                delivers(true, false);
         }
 }
 
@@ -45,70 +45,67 @@ static void waits(struct bench *b, uint64_t ns)
 TEST(a_silent_board_has_no_slices)
 {
         struct slicer_config c = standard();
-        struct bench b;
 
-        begin(&b, &c);
-        delivers(&b, true, false);
+        begin(&c);
+        delivers(true, false);
         assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
-        comes(&b, 350);
-        comes(&b, 550);
+        comes(350);
+        comes(550);
         assert_int_equal(slicer_deadline_ns(b.slicer), b.now_ns + 20000);
         b.now_ns += 19999;
-        delivers(&b, true, false);
+        delivers(true, false);
         assert_int_equal(b.slices, 0);
         b.now_ns++;
-        delivers(&b, false, false);
+        delivers(false, false);
         assert_int_equal(b.slices, 0);
-        delivers(&b, true, false);
+        delivers(true, false);
         assert_int_equal(b.slices, 3);
         assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
         b.now_ns += NS_PER_S;
-        delivers(&b, true, false);
+        delivers(true, false);
         assert_int_equal(b.slices, 3);
         /* Its own time shows it. */
-        comes(&b, 6550);
-        delivers(&b, true, false);
+        comes(6550);
+        delivers(true, false);
         assert_int_equal(b.slices, 60);
-        end(&b);
+        end();
 }
 
 /* A window that is longer than the silence counts. */
 TEST(a_silent_board_has_its_last_slice)
 {
         struct slicer_config c = standard();
-        struct bench b;
 
         c.idle_max_ns = 500;
-        begin(&b, &c);
-        comes(&b, 550);
+        begin(&c);
+        comes(550);
         assert_int_equal(slicer_deadline_ns(b.slicer), b.now_ns + 2500);
         b.now_ns += 2500;
-        delivers(&b, true, false);
+        delivers(true, false);
         assert_int_equal(b.slices, 1);
-        assert_slice(&b, 5, COUNTS(550));
-        end(&b);
+        assert_slice(5, COUNTS(550));
+        end();
 }
 
 /* It stops within a frame: what came before is passed, and the frame's own slice waits for its end. */
 TEST(a_board_may_stop_within_a_frame)
 {
         uint64_t counter = 650, count = counter;
-        struct bench b;
         uint8_t *to;
 
-        begin_wide(&b);
-        comes(&b, 550);
-        comes(&b, 610);
+        begin_wide();
+        comes(550);
+        comes(610);
         assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &counter, sizeof count, &to), ROS_STORE);
-        waits(&b, 40000);
+        waits(40000);
         assert_int_equal(b.slices, 1);
         memcpy(to, &count, sizeof count);
         slicer_commit(b.slicer, b.now_ns);
         b.frames++;
-        waits(&b, 20000);
+        waits(20000);
         assert_int_equal(b.slices, 2);
-        assert_slice(&b, 6, COUNTS(610, 650));
-        end(&b);
+        assert_slice(6, COUNTS(610, 650));
+        end();
 }
 
 /* A board that sends every 3 us what it had in that time, with a window of 2 us. Then it holds everything
@@ -117,42 +114,39 @@ TEST(bursts_and_pauses_lose_nothing)
 {
         static const uint64_t pauses_ns[] = {5000, 10000, 19000};
         uint64_t count = 1, sent = 0;
-        struct bench b;
 
-        begin_wide(&b);
+        begin_wide();
         for (int burst = 0; burst < 60; burst++) {
                 uint64_t held_ns = burst % 20 == 19 ? pauses_ns[burst / 20] : 3000;
 
-                waits(&b, held_ns);
+                waits(held_ns);
                 for (uint64_t until = count + held_ns / TICK_NS; count < until; count += 10, sent++)
-                        assert_int_equal(comes(&b, count), ROS_STORE);
-                delivers(&b, false, false);
+                        assert_int_equal(comes(count), ROS_STORE);
+                delivers(false, false);
         }
-        waits(&b, 30000);
+        waits(30000);
         assert_int_equal(slicer_counts(b.slicer)->passed, sent);
-        assert_int_equal(build(&b, 0, count / SLICE_TICKS + 1), sent);
-        assert_int_equal(used(&b), sent);
+        assert_int_equal(build(0, count / SLICE_TICKS + 1), sent);
+        assert_int_equal(used(), sent);
         assert_int_equal(ros_counts(b.core)->restarts, 0);
-        end(&b);
+        end();
 }
 
 /* It holds everything back for longer than its slices wait: only the rest of its last slice is late. */
 TEST(a_long_pause_costs_the_last_slice)
 {
-        struct bench b;
-
-        begin_wide(&b);
+        begin_wide();
         for (uint64_t count = 0; count <= 550; count += 10)
-                comes(&b, count);
-        waits(&b, 50000);
+                comes(count);
+        waits(50000);
         for (uint64_t count = 560; count < 5560; count += 10)
-                assert_int_equal(comes(&b, count), count < 600 ? ROS_DISCARD : ROS_STORE);
-        waits(&b, 50000);
+                assert_int_equal(comes(count), count < 600 ? ROS_DISCARD : ROS_STORE);
+        waits(50000);
         assert_int_equal(slicer_counts(b.slicer)->late, 4);
-        assert_int_equal(build(&b, 0, 60), 552);
-        assert_int_equal(used(&b), 552);
+        assert_int_equal(build(0, 60), 552);
+        assert_int_equal(used(), 552);
         assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
-        end(&b);
+        end();
 }
 
 /* Late frames in a row, at once or for long: their times go up to the present, and they are late. */
@@ -164,90 +158,85 @@ TEST(a_row_of_late_frames_is_late)
 
         for (size_t k = 0; k < ARRAY_SIZE(rows); k++) {
                 uint64_t late = 0, slices;
-                struct bench b;
 
-                begin_wide(&b);
-                comes(&b, 50);
-                comes(&b, 4550);
-                delivers(&b, false, false);
+                begin_wide();
+                comes(50);
+                comes(4550);
+                delivers(false, false);
                 slices = b.slices;
                 assert_int_equal(slices, 43);
-                assert_int_equal(build(&b, 0, slices), 1);
+                assert_int_equal(build(0, slices), 1);
                 for (uint64_t i = 0; i < rows[k].frames; i++) {
-                        late += comes(&b, rows[k].first + i * rows[k].step) == ROS_DISCARD;
+                        late += comes(rows[k].first + i * rows[k].step) == ROS_DISCARD;
                         b.now_ns += rows[k].turn_ns;
-                        delivers(&b, false, false);
+                        delivers(false, false);
                 }
                 assert_int_equal(late, rows[k].frames);
                 assert_int_equal(slicer_counts(b.slicer)->late, late);
                 assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
                 assert_int_equal(b.slices, slices);
-                assert_int_equal(comes(&b, 4560), ROS_STORE);
-                comes(&b, 5000);
-                delivers(&b, false, false);
-                assert_int_equal(build(&b, slices, 47), 2);
-                assert_int_equal(used(&b), 3);
-                end(&b);
+                assert_int_equal(comes(4560), ROS_STORE);
+                comes(5000);
+                delivers(false, false);
+                assert_int_equal(build(slices, 47), 2);
+                assert_int_equal(used(), 3);
+                end();
         }
 }
 
 /* Events went on without it. It returns in step: what nobody waits for any longer is late, and not passed. */
 TEST(a_silent_board_returns_in_step)
 {
-        struct bench b;
-
-        begin_wide(&b);
-        comes(&b, 550);
-        waits(&b, 20000);
-        assert_int_equal(build(&b, 5, 61), 1);
+        begin_wide();
+        comes(550);
+        waits(20000);
+        assert_int_equal(build(5, 61), 1);
         for (uint64_t count = 610; count < 6550; count += 10)
-                comes(&b, count);
-        delivers(&b, false, false);
+                comes(count);
+        delivers(false, false);
         assert_int_equal(slicer_counts(b.slicer)->late, (6100 - 610) / 10);
         assert_int_equal(b.slices, 1 + 2);
-        waits(&b, 20000);
-        assert_int_equal(build(&b, 61, 66), 45);
-        assert_int_equal(used(&b), 46);
+        waits(20000);
+        assert_int_equal(build(61, 66), 45);
+        assert_int_equal(used(), 46);
         assert_int_equal(ros_counts(b.core)->late + ros_counts(b.core)->restarts, 0);
-        end(&b);
+        end();
 }
 
 /* It returns after more slices than can be open. */
 TEST(a_board_may_be_silent_for_long)
 {
         struct slicer_config c = standard();
-        struct bench b;
 
         c.bits = 32;
-        begin(&b, &c);
-        comes(&b, 550);
-        delivers(&b, true, false);
+        begin(&c);
+        comes(550);
+        delivers(true, false);
         /* A damaged time: no such time has passed. */
-        assert_int_equal(comes(&b, 550 + 1200000000), ROS_DISCARD);
+        assert_int_equal(comes(550 + 1200000000), ROS_DISCARD);
         assert_int_equal(slicer_counts(b.slicer)->dropped, 1);
         b.now_ns += 500 * NS_PER_MS;
-        delivers(&b, true, false);
+        delivers(true, false);
         assert_int_equal(b.slices, 1);
-        assert_int_equal(comes(&b, 550 + 50000000), ROS_STORE);
-        assert_int_equal(comes(&b, 850 + 50000000), ROS_STORE);
-        delivers(&b, false, false);
-        assert_slice(&b, 500005, COUNTS(550 + 50000000));
+        assert_int_equal(comes(550 + 50000000), ROS_STORE);
+        assert_int_equal(comes(850 + 50000000), ROS_STORE);
+        delivers(false, false);
+        assert_slice(500005, COUNTS(550 + 50000000));
         assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
-        end(&b);
+        end();
 }
 
 /* Its clock begins at 0 while time goes on as before. What it sent before is passed, and no slice twice. */
 TEST(a_board_that_begins_again_opens_other_slices)
 {
         uint64_t count;
-        struct bench b;
 
-        begin_wide(&b);
-        comes(&b, 50010);
-        comes(&b, 50460);
+        begin_wide();
+        comes(50010);
+        comes(50460);
         for (count = 0; slicer_counts(b.slicer)->restarts == 0; count += 10) {
-                comes(&b, count);
-                waits(&b, 10 * TICK_NS);
+                comes(count);
+                waits(10 * TICK_NS);
                 assert_true(count < 5000);
         }
         /* The last of the frames of 20 us. */
@@ -255,35 +244,34 @@ TEST(a_board_that_begins_again_opens_other_slices)
         assert_int_equal(slicer_counts(b.slicer)->late, 200);
         assert_int_equal(slicer_counts(b.slicer)->passed, 2);
         assert_int_equal(slicer_counts(b.slicer)->dropped, 0);
-        assert_int_equal(build(&b, 500, 505), 2);
-        end(&b);
+        assert_int_equal(build(500, 505), 2);
+        end();
 }
 
 /* The slices after a restart have the numbers of earlier ones: none of their frames counts as used. */
 TEST(slices_are_used_once)
 {
         uint64_t before;
-        struct bench b;
 
-        begin_wide(&b);
+        begin_wide();
         for (uint64_t count = 0; count < 100000; count += 100) {
-                comes(&b, count);
-                waits(&b, 1000);
+                comes(count);
+                waits(1000);
         }
-        waits(&b, 20000);
+        waits(20000);
         before = slicer_counts(b.slicer)->passed;
-        assert_int_equal(build(&b, 0, 1000), before);
+        assert_int_equal(build(0, 1000), before);
         for (uint64_t count = 0; count < 4000; count += 10) {
-                comes(&b, count);
-                waits(&b, 100);
+                comes(count);
+                waits(100);
         }
-        waits(&b, 20000);
+        waits(20000);
         assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
         assert_int_equal(slicer_counts(b.slicer)->late, 200);
         assert_int_equal(ros_counts(b.core)->slices.dropped, 200);
-        assert_int_equal(used(&b), before);
+        assert_int_equal(used(), before);
         assert_true(ros_is_out_of_step(b.core));
-        end(&b);
+        end();
 }
 
 /* The frame with which it begins again is too long. */
@@ -291,23 +279,22 @@ TEST(times_wrap_after_a_restart)
 {
         struct slicer_config c = standard();
         uint64_t counter = 199100 & 0xffff;
-        struct bench b;
         uint8_t *to;
 
-        begin(&b, &c);
+        begin(&c);
         for (uint64_t count = 0; count < 210000; count += 10000) {
-                comes(&b, count);
-                delivers(&b, false, false);
+                comes(count);
+                delivers(false, false);
         }
         for (uint64_t k = 0; k < 63; k++)
-                assert_int_equal(comes(&b, 199000 + k), ROS_DISCARD);
+                assert_int_equal(comes(199000 + k), ROS_DISCARD);
         b.now_ns += 20000;
         assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &counter, EVB_FRAGMENT_MAX_BYTES, &to),
                          ROS_DISCARD);
         slicer_commit(b.slicer, b.now_ns);
         b.frames++;
         assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
-        assert_int_equal(comes(&b, 200010), ROS_STORE);
+        assert_int_equal(comes(200010), ROS_STORE);
         assert_int_equal(slicer_counts(b.slicer)->late, 63);
-        end(&b);
+        end();
 }
