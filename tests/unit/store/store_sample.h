@@ -59,11 +59,10 @@ static inline uint8_t *sample_read(const char *path, size_t *ret_size_bytes)
 
 static inline void sample_write(const char *path, const void *bytes, size_t size_bytes)
 {
-        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 
         if (fd < 0 || write(fd, bytes, size_bytes) != (ssize_t)size_bytes)
                 abort();
-        close(fd);
 }
 
 /* Makes event `number` of two pattern sources with `size_bytes` of payload each and seed 5. The caller frees

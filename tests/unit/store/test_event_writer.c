@@ -23,14 +23,11 @@ TEST_WITH(test_golden_version_2, setup, teardown)
 {
         static const char texts[] = "SFI-1   "
                                     "\x3e\0\0\0" CORE " seed=5  ";
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
         size_t size_bytes;
         uint32_t date, time;
 
         setenv("TZ", "UTC", 1);
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         assert_string_equal(strrchr(event_writer_path(w), '/'), "/" CORE "._0001.writing");
         assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
         assert_int_equal(closed.n, 0);
@@ -56,15 +53,11 @@ TEST_WITH(test_golden_version_2, setup, teardown)
         assert_int_equal(size_bytes, sizeof front + sizeof texts - 1 + 4 * 13 + 4 * (18 + 9 + 2 * 35) + 40);
         assert_int_equal(closed.bytes, size_bytes);
         assert_int_equal(sample_events(closed.last), 1);
-        event_writer_free(w);
 }
 
 TEST_WITH(test_version_6_reads_back, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
         const struct event_file_front *front;
-        struct event_writer *w;
         struct event_file *file;
         char metadata[EVENT_FILE_METADATA_FREE][EVENT_FILE_TEXT_MAX];
 
@@ -75,11 +68,10 @@ TEST_WITH(test_version_6_reads_back, setup, teardown)
         s.lumi_block = 4;
         s.metadata = metadata;
         s.n_metadata = EVENT_FILE_METADATA_FREE;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         for (uint64_t i = 0; i < 3; i++)
                 assert_int_equal(sample_put(w, &eformat_5, i, 13), 0);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        event_writer_free(w);
+        finish();
         assert_int_equal(sample_events(closed.last), 3);
         assert_int_equal(event_file_open(&file, closed.last, NULL), 0);
         front = event_file_front(file);
@@ -99,17 +91,14 @@ TEST_WITH(test_version_6_reads_back, setup, teardown)
 
 TEST_WITH(test_next_file_by_events, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
         struct event_writer_counts counts;
-        struct event_writer *w;
 
         s.file_events = 4;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         for (uint64_t i = 0; i < 8; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
         assert_int_equal(closed.n, 1); /* the second is full, but may be the last one */
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        finish();
         event_writer_counts(w, &counts);
         assert_int_equal(closed.n, 2);
         assert_int_equal(counts.events, 8);
@@ -119,7 +108,6 @@ TEST_WITH(test_next_file_by_events, setup, teardown)
         assert_int_equal(counts.event_bytes, 8 * 4 * (18 + 9 + 2 * (33 + 25)));
         assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0002.data");
         assert_int_equal(sample_events(closed.last), 4);
-        event_writer_free(w);
 
         size_t size_bytes;
         _cleanup_free_ uint8_t *bytes = sample_read(closed.last, &size_bytes);
@@ -135,27 +123,18 @@ TEST_WITH(test_next_file_by_events, setup, teardown)
 
 TEST_WITH(test_next_file_by_bytes, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
-
         s.file_bytes = 3000;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         for (uint64_t i = 0; i < 10; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, i == 5 ? 3000 : 400), 0);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        finish();
         /* Two small events of 1.1 kB fit; the large one exceeds a file on its own. */
         assert_int_equal(closed.n, 6);
         assert_int_equal(closed.events, 10);
-        event_writer_free(w);
 }
 
 TEST_WITH(test_wrong_settings, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
-
         s.version = 3;
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -EINVAL);
         s.version = 2;
@@ -163,13 +142,9 @@ TEST_WITH(test_wrong_settings, setup, teardown)
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), -ENOENT);
 }
 
-struct sealing {
-        struct event_writer *writer;
-        struct event_writer_counts then;
-};
+static struct event_writer_counts at_sealing;
 
-static void assert_counts(const struct event_writer *w, uint64_t events, uint64_t written, uint64_t synced,
-                          uint64_t closed)
+static void assert_counts(uint64_t events, uint64_t written, uint64_t synced, uint64_t in_closed)
 {
         struct event_writer_counts counts;
 
@@ -177,91 +152,70 @@ static void assert_counts(const struct event_writer *w, uint64_t events, uint64_
         assert_int_equal(counts.events, events);
         assert_int_equal(counts.events_written, written);
         assert_int_equal(counts.events_synced, synced);
-        assert_int_equal(counts.events_closed, closed);
+        assert_int_equal(counts.events_closed, in_closed);
 }
 
 static void on_sealing(void *userdata)
 {
-        struct sealing *s = userdata;
-
-        event_writer_counts(s->writer, &s->then);
+        event_writer_counts(w, &at_sealing);
 }
 
 /* The writer reports that the kernel has its events before it seals the file, which may take long. */
 TEST_WITH(test_counts_before_sealing, setup, teardown)
 {
-        struct closed closed;
-        struct sealing sealing = {0};
-        struct event_writer_settings s = make_settings(*state, &closed);
-
         s.file_events = 4;
         s.closed = NULL;
         s.sealing = on_sealing;
-        s.userdata = &sealing;
-        assert_int_equal(event_writer_new(&sealing.writer, &s, SAMPLE_NOW), 0);
+        start();
         for (uint64_t i = 0; i < 5; i++)
-                assert_int_equal(sample_put(sealing.writer, &eformat_3, i, 100), 0);
-        assert_int_equal(sealing.then.events_written, 4);
-        assert_int_equal(sealing.then.events_closed, 0);
-        assert_int_equal(event_writer_close(sealing.writer, SAMPLE_NOW), 0);
-        assert_int_equal(sealing.then.events_written, 5);
-        event_writer_free(sealing.writer);
+                assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
+        assert_int_equal(at_sealing.events_written, 4);
+        assert_int_equal(at_sealing.events_closed, 0);
+        finish();
+        assert_int_equal(at_sealing.events_written, 5);
 }
 
 /* Events are accepted, then in the kernel, on the disk, and in a closed file. */
 TEST_WITH(test_counts, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
-
         s.file_events = 4;
         s.buffer_bytes = 1 << 20;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         for (uint64_t i = 0; i < 3; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
-        assert_counts(w, 3, 0, 0, 0);
+        assert_counts(3, 0, 0, 0);
         assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
-        assert_counts(w, 3, 3, 0, 0);
+        assert_counts(3, 3, 0, 0);
         assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
-        assert_counts(w, 3, 3, 3, 0);
+        assert_counts(3, 3, 3, 0);
         assert_int_equal(sample_put(w, &eformat_3, 3, 1 << 20), 0); /* a large event is written at once */
-        assert_counts(w, 4, 4, 3, 0);
+        assert_counts(4, 4, 3, 0);
         assert_int_equal(sample_put(w, &eformat_3, 4, 100), 0); /* the next event starts another file */
-        assert_counts(w, 5, 4, 4, 4);
+        assert_counts(5, 4, 4, 4);
         assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
-        assert_counts(w, 5, 5, 5, 4);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        assert_counts(w, 5, 5, 5, 5);
-        event_writer_free(w);
+        assert_counts(5, 5, 5, 4);
+        finish();
+        assert_counts(5, 5, 5, 5);
 }
 
 TEST_WITH(test_inconsistent_sizes, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
         struct iovec iov = {.iov_base = (void *)"12345678", .iov_len = 8};
-        struct event_writer *w;
 
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         assert_int_equal(event_writer_write(w, &iov, 1, 4, SAMPLE_NOW), -EMSGSIZE);
         assert_int_equal(event_writer_write(w, &iov, 1, 0, SAMPLE_NOW), -EMSGSIZE);
         iov.iov_len = 7;
         assert_int_equal(event_writer_write(w, &iov, 1, 7, SAMPLE_NOW), -EMSGSIZE);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        event_writer_free(w);
+        finish();
         assert_int_equal(sample_events(closed.last), 0);
 }
 
 /* Between calls the file is complete, so that a killed process loses at most the buffer. */
 TEST_WITH(test_file_is_complete_after_every_write, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
-
         s.buffer_bytes = 4096;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         assert_int_equal(sample_events(event_writer_path(w)), 0);
         for (uint64_t i = 0; i < 20; i++) {
                 uint64_t on_disk;
@@ -273,18 +227,14 @@ TEST_WITH(test_file_is_complete_after_every_write, setup, teardown)
         assert_int_equal(sample_put(w, &eformat_3, 20, 100), 0);
         assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
         assert_int_equal(sample_events(event_writer_path(w)), 21);
-        event_writer_free(w);
 }
 
 /* Otherwise the credits of an SFI with fewer bytes on their way than a buffer would wait for all of them. */
 TEST_WITH(test_no_copy_waits_for_a_full_buffer, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
         uint64_t most = 0;
 
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         for (uint64_t i = 0; i < 30; i++) {
                 struct event_writer_counts c;
 
@@ -294,8 +244,7 @@ TEST_WITH(test_no_copy_waits_for_a_full_buffer, setup, teardown)
         }
         /* 1 MiB, or two buffers of 4 MiB */
         assert_in_range(most, 1, s.background ? 27 : 4);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        event_writer_free(w);
+        finish();
         assert_int_equal(sample_events(closed.last), 30);
 }
 
@@ -313,15 +262,13 @@ static void limit_file_size(uint64_t bytes)
 static void fill_until_error(const char *directory, int error, uint32_t size_bytes, size_t buffer_bytes,
                              bool large_too)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(directory, &closed);
         struct event_writer_counts counts;
-        struct event_writer *w;
         uint64_t accepted = 0;
         int r;
 
+        make_settings(directory);
         s.buffer_bytes = buffer_bytes;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         while ((r = sample_put(w, &eformat_3, accepted,
                                large_too && accepted % 3 == 2 ? 10 * size_bytes : size_bytes)) == 0)
                 assert_true(++accepted < 100000);
@@ -336,7 +283,7 @@ static void fill_until_error(const char *directory, int error, uint32_t size_byt
         assert_int_equal(closed.n, 1);
         assert_int_equal(closed.events, counts.events);
         assert_int_equal(sample_events(closed.last), counts.events);
-        event_writer_free(w);
+        event_writer_free(take_ptr(w));
         unlink(closed.last);
 }
 
@@ -353,9 +300,6 @@ TEST_WITH(test_limit_at_every_byte, setup, teardown)
 
 TEST_WITH(test_no_room_for_the_first_file, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
         char path[PATH_MAX];
 
         signal(SIGXFSZ, SIG_IGN);

@@ -42,9 +42,6 @@ TEST_WITH(test_next_free_number, setup, teardown)
                 {CORE "._10000.data", CORE "._10001.writing", 1},
         };
         struct left left;
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
         char path[PATH_MAX];
 
         s.closed = NULL;
@@ -56,11 +53,11 @@ TEST_WITH(test_next_free_number, setup, teardown)
                 left = (struct left){0};
                 snprintf(path, sizeof path, "%s/%s", (const char *)*state, files[i].name);
                 sample_write(path, "precious", 8);
-                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                start();
                 assert_string_equal(strrchr(event_writer_path(w), '/') + 1, files[i].next);
                 assert_int_equal(left.n, files[i].left);
                 unlink(event_writer_path(w));
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
                 _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
 
                 assert_int_equal(size_bytes, 8);
@@ -73,36 +70,29 @@ TEST_WITH(test_next_free_number, setup, teardown)
 /* It also skips a number that another writer takes in the meantime. */
 TEST_WITH(test_number_taken_concurrently, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
         char path[PATH_MAX];
 
         s.file_events = 1;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+        start();
         snprintf(path, sizeof path, "%s/" CORE "._0002.data", (const char *)*state);
         sample_write(path, "precious", 8);
         assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
         assert_int_equal(sample_put(w, &eformat_3, 1, 8), 0);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+        finish();
         assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0003.data");
         assert_int_equal(closed.events, 2);
-        event_writer_free(w);
 }
 
 /* If the open file is removed, the next write fails, before more events are lost. */
 TEST_WITH(test_removed_while_written, setup, teardown)
 {
         static const size_t sizes[] = {8, 8 << 20}; /* buffered and unbuffered */
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
 
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 struct event_writer_counts counts;
-                struct event_writer *w;
                 int r;
 
-                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                start();
                 assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
                 assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
                 assert_int_equal(unlink(event_writer_path(w)), 0);
@@ -114,7 +104,7 @@ TEST_WITH(test_removed_while_written, setup, teardown)
                 event_writer_counts(w, &counts);
                 assert_int_equal(counts.events_written, 1);
                 assert_int_equal(closed.n, 0);
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 
@@ -125,15 +115,12 @@ TEST_WITH(test_resized_while_written, setup, teardown)
                 size_t next_bytes; /* of the next event; 0: none, the file is closed */
                 off_t change_bytes;
         } cases[] = {{8, 0}, {8 << 20, 0}, {0, 0}, {0, -4}, {0, 4}};
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
 
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-                struct event_writer *w;
                 struct stat st;
                 int r = 0;
 
-                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                start();
                 assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
                 assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
                 assert_int_equal(stat(event_writer_path(w), &st), 0);
@@ -149,23 +136,19 @@ TEST_WITH(test_resized_while_written, setup, teardown)
                 assert_int_equal(event_writer_close(w, SAMPLE_NOW), -EBADFD);
                 assert_int_equal(closed.n, 0);
                 assert_non_null(strstr(event_writer_path(w), ".writing"));
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 
 /* A file that is emptied while the kernel takes data for it has the expected size again after that. */
 TEST_WITH(test_resized_at_any_moment, setup, teardown)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-
         for (unsigned i = 0; i < 200; i++) {
-                struct event_writer *w;
                 pid_t child;
                 int r = 0;
 
                 closed = (struct closed){0};
-                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                start();
                 child = fork();
                 assert_true(child >= 0);
                 if (child == 0) {
@@ -188,16 +171,13 @@ TEST_WITH(test_resized_at_any_moment, setup, teardown)
                         assert_int_equal(r, -EBADFD);
                         assert_int_equal(closed.n, 0);
                 }
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 
 /* In a child process: writes two events, reports it, and waits until it is killed. */
-static _Noreturn void write_and_wait(const char *directory, int to)
+static _Noreturn void write_and_wait(int to)
 {
-        struct closed closed;
-        struct event_writer_settings s = make_settings(directory, &closed);
-        struct event_writer *w;
         bool done = event_writer_new(&w, &s, SAMPLE_NOW) == 0 && sample_put(w, &eformat_3, 0, 100) == 0 &&
                     sample_put(w, &eformat_3, 1, 100) == 0 && event_writer_flush(w, SAMPLE_NOW) == 0;
 
@@ -231,7 +211,7 @@ TEST_WITH(test_locked_while_written, setup, teardown)
         pid = fork();
         assert_true(pid >= 0);
         if (pid == 0)
-                write_and_wait(*state, pipes[1]);
+                write_and_wait(pipes[1]);
         assert_int_equal(read(pipes[0], &done, 1), 1);
         assert_true(done);
         snprintf(path, sizeof path, "%s/" CORE "._0001.writing", (const char *)*state);
@@ -278,9 +258,6 @@ TEST_WITH(test_closed_file_in_page_cache, setup, teardown)
 {
         static uint8_t bytes[1 << 20];
         struct iovec iov = {bytes, sizeof bytes};
-        struct closed closed;
-        struct event_writer_settings s = make_settings(*state, &closed);
-        struct event_writer *w;
         struct statfs fs;
 
         if (statfs(*state, &fs) < 0 || fs.f_type == TMPFS_MAGIC) {
@@ -289,11 +266,11 @@ TEST_WITH(test_closed_file_in_page_cache, setup, teardown)
         }
         for (int keeps = 0; keeps < 2; keeps++) {
                 s.keeps_cached = keeps;
-                assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+                start();
                 for (int i = 0; i < 3; i++)
                         assert_int_equal(event_writer_write(w, &iov, 1, sizeof bytes, SAMPLE_NOW), 0);
-                assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-                event_writer_free(w);
+                finish();
+                event_writer_free(take_ptr(w));
                 if (!keeps)
                         assert_int_equal(cached_pages(closed.last), 0);
                 else if (!s.direct)

@@ -44,25 +44,22 @@ static bool has_uring(void)
 
 static int has_direct;
 
-static struct event_writer *begin(const char *directory, struct closed *closed, bool direct)
+static void begin(const char *directory, bool direct)
 {
-        struct event_writer_settings s = make_settings(directory, closed);
-        struct event_writer *w;
-
         if (!has_uring()) {
                 print_message("skipped: no io_uring\n");
                 skip();
         }
+        make_settings(directory);
         late = whole = completions = 0;
         result = 0;
         s.background = true;
         s.direct = direct;
         s.buffer_bytes = BUFFER_BYTES;
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
-        return w;
+        start();
 }
 
-static uint64_t written(const struct event_writer *w)
+static uint64_t written(void)
 {
         struct event_writer_counts counts;
 
@@ -71,7 +68,7 @@ static uint64_t written(const struct event_writer *w)
 }
 
 /* The bytes that count as written are in the file, beside its end record. */
-static uint64_t written_bytes(const struct event_writer *w)
+static uint64_t written_bytes(void)
 {
         struct event_writer_counts counts;
         struct stat st;
@@ -83,7 +80,7 @@ static uint64_t written_bytes(const struct event_writer *w)
 }
 
 /* Returns the number of events that make the writer begin a write. */
-static uint64_t fill(struct event_writer *w, uint64_t first)
+static uint64_t fill(uint64_t first)
 {
         struct event_writer_counts before, counts;
         uint64_t n = 0;
@@ -101,30 +98,29 @@ static uint64_t fill(struct event_writer *w, uint64_t first)
 TEST_WITH(test_counts_with_the_completion, setup, teardown)
 {
         for (int direct = 0; direct <= has_direct; direct++) {
-                struct closed closed;
-                struct event_writer *w = begin(*state, &closed, direct);
                 uint64_t first, second;
 
+                begin(*state, direct);
                 late = UINT32_MAX;
-                first = fill(w, 0);
+                first = fill(0);
                 assert_true(first > 2);
                 assert_int_equal(event_writer_poll(w), 0);
-                assert_int_equal(written(w), 0);
-                assert_true(written_bytes(w) < BUFFER_BYTES);
+                assert_int_equal(written(), 0);
+                assert_true(written_bytes() < BUFFER_BYTES);
                 late = 3; /* the next write waits for the end of this one */
-                second = fill(w, first);
+                second = fill(first);
                 assert_int_equal(late, 0);
-                assert_in_range(written(w), first - 1, first);
-                while (written(w) <= first)
+                assert_in_range(written(), first - 1, first);
+                while (written() <= first)
                         assert_int_equal(event_writer_poll(w), 0);
                 assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
-                assert_true(written_bytes(w) > BUFFER_BYTES);
-                assert_int_equal(written(w), first + second);
+                assert_true(written_bytes() > BUFFER_BYTES);
+                assert_int_equal(written(), first + second);
                 assert_int_equal(sample_events(event_writer_path(w)), first + second);
-                assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+                finish();
                 assert_int_equal(closed.events, first + second);
                 assert_int_equal(sample_events(closed.last), first + second);
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 
@@ -133,14 +129,13 @@ TEST_WITH(test_free_ends_the_write, setup, teardown)
 {
         for (int direct = 0; direct <= has_direct; direct++) {
                 char path[PATH_MAX];
-                struct closed closed;
-                struct event_writer *w = begin(*state, &closed, direct);
                 uint64_t n;
 
+                begin(*state, direct);
                 late = 2;
-                n = fill(w, 0);
+                n = fill(0);
                 snprintf(path, sizeof path, "%s", event_writer_path(w));
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
                 assert_int_equal(late, 0);
                 assert_in_range(sample_events(path), n - 1, n);
         }
@@ -151,18 +146,17 @@ TEST_WITH(test_short_writes_are_completed, setup, teardown)
         static const int sizes[] = {1, 511, 512, 4095, 4096, 4097, 8000};
 
         for (size_t i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
-                struct closed closed;
-                struct event_writer *w = begin(*state, &closed, i % 2 == 1 && has_direct);
                 uint64_t n;
 
+                begin(*state, i % 2 == 1 && has_direct);
                 result = sizes[i / 2];
-                n = fill(w, 0);
-                n += fill(w, n);
-                n += fill(w, n);
-                assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+                n = fill(0);
+                n += fill(n);
+                n += fill(n);
+                finish();
                 assert_int_equal(result, 0);
                 assert_int_equal(sample_events(closed.last), n);
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 
@@ -171,11 +165,10 @@ TEST_WITH(test_errors, setup, teardown)
 {
         for (unsigned i = 0; i < 16; i++) {
                 struct event_writer_counts counts;
-                struct closed closed;
-                struct event_writer *w = begin(*state, &closed, i % 2 == 1 && has_direct);
                 uint64_t accepted = 0;
                 int error = i < 8 ? -ENOSPC : -EIO, r;
 
+                begin(*state, i % 2 == 1 && has_direct);
                 whole = i / 2 % 4;
                 result = error;
                 while ((r = sample_put(w, &eformat_3, accepted, EVENT_BYTES)) == 0)
@@ -191,7 +184,7 @@ TEST_WITH(test_errors, setup, teardown)
                 assert_int_equal(counts.events_written, counts.events);
                 assert_int_equal(closed.events, counts.events);
                 assert_int_equal(sample_events(closed.last), counts.events);
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 
@@ -201,16 +194,15 @@ TEST_WITH(test_repeats, setup, teardown)
         static const int errors[] = {-EAGAIN, -EINTR, -EINVAL};
 
         for (size_t i = 0; i < 2 * ARRAY_SIZE(errors); i++) {
-                struct closed closed;
-                struct event_writer *w = begin(*state, &closed, i % 2 == 1 && has_direct);
                 uint64_t n;
 
+                begin(*state, i % 2 == 1 && has_direct);
                 result = errors[i / 2];
-                n = fill(w, 0);
-                assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
+                n = fill(0);
+                finish();
                 assert_int_equal(result, 0);
                 assert_int_equal(sample_events(closed.last), n);
-                event_writer_free(w);
+                event_writer_free(take_ptr(w));
         }
 }
 

@@ -6,6 +6,8 @@
 #include "store/replay.h"
 #include "store_sample.h"
 
+DEFINE_FREEP(replay)
+
 static struct eformat_encoding e;
 static struct built_fragment fragments[EVB_ROS_MAX];
 
@@ -58,7 +60,7 @@ static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *
 
 TEST(test_rebuilt_events_have_the_same_bytes)
 {
-        struct replay *replay = open_real();
+        _cleanup_(replay_freep) struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
         struct event_file *file;
         struct event_record record;
@@ -80,7 +82,6 @@ TEST(test_rebuilt_events_have_the_same_bytes)
         assert_int_equal(replay_source_id(replay, 0), 0x00a10020);
         assert_int_equal(replay_span(replay), 16);
         event_file_free(file);
-        replay_free(replay);
 }
 
 /* `wanted` words must differ, each by `shift`. */
@@ -100,7 +101,7 @@ static void assert_shifted(const uint8_t *a, const uint8_t *b, size_t size_bytes
 
 TEST(test_later_passes_are_renumbered)
 {
-        struct replay *replay = open_real();
+        _cleanup_(replay_freep) struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
         struct event_info first, later;
 
@@ -118,12 +119,11 @@ TEST(test_later_passes_are_renumbered)
         assert_int_equal(later.l1_id, first.l1_id + 16);
         assert_int_equal(later.global_id, first.global_id + 16);
         assert_int_equal(later.time_s, first.time_s);
-        replay_free(replay);
 }
 
 TEST(test_l1_ids_are_unique)
 {
-        struct replay *replay = open_real();
+        _cleanup_(replay_freep) struct replay *replay = open_real();
         uint32_t seen[100];
 
         for (uint64_t t = 0; t < ARRAY_SIZE(seen); t++) {
@@ -134,7 +134,6 @@ TEST(test_l1_ids_are_unique)
                 for (uint64_t k = 0; k < t; k++)
                         assert_int_not_equal(seen[k], seen[t]);
         }
-        replay_free(replay);
 }
 
 struct robs {
@@ -152,7 +151,7 @@ static int count_robs(void *userdata, const struct eformat_fragment *f)
 
 TEST(test_real_events_as_version_five)
 {
-        struct replay *replay = open_real();
+        _cleanup_(replay_freep) struct replay *replay = open_real();
         _cleanup_free_ uint8_t *room = malloc(1 << 20);
 
         for (uint64_t k = 0; k < 10; k++) {
@@ -163,12 +162,11 @@ TEST(test_real_events_as_version_five)
                 assert_int_equal(robs.n, 42);
                 assert_int_equal(robs.n_rods, 42);
         }
-        replay_free(replay);
 }
 
 TEST(test_small_buffer_stays_unchanged)
 {
-        struct replay *replay = open_real();
+        _cleanup_(replay_freep) struct replay *replay = open_real();
         struct replay_fragment f;
         uint8_t room[4] = "abcd";
 
@@ -178,7 +176,6 @@ TEST(test_small_buffer_stays_unchanged)
         assert_true(replay_fragment_max_bytes(replay) >= f.size_bytes);
         assert_int_equal(replay_copy(replay, 0, 0, room, sizeof room), f.size_bytes);
         assert_memory_equal(room, "abcd", 4);
-        replay_free(replay);
 }
 
 /* In this synthetic file, the second event lacks source 1. */

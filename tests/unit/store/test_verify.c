@@ -5,19 +5,21 @@
 #include "store/verify.h"
 #include "store_sample.h"
 
-struct found {
+static struct found {
         unsigned n;
         uint64_t event;
         struct eformat_fault fault;
-};
+} found;
+
+static char path[PATH_MAX];
+static uint8_t *bytes; /* of the file */
+static size_t size_bytes;
 
 static void on_fault(void *userdata, uint64_t event, const struct eformat_fault *fault)
 {
-        struct found *found = userdata;
-
-        found->n++;
-        found->event = event;
-        found->fault = *fault;
+        found.n++;
+        found.event = event;
+        found.fault = *fault;
 }
 
 static int setup(void **state)
@@ -28,15 +30,14 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+        free(take_ptr(bytes));
         sample_remove(*state);
         return 0;
 }
 
-/* Writes the events 0, 1, 2 and 1 again, with 100 bytes per source, to *ret_path. */
-static uint8_t *make_file(const char *directory, const struct eformat *format, const char **ret_path,
-                          size_t *ret_size_bytes)
+/* Writes a file of the events 0, 1, 2 and 1 again, with 100 bytes per source. */
+static void make_file(const char *directory, const struct eformat *format)
 {
-        static char path[PATH_MAX];
         struct event_writer_settings s = {.directory = directory,
                                           .core_name = "c",
                                           .application = "a",
@@ -51,21 +52,28 @@ static uint8_t *make_file(const char *directory, const struct eformat *format, c
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
-        *ret_path = path;
-        return sample_read(path, ret_size_bytes);
+        free(bytes);
+        bytes = sample_read(path, &size_bytes);
 }
 
-static struct verify_report check(const char *path, const uint64_t *seed, struct found *found)
+static struct verify_report check(const uint64_t *seed)
 {
         struct verify_report report;
         struct event_file *file;
 
-        *found = (struct found){0};
+        found = (struct found){0};
         assert_int_equal(event_file_open(&file, path, NULL), 0);
-        assert_int_equal(event_file_verify(file, seed, on_fault, found, &report), 0);
+        assert_int_equal(event_file_verify(file, seed, on_fault, NULL, &report), 0);
         event_file_free(file);
-        assert_int_equal(report.n_faults, found->n);
+        assert_int_equal(report.n_faults, found.n);
         return report;
+}
+
+/* The same for `n` bytes that are now in the file. */
+static struct verify_report check_written(size_t n)
+{
+        sample_write(path, bytes, n);
+        return check(NULL);
 }
 
 TEST_WITH(test_valid_file, setup, teardown)
@@ -73,13 +81,10 @@ TEST_WITH(test_valid_file, setup, teardown)
         const struct eformat *formats[] = {&eformat_3, &eformat_5};
 
         for (size_t i = 0; i < 2; i++) {
-                const char *path;
-                size_t size_bytes;
-                struct found found;
                 struct verify_report report;
 
-                free(make_file(*state, formats[i], &path, &size_bytes));
-                report = check(path, NULL, &found);
+                make_file(*state, formats[i]);
+                report = check(NULL);
 
                 assert_int_equal(report.n_faults, 0);
                 assert_true(report.ended && report.has_seed);
@@ -96,14 +101,11 @@ TEST_WITH(test_valid_file, setup, teardown)
 
 TEST_WITH(test_another_seed, setup, teardown)
 {
-        const char *path;
-        size_t size_bytes;
         uint64_t seed = 6;
-        struct found found;
         struct verify_report report;
 
-        free(make_file(*state, &eformat_3, &path, &size_bytes));
-        report = check(path, &seed, &found);
+        make_file(*state, &eformat_3);
+        report = check(&seed);
 
         assert_int_equal(report.pattern_wrong, 8);
         assert_int_equal(found.n, 8);
@@ -113,15 +115,11 @@ TEST_WITH(test_another_seed, setup, teardown)
 /* Changes a payload byte of the last source of the last event, before 2 status and 3 trailer words. */
 TEST_WITH(test_one_wrong_byte, setup, teardown)
 {
-        const char *path;
-        size_t size_bytes, at;
-        struct found found;
-        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
-
+        size_t at;
+        make_file(*state, &eformat_3);
         at = size_bytes - EVENT_FILE_END_BYTES - 20 - 1;
         bytes[at] ^= 0x80;
-        sample_write(path, bytes, size_bytes);
-        check(path, NULL, &found);
+        check_written(size_bytes);
         assert_int_equal(found.n, 1);
         assert_int_equal(found.event, 3);
         assert_int_equal(found.fault.offset_bytes, at);
@@ -129,14 +127,9 @@ TEST_WITH(test_one_wrong_byte, setup, teardown)
 
 TEST_WITH(test_one_wrong_byte_breaks_checksums, setup, teardown)
 {
-        const char *path;
-        size_t size_bytes;
-        struct found found;
-        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_5, &path, &size_bytes);
-
+        make_file(*state, &eformat_5);
         bytes[size_bytes - EVENT_FILE_END_BYTES - 8 - 20 - 1] ^= 0x80;
-        sample_write(path, bytes, size_bytes);
-        struct verify_report report = check(path, NULL, &found);
+        struct verify_report report = check_written(size_bytes);
 
         assert_int_equal(report.sums_wrong, 2);
         assert_int_equal(report.pattern_wrong, 1);
@@ -145,16 +138,11 @@ TEST_WITH(test_one_wrong_byte_breaks_checksums, setup, teardown)
 
 TEST_WITH(test_wrong_counters, setup, teardown)
 {
-        const char *path;
-        size_t size_bytes;
-        struct found found;
-        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
-
+        make_file(*state, &eformat_3);
         /* An event too many, and one too few. */
         for (int8_t difference = 1; difference >= -1; difference -= 2) {
                 bytes[size_bytes - EVENT_FILE_END_BYTES + 16] = (uint8_t)(4 + difference);
-                sample_write(path, bytes, size_bytes);
-                struct verify_report report = check(path, NULL, &found);
+                struct verify_report report = check_written(size_bytes);
 
                 assert_false(report.ended);
                 assert_int_equal(found.n, 1);
@@ -165,13 +153,8 @@ TEST_WITH(test_wrong_counters, setup, teardown)
 
 TEST_WITH(test_missing_end, setup, teardown)
 {
-        const char *path;
-        size_t size_bytes;
-        struct found found;
-        _cleanup_free_ uint8_t *bytes = make_file(*state, &eformat_3, &path, &size_bytes);
-
-        sample_write(path, bytes, size_bytes - EVENT_FILE_END_BYTES);
-        struct verify_report report = check(path, NULL, &found);
+        make_file(*state, &eformat_3);
+        struct verify_report report = check_written(size_bytes - EVENT_FILE_END_BYTES);
 
         assert_int_equal(report.events, 4);
         assert_int_equal(found.n, 1);

@@ -8,28 +8,30 @@
 
 #define CORE "data26_evb.00000012.physics_Main.daq.RAW._lb0000._SFI-1"
 
-struct closed {
+static struct event_writer *w;
+static struct event_writer_settings s;
+
+static struct closed {
         unsigned n;
         uint64_t events, bytes;
         char last[PATH_MAX];
-};
+} closed;
 
 static inline void on_closed(void *userdata, const char *path, uint64_t events, uint64_t size_bytes)
 {
-        struct closed *c = userdata;
-
-        c->n++;
-        c->events += events;
-        c->bytes += size_bytes;
-        snprintf(c->last, sizeof c->last, "%s", path);
+        assert_ptr_equal(userdata, &closed);
+        closed.n++;
+        closed.events += events;
+        closed.bytes += size_bytes;
+        snprintf(closed.last, sizeof closed.last, "%s", path);
 }
 
-static inline struct event_writer_settings make_settings(const char *directory, struct closed *closed)
+static inline void make_settings(const char *directory)
 {
         const char *way = getenv("EVB_TEST_WRITE") ?: "";
 
-        *closed = (struct closed){0};
-        return (struct event_writer_settings){
+        closed = (struct closed){0};
+        s = (struct event_writer_settings){
                 .directory = directory,
                 .core_name = CORE,
                 .application = "SFI-1",
@@ -40,7 +42,7 @@ static inline struct event_writer_settings make_settings(const char *directory, 
                 .background = strstr(way, "background"),
                 .direct = strstr(way, "direct"),
                 .closed = on_closed,
-                .userdata = closed,
+                .userdata = &closed,
         };
 }
 
@@ -63,13 +65,25 @@ static inline bool sample_can_write(void)
 static inline int setup(void **state)
 {
         *state = sample_directory();
+        make_settings(*state);
         return 0;
 }
 
 static inline int teardown(void **state)
 {
+        event_writer_free(take_ptr(w));
         sample_remove(*state);
         return 0;
+}
+
+static inline void start(void)
+{
+        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
+}
+
+static inline void finish(void)
+{
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
 }
 
 /* Asserts that the file has no fault, and returns the number of its events. */
