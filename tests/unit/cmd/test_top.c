@@ -258,7 +258,8 @@ TEST_WITH(lines_have_the_same_fields, NULL, sample_close)
 
 TEST_WITH(the_object_has_the_age_of_answers, NULL, sample_close)
 {
-        json_t *o, *nodes;
+        const json_t *nodes;
+        json_auto_t *o;
 
         sample_open(0, 1);
         sample_answer(0, "'run':7");
@@ -266,13 +267,8 @@ TEST_WITH(the_object_has_the_age_of_answers, NULL, sample_close)
         sample_problem(1, CONDITION_SILENT, "no answer");
         sample_look();
         o = top_model_to_json(&t.model, t.now_ns, 5.5);
-        assert_true(json_real_value(json_object_get(o, "time")) == 5.5);
-        assert_string_equal(json_string_value(json_object_get(o, "scenario")), "beam");
-        assert_true(json_is_false(json_object_get(o, "ok")));
+        assert_json(o, "{'time': 5.5, 'scenario': 'beam', 'ok': false}");
         nodes = json_object_get(o, "nodes");
-        assert_true(json_real_value(json_object_get(json_array_get(nodes, 0), "age_seconds")) == 2);
-        assert_int_equal(json_integer_value(json_object_get(json_array_get(nodes, 0), "run")), 7);
-        assert_true(json_is_null(json_object_get(json_array_get(nodes, 1), "age_seconds")));
-        assert_true(json_is_false(json_object_get(json_array_get(nodes, 1), "reachable")));
-        json_decref(o);
+        assert_json(json_array_get(nodes, 0), "{'age_seconds': 2.0, 'run': 7}");
+        assert_json(json_array_get(nodes, 1), "{'age_seconds': null, 'reachable': false}");
 }

@@ -1,8 +1,6 @@
 /* Tests what the DFM's page is told: messages have a bound, whatever nodes answer, and the history is that of
  * the last ten minutes. */
-#include "../test.h"
-
-#include <jansson.h>
+#include "../json_assert.h"
 
 #include "base/strbuf.h"
 #include "base/util.h"
@@ -95,13 +93,10 @@ TEST_WITH(shaping_is_summed_by_destination, NULL, tear_down)
         make(3, 2, SHAPED, "{\"state\": \"running\", \"shaping\": \"no array\"}");
         o = message(NULL);
         assert_true(real(o, "elapsed") == 1.5 && real(o, "time") == 7);
-        row = json_object_get(o, "run");
-        assert_string_equal(json_string_value(json_object_get(row, "state")), "running");
-        assert_true(json_is_true(json_object_get(row, "ok")));
+        assert_json(json_object_get(o, "run"), "{'state': 'running', 'ok': true}");
         assert_int_equal(json_array_size(json_object_get(o, "shaping")), 2);
         row = json_array_get(json_object_get(o, "shaping"), 0);
-        assert_string_equal(json_string_value(json_object_get(row, "node")), "sfi1");
-        assert_string_equal(json_string_value(json_object_get(row, "address")), "10.0.0.1");
+        assert_json(row, "{'node': 'sfi1', 'address': '10.0.0.1'}");
         assert_true(real(row, "sources") == 3 && real(row, "rate_bps") == 300 && real(row, "drops") == 6);
         assert_true(real(row, "backlog_bytes") == 90);
         row = json_array_get(json_object_get(o, "shaping"), 1);
@@ -139,7 +134,7 @@ TEST_WITH(shaping_is_that_of_the_scenario, NULL, tear_down)
         static char text[200000];
         struct strbuf b = strbuf_init(text, sizeof text);
         const json_t *rows;
-        json_t *o;
+        json_auto_t *o;
 
         strbuf_add(&b, "{\"state\": \"running\", \"shaping\": [{\"node\": \"sfi1\", \"rate_bps\": 1}, {}");
         for (unsigned i = 0; i < 5000; i++)
@@ -151,7 +146,6 @@ TEST_WITH(shaping_is_that_of_the_scenario, NULL, tear_down)
         rows = json_object_get(o, "shaping");
         assert_int_equal(json_array_size(rows), 1);
         assert_true(real(json_array_get(rows, 0), "sources") == 2);
-        json_decref(o);
 }
 
 /* Each state is short enough, and all together are not. */
@@ -182,9 +176,9 @@ TEST_WITH(messages_have_a_bound, NULL, tear_down)
 TEST_WITH(the_history_is_of_ten_minutes, NULL, tear_down)
 {
         static struct node_stats stats;
-        struct history h;
+        _cleanup_(history_fini) struct history h;
         json_t *o, *rows;
-        char *text;
+        _cleanup_free_ char *text;
 
         history_init(&h);
         for (unsigned i = 0; i <= HISTORY_MAX + 50; i++) {
@@ -207,18 +201,16 @@ TEST_WITH(the_history_is_of_ten_minutes, NULL, tear_down)
                 assert_true(json_number_value(json_array_get(row, 4)) == 0.25);
         }
         json_decref(o);
-        free(text);
-        history_fini(&h);
 }
 
 /* With the next run of the process, the counters begin again. */
 TEST_WITH(the_next_run_has_rates_of_its_own, NULL, tear_down)
 {
         static struct node_stats stats;
-        struct history h;
+        _cleanup_(history_fini) struct history h;
         const json_t *row;
-        json_t *o;
-        char *text;
+        json_auto_t *o;
+        _cleanup_free_ char *text;
 
         history_init(&h);
         atomic_store(&stats.events_complete, 1000);
@@ -232,7 +224,4 @@ TEST_WITH(the_next_run_has_rates_of_its_own, NULL, tear_down)
         row = json_array_get(json_object_get(o, "samples"), 0);
         assert_true(json_number_value(json_array_get(row, 2)) == 30);
         assert_true(json_number_value(json_array_get(row, 3)) == 0);
-        json_decref(o);
-        free(text);
-        history_fini(&h);
 }

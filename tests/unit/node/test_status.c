@@ -1,9 +1,7 @@
 /* Tests which figures the state of a node has, by its role. */
-#include "../test.h"
+#include "../json_assert.h"
 
 #include "metrics_sample.h"
-
-#include <jansson.h>
 
 #include "node/metrics/status_json.h"
 
@@ -26,12 +24,11 @@ static const json_t *value_at(const char *path)
 
 static void look(void)
 {
-        char *status = metrics_status_text(&v, 5 * NS_PER_S);
+        _cleanup_free_ char *status = metrics_status_text(&v, 5 * NS_PER_S);
 
         json_decref(o);
         o = json_loads(status, 0, NULL);
         assert_non_null(o);
-        free(status);
 }
 
 static int end(void **state)
@@ -40,25 +37,10 @@ static int end(void **state)
         return view_end(state);
 }
 
-/* The object at `path` ("": the status) has these values, with ' for ". */
-static void assert_has(const char *path, const char *expected)
+/* The object at `path` ("": the status) has these members. */
+static void assert_has(const char *path, const char *members)
 {
-        const json_t *found = value_at(path);
-        char *text = strdup(expected);
-        json_t *all, *value;
-        const char *name;
-
-        for (char *c = text; *c; c++)
-                *c = *c == '\'' ? '"' : *c;
-        all = json_loads(text, 0, NULL);
-        assert_non_null(all);
-        json_object_foreach(all, name, value)
-        {
-                if (!json_equal(json_object_get(found, name), value))
-                        fail_msg("%s of \"%s\" is not as in %s", name, path, expected);
-        }
-        json_decref(all);
-        free(text);
+        assert_json(value_at(path), members);
 }
 
 TEST_WITH(a_dfm_has_its_figures_in_its_status, NULL, end)

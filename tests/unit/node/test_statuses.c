@@ -1,5 +1,5 @@
 /* Tests what the answers of nodes become: servers of the test answer in their places. */
-#include "../test.h"
+#include "../json_assert.h"
 
 #include "node_sample.h"
 
@@ -89,7 +89,7 @@ static struct node_status *find(struct statuses *s, const char *name)
 
 TEST_WITH(each_answer_is_judged, set_up, tear_down)
 {
-        struct statuses s;
+        _cleanup_(statuses_fini) struct statuses s;
         struct error e = {};
         char expected[SCENARIO_TEXT_MAX + 40];
 
@@ -111,7 +111,6 @@ TEST_WITH(each_answer_is_judged, set_up, tear_down)
         snprintf(expected, sizeof expected, "no answer from unix:%s/sfi1: No such file or directory",
                  t.folder);
         assert_string_equal(find(&s, "sfi1")->problem, expected);
-        statuses_fini(&s);
 }
 
 static void assert_condition(const char *answer, const char *word, const char *problem)
@@ -162,7 +161,7 @@ TEST_WITH(nonsense_is_no_loss, set_up, tear_down)
 /* What a node answered last is not shown for one that is gone, nor its former problem once it is back. */
 TEST_WITH(answers_replace_each_other, set_up, tear_down)
 {
-        struct statuses s;
+        _cleanup_(statuses_fini) struct statuses s;
         struct error e = {};
 
         assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
@@ -178,12 +177,11 @@ TEST_WITH(answers_replace_each_other, set_up, tear_down)
         serve(&t.servers[0], "dfm", 500, "{\"node\":\"dfm\",\"state\":\"ready\"}");
         assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
         assert_null(find(&s, "dfm")->status);
-        statuses_fini(&s);
 }
 
 TEST_WITH(the_object_names_nodes_without_an_answer, set_up, tear_down)
 {
-        struct statuses s;
+        _cleanup_(statuses_fini) struct statuses s;
         struct error e = {};
         json_t *o;
 
@@ -191,18 +189,14 @@ TEST_WITH(the_object_names_nodes_without_an_answer, set_up, tear_down)
         assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
         assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
         o = node_status_to_json(find(&s, "dfm"));
-        assert_true(json_is_true(json_object_get(o, "reachable")));
-        assert_true(json_is_null(json_object_get(o, "problem")));
+        assert_json(o, "{'reachable': true, 'problem': null}");
         assert_non_null(json_object_get(o, "state"));
         json_decref(o);
         assert_null(json_object_get(find(&s, "dfm")->status, "reachable"));
         o = node_status_to_json(find(&s, "sfi2"));
-        assert_true(json_is_false(json_object_get(o, "reachable")));
-        assert_string_equal(json_string_value(json_object_get(o, "role")), "sfi");
-        assert_string_equal(json_string_value(json_object_get(o, "node")), "sfi2");
+        assert_json(o, "{'reachable': false, 'role': 'sfi', 'node': 'sfi2'}");
         assert_string_equal(json_string_value(json_object_get(o, "problem")), find(&s, "sfi2")->problem);
         json_decref(o);
-        statuses_fini(&s);
 }
 
 static void wait_until_pending(struct statuses_watch *w, struct loop *loop, size_t n)
@@ -221,7 +215,7 @@ TEST_WITH(a_silent_node_delays_no_other, set_up, tear_down)
         struct statuses_watch *w;
         struct node_status *dfm, *ros;
         struct loop *loop;
-        struct statuses s;
+        _cleanup_(statuses_fini) struct statuses s;
         struct error e = {};
         uint64_t now_ns = clock_now_ns(), asked_ns;
         char path[128];
@@ -263,18 +257,16 @@ TEST_WITH(a_silent_node_delays_no_other, set_up, tear_down)
         assert_true(ros->asked_ns > 0);
         statuses_watch_free(w);
         assert_true(ros->asked_ns == 0);
-        statuses_fini(&s);
         loop_free(loop);
 }
 
 TEST_WITH(a_scenario_without_places_is_refused, set_up, tear_down)
 {
-        struct statuses s;
+        _cleanup_(statuses_fini) struct statuses s;
         struct error e = {};
 
         t.scenario->metrics.kind = METRICS_NONE;
         assert_int_equal(statuses_init(&s, t.scenario, &e), -EINVAL);
         assert_non_null(strstr(e.message, "metrics.listen: the nodes serve no status"));
         assert_string_equal(e.location, t.scenario->path);
-        statuses_fini(&s);
 }

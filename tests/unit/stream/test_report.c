@@ -1,7 +1,5 @@
 /* Losses are told apart by place, and never counted twice; unknown figures are null. */
-#include "../test.h"
-
-#include <jansson.h>
+#include "../json_assert.h"
 
 #include "base/util.h"
 #include "stream/rules/stream_report.h"
@@ -34,8 +32,9 @@ static void check_places(json_int_t source, json_int_t late, json_int_t socket, 
                          const json_int_t expected[4])
 {
         static const char *const places[] = {"source", "network", "nic", "socket"};
-        json_t *sender = sender_part(1000, source), *receiver = receiver_part(900, late, socket, nic),
-               *merged = report_merge(false, sender, receiver), *at = json_object_get(merged, "lost_at");
+        json_auto_t *sender = sender_part(1000, source), *receiver = receiver_part(900, late, socket, nic),
+                    *merged = report_merge(false, sender, receiver);
+        const json_t *at = json_object_get(merged, "lost_at");
         json_int_t sum = 0;
 
         assert_int_equal(number(merged, "packets_lost"), 100);
@@ -48,9 +47,6 @@ static void check_places(json_int_t source, json_int_t late, json_int_t socket, 
                 sum += expected[i];
         }
         assert_int_equal(sum + late, 100);
-        json_decref(merged);
-        json_decref(sender);
-        json_decref(receiver);
 }
 
 TEST(losses_are_told_apart)
@@ -68,7 +64,8 @@ TEST(losses_are_told_apart)
  * NULL). */
 static void check_untaken(const json_t *untaken, json_int_t receiver_place, json_int_t network)
 {
-        json_t *sender = sender_part(1000, 15), *receiver = receiver_part(600, 10, 20, 5), *merged, *at;
+        json_auto_t *sender = sender_part(1000, 15), *receiver = receiver_part(600, 10, 20, 5), *merged;
+        const json_t *at;
 
         if (untaken)
                 json_object_set_new(receiver, "untaken_packets", json_deep_copy(untaken));
@@ -81,111 +78,80 @@ static void check_untaken(const json_t *untaken, json_int_t receiver_place, json
         assert_int_equal(number(at, "network"), network);
         assert_int_equal(number(at, "socket"), 20);
         assert_int_equal(number(at, "source") + number(at, "nic") + network + MAX(receiver_place, 0), 370);
-        json_decref(merged);
-        json_decref(sender);
-        json_decref(receiver);
 }
 
 TEST(what_a_failed_receiver_does_not_take_is_not_lost_in_the_network)
 {
-        json_t *some = json_integer(300), *all = json_integer(5000), *nonsense = json_integer(-7);
+        json_auto_t *some = json_integer(300), *all = json_integer(5000), *nonsense = json_integer(-7);
 
         check_untaken(some, 300, 50);
         check_untaken(all, 370, 0);
         check_untaken(nonsense, -1, 350);
         check_untaken(NULL, -1, 350);
-        json_decref(some);
-        json_decref(all);
-        json_decref(nonsense);
 }
 
 TEST(both_ends_say_the_same)
 {
-        json_t *sender = sender_part(1000, 0), *receiver = receiver_part(1000, 0, 0, 0),
-               *of_sender = report_merge(true, sender, receiver),
-               *of_receiver = report_merge(false, sender, receiver);
+        json_auto_t *sender = sender_part(1000, 0), *receiver = receiver_part(1000, 0, 0, 0),
+                    *of_sender = report_merge(true, sender, receiver),
+                    *of_receiver = report_merge(false, sender, receiver);
 
-        assert_string_equal(json_string_value(json_object_get(of_sender, "role")), "send");
-        assert_string_equal(json_string_value(json_object_get(of_sender, "wake")), "futex");
-        assert_string_equal(json_string_value(json_object_get(of_receiver, "wake")), "yield");
-        assert_int_equal(number(of_sender, "bytes"), 1000000);
-        assert_true(json_number_value(json_object_get(of_sender, "throughput_bytes_per_second")) == 500000);
+        assert_json(of_sender, "{'role': 'send', 'wake': 'futex', 'bytes': 1000000, "
+                               "'throughput_bytes_per_second': 500000.0}");
+        assert_json(of_receiver, "{'wake': 'yield'}");
         assert_true(json_equal(json_object_get(of_sender, "peer"), receiver));
         assert_true(json_equal(json_object_get(of_receiver, "peer"), sender));
         assert_true(
                 json_equal(json_object_get(of_sender, "lost_at"), json_object_get(of_receiver, "lost_at")));
-        json_decref(of_sender);
-        json_decref(of_receiver);
-        json_decref(sender);
-        json_decref(receiver);
 }
 
 TEST(what_a_lost_peer_knew_is_null)
 {
-        json_t *receiver = receiver_part(900, 0, 0, 0), *merged;
+        json_auto_t *receiver = receiver_part(900, 0, 0, 0), *merged;
 
         json_object_set_new(receiver, "filled_in", json_integer(7));
         merged = report_merge(false, NULL, receiver);
-        assert_true(json_is_null(json_object_get(merged, "packets_sent")));
-        assert_true(json_is_null(json_object_get(merged, "lost_at")));
-        assert_true(json_is_null(json_object_get(merged, "peer")));
-        assert_int_equal(number(merged, "packets_lost"), 7);
-        json_decref(merged);
-        json_decref(receiver);
+        assert_json(merged, "{'packets_sent': null, 'lost_at': null, 'peer': null, 'packets_lost': 7}");
 }
 
 TEST(a_peer_may_report_nonsense)
 {
         static const json_int_t least = INT64_MIN;
-        json_t *sender = sender_part(1000, least), *receiver = receiver_part(0, least, least, 0), *merged,
-               *at, *parts = json_array(), *all;
+        json_auto_t *sender = sender_part(1000, least), *receiver = receiver_part(0, least, least, 0), *all;
+        json_t *merged, *parts = json_array();
+        const json_t *at;
 
         json_object_set_new(receiver, "packets", json_integer(least));
         merged = report_merge(true, sender, receiver);
         at = json_object_get(merged, "lost_at");
         assert_int_equal(number(merged, "packets_lost"), 1000);
-        assert_int_equal(number(at, "network"), 1000);
-        assert_true(json_is_null(json_object_get(at, "source")));
-        assert_true(json_is_null(json_object_get(at, "socket")));
+        assert_json(at, "{'network': 1000, 'source': null, 'socket': null}");
         json_array_append(parts, merged);
         json_array_append_new(parts, merged);
         all = stream_join_reports(parts);
-        assert_true(json_is_null(json_object_get(all, "packets_late")));
-        assert_int_equal(number(all, "packets_lost"), 2000);
-        json_decref(all);
-        json_decref(sender);
-        json_decref(receiver);
+        assert_json(all, "{'packets_late': null, 'packets_lost': 2000}");
 }
 
 TEST(several_streams_add_up)
 {
-        json_t *parts = json_array(), *all;
+        json_t *parts = json_array();
+        json_auto_t *all;
 
         for (json_int_t i = 1; i <= 2; i++) {
-                json_t *sender = sender_part(1000 * i, 0),
-                       *receiver = receiver_part(900 * i, 0, 10, i == 1 ? 5 : -1);
+                json_auto_t *sender = sender_part(1000 * i, 0),
+                            *receiver = receiver_part(900 * i, 0, 10, i == 1 ? 5 : -1);
 
                 json_object_set_new(receiver, "untaken_packets", json_integer(30 * i));
                 json_object_set_new(receiver, "filled_unsure", json_integer(4 * i));
                 json_object_set_new(sender, "damaged", json_integer(5 * i));
                 json_object_set_new(sender, "cut_bytes", json_integer(6 * i));
                 json_array_append_new(parts, report_merge(true, sender, receiver));
-                json_decref(sender);
-                json_decref(receiver);
         }
         all = stream_join_reports(parts);
-        assert_int_equal(number(all, "packets_sent"), 3000);
-        assert_int_equal(number(all, "packets_lost"), 300);
-        assert_int_equal(number(json_object_get(all, "lost_at"), "socket"), 20);
-        assert_int_equal(number(json_object_get(all, "lost_at"), "receiver"), 90);
-        assert_int_equal(number(all, "frames_filled_unsure"), 12);
-        assert_int_equal(number(all, "frames_damaged"), 15);
-        assert_int_equal(number(all, "cut_bytes"), 18);
-        assert_true(json_is_null(json_object_get(json_object_get(all, "lost_at"), "nic")));
-        assert_true(json_is_null(json_object_get(all, "corrupt")));
+        assert_json(all, "{'packets_sent': 3000, 'packets_lost': 300, 'frames_filled_unsure': 12, "
+                         "'frames_damaged': 15, 'cut_bytes': 18, 'corrupt': null, 'seconds': 2.0}");
+        assert_json(json_object_get(all, "lost_at"), "{'socket': 20, 'receiver': 90, 'nic': null}");
         assert_int_equal(json_array_size(json_object_get(all, "streams")), 2);
-        assert_true(json_number_value(json_object_get(all, "seconds")) == 2);
-        json_decref(all);
         assert_null(stream_join_reports(json_array()));
 }
 
