@@ -392,7 +392,8 @@ TEST_WITH(frames_that_are_too_late_are_a_reason, bench_open, bench_close)
         have_range(&t, 1, 1008, 2);
         trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
-        assert_string_equal(r.text[0], "2 numbers of frames came after 4096 higher ones, and made no event");
+        assert_string_equal(r.text[0],
+                            "2 numbers of frames came too late, after higher ones, and made no event");
         finish(&t);
 }
 
