@@ -129,7 +129,7 @@ static void send_packet(uint32_t sequence, uint16_t n, uint64_t first, uint32_t 
 }
 
 /* Offered, lost, repeated and late. */
-static void assert_counts(uint64_t offered, uint64_t lost, uint64_t repeated, uint64_t late)
+static void assert_datagrams(uint64_t offered, uint64_t lost, uint64_t repeated, uint64_t late)
 {
         const struct node_stats *s = b.sample.stats;
 
@@ -142,16 +142,16 @@ static void assert_counts(uint64_t offered, uint64_t lost, uint64_t repeated, ui
 TEST_WITH(sequence_numbers_show_losses_and_repeats, bench_open, bench_close)
 {
         send_packet(50, 10, 0, 0);
-        assert_counts(10, 0, 0, 0);
+        assert_datagrams(10, 0, 0, 0);
         send_packet(51, 10, 10, 0);
         send_packet(51, 10, 10, 0);
-        assert_counts(20, 0, 1, 0);
+        assert_datagrams(20, 0, 1, 0);
         send_packet(54, 10, 40, 0);
-        assert_counts(30, 2, 1, 0);
+        assert_datagrams(30, 2, 1, 0);
         send_packet(52, 10, 20, 0); /* overtaken */
-        assert_counts(40, 1, 1, 0);
+        assert_datagrams(40, 1, 1, 0);
         send_packet(56, 0, 0, 0); /* empty, but shows a loss */
-        assert_counts(40, 2, 1, 0);
+        assert_datagrams(40, 2, 1, 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_not_taken), 40);
         assert_int_equal(trigger_input_deadline_ns(b.input), NEVER_NS);
 }
@@ -161,17 +161,17 @@ TEST_WITH(a_datagram_that_a_reset_overtook_is_dropped, NULL, bench_close)
         bench_open(NULL);
         send_packet(50, 1, 0, 0);
         send_packet(52, 1, 0, TRIGGER_RESET);
-        assert_counts(2, 1, 0, 0);
+        assert_datagrams(2, 1, 0, 0);
         log_lines = 0;
         send_packet(51, 1, 1, 0);
-        assert_counts(2, 0, 0, 1);
+        assert_datagrams(2, 0, 0, 1);
         assert_int_equal(log_lines, 1);
         bench_close(NULL);
         /* Or the first one brought the reset. */
         bench_open(NULL);
         send_packet(50, 1, 0, TRIGGER_RESET);
         send_packet(49, 1, 1, 0);
-        assert_counts(1, 0, 0, 1);
+        assert_datagrams(1, 0, 0, 1);
 }
 
 /* Numbers of datagrams are 32 bits wide: the reset must not seem to come after all of them. */
@@ -193,14 +193,14 @@ TEST_WITH(a_restarted_board_is_followed_at_once, bench_open, bench_close)
         send_packet(0, 1, 0, TRIGGER_RESET);
         send_packet(1, 1, 1, 0);
         send_packet(0, 1, 0, TRIGGER_RESET); /* the network repeats it */
-        assert_counts(2, 0, 1, 0);
+        assert_datagrams(2, 0, 1, 0);
         b.now_ns += NS_PER_S;
         send_packet(0, 1, 0, TRIGGER_RESET);
-        assert_counts(3, 0, 1, 0);
+        assert_datagrams(3, 0, 1, 0);
         send_packet(1, 1, 1, 0);
-        assert_counts(4, 0, 1, 0);
+        assert_datagrams(4, 0, 1, 0);
         send_packet(1000000, 1, 2, 0); /* suspect, but the core judges its numbers */
-        assert_counts(5, 0, 1, 0);
+        assert_datagrams(5, 0, 1, 0);
 }
 
 static struct dfm_driver running;
@@ -256,13 +256,13 @@ TEST(the_first_datagram_may_overtake_others)
         send_running(7, 1, 107, 0);
         send_running(5, 2, 104, TRIGGER_RESET);
         assert_all_wait(3);
-        assert_counts(3, 1, 0, 0);
+        assert_datagrams(3, 1, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_numbers_missing), 1);
         send_running(5, 2, 104, TRIGGER_RESET);
-        assert_counts(3, 1, 1, 0);
+        assert_datagrams(3, 1, 1, 0);
         send_running(6, 1, 106, 0);
         assert_all_wait(4);
-        assert_counts(4, 0, 1, 0);
+        assert_datagrams(4, 0, 1, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_numbers_missing), 0);
         running_close(NULL);
         /* Behind a datagram without triggers. */
@@ -271,7 +271,7 @@ TEST(the_first_datagram_may_overtake_others)
         send_running(2, 1, 8, 0);
         send_running(1, 1, 7, TRIGGER_RESET);
         assert_all_wait(2);
-        assert_counts(2, 0, 0, 0);
+        assert_datagrams(2, 0, 0, 0);
         /* Later, the network cannot have held it for so long. */
         b.now_ns += NS_PER_S;
         send_running(UINT32_MAX, 1, 6, 0);
@@ -296,7 +296,7 @@ TEST(a_sequence_that_begins_again_costs_no_trigger)
                         if (k != 15)
                                 send_running(k, 1, n + k, 0);
                 assert_int_equal(dfm_waiting(running.dfm), n + 39);
-                assert_counts(n + 39, 1, 0, 0);
+                assert_datagrams(n + 39, 1, 0, 0);
                 assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 0);
                 assert_int_equal(log_lines, 1);
                 running_close(NULL);
@@ -312,7 +312,7 @@ TEST_WITH(a_repeated_number_is_never_only_a_repeated_datagram, running_open, run
                 send_running(k, 1, k, 0);
         for (uint32_t k = 0; k < 10; k++)
                 send_running(k, 2, k, 0);
-        assert_counts(40, 0, 0, 0);
+        assert_datagrams(40, 0, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 20);
         assert_int_equal(log_lines, 2);
         trigger_input_reasons(running.dfm, b.sample.scenario, b.sample.stats, &r);
@@ -340,11 +340,11 @@ TEST_WITH(bad_datagrams_are_counted, bench_open, bench_close)
         send_bytes(bytes, n);
         turn();
         assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams_other_run), 1);
-        assert_counts(0, 0, 0, 0);
+        assert_datagrams(0, 0, 0, 0);
         n = make_packet(bytes, 9, 0, 3, 0, 0);
         send_bytes(bytes, n);
         turn();
-        assert_counts(3, 0, 0, 0);
+        assert_datagrams(3, 0, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams), 1);
 }
 
@@ -384,7 +384,7 @@ TEST_WITH(frames_that_are_too_late_are_a_reason, bench_open, bench_close)
 {
         struct dfm_config c = frames_config(2, 64);
         struct reasons r = {};
-        struct dfm_driver t;
+        struct dfm_driver t = {};
 
         start_after(&t, &c, 6007);
         trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
@@ -394,7 +394,7 @@ TEST_WITH(frames_that_are_too_late_are_a_reason, bench_open, bench_close)
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0],
                             "2 numbers of frames came too late, after higher ones, and made no event");
-        finish(&t);
+        dfm_driver_fini(&t);
 }
 
 /* Where frames are only counted, each trigger that became no event shifts all later frames. */

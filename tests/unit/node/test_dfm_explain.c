@@ -23,6 +23,8 @@ static void start(struct dfm_driver *t, const struct dfm_config *c)
         dfm_says_with(t, false);
 }
 
+#define EXPLAIN_TEST(name, ...) DFM_TEST_AS(name, dfm_standard(), start(t, &c), ##__VA_ARGS__)
+
 static const char *why(const struct dfm_driver *t)
 {
         static struct obstacle o;
@@ -46,88 +48,76 @@ static void reports(struct dfm_driver *t, enum node_role role, uint16_t index, u
         dfm_says_with(t, false);
 }
 
-DFM_TEST(the_first_cause_is_named, dfm_standard())
+EXPLAIN_TEST(the_first_cause_is_named)
 {
-        start(&t, &c);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2");
-        reports(&t, ROLE_ROS, 0, REASON_QUEUE_FULL, 0);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: queue to 10.0.0.5 full on ros1");
-        reports(&t, ROLE_SFI, 0, REASON_WAITS_FOR, 0);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: sfi1 waits for fragments of ros1 (queue to "
-                                     "10.0.0.5 full)");
-        reports(&t, ROLE_SFI, 1, REASON_SLOW_OUTPUT, 0);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: slow disk on sfi2");
-        reports(&t, ROLE_SFI, 0, REASON_DISK_FULL, 0);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: disk full on sfi1");
+        assert_string_equal(why(t), "no credit from sfi1, sfi2");
+        reports(t, ROLE_ROS, 0, REASON_QUEUE_FULL, 0);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: queue to 10.0.0.5 full on ros1");
+        reports(t, ROLE_SFI, 0, REASON_WAITS_FOR, 0);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: sfi1 waits for fragments of ros1 (queue to "
+                                    "10.0.0.5 full)");
+        reports(t, ROLE_SFI, 1, REASON_SLOW_OUTPUT, 0);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: slow disk on sfi2");
+        reports(t, ROLE_SFI, 0, REASON_DISK_FULL, 0);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: disk full on sfi1");
         /* XOFF is what the DFM sees; the disk is why. */
-        ros_says_switch(&t, 1, false);
-        dfm_says_with(&t, false);
-        assert_string_equal(why(&t), "ros2 holds triggers back (XOFF): disk full on sfi1");
-        dfm_driver_fini(&t);
+        ros_says_switch(t, 1, false);
+        dfm_says_with(t, false);
+        assert_string_equal(why(t), "ros2 holds triggers back (XOFF): disk full on sfi1");
 }
 
-DFM_TEST(other_causes_are_named, dfm_standard())
+EXPLAIN_TEST(other_causes_are_named)
 {
-        start(&t, &c);
-        reports(&t, ROLE_ROS, 1, REASON_BUFFER_FULL, 0); /* an effect, not a cause */
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2");
-        reports(&t, ROLE_ROS, 1, REASON_SILENT, 0);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: ros2: silent front-end");
+        reports(t, ROLE_ROS, 1, REASON_BUFFER_FULL, 0); /* an effect, not a cause */
+        assert_string_equal(why(t), "no credit from sfi1, sfi2");
+        reports(t, ROLE_ROS, 1, REASON_SILENT, 0);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: ros2: silent front-end");
         /* Whatever the wire brings. */
-        reports(&t, ROLE_SFI, 1, REASON_WAITS_FOR, 65535);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: sfi2 waits for fragments of ros 65536");
-        reports(&t, ROLE_SFI, 1, 17, 0);
-        assert_string_equal(why(&t), "no credit from sfi1, sfi2: sfi2: reason 17");
-        dfm_driver_fini(&t);
+        reports(t, ROLE_SFI, 1, REASON_WAITS_FOR, 65535);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: sfi2 waits for fragments of ros 65536");
+        reports(t, ROLE_SFI, 1, 17, 0);
+        assert_string_equal(why(t), "no credit from sfi1, sfi2: sfi2: reason 17");
 }
 
 /* Before it counts as gone, and whatever follows from it. */
-DFM_TEST(a_silent_node_is_named, dfm_standard())
+EXPLAIN_TEST(a_silent_node_is_named)
 {
         struct obstacle o = {};
 
-        start(&t, &c);
-        sfi0_takes(&t, 1);
+        sfi0_takes(t, 1);
         for (int i = 0; i < 12; i++) {
-                dfm_pass_ns(&t, 100 * NS_PER_MS);
-                ros_says_alive(&t, 0, RUN_RUNNING, 0);
+                dfm_pass_ns(t, 100 * NS_PER_MS);
+                ros_says_alive(t, 0, RUN_RUNNING, 0);
                 for (uint16_t k = 0; k < 2; k++)
-                        sfi_says_alive(&t, k, RUN_RUNNING, 0);
-                dfm_says_with(&t, false);
+                        sfi_says_alive(t, k, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
         }
-        reports(&t, ROLE_SFI, 0, REASON_WAITS_FOR, 1);
-        dfm_explain(t.dfm, &scenario, t.now_ns, &o);
+        reports(t, ROLE_SFI, 0, REASON_WAITS_FOR, 1);
+        dfm_explain(t->dfm, &scenario, t->now_ns, &o);
         assert_string_equal(o.text, "ros2 silent");
         assert_true(o.timed);
-        assert_int_equal(t.now_ns - o.since_ns, 1200 * NS_PER_MS);
-        dfm_driver_fini(&t);
+        assert_int_equal(t->now_ns - o.since_ns, 1200 * NS_PER_MS);
 }
 
-DFM_TEST(open_events_have_a_place, dfm_standard())
+EXPLAIN_TEST(open_events_have_a_place, c.events = 2)
 {
-        c.events = 2;
-        start(&t, &c);
-        sfi0_takes(&t, 2);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_state(t.dfm), RUN_DRAINING);
-        assert_string_equal(why(&t), "2 events open on sfi1");
-        reports(&t, ROLE_SFI, 0, REASON_SLOW_OUTPUT, 0);
-        assert_string_equal(why(&t), "slow disk on sfi1");
-        dfm_driver_fini(&t);
+        sfi0_takes(t, 2);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        assert_string_equal(why(t), "2 events open on sfi1");
+        reports(t, ROLE_SFI, 0, REASON_SLOW_OUTPUT, 0);
+        assert_string_equal(why(t), "slow disk on sfi1");
 }
 
-DFM_TEST(a_pause_of_triggers_is_named, dfm_standard())
+EXPLAIN_TEST(a_pause_of_triggers_is_named, c.trigger_rate_millihertz = 1)
 {
-        c.trigger_rate_millihertz = 1;
-        start(&t, &c);
-        sfi_grants(&t, 0, 4);
-        dfm_says_with(&t, false);
-        sfi_acks(&t, 0, 1);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, false);
-        assert_string_equal(why(&t), "no trigger");
+        sfi_grants(t, 0, 4);
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, 1);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        assert_string_equal(why(t), "no trigger");
         scenario.trigger.source_kind = TRIGGER_UDP;
         scenario.trigger.port = 4000;
-        assert_string_equal(why(&t), "no trigger at UDP port 4000");
-        dfm_driver_fini(&t);
+        assert_string_equal(why(t), "no trigger at UDP port 4000");
 }

@@ -18,6 +18,10 @@ static void name_nodes(const struct dfm_config *c)
         }
 }
 
+/* A test of a DFM whose nodes have names. */
+#define REASONS_TEST(name, begin, ...)                                                                       \
+        DFM_TEST_AS(name, dfm_standard(), (name_nodes(&c), begin(t, &c)), ##__VA_ARGS__)
+
 /* What the DFM waits for now. */
 static void explain(const struct dfm_driver *t, char *text)
 {
@@ -39,70 +43,57 @@ static const char *why(struct dfm_driver *t, const struct idle *last)
         return r.text[0];
 }
 
-DFM_TEST(missing_nodes_are_named, dfm_standard())
+REASONS_TEST(missing_nodes_are_named, dfm_driver_init)
 {
         struct idle idle = {};
 
-        name_nodes(&c);
-        dfm_driver_init(&t, &c);
-        ros_says_alive(&t, 1, RUN_RUNNING, 0);
-        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-        dfm_says_with(&t, false);
-        idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was accepted: stopped before the run began; ros1, "
-                                            "sfi2 never reached this DFM");
-        dfm_driver_fini(&t);
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+        idle_note(&idle, t->dfm, &scenario);
+        assert_string_equal(why(t, &idle), "no trigger was accepted: stopped before the run began; ros1, "
+                                           "sfi2 never reached this DFM");
 }
 
-DFM_TEST(a_long_list_of_nodes_is_shortened, dfm_standard())
+REASONS_TEST(a_long_list_of_nodes_is_shortened, dfm_driver_init, c.n_ros = 20)
 {
         struct idle idle = {};
 
-        c.n_ros = 20;
-        name_nodes(&c);
-        dfm_driver_init(&t, &c);
-        idle_note(&idle, t.dfm, &scenario);
+        idle_note(&idle, t->dfm, &scenario);
         assert_string_equal(
-                why(&t, &idle),
+                why(t, &idle),
                 "no trigger was accepted: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
                 "ros6 and 16 more never reached this DFM");
-        dfm_driver_fini(&t);
 }
 
 /* At the end all nodes have left and XOFF is forgotten, so the reason must come from an earlier note. */
-DFM_TEST(a_ros_that_held_triggers_back_is_named, dfm_standard())
+REASONS_TEST(a_ros_that_held_triggers_back_is_named, dfm_driver_start)
 {
         struct idle idle = {};
 
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        ros_says_switch(&t, 1, false);
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "");
-        idle_note(&idle, t.dfm, &scenario);
-        dfm_stop(t.dfm, t.now_ns);
-        ros_says_alive(&t, 0, RUN_ENDED, 0);
-        ros_says_alive(&t, 1, RUN_ENDED, 0);
-        dfm_says_with(&t, false);
-        idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was accepted: ros2 held triggers back (XOFF)");
-        dfm_driver_fini(&t);
+        ros_says_switch(t, 1, false);
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, "");
+        idle_note(&idle, t->dfm, &scenario);
+        dfm_stop(t->dfm, t->now_ns);
+        ros_says_alive(t, 0, RUN_ENDED, 0);
+        ros_says_alive(t, 1, RUN_ENDED, 0);
+        dfm_says_with(t, false);
+        idle_note(&idle, t->dfm, &scenario);
+        assert_string_equal(why(t, &idle), "no trigger was accepted: ros2 held triggers back (XOFF)");
 }
 
-DFM_TEST(who_holds_back_at_the_end, dfm_standard())
+REASONS_TEST(who_holds_back_at_the_end, dfm_driver_start)
 {
         char text[256];
 
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        stall_describe_end(t.dfm, &scenario, 5 * NS_PER_S, text, sizeof text);
+        sfi0_takes(t, 1);
+        stall_describe_end(t->dfm, &scenario, 5 * NS_PER_S, text, sizeof text);
         assert_string_equal(text, "");
-        ros_says_switch(&t, 1, false);
-        dfm_stop(t.dfm, t.now_ns);
-        stall_describe_end(t.dfm, &scenario, 12 * NS_PER_S, text, sizeof text);
+        ros_says_switch(t, 1, false);
+        dfm_stop(t->dfm, t->now_ns);
+        stall_describe_end(t->dfm, &scenario, 12 * NS_PER_S, text, sizeof text);
         assert_string_equal(text, "ros2 held triggers back (XOFF) for the last 12 s of the run");
-        dfm_driver_fini(&t);
 }
 
 /* All of its events had ended, and another process took its place: without durability, no file may have them.
@@ -162,114 +153,98 @@ TEST(files_that_were_not_closed_are_a_reason)
         }
 }
 
-DFM_TEST(a_slow_front_end_is_a_reason, dfm_standard())
+REASONS_TEST(a_slow_front_end_is_a_reason, dfm_driver_start)
 {
         struct idle idle = {};
         char text[OBSTACLE_TEXT_MAX];
 
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        ros_says_alive(&t, 1, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
-        sfi_grants(&t, 0, 3);
-        assert_dfm_says(&t, "");
-        explain(&t, text);
+        ros_says_alive(t, 1, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
+        sfi_grants(t, 0, 3);
+        assert_dfm_says(t, "");
+        explain(t, text);
         assert_string_equal(text, "ros2 waits for frames of its front-end");
-        idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle),
+        idle_note(&idle, t->dfm, &scenario);
+        assert_string_equal(why(t, &idle),
                             "no trigger was accepted: ros2 waited for a frame of its front-end");
-        dfm_driver_fini(&t);
 }
 
-DFM_TEST(a_reset_is_a_reason, dfm_standard())
+REASONS_TEST(a_reset_is_a_reason, dfm_driver_start, c.trigger_source = DFM_TRIGGER_OFFERED,
+             c.trigger_queue = 8)
 {
         const struct trigger_entry reset = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
         struct idle idle = {};
         char text[256];
 
-        name_nodes(&c);
-        c.trigger_source = DFM_TRIGGER_OFFERED;
-        c.trigger_queue = 8;
-        dfm_driver_start(&t, &c);
-        ros_says_alive(&t, 0, RUN_RUNNING, 0);
-        explain(&t, text);
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        explain(t, text);
         assert_string_equal(text, "ros1, ros2 did not confirm the beginning of the run");
-        idle_note(&idle, t.dfm, &scenario);
+        idle_note(&idle, t->dfm, &scenario);
         assert_string_equal(idle.why, text);
-        t.resets = 1;
+        t->resets = 1;
         for (uint16_t i = 0; i < c.n_ros; i++)
-                ros_says_alive(&t, i, RUN_RUNNING, 0);
-        assert_dfm_says(&t, "");
-        explain(&t, text);
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+        assert_dfm_says(t, "");
+        explain(t, text);
         assert_string_equal(text, "no trigger");
-        sfi_grants(&t, 0, 1);
-        dfm_offer(t.dfm, t.now_ns, &(struct trigger_entry){.number = 5});
-        dfm_says_with(&t, false);
-        dfm_offer(t.dfm, t.now_ns, &reset);
-        dfm_says_with(&t, false);
-        explain(&t, text);
+        sfi_grants(t, 0, 1);
+        dfm_offer(t->dfm, t->now_ns, &(struct trigger_entry){.number = 5});
+        dfm_says_with(t, false);
+        dfm_offer(t->dfm, t->now_ns, &reset);
+        dfm_says_with(t, false);
+        explain(t, text);
         assert_string_equal(text, "the counters were reset, and 1 event from before has not ended");
-        sfi_acks(&t, 0, 1);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, false);
-        explain(&t, text);
+        sfi_acks(t, 0, 1);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        explain(t, text);
         assert_string_equal(text, "ros1, ros2 did not confirm the last reset of the counters");
-        dfm_driver_fini(&t);
 }
 
-DFM_TEST(missing_credits_are_a_reason, dfm_standard())
+REASONS_TEST(missing_credits_are_a_reason, dfm_driver_start)
 {
         struct idle idle = {};
 
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        idle_note(&idle, t.dfm, &scenario);
-        assert_string_equal(why(&t, &idle), "no trigger was accepted: no SFI had a free credit");
-        dfm_driver_fini(&t);
+        idle_note(&idle, t->dfm, &scenario);
+        assert_string_equal(why(t, &idle), "no trigger was accepted: no SFI had a free credit");
 }
 
 /* After the first trigger, only the fate of events matters. */
-DFM_TEST(open_partial_and_lost_events_are_counted, dfm_standard())
+REASONS_TEST(open_partial_and_lost_events_are_counted, dfm_driver_start)
 {
         struct idle idle = {};
         struct reasons r = {};
 
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 4);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        sfi_ends(&t, 0, 1, EVENT_PARTIAL, 1);
-        sfi_ends(&t, 0, 2, EVENT_LOST, 2);
-        idle_note(&idle, t.dfm, &scenario);
+        sfi0_takes(t, 4);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(t, 0, 1, EVENT_PARTIAL, 1);
+        sfi_ends(t, 0, 2, EVENT_LOST, 2);
+        idle_note(&idle, t->dfm, &scenario);
         assert_string_equal(idle.why, "");
-        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 3);
         assert_string_equal(r.text[0], "1 of 4 events are partial");
         assert_string_equal(r.text[1], "1 of 4 events are lost");
         assert_string_equal(r.text[2], "1 of 4 events were still open");
-        dfm_driver_fini(&t);
 }
 
 /* An SFI that fails to seal its last file reports that in its last message. */
-DFM_TEST(failed_output_and_repeated_events_are_reasons, dfm_standard())
+REASONS_TEST(failed_output_and_repeated_events_are_reasons, dfm_driver_start)
 {
         struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
         struct idle idle = {};
         struct reasons r = {};
 
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        assert_true(sfi_says_update(&t, 1, 0, 1, &late));
-        sfi_says_alive(&t, 0, RUN_ENDED, ALIVE_FAILED);
-        sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        sfi0_takes(t, 1);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        assert_true(sfi_says_update(t, 1, 0, 1, &late));
+        sfi_says_alive(t, 0, RUN_ENDED, ALIVE_FAILED);
+        sfi_says_alive(t, 0, RUN_ENDED, 0);
         strcpy(scenario.sfi.directory, "/data");
-        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 2);
         assert_string_equal(r.text[0],
                             "the output of sfi1 failed: events that are complete may be in no file");
         assert_string_equal(r.text[1], "1 event ended again on another SFI: files may hold it twice");
-        dfm_driver_fini(&t);
 }
 
 enum fate { SILENT, RETURNED, REPLACED, REPLACED_AT_ONCE };
@@ -350,49 +325,40 @@ TEST(an_sfi_that_restarted_with_events_is_a_reason)
 }
 
 /* All its events ended: only its farewell was lost. */
-DFM_TEST(an_sfi_that_finished_its_events_may_fall_silent, dfm_standard())
+REASONS_TEST(an_sfi_that_finished_its_events_may_fall_silent, dfm_driver_start, c.node_timeout_ns = NS_PER_S)
 {
         struct finished_entry writing = {.event = 0, .end = UPDATE_WRITING};
         struct idle idle = {};
         struct reasons r = {};
 
-        c.node_timeout_ns = NS_PER_S;
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        assert_true(sfi_says_update(&t, 0, t.sfis[0].finished++, 1, &writing));
-        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-        pass_tenths(&t, 30, true);
-        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
-        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        sfi0_takes(t, 1);
+        assert_true(sfi_says_update(t, 0, t->sfis[0].finished++, 1, &writing));
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        pass_tenths(t, 30, true);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 0).live);
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 0);
-        dfm_driver_fini(&t);
 }
 
 /* The event went to another SFI before the silence was noticed, so none is open on it any more. */
-DFM_TEST(an_sfi_whose_event_timed_out_is_a_reason, dfm_standard())
+REASONS_TEST(an_sfi_whose_event_timed_out_is_a_reason, dfm_driver_start, c.node_timeout_ns = 2 * NS_PER_S,
+             c.event_timeout_ns = 3 * NS_PER_S / 2, c.events = 1)
 {
         struct idle idle = {};
         struct reasons r = {};
 
-        c.node_timeout_ns = 2 * NS_PER_S;
-        c.event_timeout_ns = 3 * NS_PER_S / 2;
-        c.events = 1;
-        name_nodes(&c);
-        dfm_driver_start(&t, &c);
-        sfi0_takes(&t, 1);
-        sfi_grants(&t, 1, 1);
-        pass_tenths(&t, 20, true);
-        assert_int_equal(dfm_counts(t.dfm)->reassigned, 1);
-        sfi_acks(&t, 1, 1);
-        pass_tenths(&t, 5, true);
-        assert_false(dfm_view(t.dfm, ROLE_SFI, 0).live);
-        sfi_ends(&t, 1, 0, EVENT_COMPLETE, 0);
-        dfm_says_with(&t, false);
-        assert_int_equal(dfm_counts(t.dfm)->complete, 1);
-        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        sfi0_takes(t, 1);
+        sfi_grants(t, 1, 1);
+        pass_tenths(t, 20, true);
+        assert_int_equal(dfm_counts(t->dfm)->reassigned, 1);
+        sfi_acks(t, 1, 1);
+        pass_tenths(t, 5, true);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 0).live);
+        sfi_ends(t, 1, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_counts(t->dfm)->complete, 1);
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 1);
-        dfm_driver_fini(&t);
 }
 
 static const struct ros_rule boards[] = {{.frames = true}, {.frames = true}};

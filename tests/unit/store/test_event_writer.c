@@ -144,7 +144,7 @@ TEST_WITH(test_wrong_settings, setup, teardown)
 
 static struct event_writer_counts at_sealing;
 
-static void assert_counts(uint64_t events, uint64_t written, uint64_t synced, uint64_t in_closed)
+static void assert_stages(uint64_t events, uint64_t written, uint64_t synced, uint64_t in_closed)
 {
         struct event_writer_counts counts;
 
@@ -183,19 +183,19 @@ TEST_WITH(test_counts, setup, teardown)
         start();
         for (uint64_t i = 0; i < 3; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
-        assert_counts(3, 0, 0, 0);
+        assert_stages(3, 0, 0, 0);
         assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
-        assert_counts(3, 3, 0, 0);
+        assert_stages(3, 3, 0, 0);
         assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
-        assert_counts(3, 3, 3, 0);
+        assert_stages(3, 3, 3, 0);
         assert_int_equal(sample_put(w, &eformat_3, 3, 1 << 20), 0); /* a large event is written at once */
-        assert_counts(4, 4, 3, 0);
+        assert_stages(4, 4, 3, 0);
         assert_int_equal(sample_put(w, &eformat_3, 4, 100), 0); /* the next event starts another file */
-        assert_counts(5, 4, 4, 4);
+        assert_stages(5, 4, 4, 4);
         assert_int_equal(event_writer_sync(w, SAMPLE_NOW), 0);
-        assert_counts(5, 5, 5, 4);
+        assert_stages(5, 5, 5, 4);
         finish();
-        assert_counts(5, 5, 5, 5);
+        assert_stages(5, 5, 5, 5);
 }
 
 TEST_WITH(test_inconsistent_sizes, setup, teardown)
