@@ -926,8 +926,9 @@ def no_output(evb):
     if "EVB_TEST_MOUNTS" not in os.environ:
         os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
     everyone = {"expected": 5, "present": 5, "missing": []}
-    with folder() as disk, control_bed(evb) as b:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], check=True)
+    # The disk has room for a minute of events.
+    with folder() as disk, control_bed(evb, {"trigger.rate": "200Hz"}) as b:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk], check=True)
         output, away, filler = disk / "output", disk / "away", disk / "filler"
         output.mkdir()
 
