@@ -108,27 +108,34 @@ typedef void (*scene_fn)(struct sim_config *c, bool push);
 #define SEEDS_DIVISOR 1u
 #endif
 
-/* The seeds to run, by default this number of them, and a quarter of it with a sanitizer. */
-static inline uint64_t seeds_to_run(uint64_t seeds, uint64_t *ret_first)
+/* The seeds to run, by default `n` of them, and a quarter of it with a sanitizer. */
+#define FOR_SEEDS(seed, n)                                                                                   \
+        for (uint64_t seed = first_seed(), last_ = last_seed(n); (seed_now = seed) <= last_; seed++)
+
+static inline uint64_t first_seed(void)
+{
+        const char *one = getenv("EVB_SIM_SEED");
+
+        return one ? strtoull(one, NULL, 0) : 1;
+}
+
+static inline uint64_t last_seed(uint64_t seeds)
 {
         const char *one = getenv("EVB_SIM_SEED"), *many = getenv("EVB_SIM_SEEDS");
 
-        *ret_first = one ? strtoull(one, NULL, 0) : 1;
-        return one ? *ret_first : many ? strtoull(many, NULL, 0) : DIV_ROUND_UP(seeds, SEEDS_DIVISOR);
+        return one || many ? strtoull(one ?: many, NULL, 0) : DIV_ROUND_UP(seeds, SEEDS_DIVISOR);
 }
 
 /* Runs one system for many seeds, in push and pull. */
 static inline void each_seed(unsigned seeds, scene_fn prepare,
                              void (*verify)(struct sim *, const struct sim_config *))
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct sim *s;
 
-                        seed_now = seed;
                         c.push = push;
                         c.faults.seed = seed;
                         if (prepare)
@@ -140,3 +147,15 @@ static inline void each_seed(unsigned seeds, scene_fn prepare,
                 }
         }
 }
+
+/* A test that runs the system that its body prepares for many seeds. */
+#define SCENE_OF(each, name, params, ...)                                                                    \
+        static void name##_scene params;                                                                     \
+        TEST(name)                                                                                           \
+        {                                                                                                    \
+                each(__VA_ARGS__);                                                                           \
+        }                                                                                                    \
+        static void name##_scene params
+
+#define SCENE(name, seeds, verify)                                                                           \
+        SCENE_OF(each_seed, name, (struct sim_config * c, bool push), seeds, name##_scene, verify)

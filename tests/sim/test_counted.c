@@ -14,15 +14,6 @@ static void counted(struct sim_config *c)
         c->arrive_skew_ns = c->faults.seed % 3 * 7 * NS_PER_MS;
 }
 
-/* The trigger would be ahead by far more than an event waits. */
-static void at_a_tenth_(struct sim_config *c, bool push)
-{
-        (void)push;
-        counted(c);
-        c->rate_millihertz = 500000;
-        c->arrive_percent = 10;
-}
-
 static void verify_waited(struct sim *s, const struct sim_config *c)
 {
         check_all_complete(s, c);
@@ -31,47 +22,29 @@ static void verify_waited(struct sim *s, const struct sim_config *c)
                 check(ros_counts(sim_ros(s, i))->late == 0 && ros_counts(sim_ros(s, i))->xoff == 0);
 }
 
-TEST(at_a_tenth)
+/* The trigger would be ahead by far more than an event waits. */
+SCENE(at_a_tenth, 8, verify_waited)
 {
-        each_seed(8, at_a_tenth_, verify_waited);
+        counted(c);
+        c->rate_millihertz = 500000;
+        c->arrive_percent = 10;
 }
 
-static void with_triggers_at_any_time_(struct sim_config *c, bool push)
+SCENE(with_triggers_at_any_time, 8, verify_waited)
 {
-        (void)push;
         counted(c);
         c->rate_millihertz = TRIGGER_RATE_MAX;
         c->arrive_rate_millihertz = c->faults.seed % 4 < 2 ? 100000 : 20000000;
         c->events = c->faults.seed % 4 < 2 ? 200 : 2000;
 }
 
-TEST(with_triggers_at_any_time)
-{
-        each_seed(8, with_triggers_at_any_time_, verify_waited);
-}
-
 /* Between two bursts, an event would wait for too long, and all front-ends are silent. */
-static void in_bursts_(struct sim_config *c, bool push)
+SCENE(in_bursts, 8, verify_waited)
 {
-        (void)push;
         counted(c);
         c->rate_millihertz = c->faults.seed % 4 < 2 ? TRIGGER_RATE_MAX : 1000000;
         c->arrive_rate_millihertz = 10000;
         c->arrive_burst = 40;
-}
-
-TEST(in_bursts)
-{
-        each_seed(8, in_bursts_, verify_waited);
-}
-
-static void dies_(struct sim_config *c, bool push)
-{
-        (void)push;
-        counted(c);
-        c->rate_millihertz = c->faults.seed % 4 < 2 ? TRIGGER_RATE_MAX : 1000000;
-        c->arrive_rate_millihertz = 100000;
-        c->arrive_dead_from = 80;
 }
 
 static void verify_death(struct sim *s, const struct sim_config *c)
@@ -84,7 +57,10 @@ static void verify_death(struct sim *s, const struct sim_config *c)
         check(d->fragments_lost == d->partial);
 }
 
-TEST(one_that_dies_holds_nothing_up)
+SCENE(one_that_dies_holds_nothing_up, 8, verify_death)
 {
-        each_seed(8, dies_, verify_death);
+        counted(c);
+        c->rate_millihertz = c->faults.seed % 4 < 2 ? TRIGGER_RATE_MAX : 1000000;
+        c->arrive_rate_millihertz = 100000;
+        c->arrive_dead_from = 80;
 }

@@ -5,14 +5,12 @@
 static void disturb(unsigned seeds, void (*harm)(struct sim *),
                     void (*verify)(struct sim *, const struct sim_config *))
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct sim *s;
 
-                        seed_now = seed;
                         c.push = push;
                         c.events = 600;
                         c.timeout_ns = 200 * NS_PER_MS;

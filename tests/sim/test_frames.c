@@ -8,7 +8,6 @@ static struct sim_config with_boards(uint64_t seed, unsigned bits, bool push)
 {
         struct sim_config c = sim_standard();
 
-        seed_now = seed;
         c.n_ros = 4;
         c.push = push;
         c.events = 1500;
@@ -84,9 +83,8 @@ static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), di
                        disturb_fn verify)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 for (int k = 0; k < 8; k++) {
                         struct sim_config c = with_boards(seed, widths[k / 2], k % 2);
                         struct sim *s;
@@ -102,6 +100,9 @@ static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), di
                 }
         }
 }
+
+#define WIDTH_SCENE(name, seeds, disturb, verify)                                                            \
+        SCENE_OF(each_width, name, (struct sim_config * c), seeds, name##_scene, disturb, verify)
 
 static void check_complete(struct sim *s, const struct sim_config *c)
 {
@@ -167,16 +168,6 @@ TEST(a_board_restarts_in_step)
         each_width(2, restart_a_board, NULL, check_all_built);
 }
 
-/* It counts from 0 again: its frames are refused, and the others make the events. With fewer than 256
- * triggers between the two counts, the board would look like a good one. */
-static void restart_and_forget(struct sim_config *c)
-{
-        restart_a_board(c);
-        c->boards.dead_until = MAX(c->boards.dead_until, UINT64_C(700));
-        c->boards.forgets = true;
-        c->boards.first = 0;
-}
-
 static void check_without_first_board(struct sim *s, const struct sim_config *c)
 {
         check_all_built(s, c);
@@ -184,18 +175,14 @@ static void check_without_first_board(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->offered.resets == 0);
 }
 
-TEST(a_board_restarts_and_counts_from_0)
+/* It counts from 0 again: its frames are refused, and the others make the events. With fewer than 256
+ * triggers between the two counts, the board would look like a good one. */
+WIDTH_SCENE(a_board_restarts_and_counts_from_0, 2, NULL, check_without_first_board)
 {
-        each_width(2, restart_and_forget, NULL, check_without_first_board);
-}
-
-/* All counters begin again after a pause, and the run goes on once all ROSs have noticed. */
-static void reset(struct sim_config *c)
-{
-        c->boards.missed = 0.01;
-        c->boards.reset_at = 700;
-        c->boards.pause_ns = 300 * NS_PER_MS;
-        c->faults = (struct fault_config){.loss = 0.01, .seed = c->faults.seed};
+        restart_a_board(c);
+        c->boards.dead_until = MAX(c->boards.dead_until, UINT64_C(700));
+        c->boards.forgets = true;
+        c->boards.first = 0;
 }
 
 static void check_reset(struct sim *s, const struct sim_config *c)
@@ -210,15 +197,13 @@ static void check_reset(struct sim *s, const struct sim_config *c)
         check_built(s, c, c->boards.reset_at + 150, c->events);
 }
 
-TEST(all_boards_reset)
+/* All counters begin again after a pause, and the run goes on once all ROSs have noticed. */
+WIDTH_SCENE(all_boards_reset, 3, NULL, check_reset)
 {
-        each_width(3, reset, NULL, check_reset);
-}
-
-/* Frames of the first board carry numbers that are far ahead: they cost that board's frames only. */
-static void lie(struct sim_config *c)
-{
-        c->boards.lies_at = 400 + c->faults.seed * 131 % 500;
+        c->boards.missed = 0.01;
+        c->boards.reset_at = 700;
+        c->boards.pause_ns = 300 * NS_PER_MS;
+        c->faults = (struct fault_config){.loss = 0.01, .seed = c->faults.seed};
 }
 
 static void check_liar(struct sim *s, const struct sim_config *c)
@@ -232,9 +217,10 @@ static void check_liar(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->triggers <= c->events + 64);
 }
 
-TEST(a_board_lies)
+/* Frames of the first board carry numbers that are far ahead: they cost that board's frames only. */
+WIDTH_SCENE(a_board_lies, 2, NULL, check_liar)
 {
-        each_width(2, lie, NULL, check_liar);
+        c->boards.lies_at = 400 + c->faults.seed * 131 % 500;
 }
 
 static void lead(struct sim_config *c)
@@ -263,17 +249,12 @@ TEST(one_ros_leads)
 
 /* The leader's board is dead for a while: frames of the others are left over, and the run goes on after that.
  */
-static void lead_and_die(struct sim_config *c)
+WIDTH_SCENE(a_leader_dies, 2, NULL, check_led)
 {
         lead(c);
         c->boards.leader = 1;
         c->boards.dead_from = 300 + c->faults.seed * 97 % 600;
         c->boards.dead_until = c->boards.dead_from + 1 + c->faults.seed * 31 % 150;
-}
-
-TEST(a_leader_dies)
-{
-        each_width(2, lead_and_die, NULL, check_led);
 }
 
 /* The SFIs stall, and the ROSs' buffers fill: boards wait, and nothing is lost. */
@@ -340,16 +321,6 @@ TEST(the_dfm_restarts)
         each_width(4, NULL, restart_the_dfm, check_resumed);
 }
 
-/* A frame may be late by as long as no DFM runs. */
-static void late_frames(struct sim_config *c)
-{
-        c->records = true;
-        c->n_ros = 1;
-        c->boards.missed = 0.01;
-        c->boards.late = 0.05;
-        c->boards.late_ns = 40 * NS_PER_MS;
-}
-
 /* A frame is in an event, or the ROS counts that it is in none. An event that no SFI had is lost. */
 static void check_late(struct sim *s, const struct sim_config *c)
 {
@@ -362,7 +333,12 @@ static void check_late(struct sim *s, const struct sim_config *c)
         check(r->left_over + r->late - r->no_event <= d->lost);
 }
 
-TEST(late_frames_come_under_another_dfm)
+/* A frame may be late by as long as no DFM runs. */
+WIDTH_SCENE(late_frames_come_under_another_dfm, 10, restart_the_dfm, check_late)
 {
-        each_width(10, late_frames, restart_the_dfm, check_late);
+        c->records = true;
+        c->n_ros = 1;
+        c->boards.missed = 0.01;
+        c->boards.late = 0.05;
+        c->boards.late_ns = 40 * NS_PER_MS;
 }

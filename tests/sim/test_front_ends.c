@@ -9,7 +9,6 @@ static struct sim_config with_boards(uint64_t seed, unsigned bits, bool push)
 {
         struct sim_config c = sim_standard();
 
-        seed_now = seed;
         c.n_ros = 4;
         c.push = push;
         c.events = 3000;
@@ -66,9 +65,8 @@ typedef void (*disturb_fn)(struct sim *s, const struct sim_config *c);
 static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), disturb_fn disturb)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 for (int k = 0; k < 8; k++) {
                         struct sim_config c = with_boards(seed, widths[k / 2], k % 2);
                         struct sim *s;
@@ -87,22 +85,20 @@ static void each_width(unsigned seeds, void (*prepare)(struct sim_config *c), di
         }
 }
 
+#define WIDTH_SCENE(name, seeds, disturb)                                                                    \
+        SCENE_OF(each_width, name, (struct sim_config * c), seeds, name##_scene, disturb)
+
 TEST(boards_miss_triggers_and_deliver_late)
 {
         each_width(4, NULL, NULL);
 }
 
-static void many_missed(struct sim_config *c)
+/* Beside a network that loses and reorders packets. */
+WIDTH_SCENE(boards_miss_many_triggers, 3, NULL)
 {
         c->boards.missed = 0.05;
         c->boards.late = 0.05;
         c->faults = (struct fault_config){.loss = 0.01, .reorder = 0.05, .seed = c->faults.seed};
-}
-
-/* Beside a network that loses and reorders packets. */
-TEST(boards_miss_many_triggers)
-{
-        each_width(3, many_missed, NULL);
 }
 
 /* The board restarts, and then knows the number of the trigger. */
@@ -133,17 +129,12 @@ TEST(a_board_restarts_and_counts_from_0)
 }
 
 /* The numbers that it missed are still open when it sends them for other triggers. */
-static void forget_early(struct sim_config *c)
+WIDTH_SCENE(a_board_restarts_among_open_events, 4, NULL)
 {
         c->boards.from = 0;
         c->boards.dead_from = 3 + c->faults.seed % 40;
         c->boards.dead_until = 300 + c->faults.seed * 31 % 400;
         c->boards.forgets = true;
-}
-
-TEST(a_board_restarts_among_open_events)
-{
-        each_width(4, forget_early, NULL);
 }
 
 /* Soon after the run began, the numbers of the new count are close to those of the triggers, and events that
@@ -162,7 +153,7 @@ TEST(a_board_restarts_at_once)
 }
 
 /* At 50 Hz, events stop waiting before 16 frames of the new count have come. */
-static void forget_slowly(struct sim_config *c)
+WIDTH_SCENE(a_slow_board_restarts_at_once, 6, NULL)
 {
         forget_at_once(c);
         c->events = 200;
@@ -173,22 +164,12 @@ static void forget_slowly(struct sim_config *c)
         c->boards.dead_until = c->boards.dead_from + 1 + c->faults.seed % 3;
 }
 
-TEST(a_slow_board_restarts_at_once)
-{
-        each_width(6, forget_slowly, NULL);
-}
-
 /* The counters of the trigger and of all boards are reset, so that all are in step again. */
-static void forget_until_reset(struct sim_config *c)
+WIDTH_SCENE(a_reset_brings_a_board_back, 4, NULL)
 {
         restart_and_forget(c);
         c->boards.from = (int64_t)(c->faults.seed % 3) - 1;
         c->boards.reset_at = 2500;
-}
-
-TEST(a_reset_brings_a_board_back)
-{
-        each_width(4, forget_until_reset, NULL);
 }
 
 /* What reached the killed process in its last 100 ms may be lost with it. Until the new one has joined, SFIs
@@ -230,9 +211,8 @@ static void let_frames_wait(struct sim_config *c)
 TEST(a_ros_that_was_away_refuses_no_frame)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
-        uint64_t first, last = seeds_to_run(12, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 12)
+        {
                 for (int k = 0; k < 8; k++) {
                         struct sim_config c = with_boards(seed, widths[k / 2], k % 2);
                         const struct ros_counts *r;

@@ -52,7 +52,7 @@ TEST(on_a_bad_network)
 }
 
 /* Accepted events wait for few credits, and the window is small: triggers are held back. */
-static void with_little_room_(struct sim_config *c, bool push)
+SCENE(with_little_room, 10, verify_decisions)
 {
         level2(c, push);
         c->level2.window = 20 + c->faults.seed % 20;
@@ -60,11 +60,6 @@ static void with_little_room_(struct sim_config *c, bool push)
         c->sfi_credits = 4;
         c->accept_percent = 60;
         c->write_ns = NS_PER_MS;
-}
-
-TEST(with_little_room)
-{
-        each_seed(10, with_little_room_, verify_decisions);
 }
 
 /* Front-ends send as fast as they can into small buffers, half of which undecided events may take. */
@@ -88,21 +83,6 @@ TEST(with_front_ends)
         each_seed(8, with_front_ends_, verify_decisions);
 }
 
-/* The buffers of the ROSs hold fewer undecided events than the window, and a frame without room is lost. The
- * farm is slow, so triggers wait for it. */
-static void with_large_frames_(struct sim_config *c, bool push)
-{
-        level2(c, push);
-        c->boards = (struct sim_boards){.bits = 32};
-        c->fragment_bytes = 30000;
-        c->ros_buffer_bytes = 8 << 20;
-        c->level2.window = 2000;
-        c->events = 1500;
-        c->rate_millihertz = 5000000;
-        c->timeout_ns = 20 * NS_PER_S;
-        c->farm_ns = 100 * NS_PER_MS;
-}
-
 static void verify_room(struct sim *s, const struct sim_config *c)
 {
         verify_decisions(s, c);
@@ -114,19 +94,19 @@ static void verify_room(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->busy_ns > 0);
 }
 
-TEST(with_large_frames)
-{
-        each_seed(6, with_large_frames_, verify_room);
-}
-
-static void while_the_farm_is_away_(struct sim_config *c, bool push)
+/* The buffers of the ROSs hold fewer undecided events than the window, and a frame without room is lost. The
+ * farm is slow, so triggers wait for it. */
+SCENE(with_large_frames, 6, verify_room)
 {
         level2(c, push);
-        c->level2.timeout_ns = 10 * NS_PER_MS;
-        c->level2.accept_undecided = c->faults.seed % 2;
-        c->farm_away_from_ns = 20 * NS_PER_MS + c->faults.seed % 20 * NS_PER_MS;
-        c->farm_away_until_ns = c->farm_away_from_ns + 40 * NS_PER_MS;
-        c->farm_ns = 7 * NS_PER_MS; /* some decisions come too late */
+        c->boards = (struct sim_boards){.bits = 32};
+        c->fragment_bytes = 30000;
+        c->ros_buffer_bytes = 8 << 20;
+        c->level2.window = 2000;
+        c->events = 1500;
+        c->rate_millihertz = 5000000;
+        c->timeout_ns = 20 * NS_PER_S;
+        c->farm_ns = 100 * NS_PER_MS;
 }
 
 static void verify_time_outs(struct sim *s, const struct sim_config *c)
@@ -147,16 +127,14 @@ static void verify_time_outs(struct sim *s, const struct sim_config *c)
         check_empty(s, c);
 }
 
-TEST(while_the_farm_is_away)
+SCENE(while_the_farm_is_away, 20, verify_time_outs)
 {
-        each_seed(20, while_the_farm_is_away_, verify_time_outs);
-}
-
-/* The farm requests fragments first: that changes neither decisions nor accounts. */
-static void with_regions_(struct sim_config *c, bool push)
-{
-        on_a_bad_network_(c, push);
-        c->farm_regions = 1 + c->faults.seed % c->n_ros;
+        level2(c, push);
+        c->level2.timeout_ns = 10 * NS_PER_MS;
+        c->level2.accept_undecided = c->faults.seed % 2;
+        c->farm_away_from_ns = 20 * NS_PER_MS + c->faults.seed % 20 * NS_PER_MS;
+        c->farm_away_until_ns = c->farm_away_from_ns + 40 * NS_PER_MS;
+        c->farm_ns = 7 * NS_PER_MS; /* some decisions come too late */
 }
 
 static void check_regions(struct sim *s, const struct sim_config *c)
@@ -181,34 +159,20 @@ static void verify_regions(struct sim *s, const struct sim_config *c)
         check(g->answers[FRAGMENT_PENDING] + g->answers[FRAGMENT_LOST] + g->answers[FRAGMENT_DISCARDED] == 0);
 }
 
-TEST(with_regions)
+/* The farm requests fragments first: that changes neither decisions nor accounts. */
+SCENE(with_regions, 20, verify_regions)
 {
-        each_seed(20, with_regions_, verify_regions);
+        on_a_bad_network_(c, push);
+        c->farm_regions = 1 + c->faults.seed % c->n_ros;
 }
 
-static void regions_of_front_ends_(struct sim_config *c, bool push)
+SCENE(regions_of_front_ends, 8, verify_regions)
 {
         with_front_ends_(c, push);
         c->farm_regions = 1 + c->faults.seed % c->n_ros;
         /* Triggers wait for their frames. */
         if (c->faults.seed % 2)
                 c->arrive_percent = 100;
-}
-
-TEST(regions_of_front_ends)
-{
-        each_seed(8, regions_of_front_ends_, verify_regions);
-}
-
-/* Some events time out while the farm waits for their fragments: the ROSs answer that they are gone. */
-static void regions_of_decided_events_(struct sim_config *c, bool push)
-{
-        level2(c, push);
-        c->boards = (struct sim_boards){.bits = 32, .missed = 0.02, .late = 0.2, .late_ns = 30 * NS_PER_MS};
-        c->timeout_ns = 200 * NS_PER_MS;
-        c->level2.timeout_ns = 10 * NS_PER_MS;
-        c->level2.accept_undecided = c->faults.seed % 3;
-        c->farm_regions = c->n_ros;
 }
 
 static void verify_decided_events(struct sim *s, const struct sim_config *c)
@@ -222,19 +186,15 @@ static void verify_decided_events(struct sim *s, const struct sim_config *c)
         check(g->answers[FRAGMENT_OK] > 0);
 }
 
-TEST(regions_of_decided_events)
-{
-        each_seed(8, regions_of_decided_events_, verify_decided_events);
-}
-
-/* Boards miss triggers, deliver late, and count to 65536: the farm never gets a fragment of another event. */
-static void regions_of_boards_(struct sim_config *c, bool push)
+/* Some events time out while the farm waits for their fragments: the ROSs answer that they are gone. */
+SCENE(regions_of_decided_events, 8, verify_decided_events)
 {
         level2(c, push);
-        c->boards = (struct sim_boards){
-                .bits = 16, .from = 65500, .missed = 0.02, .late = 0.05, .late_ns = 30 * NS_PER_MS};
+        c->boards = (struct sim_boards){.bits = 32, .missed = 0.02, .late = 0.2, .late_ns = 30 * NS_PER_MS};
         c->timeout_ns = 200 * NS_PER_MS;
-        c->farm_regions = 1 + c->faults.seed % c->n_ros;
+        c->level2.timeout_ns = 10 * NS_PER_MS;
+        c->level2.accept_undecided = c->faults.seed % 3;
+        c->farm_regions = c->n_ros;
 }
 
 static void verify_boards(struct sim *s, const struct sim_config *c)
@@ -248,9 +208,14 @@ static void verify_boards(struct sim *s, const struct sim_config *c)
         check(g->answers[FRAGMENT_OK] > c->events / 2 && g->answers[FRAGMENT_PENDING] > 0);
 }
 
-TEST(regions_of_boards)
+/* Boards miss triggers, deliver late, and count to 65536: the farm never gets a fragment of another event. */
+SCENE(regions_of_boards, 10, verify_boards)
 {
-        each_seed(10, regions_of_boards_, verify_boards);
+        level2(c, push);
+        c->boards = (struct sim_boards){
+                .bits = 16, .from = 65500, .missed = 0.02, .late = 0.05, .late_ns = 30 * NS_PER_MS};
+        c->timeout_ns = 200 * NS_PER_MS;
+        c->farm_regions = 1 + c->faults.seed % c->n_ros;
 }
 
 /* An SFI, or the DFM, ends in the middle of the run, and another one takes its place. */
@@ -260,7 +225,6 @@ static void restart(uint64_t seed, bool push, bool dfm)
         const struct dfm_counts *d;
         struct sim *s;
 
-        seed_now = seed;
         c.push = push;
         c.faults.seed = seed;
         level2(&c, push);
@@ -282,9 +246,8 @@ static void restart(uint64_t seed, bool push, bool dfm)
 
 TEST(when_a_node_restarts)
 {
-        uint64_t first, last = seeds_to_run(20, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 20)
+        {
                 for (int k = 0; k < 4; k++)
                         restart(seed, k % 2, k / 2);
         }

@@ -47,15 +47,15 @@ static void run_with_pauses(struct sim *s, struct random *random)
 
 TEST(each_trigger_ends_once_whatever_is_paused)
 {
-        uint64_t first, last = seeds_to_run(60, &first), paused_ns = 0;
+        uint64_t paused_ns = 0;
 
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 60)
+        {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct random random;
                         struct sim *s;
 
-                        seed_now = seed;
                         c.push = push;
                         c.faults.seed = seed;
                         prepare(&c);

@@ -92,14 +92,12 @@ typedef void (*pull_fn)(struct sim_config *c, struct random *r);
 static void each_pull(unsigned seeds, pull_fn prepare,
                       void (*verify)(struct sim *, const struct sim_config *))
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 struct sim_config c = sim_standard();
                 struct random r;
                 struct sim *s;
 
-                seed_now = seed;
                 random_init(&r, seed);
                 c.faults.seed = seed;
                 prepare(&c, &r);
@@ -110,6 +108,9 @@ static void each_pull(unsigned seeds, pull_fn prepare,
                 sim_free(s);
         }
 }
+
+#define PULL_SCENE(name, seeds, verify)                                                                      \
+        SCENE_OF(each_pull, name, (struct sim_config * c, struct random * r), seeds, name##_scene, verify)
 
 static void verify_lossless(struct sim *s, const struct sim_config *c)
 {
@@ -150,20 +151,15 @@ TEST(a_late_loop_loses_no_rate)
 }
 
 /* Requests gather in the ROSs while they stop, and all answer at the same moment. */
-static void pause_ross(struct sim_config *c, struct random *r)
+PULL_SCENE(ross_that_stall_together_overflow_no_port, 12, verify_lossless)
 {
         draw_system(c, r);
         c->pause_ns = 2 * NS_PER_MS;
         c->pause_every_ns = 5 * NS_PER_MS;
 }
 
-TEST(ross_that_stall_together_overflow_no_port)
-{
-        each_pull(12, pause_ross, verify_lossless);
-}
-
 /* The whole event is larger than the buffer, which holds one frame for each source. */
-static void smallest(struct sim_config *c, struct random *r)
+PULL_SCENE(a_frame_for_each_source_suffices, 11, verify_lossless)
 {
         c->n_ros = (uint32_t)draw(r, 2, 12);
         c->n_sfi = 1;
@@ -173,12 +169,7 @@ static void smallest(struct sim_config *c, struct random *r)
         overload(c, RUN_BYTES / 4);
 }
 
-TEST(a_frame_for_each_source_suffices)
-{
-        each_pull(11, smallest, verify_lossless);
-}
-
-static void several_sfis(struct sim_config *c, struct random *r)
+PULL_SCENE(several_sfis_share_the_ross, 8, verify_full)
 {
         draw_system(c, r);
         c->n_sfi = (uint32_t)draw(r, 2, 3);
@@ -186,21 +177,11 @@ static void several_sfis(struct sim_config *c, struct random *r)
         overload(c, RUN_BYTES);
 }
 
-TEST(several_sfis_share_the_ross)
-{
-        each_pull(8, several_sfis, verify_full);
-}
-
-static void at_low_rate(struct sim_config *c, struct random *r)
+PULL_SCENE(a_port_that_is_not_overloaded_drops_nothing, 8, verify_lossless)
 {
         draw_system(c, r);
         c->rate_millihertz = (uint64_t)(port_limit(c) * 300 / c->n_ros / c->fragment_bytes);
         c->events = MIN(c->events, UINT64_C(2000));
-}
-
-TEST(a_port_that_is_not_overloaded_drops_nothing)
-{
-        each_pull(8, at_low_rate, verify_lossless);
 }
 
 static void unknown(struct sim_config *c, struct random *r)
@@ -224,15 +205,10 @@ TEST(an_unknown_buffer_is_found)
         each_pull(20, unknown, verify_rare);
 }
 
-static void faulty(struct sim_config *c, struct random *r)
+PULL_SCENE(with_faults_all_is_complete, 20, check_all_complete)
 {
         draw_system(c, r);
         overload(c, RUN_BYTES / 4);
         c->faults = (struct fault_config){
                 .loss = 0.02, .reorder = 0.05, .duplicate = 0.02, .seed = c->faults.seed};
-}
-
-TEST(with_faults_all_is_complete)
-{
-        each_pull(20, faulty, check_all_complete);
 }

@@ -8,14 +8,12 @@
 static void restart(unsigned seeds, double loss, uint64_t away_ns, void (*prepare)(struct sim_config *),
                     void (*verify)(struct sim *, const struct sim_config *))
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c = sim_standard();
                         struct sim *s;
 
-                        seed_now = seed;
                         c.push = push;
                         c.events = 600;
                         c.faults = (struct fault_config){.loss = loss, .seed = seed};
@@ -92,11 +90,10 @@ TEST(with_loss)
 
 TEST(only_one_sfi_is_left)
 {
-        for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (uint64_t seed = 1; (seed_now = seed) <= 20; seed++) {
                 struct sim_config c = sim_standard();
                 struct sim *s;
 
-                seed_now = seed;
                 c.events = 600;
                 s = sim_now = sim_new(&c);
                 check(!sim_run(s, 20 * NS_PER_MS + seed * NS_PER_MS));
@@ -129,11 +126,10 @@ static void verify_run_is_over(struct sim *s, const struct sim_config *c)
 /* Nodes that missed the end of a run do not draw the next DFM into it. */
 TEST(nodes_of_an_ended_run_are_refused)
 {
-        for (uint64_t seed = 1; seed <= 10; seed++) {
+        for (uint64_t seed = 1; (seed_now = seed) <= 10; seed++) {
                 struct sim_config c = sim_standard();
                 struct sim *s;
 
-                seed_now = seed;
                 c.events = 600;
                 know_that_it_has_ended(&c);
                 s = sim_now = sim_new(&c);
@@ -205,12 +201,11 @@ TEST(strangers_change_nothing)
 {
         uint8_t bytes[2000];
 
-        for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (uint64_t seed = 1; (seed_now = seed) <= 20; seed++) {
                 struct sim_config c = sim_standard();
                 struct random random;
                 struct sim *s;
 
-                seed_now = seed;
                 c.push = seed % 2;
                 c.events = 600;
                 random_init(&random, seed);

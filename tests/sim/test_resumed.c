@@ -35,7 +35,6 @@ static void accept_some(struct sim_config *c)
 static struct sim *begin(struct sim_config *c, uint64_t seed, bool push, void (*prepare)(struct sim_config *))
 {
         *c = sim_standard();
-        seed_now = seed;
         c->faults.seed = seed;
         c->push = push;
         lose_events(c);
@@ -54,9 +53,10 @@ static void restart_dfm(struct sim *s, uint64_t away_ns)
 /* Before, among and after the losses; `times` DFMs end. */
 static void with_losses(void (*prepare)(struct sim_config *), unsigned times)
 {
-        uint64_t first, last = seeds_to_run(20, &first), lost = 0;
+        uint64_t lost = 0;
 
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 20)
+        {
                 for (int push = 0; push < 2; push++) {
                         struct sim_config c;
                         struct sim *s = begin(&c, seed, push, prepare);
@@ -105,9 +105,10 @@ static void write_late_and_accept_some(struct sim_config *c)
  * not stand for lost events. */
 TEST(events_that_two_sfis_built_count_once)
 {
-        uint64_t first, last = seeds_to_run(10, &first), again = 0, lost = 0;
+        uint64_t again = 0, lost = 0;
 
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 10)
+        {
                 for (int k = 0; k < 4; k++) {
                         struct sim_config c;
                         struct sim *s =

@@ -51,7 +51,6 @@ static struct sim_config with_slices(uint32_t n_ros, bool push, uint64_t seed)
 {
         struct sim_config c = sim_standard();
 
-        seed_now = seed;
         c.n_ros = n_ros;
         c.push = push;
         c.events = 0;
@@ -139,9 +138,8 @@ typedef void (*verify)(struct sim *s, const struct sim_config *c);
 /* With one board and with three, in push and pull. */
 static void each_farm(unsigned seeds, scene prepare, verify check_scene)
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 for (int k = 0; k < 4; k++) {
                         struct sim_config c = with_slices(k < 2 ? 1 : 3, k % 2, seed);
                         struct sim *s;
@@ -155,22 +153,20 @@ static void each_farm(unsigned seeds, scene prepare, verify check_scene)
         }
 }
 
+#define FARM_SCENE(name, seeds, check_scene)                                                                 \
+        SCENE_OF(each_farm, name, (struct sim_config * c), seeds, name##_scene, check_scene)
+
 static void check_nothing_late(struct sim *s, const struct sim_config *c)
 {
         check_whole(s, c, 0);
 }
 
 /* Half as long again as the window. */
-static void burst(struct sim_config *c)
+FARM_SCENE(bursts_are_complete, 3, check_nothing_late)
 {
         for (uint32_t i = 0; i < c->n_ros; i++)
                 boards[i].burst_ns = 15 * NS_PER_MS + c->faults.seed % 3 * 20 * NS_PER_MS;
         c->slices.overlap_ns = c->faults.seed % 2 * SLICE_NS / 5;
-}
-
-TEST(bursts_are_complete)
-{
-        each_farm(3, burst, check_nothing_late);
 }
 
 static void pause_a_board(struct sim_config *c)
@@ -186,13 +182,6 @@ TEST(pauses_are_complete)
         each_farm(4, pause_a_board, check_nothing_late);
 }
 
-/* Longer than slices wait: the rest of one slice is late. */
-static void pause_for_long(struct sim_config *c)
-{
-        pause_a_board(c);
-        boards[0].pause_ns = IDLE_NS + (1 + c->faults.seed % 7) * 10 * NS_PER_MS;
-}
-
 static void check_rest_of_slice(struct sim *s, const struct sim_config *c)
 {
         uint64_t late = others(s, 0).late;
@@ -201,9 +190,11 @@ static void check_rest_of_slice(struct sim *s, const struct sim_config *c)
         check_whole(s, c, late);
 }
 
-TEST(a_long_pause_costs_a_part_of_a_slice)
+/* Longer than slices wait: the rest of one slice is late. */
+FARM_SCENE(a_long_pause_costs_a_part_of_a_slice, 4, check_rest_of_slice)
 {
-        each_farm(4, pause_for_long, check_rest_of_slice);
+        pause_a_board(c);
+        boards[0].pause_ns = IDLE_NS + (1 + c->faults.seed % 7) * 10 * NS_PER_MS;
 }
 
 static uint64_t row_length(const struct sim_config *c)
@@ -213,14 +204,6 @@ static uint64_t row_length(const struct sim_config *c)
         return lengths[c->faults.seed % 4];
 }
 
-/* Another part of the same board goes on. */
-static void be_late(struct sim_config *c)
-{
-        boards[0].late_from = 1000;
-        boards[0].late_until = 1000 + row_length(c);
-        boards[0].by_ns = 50 * NS_PER_MS;
-}
-
 static void check_late_row(struct sim *s, const struct sim_config *c)
 {
         check_whole(s, c, row_length(c));
@@ -228,15 +211,12 @@ static void check_late_row(struct sim *s, const struct sim_config *c)
                 check(sim_hit_is_built(s, 0, k) == (k < boards[0].late_from || k >= boards[0].late_until));
 }
 
-TEST(rows_of_late_frames_are_late)
+/* Another part of the same board goes on. */
+FARM_SCENE(rows_of_late_frames_are_late, 4, check_late_row)
 {
-        each_farm(4, be_late, check_late_row);
-}
-
-static void begin_again(struct sim_config *c)
-{
-        for (uint32_t i = 0; i < c->n_ros; i++)
-                boards[i].begins_again = 2000 + c->faults.seed % 10 * 100;
+        boards[0].late_from = 1000;
+        boards[0].late_until = 1000 + row_length(c);
+        boards[0].by_ns = 50 * NS_PER_MS;
 }
 
 /* All clocks begin again: after a while, the hits are in events again, and before it they were. */
@@ -256,16 +236,10 @@ static void check_begun_again(struct sim *s, const struct sim_config *c)
         }
 }
 
-TEST(clocks_begin_again)
+FARM_SCENE(clocks_begin_again, 3, check_begun_again)
 {
-        each_farm(3, begin_again, check_begun_again);
-}
-
-/* The clock of one board begins again. The others go on. */
-static void one_begins_again(struct sim_config *c)
-{
-        c->slices.optional = 1;
-        boards[0].begins_again = 2000 + c->faults.seed % 10 * 100;
+        for (uint32_t i = 0; i < c->n_ros; i++)
+                boards[i].begins_again = 2000 + c->faults.seed % 10 * 100;
 }
 
 static void check_others(struct sim *s, const struct sim_config *c)
@@ -275,18 +249,11 @@ static void check_others(struct sim *s, const struct sim_config *c)
                 check(others(s, i).used == HITS);
 }
 
-TEST(a_clock_begins_again)
+/* The clock of one board begins again. The others go on. */
+FARM_SCENE(a_clock_begins_again, 3, check_others)
 {
-        each_farm(3, one_begins_again, check_others);
-}
-
-/* The first board has nothing for a second, while the others have. */
-static void fall_silent(struct sim_config *c)
-{
-        boards[0].silent_from = 2000;
-        boards[0].silent_ns = NS_PER_S;
-        for (uint32_t i = 1; i < c->n_ros; i++)
-                boards[i].hits += NS_PER_S / PERIOD_NS;
+        c->slices.optional = 1;
+        boards[0].begins_again = 2000 + c->faults.seed % 10 * 100;
 }
 
 /* Its fragments are absent instead of empty: events wait for them, and are partial. */
@@ -303,21 +270,20 @@ static void check_silent(struct sim *s, const struct sim_config *c)
                 check(d->partial >= silent - 2 * WAIT_NS / SLICE_NS && d->partial <= silent);
 }
 
-TEST(a_silent_board_is_absent)
+/* The first board has nothing for a second, while the others have. */
+FARM_SCENE(a_silent_board_is_absent, 1, check_silent)
 {
-        each_farm(1, fall_silent, check_silent);
+        boards[0].silent_from = 2000;
+        boards[0].silent_ns = NS_PER_S;
+        for (uint32_t i = 1; i < c->n_ros; i++)
+                boards[i].hits += NS_PER_S / PERIOD_NS;
 }
 
 /* Nobody has anything for half a second: there are no events, and then all are complete. */
-static void stop_the_beam(struct sim_config *c)
+FARM_SCENE(a_stopped_beam_costs_nothing, 1, check_nothing_late)
 {
         for (uint32_t i = 0; i < c->n_ros; i++) {
                 boards[i].silent_from = 2000;
                 boards[i].silent_ns = 500 * NS_PER_MS;
         }
-}
-
-TEST(a_stopped_beam_costs_nothing)
-{
-        each_farm(1, stop_the_beam, check_nothing_late);
 }

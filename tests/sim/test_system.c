@@ -36,15 +36,10 @@ TEST(fragments_queued_at_their_source_are_not_retried)
         each_seed(10, shape, verify_quiet);
 }
 
-static void shape_and_lose(struct sim_config *c, bool push)
+SCENE(losses_among_queued_fragments_are_retried, 5, check_all_complete)
 {
         shape(c, push);
         c->faults.loss = 0.02;
-}
-
-TEST(losses_among_queued_fragments_are_retried)
-{
-        each_seed(5, shape_and_lose, check_all_complete);
 }
 
 static void lose_2(struct sim_config *c, bool push)
@@ -60,15 +55,6 @@ static void lose_5_and_more(struct sim_config *c, bool push)
                 .loss = 0.05, .reorder = 0.1, .duplicate = 0.05, .seed = c->faults.seed};
 }
 
-static void lose_20(struct sim_config *c, bool push)
-{
-        (void)push;
-        c->faults =
-                (struct fault_config){.loss = 0.2, .reorder = 0.1, .duplicate = 0.1, .seed = c->faults.seed};
-        c->events = 100;
-        c->timeout_ns = 20 * NS_PER_S;
-}
-
 TEST(with_2_percent_loss)
 {
         each_seed(60, lose_2, check_all_complete);
@@ -79,30 +65,20 @@ TEST(with_5_percent_loss_reordering_duplication)
         each_seed(60, lose_5_and_more, check_all_complete);
 }
 
-TEST(with_20_percent_loss)
+SCENE(with_20_percent_loss, 40, check_all_complete)
 {
-        each_seed(40, lose_20, check_all_complete);
+        c->faults =
+                (struct fault_config){.loss = 0.2, .reorder = 0.1, .duplicate = 0.1, .seed = c->faults.seed};
+        c->events = 100;
+        c->timeout_ns = 20 * NS_PER_S;
 }
 
 /* For longer than all retries take, at their growing pauses. */
-static void lose_all_for_a_while(struct sim_config *c, bool push)
+SCENE(events_survive_an_outage, 10, check_all_complete)
 {
-        (void)push;
         c->retries_max = c->faults.seed % 2 ? 5 : UINT32_MAX;
         c->away_from_ns = 20 * NS_PER_MS;
         c->away_until_ns = 720 * NS_PER_MS;
-}
-
-TEST(events_survive_an_outage)
-{
-        each_seed(10, lose_all_for_a_while, check_all_complete);
-}
-
-static void no_retries(struct sim_config *c, bool push)
-{
-        lose_5_and_more(c, push);
-        c->retries_max = 0;
-        c->timeout_ns = 100 * NS_PER_MS;
 }
 
 static void verify_partial(struct sim *s, const struct sim_config *c)
@@ -111,12 +87,14 @@ static void verify_partial(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->partial > 0);
 }
 
-TEST(without_retries_events_are_partial)
+SCENE(without_retries_events_are_partial, 10, verify_partial)
 {
-        each_seed(10, no_retries, verify_partial);
+        lose_5_and_more(c, push);
+        c->retries_max = 0;
+        c->timeout_ns = 100 * NS_PER_MS;
 }
 
-static void small_buffers(struct sim_config *c, bool push)
+SCENE(small_buffers_are_slow_but_not_stuck, 6, check_all_complete)
 {
         lose_2(c, push);
         c->sfi_buffer_bytes = 4u << 20;
@@ -126,14 +104,8 @@ static void small_buffers(struct sim_config *c, bool push)
         c->mtu_bytes = 8972;
 }
 
-TEST(small_buffers_are_slow_but_not_stuck)
+SCENE(fragments_of_4_mib_with_loss, 3, check_all_complete)
 {
-        each_seed(6, small_buffers, check_all_complete);
-}
-
-static void large_fragments(struct sim_config *c, bool push)
-{
-        (void)push;
         c->faults.loss = 0.05;
         c->fragment_bytes = EVB_FRAGMENT_MAX_BYTES;
         c->fixed = true;
@@ -143,35 +115,16 @@ static void large_fragments(struct sim_config *c, bool push)
         c->sfi_buffer_bytes = 32u << 20;
 }
 
-TEST(fragments_of_4_mib_with_loss)
-{
-        each_seed(3, large_fragments, check_all_complete);
-}
-
-static void slow_writer(struct sim_config *c, bool push)
-{
-        (void)push;
-        c->write_ns = NS_PER_MS;
-        c->events = 1500;
-}
-
 static void verify_busy(struct sim *s, const struct sim_config *c)
 {
         check_all_complete(s, c);
         check(dfm_counts(sim_dfm(s))->busy_ns > 0);
 }
 
-TEST(a_slow_writer_makes_the_dfm_busy)
+SCENE(a_slow_writer_makes_the_dfm_busy, 5, verify_busy)
 {
-        each_seed(5, slow_writer, verify_busy);
-}
-
-static void front_ends(struct sim_config *c, bool push)
-{
-        (void)push;
-        c->arriving = true;
-        c->arrive_percent = 50 + (uint32_t)c->faults.seed % 3 * 50; /* slower, as fast, faster */
-        c->timeout_ns = 20 * NS_PER_S;
+        c->write_ns = NS_PER_MS;
+        c->events = 1500;
 }
 
 static void verify_complete_or_partial(struct sim *s, const struct sim_config *c)
@@ -180,15 +133,16 @@ static void verify_complete_or_partial(struct sim *s, const struct sim_config *c
         check(dfm_counts(sim_dfm(s))->complete == c->events);
 }
 
-TEST(fragments_arrive_from_front_ends)
+SCENE(fragments_arrive_from_front_ends, 6, verify_complete_or_partial)
 {
-        each_seed(6, front_ends, verify_complete_or_partial);
+        c->arriving = true;
+        c->arrive_percent = 50 + (uint32_t)c->faults.seed % 3 * 50; /* slower, as fast, faster */
+        c->timeout_ns = 20 * NS_PER_S;
 }
 
 /* Front-ends send as fast as they can, some later than others, into small buffers, while the disk stalls. */
-static void front_ends_ahead(struct sim_config *c, bool push)
+SCENE(a_front_end_ahead_of_the_trigger_blocks_nothing, 8, check_all_complete)
 {
-        (void)push;
         c->arriving = c->arrive_stream = true;
         c->arrive_percent = 1000;
         c->ros_entries = 200;
@@ -201,11 +155,6 @@ static void front_ends_ahead(struct sim_config *c, bool push)
         }
         if (c->faults.seed % 8 > 3)
                 c->rate_millihertz = 1000000000; /* not limited by the trigger */
-}
-
-TEST(a_front_end_ahead_of_the_trigger_blocks_nothing)
-{
-        each_seed(8, front_ends_ahead, check_all_complete);
 }
 
 TEST(the_same_seed_repeats_the_run)

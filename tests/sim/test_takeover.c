@@ -10,7 +10,7 @@ struct scene {
 
 static void begin(struct scene *t, uint64_t seed, bool push, void (*prepare)(struct sim_config *))
 {
-        t->seed = seed_now = seed;
+        t->seed = seed;
         t->config = sim_standard();
         t->config.push = push;
         t->config.events = 600;
@@ -50,14 +50,16 @@ static void end(struct scene *t, bool once)
 
 static void each(unsigned seeds, void (*scene)(struct scene *, uint64_t, bool))
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
         struct scene t;
 
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 scene(&t, seed, false);
                 scene(&t, seed, true);
         }
 }
+
+#define TAKEOVER(name) SCENE_OF(each, name, (struct scene * t, uint64_t seed, bool push), 20, name##_scene)
 
 static void mix_up(struct sim_config *c)
 {
@@ -65,7 +67,7 @@ static void mix_up(struct sim_config *c)
         c->faults.duplicate = 0.2;
 }
 
-static void with_late_and_repeated_messages(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(with_late_and_repeated_messages)
 {
         begin(t, seed, push, mix_up);
         kill_dfm_in_the_run(t);
@@ -73,7 +75,7 @@ static void with_late_and_repeated_messages(struct scene *t, uint64_t seed, bool
         end(t, false);
 }
 
-static void twice_in_a_row(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(twice_in_a_row)
 {
         begin(t, seed, push, NULL);
         kill_dfm_in_the_run(t);
@@ -89,7 +91,7 @@ static void lose(struct sim_config *c)
         mix_up(c);
 }
 
-static void twice_on_a_bad_network(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(twice_on_a_bad_network)
 {
         begin(t, seed, push, lose);
         kill_dfm_in_the_run(t);
@@ -100,7 +102,7 @@ static void twice_on_a_bad_network(struct scene *t, uint64_t seed, bool push)
 }
 
 /* The run resumes without it, and it returns with all that it built. */
-static void while_an_sfi_is_away(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(while_an_sfi_is_away)
 {
         const struct dfm_counts *d;
 
@@ -120,7 +122,7 @@ static void while_an_sfi_is_away(struct scene *t, uint64_t seed, bool push)
         sim_free(t->sim);
 }
 
-static void while_an_sfi_restarts_too(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(while_an_sfi_restarts_too)
 {
         begin(t, seed, push, NULL);
         kill_dfm_in_the_run(t);
@@ -139,7 +141,7 @@ static void count_frames(struct sim_config *c)
         c->arrive_stream = true;
 }
 
-static void with_front_ends(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(with_front_ends)
 {
         begin(t, seed, push, count_frames);
         kill_dfm_in_the_run(t);
@@ -155,7 +157,7 @@ static void write_late(struct sim_config *c)
 }
 
 /* Events that wait for the disk beyond the time-out stay with the SFI before and after. */
-static void while_the_disk_stalls(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(while_the_disk_stalls)
 {
         begin(t, seed, push, write_late);
         check(!sim_run(t->sim, 2 * NS_PER_S + seed % 50 * 41 * NS_PER_MS));
@@ -166,7 +168,7 @@ static void while_the_disk_stalls(struct scene *t, uint64_t seed, bool push)
 }
 
 /* The DFM is killed after the last trigger. No trigger is taken twice. */
-static void at_the_end(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(at_the_end)
 {
         begin(t, seed, push, NULL);
         check(!sim_run(t->sim, 100 * NS_PER_MS));
@@ -179,7 +181,7 @@ static void at_the_end(struct scene *t, uint64_t seed, bool push)
 }
 
 /* It does not die but stalls, beyond the time-outs of nodes and events. */
-static void by_one_that_only_stalled(struct scene *t, uint64_t seed, bool push)
+TAKEOVER(by_one_that_only_stalled)
 {
         uint64_t away_ns = NS_PER_S + seed % 10 * NS_PER_S;
 
@@ -190,19 +192,3 @@ static void by_one_that_only_stalled(struct scene *t, uint64_t seed, bool push)
         sim_revive(t->sim, ROLE_DFM, 0);
         end(t, true);
 }
-
-#define SCENE(name, seeds)                                                                                   \
-        TEST(test_##name)                                                                                    \
-        {                                                                                                    \
-                each(seeds, name);                                                                           \
-        }
-
-SCENE(with_late_and_repeated_messages, 20)
-SCENE(twice_in_a_row, 20)
-SCENE(twice_on_a_bad_network, 20)
-SCENE(while_an_sfi_is_away, 20)
-SCENE(while_an_sfi_restarts_too, 20)
-SCENE(with_front_ends, 20)
-SCENE(while_the_disk_stalls, 20)
-SCENE(at_the_end, 20)
-SCENE(by_one_that_only_stalled, 20)

@@ -61,15 +61,13 @@ static void check_offered(struct sim *s, const struct board *b)
 
 static void whole_run(bool push, double loss, uint64_t seeds)
 {
-        uint64_t first, last = seeds_to_run(seeds, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, seeds)
+        {
                 struct sim_config c = sim_standard();
                 struct board b = {.number = seed * 1000000};
                 const struct dfm_counts *d;
                 struct sim *s;
 
-                seed_now = seed;
                 random_init(&b.random, seed);
                 c.outside = true;
                 c.push = push;
@@ -120,7 +118,6 @@ static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
         struct board b = {.restarted = true};
         struct sim *s;
 
-        seed_now = seed;
         random_init(&b.random, seed);
         s = sim_now = sim_new(c);
         check(!play(&b, s, 20 * NS_PER_MS + seed * NS_PER_MS, true));
@@ -138,9 +135,8 @@ static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
  * counted, and the run goes on. */
 TEST(the_dfm_restarts)
 {
-        uint64_t first, last = seeds_to_run(60, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 60)
+        {
                 struct sim_config c = restart_config(seed);
                 struct sim *s = play_restart(&c, seed);
 
@@ -153,9 +149,8 @@ TEST(the_dfm_restarts)
  * so that is lost. */
 TEST(the_dfm_restarts_with_level_2)
 {
-        uint64_t first, last = seeds_to_run(40, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 40)
+        {
                 struct sim_config c = restart_config(seed);
                 struct sim *s;
 
@@ -201,7 +196,6 @@ static void box_sends(struct box *b, struct sim *s, uint64_t until_ns, bool dfm_
 static struct sim *begin_box(struct sim_config *c, uint64_t seed)
 {
         *c = sim_standard();
-        seed_now = seed;
         c->outside = true;
         c->push = seed % 2;
         c->events = 3000;
@@ -220,9 +214,10 @@ static void restart_dfm(struct box *b, struct sim *s, uint64_t away_ns)
 /* A trigger is an event, or was refused by either DFM, or came when none could take it. */
 TEST(triggers_count_that_no_dfm_could_take)
 {
-        uint64_t first, last = seeds_to_run(40, &first), refused = 0;
+        uint64_t refused = 0;
 
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 40)
+        {
                 struct sim_config c;
                 struct sim *s = begin_box(&c, seed);
                 const struct dfm_counts *d;
@@ -249,7 +244,7 @@ TEST(triggers_count_that_no_dfm_could_take)
 /* A reset while no DFM runs, or no further trigger: nobody knows how many were missed. */
 TEST(missed_triggers_are_unclear_after_a_reset)
 {
-        for (uint64_t seed = 1; seed <= 8; seed++) {
+        for (uint64_t seed = 1; (seed_now = seed) <= 8; seed++) {
                 struct sim_config c;
                 struct sim *s = begin_box(&c, seed);
                 struct trigger_entry reset = {.number = 3, .flags = TRIGGER_RESET};
@@ -275,9 +270,10 @@ TEST(missed_triggers_are_unclear_after_a_reset)
  * until the run is stopped: what waited is missed. */
 TEST(the_triggers_before_a_pause_are_known)
 {
-        uint64_t first, last = seeds_to_run(40, &first), missed = 0;
+        uint64_t missed = 0;
 
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 40)
+        {
                 struct sim_config c;
                 struct sim *s = begin_box(&c, seed);
                 struct box b = {.number = 7};
@@ -330,14 +326,12 @@ static void play_reset(struct sim *s, const struct sim_config *c)
  * level 2 rejected the events before it. */
 TEST(frames_of_a_reset_do_not_mix)
 {
-        uint64_t first, last = seeds_to_run(40, &first);
-
-        for (uint64_t seed = first; seed <= last; seed++) {
+        FOR_SEEDS(seed, 40)
+        {
                 struct sim_config c = sim_standard();
                 uint64_t accepted = 0;
                 struct sim *s;
 
-                seed_now = seed;
                 c.outside = true;
                 c.push = seed % 2;
                 c.events = 400;
