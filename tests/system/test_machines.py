@@ -235,7 +235,8 @@ def came_back(m, name):
 
 def faults(evb):
     """Killed nodes and a rebooted machine come back into the run; a full disk ends it, with the reason in the journals."""
-    with booted(evb, scenario(), **{"pc-sfi2": {"disk": "24M"}}) as m:
+    # The disk has room for minutes of events.
+    with booted(evb, scenario().replace("rate = 500Hz", "rate = 100Hz"), **{"pc-sfi2": {"disk": "24M"}}) as m:
         enable(m)
         wait_begun(m, 1)
         os.kill(main_pid(m, "pc-ros2"), signal.SIGKILL)
