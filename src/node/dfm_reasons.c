@@ -392,10 +392,9 @@ static void unclosed_files(const struct dfm *d, const struct scenario *s, struct
                                     n->name, events);
                 else if (v.unclosed > 0 && !v.replaced)
                         reasons_add(to,
-                                    "%s was restarted before it had closed its files: its earlier process "
-                                    "built %llu "
-                                    "events, and the last ones are in a file without an end, which evb dump "
-                                    "--repair completes",
+                                    "%s was restarted before it had closed its files: until then it built "
+                                    "%llu events, and the last ones before each restart are in a file "
+                                    "without an end, which evb dump --repair completes",
                                     n->name, (unsigned long long)v.unclosed);
         }
 }

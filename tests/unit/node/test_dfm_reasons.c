@@ -115,9 +115,9 @@ TEST(files_that_were_not_closed_are_a_reason)
                  "be in no "
                  "file, because sfi.durability is none"},
                 {DURABILITY_WRITTEN, RUN_RUNNING, true,
-                 "sfi1 was restarted before it had closed its files: its earlier process built 2 events, and "
-                 "the last "
-                 "ones are in a file without an end, which evb dump --repair completes"},
+                 "sfi1 was restarted before it had closed its files: until then it built 2 events, and the "
+                 "last ones before each restart are in a file without an end, which evb dump --repair "
+                 "completes"},
                 {DURABILITY_SYNCED, RUN_RUNNING, false, NULL}, /* dfm_end.c: it is unfinished */
                 {DURABILITY_NONE, RUN_ENDED, true, NULL},
                 {DURABILITY_WRITTEN, RUN_ENDED, true, NULL},
