@@ -160,6 +160,13 @@ static inline bool ros_says_alive(struct dfm_driver *t, uint16_t ros, enum run_s
         return driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++);
 }
 
+/* A ROS of the run reports these fields of Alive. */
+#define ros_reports(t, ros, ...)                                                                             \
+        ((t)->message.alive =                                                                                \
+                 (__typeof__((t)->message.alive)){                                                           \
+                         .state = RUN_RUNNING, .incarnation = 1, .resets = (t)->resets, __VA_ARGS__},        \
+         assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, (t)->ros_alive_next[ros]++)))
+
 static inline bool ros_says_switch(struct dfm_driver *t, uint16_t ros, bool on)
 {
         t->message.xoff.incarnation = 1;
@@ -322,14 +329,19 @@ static inline void dfm_pass_with_ros_ns(struct dfm_driver *t, uint16_t ros, uint
         }
 }
 
+static inline void all_say_alive(struct dfm_driver *t)
+{
+        for (uint16_t i = 0; i < t->config.n_ros; i++)
+                ros_says_alive(t, i, RUN_RUNNING, 0);
+        for (uint16_t i = 0; i < t->config.n_sfi; i++)
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+}
+
 /* All nodes join and the run starts, without credits. */
 static inline void dfm_driver_start(struct dfm_driver *t, const struct dfm_config *config)
 {
         dfm_driver_init(t, config);
-        for (uint16_t i = 0; i < config->n_ros; i++)
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-        for (uint16_t i = 0; i < config->n_sfi; i++)
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        all_say_alive(t);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
 }

@@ -58,13 +58,27 @@ static inline void outside_resumes(struct dfm_driver *t, struct dfm_config *c)
         t->resets = 3;
         for (uint16_t i = 0; i < 4; i++)
                 driver_join_in_run(t, 0xF0, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
-        for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
-        }
+        all_say_alive(t);
         dfm_says_with(t, false);
         sfi_reports_bits(t, 0, 4, 1, 1, 0);
         sfi_reports_bits(t, 1, 4, 0, 0, 2);
+}
+
+/* The record of the DFM of that run: two of the triggers came into it. */
+static inline const struct dfm_processes *outside_record(struct dfm_came came)
+{
+        static struct dfm_processes record;
+
+        record = (struct dfm_processes){
+                .cookie = TRACE_COOKIE,
+                .dfms = {0xF0},
+                .has_all = true,
+                .n_sfi = 2,
+                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
+                .came = came,
+                .next = 2,
+        };
+        return &record;
 }
 
 static inline const struct dfm_offered *offered(const struct dfm_driver *t)

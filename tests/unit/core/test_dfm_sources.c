@@ -2,26 +2,9 @@
  * at the start, and what they owe is absent rather than lost. */
 #include "dfm_driver.h"
 
-static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
+static void ros_is(struct dfm_driver *t, uint16_t ros, enum node_reason reason, uint32_t ms, uint16_t flags)
 {
-        memset(&t->message.alive, 0, sizeof t->message.alive);
-        t->message.alive.state = RUN_RUNNING;
-        t->message.alive.incarnation = 1;
-        t->message.alive.flags = ALIVE_COUNTS | ALIVE_QUIET;
-        t->message.alive.frames = frames;
-        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
-}
-
-static void ros_reports(struct dfm_driver *t, uint16_t ros, enum node_reason reason, uint32_t ms,
-                        uint16_t flags)
-{
-        memset(&t->message.alive, 0, sizeof t->message.alive);
-        t->message.alive.state = RUN_RUNNING;
-        t->message.alive.incarnation = 1;
-        t->message.alive.reason = (uint16_t)reason;
-        t->message.alive.reason_ms = ms;
-        t->message.alive.flags = flags;
-        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
+        ros_reports(t, ros, .reason = (uint16_t)reason, .reason_ms = ms, .flags = flags);
 }
 
 static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, uint16_t ros)
@@ -42,15 +25,15 @@ DFM_TEST_EACH_AS(a_silent_ros_is_left_out_until_it_sends_again, i, ARRAY_SIZE(re
                  dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
         dfm_pass_ns(t, 100 * NS_PER_MS);
-        ros_reports(t, 2, reasons[i], 299, 0);
+        ros_is(t, 2, reasons[i], 299, 0);
         assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
         assert_false(dfm_view(t->dfm, ROLE_ROS, 2).left_out);
-        ros_reports(t, 2, reasons[i], 300, 0);
+        ros_is(t, 2, reasons[i], 300, 0);
         assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 1");
         assert_true(dfm_view(t->dfm, ROLE_ROS, 2).left_out);
         assert_true(dfm_view(t->dfm, ROLE_ROS, 2).live);
         assert_next_notice(t, NOTICE_LEFT_OUT, 2);
-        ros_reports(t, 2, REASON_NONE, 0, 0);
+        ros_is(t, 2, REASON_NONE, 0, 0);
         assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 7 sfi 1");
         assert_next_notice(t, NOTICE_TAKEN_IN, 2);
 }
@@ -58,10 +41,10 @@ DFM_TEST_EACH_AS(a_silent_ros_is_left_out_until_it_sends_again, i, ARRAY_SIZE(re
 /* A required ROS without a wait has the time of a node. Other reasons leave no ROS out. */
 DFM_TEST_AS(only_a_long_silence_counts, dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
-        ros_reports(t, 0, REASON_SILENT, 999, 0);
-        ros_reports(t, 1, REASON_BUFFER_FULL, 100000, 0);
+        ros_is(t, 0, REASON_SILENT, 999, 0);
+        ros_is(t, 1, REASON_BUFFER_FULL, 100000, 0);
         assert_false(dfm_view(t->dfm, ROLE_ROS, 0).left_out || dfm_view(t->dfm, ROLE_ROS, 1).left_out);
-        ros_reports(t, 0, REASON_SILENT, 1000, 0);
+        ros_is(t, 0, REASON_SILENT, 1000, 0);
         assert_true(dfm_view(t->dfm, ROLE_ROS, 0).left_out);
 }
 
@@ -69,14 +52,14 @@ DFM_TEST_AS(only_a_long_silence_counts, dfm_with_optional_ros(), dfm_driver_star
 DFM_TEST_AS(a_silent_ros_holds_no_triggers_back, dfm_with_optional_ros(), dfm_driver_start(t, &c))
 {
         sfi_grants(t, 0, 2);
-        ros_reports(t, 2, REASON_SILENT, 250, ALIVE_XOFF);
+        ros_is(t, 2, REASON_SILENT, 250, ALIVE_XOFF);
         assert_dfm_says(t, "");
         assert_true(dfm_view(t->dfm, ROLE_ROS, 2).holds_back);
-        ros_reports(t, 2, REASON_SILENT, 300, ALIVE_XOFF);
+        ros_is(t, 2, REASON_SILENT, 300, ALIVE_XOFF);
         assert_false(dfm_view(t->dfm, ROLE_ROS, 2).holds_back);
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
         /* Back in events, its XOFF counts again, and so does its departure. */
-        ros_reports(t, 2, REASON_NONE, 0, ALIVE_XOFF);
+        ros_is(t, 2, REASON_NONE, 0, ALIVE_XOFF);
         sfi_grants(t, 0, 3);
         assert_dfm_says(t, "");
         ros_says_alive(t, 2, RUN_ENDED, 0);
@@ -133,7 +116,7 @@ static void check_counts(bool unreliable, const uint64_t frames[3], uint64_t sil
         dfm_driver_start(&t, &c);
         for (uint64_t passed_ns = 0;; passed_ns += 100 * NS_PER_MS) {
                 for (uint16_t i = 0; i < (passed_ns == 0 ? 3 : 2); i++)
-                        says_frames(&t, i, frames[i]);
+                        ros_reports(&t, i, .flags = ALIVE_COUNTS | ALIVE_QUIET, .frames = frames[i]);
                 sfi_says_alive(&t, 0, RUN_RUNNING, 0);
                 if (passed_ns >= silence_ns)
                         break;

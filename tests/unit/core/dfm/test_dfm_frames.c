@@ -6,15 +6,8 @@
 
 static void ros_counted(struct dfm_driver *t, uint16_t ros, uint64_t frames, uint32_t silent_ms)
 {
-        memset(&t->message.alive, 0, sizeof t->message.alive);
-        t->message.alive.state = RUN_RUNNING;
-        t->message.alive.incarnation = 1;
-        t->message.alive.flags = ALIVE_COUNTS;
-        t->message.alive.frames = frames;
-        t->message.alive.resets = t->resets;
-        t->message.alive.reason = silent_ms > 0 ? REASON_SILENT : REASON_NONE;
-        t->message.alive.reason_ms = silent_ms;
-        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
+        ros_reports(t, ros, .flags = ALIVE_COUNTS, .frames = frames,
+                    .reason = silent_ms > 0 ? REASON_SILENT : REASON_NONE, .reason_ms = silent_ms);
 }
 
 /* The number of triggers that the DFM has taken. */

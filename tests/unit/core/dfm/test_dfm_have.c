@@ -127,10 +127,7 @@ DFM_TEST_AS(a_resumed_run_continues, frames_config(2, 64), dfm_driver_init(t, &c
 {
         memset(have_next, 0, sizeof have_next);
         t->resets = 1;
-        for (uint16_t i = 0; i < 2; i++)
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-        for (uint16_t i = 0; i < 2; i++)
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        all_say_alive(t);
         sfi_grants(t, 0, 1000);
         assert_takes(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
@@ -159,23 +156,14 @@ static bool was_seen(const struct dfm_came *c, uint64_t number)
 static void resume_with(struct dfm_driver *t, bool has_record, uint64_t next, uint32_t waiting, uint64_t seen,
                         uint64_t missing)
 {
-        static struct dfm_processes record;
         struct dfm_config c = frames_config(2, 64);
 
-        record = (struct dfm_processes){
-                .cookie = TRACE_COOKIE,
-                .dfms = {0xF0},
-                .has_all = true,
-                .n_sfi = 2,
-                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
-                .came = {.offered.missing = missing,
-                         .next = next,
-                         .waiting = waiting,
-                         .seen = {seen},
-                         .numbered = true},
-                .next = 2,
-        };
-        c.former_processes = has_record ? &record : NULL;
+        c.former_processes = !has_record ? NULL
+                                         : outside_record((struct dfm_came){.offered.missing = missing,
+                                                                            .next = next,
+                                                                            .waiting = waiting,
+                                                                            .seen = {seen},
+                                                                            .numbered = true});
         memset(have_next, 0, sizeof have_next);
         outside_resumes(t, &c);
         assert_takes(t, "");
@@ -272,16 +260,6 @@ TEST(a_late_number_that_waits_is_recorded_as_missing)
         dfm_driver_fini(&t);
 }
 
-static void says_frames(struct dfm_driver *t, uint16_t ros, uint64_t frames)
-{
-        memset(&t->message.alive, 0, sizeof t->message.alive);
-        t->message.alive.state = RUN_RUNNING;
-        t->message.alive.incarnation = 1;
-        t->message.alive.resets = t->resets;
-        t->message.alive.frames = frames;
-        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_ALIVE, t->ros_alive_next[ros]++));
-}
-
 /* Passes some keep-alive times; each ROS reports its frames. Returns whether the DFM waits for the leader. */
 static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[static 2],
                    const uint64_t more[static 2])
@@ -293,7 +271,7 @@ static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[s
                 dfm_pass_ns(t, t->config.keep_alive_ns);
                 sfi_says_alive(t, 0, RUN_RUNNING, 0);
                 for (uint16_t i = 0; i < 2; i++)
-                        says_frames(t, i, frames[i] + k * more[i]);
+                        ros_reports(t, i, .frames = frames[i] + k * more[i]);
                 while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
                         if (t->message.header.type == MESSAGE_KEEP_ALIVE)
                                 found = t->message.keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES;

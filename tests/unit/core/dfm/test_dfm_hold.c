@@ -3,10 +3,7 @@
 
 static void all_join(struct dfm_driver *t)
 {
-        for (uint16_t i = 0; i < t->config.n_ros; i++)
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-        for (uint16_t i = 0; i < t->config.n_sfi; i++)
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        all_say_alive(t);
         dfm_says_with(t, false);
 }
 
@@ -340,20 +337,10 @@ DFM_TEST_AS(slices_of_a_pause_are_not_taken, outside_standard(8), dfm_driver_sta
 static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t after, uint64_t missed,
                           uint64_t unclear)
 {
-        static struct dfm_processes record;
         struct dfm_config c = outside_standard(16);
         struct dfm_driver t;
 
-        record = (struct dfm_processes){
-                .cookie = TRACE_COOKIE,
-                .dfms = {0xF0},
-                .has_all = true,
-                .n_sfi = 2,
-                .sfis = {{.incarnation = 1}, {.incarnation = 1}},
-                .came = *came,
-                .next = 2,
-        };
-        c.former_processes = &record;
+        c.former_processes = outside_record(*came);
         outside_resumes(&t, &c);
         if (before > 0)
                 assert_int_equal(outside_offers(&t, before, 0), OFFER_NOT_TAKEN);
@@ -394,18 +381,9 @@ TEST(no_trigger_of_a_pause_is_missed)
 }
 
 /* The first trigger after a DFM has resumed the run overtook two others. They come once. */
-static struct dfm_processes overtaken = {
-        .cookie = TRACE_COOKIE,
-        .dfms = {0xF0},
-        .has_all = true,
-        .n_sfi = 2,
-        .sfis = {{.incarnation = 1}, {.incarnation = 1}},
-        .came = {.next = 13, .waiting = 2, .numbered = true},
-        .next = 2,
-};
-
 DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), outside_resumes(t, &c),
-            c.former_processes = &overtaken)
+            c.former_processes = outside_record((struct dfm_came){
+                    .next = 13, .waiting = 2, .numbered = true}))
 {
         dfm_says_with(t, false);
         assert_int_equal(outside_offers(t, 16, 0), OFFER_QUEUED);

@@ -5,10 +5,7 @@
 static void start(struct dfm_driver *t, const struct dfm_config *config)
 {
         dfm_driver_init(t, config);
-        for (uint16_t i = 0; i < config->n_ros; i++)
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-        for (uint16_t i = 0; i < config->n_sfi; i++)
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        all_say_alive(t);
         assert_dfm_says(t, "");
         assert_true(dfm_has_begun(t->dfm));
 }

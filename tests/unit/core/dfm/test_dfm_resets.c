@@ -69,10 +69,7 @@ DFM_TEST_EACH_AS(a_marker_before_the_run_counts, marker, 2, outside_standard(8),
 {
         outside_offers(t, 7, TRIGGER_RESET | (marker ? TRIGGER_MARKER : 0));
         assert_busy(t, BUSY_STOPPED);
-        for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
-        }
+        all_say_alive(t);
         sfi_grants(t, 0, 9);
         dfm_says_with(t, true);
         assert_non_null(strstr(t->trace.text, marker ? "reset 2 at 7" : "reset 1 at 0"));
@@ -98,10 +95,7 @@ DFM_TEST_AS(the_first_trigger_after_a_restart_needs_no_reset, outside_standard(8
                 t->ros_joined[i % 2] |= i < 2;
                 t->sfis[i % 2].joined |= i >= 2;
         }
-        for (uint16_t i = 0; i < 2; i++) {
-                ros_says_alive(t, i, RUN_RUNNING, 0);
-                sfi_says_alive(t, i, RUN_RUNNING, 0);
-        }
+        all_say_alive(t);
         dfm_says_with(t, false);
         for (uint16_t i = 0; i < 2; i++) {
                 t->message.n = 0;
