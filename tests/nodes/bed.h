@@ -19,6 +19,8 @@
  * onwards. */
 void bed_begin(uint64_t seed, const char *const *settings);
 #define BED(seed, ...) bed_begin(seed, (const char *const[]){__VA_ARGS__, NULL})
+/* Also starts all nodes. */
+#define RUN(seed, ...) (BED(seed, __VA_ARGS__), bed_start_all())
 static inline const char *bed_mode(int pull)
 {
         return pull ? "scenario.mode=pull" : "scenario.mode=push";

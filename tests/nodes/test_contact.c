@@ -25,85 +25,75 @@ static uint64_t unacknowledged(const char *sfi)
 
 /* An SFI stands still until the run is over. It then learns which events went to others before it reads any
  * data, and no event is written twice; or it says how many may be. */
-TEST(a_frozen_sfi_writes_no_event_again)
+TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)
 {
-        for (uint64_t seed = 0; seed < 10; seed++) {
-                BED(seed, BASE, seed % 2 ? "scenario.transport=tcp" : "scenario.transport=udp",
-                    "trigger.events=3000", "trigger.rate=500Hz", "dfm.node-timeout=5s",
-                    "dfm.event-timeout=10s", "sfi.timeout=5s", "dfm.lost-after=20s");
-                bed_start_all();
-                bed_until(bed_events() > 200);
-                bed_pass(seed * 377000);
-                bed_freeze("sfi1", true);
-                bed_ends("dfm", 1);
-                assert_true(bed_has_reason("dfm", "sfi1 fell silent and did not return"));
-                bed_check_accounts();
-                bed_ends("ros1", 0);
-                bed_ends("sfi2", 0);
-                bed_freeze("sfi1", false);
-                bed_until(bed_has_ended("sfi1"));
-                assert_true(bed_events_again() <= unacknowledged("sfi1"));
-                assert_int_equal(bed_events(), 3000);
-        }
+        RUN(seed, BASE, seed % 2 ? "scenario.transport=tcp" : "scenario.transport=udp", "trigger.events=3000",
+            "trigger.rate=500Hz", "dfm.node-timeout=5s", "dfm.event-timeout=10s", "sfi.timeout=5s",
+            "dfm.lost-after=20s");
+        bed_until(bed_events() > 200);
+        bed_pass(seed * 377000);
+        bed_freeze("sfi1", true);
+        bed_ends("dfm", 1);
+        assert_true(bed_has_reason("dfm", "sfi1 fell silent and did not return"));
+        bed_check_accounts();
+        bed_ends("ros1", 0);
+        bed_ends("sfi2", 0);
+        bed_freeze("sfi1", false);
+        bed_until(bed_has_ended("sfi1"));
+        assert_true(bed_events_again() <= unacknowledged("sfi1"));
+        assert_int_equal(bed_events(), 3000);
 }
 
 /* An SFI is killed with events that others get, and starts again, as a unit does. Its files may hold them
  * too. */
-TEST(a_killed_sfi_with_open_events_fails_the_run)
+TEST_EACH(a_killed_sfi_with_open_events_fails_the_run, seed, 10)
 {
-        for (uint64_t seed = 0; seed < 10; seed++) {
-                /* The SFI starts again before the DFM notices, or later. */
-                bool noticed = seed % 2;
+        /* The SFI starts again before the DFM notices, or later. */
+        bool noticed = seed % 2;
 
-                BED(seed, BASE, "trigger.events=3000", noticed ? "trigger.rate=200Hz" : "trigger.rate=500Hz",
-                    noticed ? "dfm.node-timeout=5s" : "dfm.node-timeout=20s");
-                bed_start_all();
-                bed_until(bed_events() > 130);
-                /* It gets events, and cannot finish them before it is killed. */
-                bed_freeze("sfi1", true);
-                bed_until(bed_events() > 200 + seed);
-                bed_kill("sfi1");
-                if (noticed)
-                        bed_until(bed_logged("dfm", "no message from sfi1"));
-                bed_start("sfi1");
-                bed_ends("dfm", 1);
-                bed_ends("sfi1", 0);
-                bed_ends("sfi2", 0);
-                bed_check_complete();
-                assert_int_equal(count_of("dfm", triggers), 3000);
-                assert_true(bed_has_reason("dfm", "sfi1 was restarted with open events"));
-                assert_int_equal(noticed, bed_logged("dfm", "no message from sfi1"));
-        }
+        RUN(seed, BASE, "trigger.events=3000", noticed ? "trigger.rate=200Hz" : "trigger.rate=500Hz",
+            noticed ? "dfm.node-timeout=5s" : "dfm.node-timeout=20s");
+        bed_until(bed_events() > 130);
+        /* It gets events, and cannot finish them before it is killed. */
+        bed_freeze("sfi1", true);
+        bed_until(bed_events() > 200 + seed);
+        bed_kill("sfi1");
+        if (noticed)
+                bed_until(bed_logged("dfm", "no message from sfi1"));
+        bed_start("sfi1");
+        bed_ends("dfm", 1);
+        bed_ends("sfi1", 0);
+        bed_ends("sfi2", 0);
+        bed_check_complete();
+        assert_int_equal(count_of("dfm", triggers), 3000);
+        assert_true(bed_has_reason("dfm", "sfi1 was restarted with open events"));
+        assert_int_equal(noticed, bed_logged("dfm", "no message from sfi1"));
 }
 
 /* It receives its DFM, but the DFM does not receive it, until the end of the run. */
-TEST(an_sfi_that_the_dfm_does_not_receive_says_so)
+TEST_EACH(an_sfi_that_the_dfm_does_not_receive_says_so, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, BASE, bed_mode(pull), "scenario.duration=8s", "trigger.events=0", "trigger.rate=300Hz",
-                    "dfm.keep-alive=100ms", "dfm.node-timeout=2s", "dfm.event-timeout=8s", "sfi.timeout=4s");
-                bed_start_all();
-                bed_until(bed_events() > 100);
-                bed_cut("sfi1", "dfm");
-                bed_ends("dfm", 1);
-                bed_ends("sfi1", 1);
-                bed_check_accounts();
-                /* Otherwise, this shows nothing. */
-                assert_true(bed_events_again() > 0);
-                assert_true(unacknowledged("sfi1") >= bed_events_again());
-                assert_int_equal(bed_events() + bed_events_again(),
-                                 count_sum(ROLE_SFI, events_complete) + count_sum(ROLE_SFI, events_partial));
-        }
+        RUN(1, BASE, bed_mode(pull), "scenario.duration=8s", "trigger.events=0", "trigger.rate=300Hz",
+            "dfm.keep-alive=100ms", "dfm.node-timeout=2s", "dfm.event-timeout=8s", "sfi.timeout=4s");
+        bed_until(bed_events() > 100);
+        bed_cut("sfi1", "dfm");
+        bed_ends("dfm", 1);
+        bed_ends("sfi1", 1);
+        bed_check_accounts();
+        /* Otherwise, this shows nothing. */
+        assert_true(bed_events_again() > 0);
+        assert_true(unacknowledged("sfi1") >= bed_events_again());
+        assert_int_equal(bed_events() + bed_events_again(),
+                         count_sum(ROLE_SFI, events_complete) + count_sum(ROLE_SFI, events_partial));
 }
 
 /* A ROS that receives no Clear holds triggers back until the end: the run fell short, and names it. */
 TEST(a_ros_without_multicast_is_named)
 {
         /* 100 events fit above the level of XOFF: 2.5 s of triggers. */
-        BED(1, BASE, "scenario.duration=22s", "trigger.events=0", "trigger.rate=40Hz",
+        RUN(1, BASE, "scenario.duration=22s", "trigger.events=0", "trigger.rate=40Hz",
             "ros.fragment-size=8000", "ros.buffer-size=4MiB", "dfm.keep-alive=100ms", "dfm.node-timeout=8s",
             "dfm.event-timeout=16s", "sfi.timeout=8s", "dfm.lost-after=0");
-        bed_start_all();
         bed_until(bed_events() > 10);
         bed_cut_groups("ros2");
         bed_ends("dfm", 1);

@@ -113,8 +113,7 @@ TEST(boards_ahead_of_all_wait)
 /* It may replace a frame, so the run falls short although its events are complete. */
 TEST(a_malformed_datagram_is_a_gap)
 {
-        BED(1, BEAM, "ros.source=udp:47000", "ros.count=1", "trigger.events=200");
-        bed_start_all();
+        RUN(1, BEAM, "ros.source=udp:47000", "ros.count=1", "trigger.events=200");
         bed_pass(10 * NS_PER_MS);
         bed_send_datagram("ros1", 47000, "\x05\0\0\0lie", 7);
         for (uint64_t k = 0; k < 200; k++) {
@@ -133,6 +132,5 @@ TEST(a_malformed_datagram_is_a_gap)
                         "follow"));
         assert_true(bed_has_reason(
                 "ros1", "the run is unreliable: gaps in the frames of the front-end: 1, the first"));
-        assert_int_equal(count_of("ros1", front_end_gaps), 1);
-        assert_int_equal(count_of("ros1", packets_malformed), 1);
+        assert_each(count_of, "ros1", front_end_gaps, 1, packets_malformed, 1);
 }

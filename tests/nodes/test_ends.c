@@ -42,84 +42,71 @@ TEST(another_seed_in_one_ros_is_found)
 }
 
 /* SIGTERM to all nodes at once finishes the open events; none is partial or lost. */
-TEST(all_nodes_stop_at_once)
+TEST_EACH(all_nodes_stop_at_once, seed, 20)
 {
-        for (uint64_t seed = 0; seed < 20; seed++) {
-                BED(seed, BASE, bed_mode(seed % 2));
-                bed_start_all();
-                bed_until(count_of("dfm", events_complete) > 100);
-                bed_pass(seed * 377000);
-                for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
-                        signal_all(role);
-                bed_all_end(0);
-                check_finished();
-        }
+        RUN(seed, BASE, bed_mode(seed % 2));
+        bed_until(count_of("dfm", events_complete) > 100);
+        bed_pass(seed * 377000);
+        for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++)
+                signal_all(role);
+        bed_all_end(0);
+        check_finished();
 }
 
 /* They serve until the DFM ends the run. */
-TEST(ross_stop_first)
+TEST_EACH(ross_stop_first, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                uint64_t before;
+        uint64_t before;
 
-                BED(1, BASE, bed_mode(pull));
-                bed_start_all();
-                bed_until(count_of("dfm", events_complete) > 100);
-                signal_all(ROLE_ROS);
-                bed_pass(2 * NS_PER_S);
-                assert_true(bed_logged("ros1", "serves run 1 until it ends"));
-                before = count_of("dfm", events_complete);
-                bed_until(count_of("dfm", events_complete) > before + 1000);
-                assert_false(bed_has_ended("ros1"));
-                signal_all(ROLE_DFM);
-                signal_all(ROLE_SFI);
-                bed_all_end(0);
-                check_finished();
-        }
+        RUN(1, BASE, bed_mode(pull));
+        bed_until(count_of("dfm", events_complete) > 100);
+        signal_all(ROLE_ROS);
+        bed_pass(2 * NS_PER_S);
+        assert_true(bed_logged("ros1", "serves run 1 until it ends"));
+        before = count_of("dfm", events_complete);
+        bed_until(count_of("dfm", events_complete) > before + 1000);
+        assert_false(bed_has_ended("ros1"));
+        signal_all(ROLE_DFM);
+        signal_all(ROLE_SFI);
+        bed_all_end(0);
+        check_finished();
 }
 
 /* A stopped ROS serves until run.stop-timeout, or until a dead DFM counts as silent. */
-TEST(a_ros_stops_in_time)
+TEST_EACH(a_ros_stops_in_time, dead, 2)
 {
-        for (int dead = 0; dead < 2; dead++) {
-                uint64_t from_ns;
+        uint64_t from_ns;
 
-                BED(1, BASE, "dfm.node-timeout=3s",
-                    dead ? "run.stop-timeout=50s" : "run.stop-timeout=1500ms");
-                bed_start_all();
-                bed_until(count_of("ros1", fragments_sent) > 100);
-                if (dead)
-                        bed_kill("dfm");
-                from_ns = turns_now_ns();
-                bed_signal("ros1", SIGTERM);
-                bed_ends("ros1", 0);
-                assert_true(turns_now_ns() - from_ns >= 1500 * NS_PER_MS);
-                assert_true(turns_now_ns() - from_ns < (dead ? 10 : 2) * NS_PER_S);
-        }
+        RUN(1, BASE, "dfm.node-timeout=3s", dead ? "run.stop-timeout=50s" : "run.stop-timeout=1500ms");
+        bed_until(count_of("ros1", fragments_sent) > 100);
+        if (dead)
+                bed_kill("dfm");
+        from_ns = turns_now_ns();
+        bed_signal("ros1", SIGTERM);
+        bed_ends("ros1", 0);
+        assert_true(turns_now_ns() - from_ns >= 1500 * NS_PER_MS);
+        assert_true(turns_now_ns() - from_ns < (dead ? 10 : 2) * NS_PER_S);
 }
 
 /* It is logged once after 2 s, and so is its connection; without one, the ROS falls short. */
-TEST(a_missing_front_end_is_named)
+TEST_EACH(a_missing_front_end_is_named, comes, 2)
 {
         struct boards boards;
 
-        for (int comes = 0; comes < 2; comes++) {
-                BED(1, "ros.count=1", "sfi.count=1", "ros.source=" BOARDS_SOURCE);
-                bed_start("ros1");
-                bed_pass(1900 * NS_PER_MS);
-                assert_false(bed_logged("ros1", "no connection to front-end"));
-                bed_until(bed_logged("ros1", "no connection to front-end 127.0.1.1:9000 for 2."));
-                assert_true(bed_logged("ros1", " s (Connection refused)"));
-                if (comes) {
-                        /* A connection is enough: it sends nothing. */
-                        boards_begin(&boards, 0, NULL);
-                        bed_until(bed_logged("ros1", "connected to front-end 127.0.1.1:9000 after "));
-                }
-                bed_signal("ros1", SIGTERM);
-                bed_ends("ros1", !comes);
-                assert_int_equal(!comes,
-                                 bed_has_reason("ros1",
-                                                "could not connect to front-end 127.0.1.1:9000: Connection "
-                                                "refused"));
+        BED(1, "ros.count=1", "sfi.count=1", "ros.source=" BOARDS_SOURCE);
+        bed_start("ros1");
+        bed_pass(1900 * NS_PER_MS);
+        assert_false(bed_logged("ros1", "no connection to front-end"));
+        bed_until(bed_logged("ros1", "no connection to front-end 127.0.1.1:9000 for 2."));
+        assert_true(bed_logged("ros1", " s (Connection refused)"));
+        if (comes) {
+                /* A connection is enough: it sends nothing. */
+                boards_begin(&boards, 0, NULL);
+                bed_until(bed_logged("ros1", "connected to front-end 127.0.1.1:9000 after "));
         }
+        bed_signal("ros1", SIGTERM);
+        bed_ends("ros1", !comes);
+        assert_int_equal(!comes,
+                         bed_has_reason("ros1", "could not connect to front-end 127.0.1.1:9000: Connection "
+                                                "refused"));
 }

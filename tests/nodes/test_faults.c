@@ -27,29 +27,25 @@ static void stop(int status)
 
 static void lose(int pull, const char *transport)
 {
-        BED(1, SMALL, PATIENT, "trigger.events=2000", bed_mode(pull), transport, "network.loss=0.05",
+        RUN(1, SMALL, PATIENT, "trigger.events=2000", bed_mode(pull), transport, "network.loss=0.05",
             "network.reorder=0.02", "network.duplicate=0.02");
-        bed_start_all();
         bed_all_end(0);
         bed_check_complete();
         bed_check_written_once(2000);
 }
 
-TEST(losses_are_recovered)
+TEST_EACH(losses_are_recovered, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                lose(pull, "scenario.transport=udp");
-                assert_true(count_sum(ROLE_SFI, fragments_recovered) > 0);
-                assert_true(count_sum(ROLE_SFI, packets_lost) > 0);
-                lose(pull, "scenario.transport=tcp");
-        }
+        lose(pull, "scenario.transport=udp");
+        assert_true(count_sum(ROLE_SFI, fragments_recovered) > 0);
+        assert_true(count_sum(ROLE_SFI, packets_lost) > 0);
+        lose(pull, "scenario.transport=tcp");
 }
 
 TEST(without_retries_losses_make_partial_events)
 {
-        BED(1, SMALL, PATIENT, "trigger.events=2000", "network.loss=0.05", "sfi.retries=0",
+        RUN(1, SMALL, PATIENT, "trigger.events=2000", "network.loss=0.05", "sfi.retries=0",
             "sfi.timeout=200ms");
-        bed_start_all();
         bed_ends("dfm", 1);
         bed_check_accounts();
         assert_true(count_of("dfm", events_partial) > 0 && count_of("dfm", fragments_lost) > 0);
@@ -60,8 +56,7 @@ static void kill_one(const char *victim, int pull)
 {
         uint64_t before;
 
-        BED(1, SMALL, QUICK, ENDLESS, bed_mode(pull));
-        bed_start_all();
+        RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull));
         bed_until(are_complete(100));
         bed_kill(victim);
         bed_pass(2 * NS_PER_S);
@@ -71,55 +66,44 @@ static void kill_one(const char *victim, int pull)
         assert_true(bed_logged("dfm", victim));
 }
 
-TEST(the_run_survives_a_dead_node)
+TEST_EACH(the_run_survives_a_dead_node, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                kill_one("ros3", pull);
-                assert_true(count_of("dfm", events_partial) > 500 && count_of("dfm", events_lost) == 0);
-                kill_one("sfi1", pull);
-                assert_true(count_of("dfm", events_reassigned) > 0 && count_of("dfm", events_complete) > 500);
-        }
+        kill_one("ros3", pull);
+        assert_true(count_of("dfm", events_partial) > 500 && count_of("dfm", events_lost) == 0);
+        kill_one("sfi1", pull);
+        assert_true(count_of("dfm", events_reassigned) > 0 && count_of("dfm", events_complete) > 500);
 }
 
 /* The others notice, and end. */
-TEST(the_dfm_dies)
+TEST_EACH(the_dfm_dies, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, SMALL, QUICK, ENDLESS, bed_mode(pull), "dfm.lost-after=5s");
-                bed_start_all();
-                bed_until(are_complete(100));
-                bed_kill("dfm");
-                for (enum node_role role = ROLE_ROS; role <= ROLE_SFI; role++) {
-                        for (size_t i = 0; bed_name(role, i); i++) {
-                                bed_ends(bed_name(role, i), 75);
-                                assert_true(
-                                        bed_logged(bed_name(role, i), "the DFM dfm fell silent in run 1"));
-                                assert_true(
-                                        bed_logged(bed_name(role, i), "(dfm.lost-after); this node exits"));
-                        }
+        RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull), "dfm.lost-after=5s");
+        bed_until(are_complete(100));
+        bed_kill("dfm");
+        for (enum node_role role = ROLE_ROS; role <= ROLE_SFI; role++) {
+                for (size_t i = 0; bed_name(role, i); i++) {
+                        bed_ends(bed_name(role, i), 75);
+                        assert_true(bed_logged(bed_name(role, i), "the DFM dfm fell silent in run 1"));
+                        assert_true(bed_logged(bed_name(role, i), "(dfm.lost-after); this node exits"));
                 }
         }
 }
 
-TEST(a_signal_finishes_open_events)
-{
-        static const int signals[] = {SIGINT, SIGTERM};
+static const int signals[] = {SIGINT, SIGTERM};
 
-        for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-                BED(1, SMALL, PATIENT, ENDLESS);
-                bed_start_all();
-                bed_until(are_complete(100));
-                bed_signal("dfm", signals[i]);
-                bed_all_end(0);
-                bed_check_complete();
-                bed_check_written_once(count_of("dfm", triggers));
-        }
+TEST_EACH(a_signal_finishes_open_events, i, ARRAY_SIZE(signals))
+{
+        RUN(1, SMALL, PATIENT, ENDLESS);
+        bed_until(are_complete(100));
+        bed_signal("dfm", signals[i]);
+        bed_all_end(0);
+        bed_check_complete();
+        bed_check_written_once(count_of("dfm", triggers));
 }
 
 TEST(a_second_signal_ends_at_once)
 {
-        BED(1, SMALL, QUICK, ENDLESS, "dfm.event-timeout=60s", "sfi.timeout=50s", "dfm.node-timeout=60s");
-        bed_start_all();
+        RUN(1, SMALL, QUICK, ENDLESS, "dfm.event-timeout=60s", "sfi.timeout=50s", "dfm.node-timeout=60s");
         bed_until(are_complete(100));
         bed_freeze("ros1", true); /* so that draining cannot end */
         bed_pass(100 * NS_PER_MS);
@@ -135,8 +119,7 @@ TEST(a_second_signal_ends_at_once)
 /* Over TCP, so that what it does not read waits elsewhere. */
 TEST(a_frozen_sfi_is_given_up_and_returns)
 {
-        BED(1, SMALL, QUICK, ENDLESS, "scenario.transport=tcp", "sfi.count=3", "sfi.credits=300");
-        bed_start_all();
+        RUN(1, SMALL, QUICK, ENDLESS, "scenario.transport=tcp", "sfi.count=3", "sfi.credits=300");
         bed_until(are_complete(100));
         for (int i = 0; i < 3; i++) {
                 uint64_t before;
@@ -179,8 +162,7 @@ TEST(strangers_are_counted)
         uint8_t bytes[1500];
         struct random random;
 
-        BED(1, SMALL, PATIENT, ENDLESS);
-        bed_start_all();
+        RUN(1, SMALL, PATIENT, ENDLESS);
         bed_until(are_complete(100));
         random_init(&random, 1);
         for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
@@ -206,9 +188,8 @@ TEST(strangers_are_counted)
 
 TEST(small_buffers_make_triggers_wait)
 {
-        BED(1, SMALL, PATIENT, "sfi.buffer-size=4MiB", "ros.buffer-size=4MiB", "ros.fragment-size=200KiB",
+        RUN(1, SMALL, PATIENT, "sfi.buffer-size=4MiB", "ros.buffer-size=4MiB", "ros.fragment-size=200KiB",
             "trigger.events=200", "sfi.count=1");
-        bed_start_all();
         bed_all_end(0);
         bed_check_complete();
         assert_true(count_of("dfm", busy_ns) > 0);

@@ -216,55 +216,49 @@ TEST(counters_of_all_widths)
                 for (uint64_t k = 0; k < 3000; k++)
                         complete += play.present[k] == 7;
                 assert_true(complete > 0 && complete < 3000);
-                assert_int_equal(count_of("dfm", events_complete), complete);
-                assert_int_equal(count_of("dfm", triggers), 3000);
-                assert_int_equal(count_sum(ROLE_ROS, front_end_used), play.fragments);
-                assert_int_equal(count_sum(ROLE_ROS, fragments_absent), 3 * 3000 - play.fragments);
+                assert_each(count_of, "dfm", events_complete, complete, triggers, 3000);
+                assert_each(count_sum, ROLE_ROS, front_end_used, play.fragments, fragments_absent,
+                            3 * 3000 - play.fragments);
         }
 }
 
 /* It is noticed; its frames are used for nothing, and the others go on. */
-TEST(a_board_counts_from_0_again)
+TEST_EACH(a_board_counts_from_0_again, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                prepare(tcp, 3, 16, 3000);
-                for (size_t i = 0; i < 3; i++)
-                        play.boards[i].late = 0.01;
-                play.boards[1].restart = 1000;
-                BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), "trigger.events=3000");
-                begin();
-                end(1);
-                check_frames(1, 1000);
-                assert_true(bed_logged("ros2", "do not follow the triggers: the last one is "));
-                assert_true(bed_logged("ros2", "the board has restarted, or its number"));
-                assert_true(bed_has_reason("ros2", "fell out of step with the triggers once: "));
-                assert_int_equal(count_sum(ROLE_ROS, front_end_restarts), 1);
-        }
+        prepare(tcp, 3, 16, 3000);
+        for (size_t i = 0; i < 3; i++)
+                play.boards[i].late = 0.01;
+        play.boards[1].restart = 1000;
+        BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), "trigger.events=3000");
+        begin();
+        end(1);
+        check_frames(1, 1000);
+        assert_true(bed_logged("ros2", "do not follow the triggers: the last one is "));
+        assert_true(bed_logged("ros2", "the board has restarted, or its number"));
+        assert_true(bed_has_reason("ros2", "fell out of step with the triggers once: "));
+        assert_int_equal(count_sum(ROLE_ROS, front_end_restarts), 1);
 }
 
 /* It misses trigger 5 and restarts while its event waits: the new frame 5, of trigger 12, is not used for it.
  */
-TEST(a_board_restarts_among_open_events)
+TEST_EACH(a_board_restarts_among_open_events, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                prepare(tcp, 3, 16, 0);
-                play.boards[1].restart = 7;
-                BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), "trigger.events=40", "sfi.credits=100");
-                begin();
-                bed_until(count_of("dfm", triggers) == 40);
-                for (size_t i = 0; i < 3; i++) {
-                        for (uint64_t k = 0; k < 40; k++) {
-                                if (i != 1 || (k != 5 && k <= 12))
-                                        send_frame(i, k);
-                        }
+        prepare(tcp, 3, 16, 0);
+        play.boards[1].restart = 7;
+        BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), "trigger.events=40", "sfi.credits=100");
+        begin();
+        bed_until(count_of("dfm", triggers) == 40);
+        for (size_t i = 0; i < 3; i++) {
+                for (uint64_t k = 0; k < 40; k++) {
+                        if (i != 1 || (k != 5 && k <= 12))
+                                send_frame(i, k);
                 }
-                end(1);
-                check_frames(1, 7);
-                assert_int_equal(count_sum(ROLE_ROS, front_end_duplicate), 5);
-                assert_int_equal(
-                        count_sum(ROLE_ROS, front_end_late) + count_sum(ROLE_ROS, front_end_impossible), 1);
-                assert_int_equal(count_of("dfm", events_complete), 6);
         }
+        end(1);
+        check_frames(1, 7);
+        assert_int_equal(count_sum(ROLE_ROS, front_end_duplicate), 5);
+        assert_int_equal(count_sum(ROLE_ROS, front_end_late) + count_sum(ROLE_ROS, front_end_impossible), 1);
+        assert_int_equal(count_of("dfm", events_complete), 6);
 }
 
 /* With the numbers and the order that would fit. */
@@ -281,28 +275,22 @@ TEST(a_wrong_byte_order_is_named)
 }
 
 /* The first frame of a trigger is in the event, the second is counted and named. */
-TEST(boards_send_each_frame_twice)
+TEST_EACH(boards_send_each_frame_twice, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                prepare(tcp, 3, 32, 1000);
-                play.twice = true;
-                BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), "trigger.events=1000",
-                    "trigger.rate=3kHz");
-                begin();
-                end(1);
-                check_frames(SIZE_MAX, 0);
-                assert_int_equal(count_of("dfm", events_complete), 1000);
-                assert_int_equal(count_sum(ROLE_ROS, front_end_used), 3000);
-                assert_int_equal(count_sum(ROLE_ROS, front_end_duplicate), 3000);
-                assert_int_equal(count_sum(ROLE_ROS, front_end_restarts), 0);
-                for (size_t i = 0; i < 3; i++)
-                        assert_true(bed_has_reason(bed_name(ROLE_ROS, i),
-                                                   "frames of its front-end that have the same number"));
-                assert_true(bed_has_reason("dfm",
-                                           "reported frames of the front-end that are lost, or in no event"));
-                assert_true(bed_logged("ros1",
-                                       "a frame has the same number as an earlier one, 0, and is discarded"));
-        }
+        prepare(tcp, 3, 32, 1000);
+        play.twice = true;
+        BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), "trigger.events=1000", "trigger.rate=3kHz");
+        begin();
+        end(1);
+        check_frames(SIZE_MAX, 0);
+        assert_int_equal(count_of("dfm", events_complete), 1000);
+        assert_each(count_sum, ROLE_ROS, front_end_used, 3000, front_end_duplicate, 3000, front_end_restarts,
+                    0);
+        for (size_t i = 0; i < 3; i++)
+                assert_true(bed_has_reason(bed_name(ROLE_ROS, i),
+                                           "frames of its front-end that have the same number"));
+        assert_true(bed_has_reason("dfm", "reported frames of the front-end that are lost, or in no event"));
+        assert_true(bed_logged("ros1", "a frame has the same number as an earlier one, 0, and is discarded"));
 }
 
 /* The trigger and the other board count from 0: this is named at both ends of the run. */
@@ -313,10 +301,8 @@ TEST(a_board_counts_from_1)
         BED(1, NUMBERED, "ros.count=2", SOURCE, number_key(), "ros.wait=2s", "trigger.events=500");
         begin();
         end(1);
-        assert_int_equal(count_of("dfm", events_complete), 499);
-        assert_int_equal(count_of("dfm", events_partial), 1);
-        assert_int_equal(count_sum(ROLE_ROS, front_end_left_over), 1);
-        assert_int_equal(count_sum(ROLE_ROS, fragments_absent), 1);
+        assert_each(count_of, "dfm", events_complete, 499, events_partial, 1);
+        assert_each(count_sum, ROLE_ROS, front_end_left_over, 1, fragments_absent, 1);
         assert_true(bed_has_reason("ros2", "the numbers of its front-end seem to be 1 too high"));
         assert_true(bed_has_reason("ros2", "ros.number-from should be 1"));
         assert_true(bed_logged("ros2", "front-end: no frame came for the first trigger of the run"));
@@ -325,29 +311,26 @@ TEST(a_board_counts_from_1)
 }
 
 /* Then the run stops: what nobody answers was not taken, and the end is clean. */
-TEST(boards_stop_before_the_run)
+TEST_EACH(boards_stop_before_the_run, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                prepare(tcp, 3, 32, 1000);
-                for (size_t i = 0; i < 3; i++)
-                        play.boards[i].start = 7;
-                BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), from_key(7), "trigger.events=0");
-                begin();
-                bed_until(count_of("dfm", events_complete) == 1000);
-                bed_until(count_of("dfm", triggers) > 1000);
-                /* A board that closes its connection at the end is no fault. */
-                for (size_t i = 0; tcp && i < 3; i++)
-                        close(play.tcp.boards[i].fd);
-                bed_signal("dfm", SIGTERM);
-                bed_all_end(0);
-                bed_check_accounts();
-                check_frames(SIZE_MAX, 0);
-                for (size_t i = 0; i < 3; i++)
-                        assert_false(bed_logged(bed_name(ROLE_ROS, i), "connection lost"));
-                assert_int_equal(count_of("dfm", triggers), 1000);
-                assert_int_equal(count_of("dfm", events_complete), 1000);
-                assert_true(count_of("dfm", triggers_not_taken) > 0);
-        }
+        prepare(tcp, 3, 32, 1000);
+        for (size_t i = 0; i < 3; i++)
+                play.boards[i].start = 7;
+        BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), from_key(7), "trigger.events=0");
+        begin();
+        bed_until(count_of("dfm", events_complete) == 1000);
+        bed_until(count_of("dfm", triggers) > 1000);
+        /* A board that closes its connection at the end is no fault. */
+        for (size_t i = 0; tcp && i < 3; i++)
+                close(play.tcp.boards[i].fd);
+        bed_signal("dfm", SIGTERM);
+        bed_all_end(0);
+        bed_check_accounts();
+        check_frames(SIZE_MAX, 0);
+        for (size_t i = 0; i < 3; i++)
+                assert_false(bed_logged(bed_name(ROLE_ROS, i), "connection lost"));
+        assert_each(count_of, "dfm", triggers, 1000, events_complete, 1000);
+        assert_true(count_of("dfm", triggers_not_taken) > 0);
 }
 
 /* They are lost beam data. */

@@ -29,17 +29,14 @@ static void check_all_frames(uint64_t n)
                 assert_int_equal(beam.frames[k], 3);
 }
 
-TEST(each_frame_is_in_its_event)
+TEST_EACH(each_frame_is_in_its_event, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=2000");
-                beam_begin(&beam, 8, 24);
-                FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "2000", "--rate", "2kHz",
-                         "--kind", "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--skew",
-                         "2ms");
-                bed_ends("frontend", 0);
-                check_all_frames(2000);
-        }
+        BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=2000");
+        beam_begin(&beam, 8, 24);
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "2000", "--rate", "2kHz", "--kind",
+                 "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--skew", "2ms");
+        bed_ends("frontend", 0);
+        check_all_frames(2000);
 }
 
 TEST(boards_wait_for_a_slow_builder)
@@ -74,17 +71,15 @@ TEST(triggers_begin_with_the_last_connection)
 }
 
 /* By more than an event waits for a frame: all events are complete. */
-TEST(triggers_wait_for_slow_boards)
+TEST_EACH(triggers_wait_for_slow_boards, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, BEAM, BEAM_TCP, "trigger.events=200", bed_mode(pull),
-                    pull ? "trigger.rate=max" : "trigger.rate=1kHz", "ros.wait=300ms");
-                beam_begin(&beam, 8, 24);
-                FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "200", "--rate", "100Hz",
-                         "--counter", "8:24");
-                bed_ends("frontend", 0);
-                check_all_frames(200);
-        }
+        BED(1, BEAM, BEAM_TCP, "trigger.events=200", bed_mode(pull),
+            pull ? "trigger.rate=max" : "trigger.rate=1kHz", "ros.wait=300ms");
+        beam_begin(&beam, 8, 24);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "200", "--rate", "100Hz", "--counter",
+                 "8:24");
+        bed_ends("frontend", 0);
+        check_all_frames(200);
 }
 
 TEST(missed_frames_show_as_different_counts)
@@ -117,22 +112,20 @@ static void check_numbered(bool tcp)
         assert_int_equal(beam.fragments, beam_sent(0, "frames"));
 }
 
-TEST(missed_and_late_frames_cost_no_other)
+TEST_EACH(missed_and_late_frames_cost_no_other, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=3000", "ros.event-number=8:16",
-                    "sfi.timeout=16s", "sfi.credits=100");
-                beam_begin(&beam, 8, 16);
-                FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "3000", "--rate", "2kHz",
-                         "--counter", "8:16", "--missed", "1%", "--late", "2%:50ms");
-                bed_ends("frontend", 0);
-                bed_ends("dfm", 1);
-                bed_check_accounts();
-                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
-                for (unsigned i = 1; i <= BEAM_BOARDS; i++)
-                        assert_true(beam_sent(i, "missed") > 0 && beam_sent(i, "late") > 0);
-                check_numbered(tcp);
-        }
+        BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=3000", "ros.event-number=8:16",
+            "sfi.timeout=16s", "sfi.credits=100");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "3000", "--rate", "2kHz", "--counter",
+                 "8:16", "--missed", "1%", "--late", "2%:50ms");
+        bed_ends("frontend", 0);
+        bed_ends("dfm", 1);
+        bed_check_accounts();
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
+        for (unsigned i = 1; i <= BEAM_BOARDS; i++)
+                assert_true(beam_sent(i, "missed") > 0 && beam_sent(i, "late") > 0);
+        check_numbered(tcp);
 }
 
 /* ---- With the trigger box ---- */
@@ -147,8 +140,7 @@ static void end_box(uint64_t n, int status)
         bed_until(beam_ended() == n);
         beam_stop();
         bed_ends("dfm", status);
-        assert_int_equal(count_of("dfm", triggers), n);
-        assert_int_equal(count_of("dfm", triggers_offered), n);
+        assert_each(count_of, "dfm", triggers, n, triggers_offered, n);
         assert_int_equal(bed_reported("frontend", "triggers"), n);
         assert_int_equal(count_of("dfm", trigger_datagrams), bed_reported("frontend", "trigger_datagrams"));
         assert_int_equal(count_of("dfm", trigger_datagrams_lost) + count_of("dfm", triggers_refused), 0);
@@ -179,36 +171,32 @@ TEST(a_fast_trigger_box_obeys_busy)
 }
 
 /* Missed and late frames, and a board that restarts: only a reset brings that one back. */
-TEST(a_whole_beam)
+TEST_EACH(a_whole_beam, reset, 2)
 {
-        for (int reset = 0; reset < 2; reset++) {
-                uint64_t used = 0;
+        uint64_t used = 0;
 
-                BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "ros.event-number=8:16", "sfi.timeout=8s");
-                beam_begin(&beam, 8, 16);
-                FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "4000", "--rate",
-                         "1kHz", "--counter", "8:16", "--missed", "1%", "--late", "2%:50ms", "--restart",
-                         "2:1s:500ms", "--skew", "2ms", reset ? "--reset" : NULL, "2500ms:9s");
-                end_box(4000, 1);
-                beam_check(&beam);
-                beam_check_frames();
-                for (unsigned i = 1; i <= BEAM_BOARDS; i++) {
-                        const char *ros = bed_name(ROLE_ROS, i - 1);
-                        uint64_t refused =
-                                count_of(ros, front_end_late) + count_of(ros, front_end_duplicate) +
-                                count_of(ros, front_end_impossible) + count_of(ros, front_end_left_over);
-                        /* The board that restarted at trigger 1000 has no valid frame until the reset. */
-                        uint64_t most =
-                                i == 2 ? (reset ? 2500 : 4000) - 1000 - beam_sent(i, "outage") + 50 : 0;
+        BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "ros.event-number=8:16", "sfi.timeout=8s");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "4000", "--rate", "1kHz",
+                 "--counter", "8:16", "--missed", "1%", "--late", "2%:50ms", "--restart", "2:1s:500ms",
+                 "--skew", "2ms", reset ? "--reset" : NULL, "2500ms:9s");
+        end_box(4000, 1);
+        beam_check(&beam);
+        beam_check_frames();
+        for (unsigned i = 1; i <= BEAM_BOARDS; i++) {
+                const char *ros = bed_name(ROLE_ROS, i - 1);
+                uint64_t refused = count_of(ros, front_end_late) + count_of(ros, front_end_duplicate) +
+                                   count_of(ros, front_end_impossible) + count_of(ros, front_end_left_over);
+                /* The board that restarted at trigger 1000 has no valid frame until the reset. */
+                uint64_t most = i == 2 ? (reset ? 2500 : 4000) - 1000 - beam_sent(i, "outage") + 50 : 0;
 
-                        assert_int_equal(refused + count_of(ros, front_end_used), beam_sent(i, "frames"));
-                        assert_int_equal(count_of(ros, front_end_dropped), 0);
-                        assert_true(refused <= most && refused + 150 >= most);
-                        assert_int_equal(count_of(ros, front_end_restarts), beam_sent(i, "restarts"));
-                        used += count_of(ros, front_end_used);
-                }
-                assert_int_equal(beam.fragments, used);
+                assert_int_equal(refused + count_of(ros, front_end_used), beam_sent(i, "frames"));
+                assert_int_equal(count_of(ros, front_end_dropped), 0);
+                assert_true(refused <= most && refused + 150 >= most);
+                assert_int_equal(count_of(ros, front_end_restarts), beam_sent(i, "restarts"));
+                used += count_of(ros, front_end_used);
         }
+        assert_int_equal(beam.fragments, used);
 }
 
 /* ---- Frames that make the triggers ---- */
@@ -239,23 +227,20 @@ static void end_frames(int status)
 }
 
 /* Each number that a board sends is one event, with all frames that have it. */
-TEST(each_number_is_an_event)
+TEST_EACH(each_number_is_an_event, i, 4)
 {
-        for (int i = 0; i < 4; i++) {
-                bool tcp = is_tcp(i);
+        bool tcp = is_tcp(i);
 
-                BED(1, BEAM, FRAMES, tcp ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), "sfi.timeout=10s");
-                beam_begin(&beam, 8, 16);
-                FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--events", "3000",
-                         "--rate", "2kHz", "--missed", "1%", "--late", "2%:50ms");
-                end_frames(1);
-                assert_int_equal(count_of("dfm", triggers), 3000);
-                assert_int_equal(count_of("dfm", triggers_offered), 3000);
-                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
-                assert_true(count_of("dfm", events_complete) < 3000);
-                assert_true(count_of("dfm", events_complete) + beam_sent(0, "missed") >= 3000);
-                check_numbered(tcp);
-        }
+        BED(1, BEAM, FRAMES, tcp ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), "sfi.timeout=10s");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--events", "3000", "--rate",
+                 "2kHz", "--missed", "1%", "--late", "2%:50ms");
+        end_frames(1);
+        assert_each(count_of, "dfm", triggers, 3000, triggers_offered, 3000);
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
+        assert_true(count_of("dfm", events_complete) < 3000);
+        assert_true(count_of("dfm", events_complete) + beam_sent(0, "missed") >= 3000);
+        check_numbered(tcp);
 }
 
 /* They wait for credits. */
@@ -266,8 +251,7 @@ TEST(fast_boards_lose_nothing)
         FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "30000", "--rate",
                  "100kHz");
         end_frames(0);
-        assert_int_equal(count_of("dfm", events_complete), 30000);
-        assert_int_equal(count_of("dfm", triggers), 30000);
+        assert_each(count_of, "dfm", events_complete, 30000, triggers, 30000);
 }
 
 /* They count from 0 again: the events of before end, and the run goes on. */
@@ -299,8 +283,7 @@ TEST(only_the_leader_makes_events)
         beam_stop();
         beam_check(&beam);
         assert_int_equal(count_of("dfm", triggers), 2000);
-        assert_int_equal(count_of("ros2", front_end_frames), 2000);
-        assert_int_equal(count_of("ros2", front_end_used), 2000);
+        assert_each(count_of, "ros2", front_end_frames, 2000, front_end_used, 2000);
         assert_int_equal(count_of("dfm", numbers_confirmed) + count_of("dfm", triggers_not_taken), 0);
 }
 

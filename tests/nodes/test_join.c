@@ -24,9 +24,7 @@ static void start(const char *nodes, const char *const *settings)
 static void check_whole_run(void)
 {
         bed_check_accounts();
-        assert_int_equal(count_of("dfm", triggers), 2000);
-        assert_int_equal(count_of("dfm", events_complete), 2000);
-        assert_int_equal(count_of("dfm", events_ended_again), 0);
+        assert_each(count_of, "dfm", triggers, 2000, events_complete, 2000, events_ended_again, 0);
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
                 for (size_t i = 0; bed_name(role, i); i++)
                         assert_int_equal(bed_reported(bed_name(role, i), "run"), 1);
@@ -36,8 +34,7 @@ static void check_whole_run(void)
 
 static void restart_dfm(uint64_t seed, const char *transport, int again)
 {
-        BED(seed, BASE, PATIENT, bed_mode(seed % 2), transport);
-        bed_start_all();
+        RUN(seed, BASE, PATIENT, bed_mode(seed % 2), transport);
         for (int i = 1; i <= again; i++) {
                 bed_until(bed_events() > 500 * (unsigned)i);
                 bed_pass(seed * 377000);
@@ -75,35 +72,31 @@ TEST(a_node_may_join_after_a_restart)
 }
 
 /* No event that an SFI wrote is lost, or the report names the SFI. */
-TEST(an_sfi_and_the_dfm_restart)
+TEST_EACH(an_sfi_and_the_dfm_restart, seed, 10)
 {
-        for (uint64_t seed = 0; seed < 10; seed++) {
-                bool at_once = seed % 2;
+        bool at_once = seed % 2;
 
-                BED(seed, BASE);
-                bed_start_all();
-                bed_until(bed_events() > 300);
-                bed_pass(seed * 377000);
-                bed_kill("sfi1");
-                if (at_once)
-                        bed_kill("dfm");
-                bed_start("sfi1");
-                if (!at_once) {
-                        bed_pass(200 * NS_PER_MS);
-                        bed_kill("dfm");
-                }
-                bed_start("dfm");
-                bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
-                assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
-                bed_check_accounts();
-                assert_int_equal(count_of("dfm", triggers), 2000);
-                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_lost), 2000);
-                assert_int_equal(bed_events(), 2000);
-                assert_int_equal(at_once, count_of("dfm", events_lost) > 0);
-                assert_int_equal(at_once,
-                                 bed_logged("dfm", "sfi1: the events of its earlier process are not known: "
-                                                   "its files may hold up to"));
+        RUN(seed, BASE);
+        bed_until(bed_events() > 300);
+        bed_pass(seed * 377000);
+        bed_kill("sfi1");
+        if (at_once)
+                bed_kill("dfm");
+        bed_start("sfi1");
+        if (!at_once) {
+                bed_pass(200 * NS_PER_MS);
+                bed_kill("dfm");
         }
+        bed_start("dfm");
+        bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
+        assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
+        bed_check_accounts();
+        assert_int_equal(count_of("dfm", triggers), 2000);
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_lost), 2000);
+        assert_int_equal(bed_events(), 2000);
+        assert_int_equal(at_once, count_of("dfm", events_lost) > 0);
+        assert_int_equal(at_once, bed_logged("dfm", "sfi1: the events of its earlier process are not known: "
+                                                    "its files may hold up to"));
 }
 
 /* A trigger box goes on while the DFM restarts: no trigger becomes two events, and each one that was taken
@@ -123,27 +116,24 @@ static void box_turn(void *ctx)
         bed_send_datagram("dfm", 47200, entries, sizeof entries);
 }
 
-TEST(the_dfm_restarts_while_triggers_come)
+TEST_EACH(the_dfm_restarts_while_triggers_come, seed, 10)
 {
-        for (uint64_t seed = 0; seed < 10; seed++) {
-                uint32_t sequence = 0;
+        uint32_t sequence = 0;
 
-                BED(seed, BASE, PATIENT, "trigger.source=udp:47200");
-                bed_each_ms(box_turn, &sequence);
-                bed_start_all();
-                bed_until(bed_events() > 270);
-                bed_pass(seed * 377000);
-                bed_kill("dfm");
-                bed_pass(seed % 5 * 100 * NS_PER_MS);
-                bed_start("dfm");
-                bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
-                assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
-                bed_check_accounts();
-                assert_int_equal(count_of("dfm", triggers), 2000);
-                assert_int_equal(count_of("dfm", events_partial), 0);
-                assert_int_equal(bed_events_again(), 0);
-                assert_true(bed_events() >= count_of("dfm", events_complete));
-        }
+        BED(seed, BASE, PATIENT, "trigger.source=udp:47200");
+        bed_each_ms(box_turn, &sequence);
+        bed_start_all();
+        bed_until(bed_events() > 270);
+        bed_pass(seed * 377000);
+        bed_kill("dfm");
+        bed_pass(seed % 5 * 100 * NS_PER_MS);
+        bed_start("dfm");
+        bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
+        assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
+        bed_check_accounts();
+        assert_each(count_of, "dfm", triggers, 2000, events_partial, 0);
+        assert_int_equal(bed_events_again(), 0);
+        assert_true(bed_events() >= count_of("dfm", events_complete));
 }
 
 /* A node that missed the end of a run does not make the next DFM resume it. */
@@ -151,8 +141,7 @@ TEST(an_ended_run_is_over)
 {
         static const char *const next[] = {"run.number=auto", NULL};
 
-        BED(1, BASE, "trigger.events=300", "dfm.start-timeout=8s");
-        bed_start_all();
+        RUN(1, BASE, "trigger.events=300", "dfm.start-timeout=8s");
         bed_until(bed_events() > 100);
         bed_freeze("sfi2", true);
         bed_until(bed_has_ended("dfm"));
@@ -262,28 +251,24 @@ static void check_frames(uint64_t n)
 }
 
 /* The counts of the ROSs differ if one misses a datagram. */
-TEST(a_lost_frame_fails_the_run)
+TEST_EACH(a_lost_frame_fails_the_run, lost, 2)
 {
-        for (int lost = 0; lost < 2; lost++) {
-                BED(1, BASE, PATIENT, FRAMES, "trigger.events=100");
-                bed_start_all();
-                bed_pass(10 * NS_PER_MS);
-                send_frames("ros1", 0, 102);
-                send_frames("ros2", 0, 50);
-                send_frames("ros2", 50 + (unsigned)lost, 102);
-                send_frames("ros3", 0, 102);
-                bed_ends("dfm", lost);
-                assert_int_equal(count_of("dfm", events_complete), 100);
-                assert_int_equal(lost, bed_has_reason("dfm", "counted different numbers of them"));
-        }
+        RUN(1, BASE, PATIENT, FRAMES, "trigger.events=100");
+        bed_pass(10 * NS_PER_MS);
+        send_frames("ros1", 0, 102);
+        send_frames("ros2", 0, 50);
+        send_frames("ros2", 50 + (unsigned)lost, 102);
+        send_frames("ros3", 0, 102);
+        bed_ends("dfm", lost);
+        assert_int_equal(count_of("dfm", events_complete), 100);
+        assert_int_equal(lost, bed_has_reason("dfm", "counted different numbers of them"));
 }
 
 /* A ROS restarted during a run would count from 0, so it says that it cannot take part. */
 TEST(a_ros_that_counts_frames_cannot_return)
 {
-        BED(1, BASE, FRAMES, "trigger.events=200", "trigger.rate=20Hz", "sfi.timeout=500ms",
+        RUN(1, BASE, FRAMES, "trigger.events=200", "trigger.rate=20Hz", "sfi.timeout=500ms",
             "dfm.node-timeout=500ms", "dfm.start-timeout=60s");
-        bed_start_all();
         bed_pass(10 * NS_PER_MS);
         send_frames_to_all(0, 200);
         bed_until(bed_events() > 10);
@@ -301,8 +286,7 @@ TEST(a_ros_that_counts_frames_cannot_return)
 /* Only what it held is lost. The boards of ros1 and ros3 are ahead of the trigger. */
 TEST(a_ros_with_numbered_frames_returns)
 {
-        BED(1, BASE, NUMBERED, "trigger.events=3000", "trigger.rate=500Hz");
-        bed_start_all();
+        RUN(1, BASE, NUMBERED, "trigger.events=3000", "trigger.rate=500Hz");
         bed_pass(10 * NS_PER_MS);
         for (uint32_t k = 0; k < 3000; k += 100) {
                 send_frames("ros1", k, k + 100);
@@ -322,8 +306,7 @@ TEST(a_ros_with_numbered_frames_returns)
         assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
         /* Some of the 200 frames were lost with the process. The new one got all others. */
         assert_true(count_of("dfm", events_partial) <= 200 && count_of("dfm", events_complete) > 200);
-        assert_int_equal(count_of("ros2", front_end_frames), 2800);
-        assert_int_equal(count_of("ros2", front_end_used), 2800);
+        assert_each(count_of, "ros2", front_end_frames, 2800, front_end_used, 2800);
         assert_false(bed_logged("dfm", "refused"));
 }
 
@@ -332,8 +315,7 @@ TEST(a_ros_with_numbered_frames_returns)
 /* Its frames and those of others make the events: only what it held is lost. */
 TEST(a_ros_restarts_while_frames_make_events)
 {
-        BED(1, FRAMES_TRIGGER);
-        bed_start_all();
+        RUN(1, FRAMES_TRIGGER);
         bed_pass(10 * NS_PER_MS);
         send_frames_to_all(0, 1000);
         bed_until(bed_events() > 50);
@@ -349,32 +331,28 @@ TEST(a_ros_restarts_while_frames_make_events)
         assert_int_equal(count_of("dfm", triggers), 3000);
         assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
         assert_true(count_of("dfm", events_complete) >= 2000);
-        assert_int_equal(count_of("ros2", front_end_frames), 2000);
-        assert_int_equal(count_of("ros2", front_end_used), 2000);
+        assert_each(count_of, "ros2", front_end_frames, 2000, front_end_used, 2000);
 }
 
 /* It continues after the numbers that were taken. What the former DFM had taken and given to no SFI is lost.
  */
-TEST(the_dfm_restarts_while_frames_make_events)
+TEST_EACH(the_dfm_restarts_while_frames_make_events, seed, 5)
 {
-        for (uint64_t seed = 0; seed < 5; seed++) {
-                BED(seed, FRAMES_TRIGGER);
-                bed_start_all();
-                bed_pass(10 * NS_PER_MS);
-                send_frames_to_all(0, 1100);
-                bed_until(bed_events() >= 850);
-                bed_kill("dfm");
-                bed_pass(seed * 100 * NS_PER_MS);
-                bed_start("dfm");
-                bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
-                send_frames_to_all(1100, 3000);
-                bed_pass(10 * NS_PER_S);
-                bed_signal("dfm", SIGTERM);
-                for (size_t i = 0; bed_name(ROLE_ROS, i); i++)
-                        bed_until(bed_has_ended(bed_name(ROLE_ROS, i)));
-                bed_until(bed_has_ended("dfm"));
-                bed_check_accounts();
-                assert_true(bed_events() >= 2700);
-                check_frames(3000);
-        }
+        RUN(seed, FRAMES_TRIGGER);
+        bed_pass(10 * NS_PER_MS);
+        send_frames_to_all(0, 1100);
+        bed_until(bed_events() >= 850);
+        bed_kill("dfm");
+        bed_pass(seed * 100 * NS_PER_MS);
+        bed_start("dfm");
+        bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
+        send_frames_to_all(1100, 3000);
+        bed_pass(10 * NS_PER_S);
+        bed_signal("dfm", SIGTERM);
+        for (size_t i = 0; bed_name(ROLE_ROS, i); i++)
+                bed_until(bed_has_ended(bed_name(ROLE_ROS, i)));
+        bed_until(bed_has_ended("dfm"));
+        bed_check_accounts();
+        assert_true(bed_events() >= 2700);
+        check_frames(3000);
 }

@@ -47,58 +47,49 @@ static void check_written(uint64_t n, uint64_t seed, double share)
                 assert_int_equal(bed_written(e), accepts(seed, e, share));
 }
 
-TEST(decisions_are_followed)
+TEST_EACH(decisions_are_followed, i, 4)
 {
         static const char *const transports[] = {"scenario.transport=udp", "scenario.transport=tcp"};
 
-        for (int i = 0; i < 4; i++) {
-                BED(1, SCENARIO, bed_mode(i % 2), transports[i / 2]);
-                FARM("farm", CONNECT, "--accept", "0.1", "--latency", "5ms");
-                bed_start_all();
-                bed_all_end(0);
-                check_sums();
-                check_farm("farm");
-                check_written(4000, 1, 0.1);
-                assert_int_equal(bed_reported("farm", "events"), 4000);
-                assert_int_equal(bed_reported("farm", "unused"), 0);
-                assert_int_equal(count_of("dfm", triggers), 4000);
-                assert_int_equal(count_of("dfm", fragments_expected), 3 * count_of("dfm", events_complete));
-                assert_int_equal(count_sum(ROLE_SFI, fragments_corrupt), 0);
-                assert_true(histogram_quantile(&bed_stats("dfm")->level2_latency_ns, 0.5) >= 5 * NS_PER_MS);
-        }
+        BED(1, SCENARIO, bed_mode(i % 2), transports[i / 2]);
+        FARM("farm", CONNECT, "--accept", "0.1", "--latency", "5ms");
+        bed_start_all();
+        bed_all_end(0);
+        check_sums();
+        check_farm("farm");
+        check_written(4000, 1, 0.1);
+        assert_int_equal(bed_reported("farm", "events"), 4000);
+        assert_int_equal(bed_reported("farm", "unused"), 0);
+        assert_each(count_of, "dfm", triggers, 4000, fragments_expected,
+                    3 * count_of("dfm", events_complete));
+        assert_int_equal(count_sum(ROLE_SFI, fragments_corrupt), 0);
+        assert_true(histogram_quantile(&bed_stats("dfm")->level2_latency_ns, 0.5) >= 5 * NS_PER_MS);
 }
 
-TEST(a_farm_accepts_all_or_nothing)
+TEST_EACH(a_farm_accepts_all_or_nothing, all, 2)
 {
-        for (int all = 0; all < 2; all++) {
-                BED(1, SCENARIO, "trigger.events=500");
-                FARM("farm", CONNECT, "--accept", all ? "1" : "0", "--latency", "0");
-                bed_start_all();
-                bed_all_end(0);
-                check_sums();
-                check_farm("farm");
-                assert_int_equal(all ? count_of("dfm", events_complete) : count_of("dfm", events_rejected),
-                                 500);
-        }
+        BED(1, SCENARIO, "trigger.events=500");
+        FARM("farm", CONNECT, "--accept", all ? "1" : "0", "--latency", "0");
+        bed_start_all();
+        bed_all_end(0);
+        check_sums();
+        check_farm("farm");
+        assert_int_equal(all ? count_of("dfm", events_complete) : count_of("dfm", events_rejected), 500);
 }
 
-TEST(without_a_farm_the_time_out_decides)
+TEST_EACH(without_a_farm_the_time_out_decides, accept, 2)
 {
-        for (int accept = 0; accept < 2; accept++) {
-                BED(1, SCENARIO, "trigger.events=300", "level2.timeout=100ms",
-                    accept ? "level2.undecided=accept" : "level2.undecided=reject");
-                bed_start_all();
-                bed_all_end(0);
-                check_sums();
-                assert_true(bed_logged("dfm", accept ? "level 2 leaves events undecided (0 clients are "
-                                                       "connected); they are accepted"
-                                                     : "level 2 leaves events undecided (0 clients are "
-                                                       "connected); they are rejected"));
-                assert_int_equal(count_of("dfm", level2_timed_out), 300);
-                assert_int_equal(accept ? count_of("dfm", events_complete) : count_of("dfm", events_rejected),
-                                 300);
-                assert_int_equal(bed_stats("dfm")->level2_latency_ns.count, 0);
-        }
+        RUN(1, SCENARIO, "trigger.events=300", "level2.timeout=100ms",
+            accept ? "level2.undecided=accept" : "level2.undecided=reject");
+        bed_all_end(0);
+        check_sums();
+        assert_true(bed_logged("dfm", accept ? "level 2 leaves events undecided (0 clients are "
+                                               "connected); they are accepted"
+                                             : "level 2 leaves events undecided (0 clients are "
+                                               "connected); they are rejected"));
+        assert_int_equal(count_of("dfm", level2_timed_out), 300);
+        assert_int_equal(accept ? count_of("dfm", events_complete) : count_of("dfm", events_rejected), 300);
+        assert_int_equal(bed_stats("dfm")->level2_latency_ns.count, 0);
 }
 
 /* No event is left undecided. */
@@ -117,9 +108,8 @@ TEST(another_farm_takes_the_place_of_a_dead_one)
         bed_all_end(0);
         check_sums();
         bed_ends("second", 0);
-        assert_int_equal(count_of("dfm", triggers), 4000);
-        assert_int_equal(count_of("dfm", level2_timed_out), 0);
-        assert_int_equal(count_of("dfm", events_complete), count_of("dfm", level2_accepted));
+        assert_each(count_of, "dfm", triggers, 4000, level2_timed_out, 0, events_complete,
+                    count_of("dfm", level2_accepted));
         assert_true(bed_reported("second", "events") > 100 && bed_reported("second", "unused") == 0);
 }
 
@@ -137,8 +127,7 @@ TEST(triggers_wait_for_a_frozen_farm)
         bed_all_end(0);
         check_sums();
         check_farm("farm");
-        assert_int_equal(count_of("dfm", level2_timed_out), 0);
-        assert_int_equal(count_of("dfm", triggers), 4000);
+        assert_each(count_of, "dfm", level2_timed_out, 0, triggers, 4000);
 }
 
 TEST(the_first_of_two_decisions_counts)
@@ -180,9 +169,8 @@ TEST(a_deaf_client_delays_nobody)
         struct iovec v = {bytes, 0};
         int fd;
 
-        BED(1, SCENARIO, "trigger.events=0", "trigger.rate=100kHz", "level2.timeout=100ms",
+        RUN(1, SCENARIO, "trigger.events=0", "trigger.rate=100kHz", "level2.timeout=100ms",
             "level2.undecided=reject", "level2.window=32768");
-        bed_start_all();
         bed_pass(NS_PER_MS);
         a = bed_address("dfm", PORT);
         to.v4 = a;
@@ -210,38 +198,35 @@ static size_t make_frame(uint64_t k, uint8_t *to)
 }
 
 /* Frames of undecided events wait in the ROSs; their buffers are small, and nothing is stuck or lost. */
-TEST(frames_wait_for_decisions)
+TEST_EACH(frames_wait_for_decisions, pull, 2)
 {
         struct boards boards;
 
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "ros.buffer-events=256", "sfi.verify=no",
-                    "trigger.rate=max", bed_mode(pull), "dfm.clear-group=100");
-                boards_begin(&boards, 4000, make_frame);
-                FARM("farm", CONNECT, "--accept", "0.3", "--latency", "20ms");
-                bed_start_all();
-                bed_all_end(0);
-                check_sums();
-                check_farm("farm");
-                check_written(4000, 1, 0.3);
-                assert_int_equal(count_of("dfm", fragments_lost) + count_of("dfm", level2_timed_out), 0);
-                /* Frames of rejected events were triggered, too. Only Clear tells a ROS of them, of up to 100
-                 * at a time. If a board is slower than the trigger, an event may be rejected before its frame
-                 * comes. */
-                assert_int_equal(count_sum(ROLE_ROS, front_end_used) + count_sum(ROLE_ROS, front_end_late) +
-                                         count_sum(ROLE_ROS, front_end_left_over),
-                                 3 * 4000);
-                for (size_t i = 0; bed_name(ROLE_ROS, i); i++)
-                        assert_true(count_of(bed_name(ROLE_ROS, i), front_end_left_over) <=
-                                    100 * count_of(bed_name(ROLE_ROS, i), clear_gaps));
-        }
+        BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "ros.buffer-events=256", "sfi.verify=no",
+            "trigger.rate=max", bed_mode(pull), "dfm.clear-group=100");
+        boards_begin(&boards, 4000, make_frame);
+        FARM("farm", CONNECT, "--accept", "0.3", "--latency", "20ms");
+        bed_start_all();
+        bed_all_end(0);
+        check_sums();
+        check_farm("farm");
+        check_written(4000, 1, 0.3);
+        assert_int_equal(count_of("dfm", fragments_lost) + count_of("dfm", level2_timed_out), 0);
+        /* Frames of rejected events were triggered, too. Only Clear tells a ROS of them, of up to 100
+         * at a time. If a board is slower than the trigger, an event may be rejected before its frame
+         * comes. */
+        assert_int_equal(count_sum(ROLE_ROS, front_end_used) + count_sum(ROLE_ROS, front_end_late) +
+                                 count_sum(ROLE_ROS, front_end_left_over),
+                         3 * 4000);
+        for (size_t i = 0; bed_name(ROLE_ROS, i); i++)
+                assert_true(count_of(bed_name(ROLE_ROS, i), front_end_left_over) <=
+                            100 * count_of(bed_name(ROLE_ROS, i), clear_gaps));
 }
 
 /* It decides what is open by its time-out, and ends. */
 TEST(a_run_stops_without_a_farm)
 {
-        BED(1, SCENARIO, "trigger.events=0", "level2.timeout=500ms", "level2.undecided=reject");
-        bed_start_all();
+        RUN(1, SCENARIO, "trigger.events=0", "level2.timeout=500ms", "level2.undecided=reject");
         bed_until(count_of("dfm", triggers) > 100);
         bed_signal("dfm", SIGTERM);
         bed_all_end(0);
@@ -250,23 +235,21 @@ TEST(a_run_stops_without_a_farm)
 }
 
 /* The farm returns, and decides again what no SFI knows. */
-TEST(the_dfm_restarts)
+TEST_EACH(the_dfm_restarts, seed, 10)
 {
-        for (uint64_t seed = 0; seed < 10; seed++) {
-                BED(seed, SCENARIO, "trigger.events=2000", bed_mode(seed % 2));
-                FARM("farm", CONNECT, "--accept", "0.5", "--seed", "3");
-                bed_start_all();
-                bed_until(count_of("dfm", events_complete) >= 200 + 37 * seed);
-                bed_kill("dfm");
-                bed_pass(seed % 3 * 50 * NS_PER_MS);
-                bed_start("dfm");
-                bed_all_end(0);
-                bed_ends("farm", 0);
-                assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
-                assert_int_equal(bed_reported("farm", "connections"), 2);
-                assert_int_equal(count_of("dfm", triggers), 2000);
-                assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_rejected), 2000);
-                assert_int_equal(count_of("dfm", level2_timed_out) + count_of("dfm", events_ended_again), 0);
-                check_written(2000, 3, 0.5);
-        }
+        BED(seed, SCENARIO, "trigger.events=2000", bed_mode(seed % 2));
+        FARM("farm", CONNECT, "--accept", "0.5", "--seed", "3");
+        bed_start_all();
+        bed_until(count_of("dfm", events_complete) >= 200 + 37 * seed);
+        bed_kill("dfm");
+        bed_pass(seed % 3 * 50 * NS_PER_MS);
+        bed_start("dfm");
+        bed_all_end(0);
+        bed_ends("farm", 0);
+        assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
+        assert_int_equal(bed_reported("farm", "connections"), 2);
+        assert_int_equal(count_of("dfm", triggers), 2000);
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_rejected), 2000);
+        assert_int_equal(count_of("dfm", level2_timed_out) + count_of("dfm", events_ended_again), 0);
+        check_written(2000, 3, 0.5);
 }

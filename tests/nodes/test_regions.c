@@ -64,8 +64,7 @@ static void decide_all(const char *mode, const char *transport, const char *loss
                                  bed_reported("farm", "regions.gone") +
                                  bed_reported("farm", "regions.events_incomplete"),
                          0);
-        assert_int_equal(count_sum(ROLE_ROS, regions_sent), 2 * n);
-        assert_int_equal(count_sum(ROLE_ROS, regions_bytes), 2 * n * bytes);
+        assert_each(count_sum, ROLE_ROS, regions_sent, 2 * n, regions_bytes, 2 * n * bytes);
         assert_int_equal(count_of("dfm", fragments_expected), 3 * count_of("dfm", events_complete));
         for (uint64_t e = 0; e < n; e++)
                 assert_int_equal(bed_written(e), accepts(e));
@@ -140,47 +139,44 @@ TEST(another_client_takes_the_place_of_a_dead_one)
         bed_ends("second", 0);
         check_sums();
         check_requests();
-        assert_int_equal(count_sum(ROLE_ROS, regions_sent), 600);
-        assert_int_equal(count_sum(ROLE_ROS, regions_dropped), count_sum(ROLE_ROS, regions_requested) - 600);
+        assert_each(count_sum, ROLE_ROS, regions_sent, 600, regions_dropped,
+                    count_sum(ROLE_ROS, regions_requested) - 600);
         assert_true(count_sum(ROLE_ROS, regions_dropped) >= 30);
         assert_int_equal(bed_reported("second", "regions.received"), 600);
 }
 
 /* A ROS dies or stands still: its fragments are missing, the events are decided without them, and all others
  * are served. */
-TEST(events_are_decided_without_a_ros)
+TEST_EACH(events_are_decided_without_a_ros, dead, 2)
 {
         uint64_t before;
 
-        for (int dead = 0; dead < 2; dead++) {
-                BED(1, SCENARIO, REGIONS, "dfm.node-timeout=1s", "dfm.start-timeout=60s", "trigger.events=0",
-                    "sfi.timeout=1s");
-                FARM("farm", "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions", "2",
-                     "--regions-timeout", "100ms", "--accept", "0.1", "--pattern", "5");
-                bed_start_all();
-                bed_until(count_of("dfm", level2_rejected) > 200);
-                if (dead)
-                        bed_kill("ros2");
-                else
-                        bed_freeze("ros2", true);
-                before = count_of("dfm", level2_accepted);
-                /* Events that lack a fragment of ROS 2 are accepted. */
-                bed_until(count_of("dfm", level2_accepted) > before + 1000);
-                before = count_of("dfm", level2_rejected);
-                bed_until(count_of("dfm", level2_rejected) > before + 200);
-                if (!dead)
-                        bed_freeze("ros2", false);
-                bed_signal("dfm", SIGTERM);
-                bed_until(bed_has_ended("dfm"));
-                bed_check_accounts();
-                bed_ends("farm", 0);
-                assert_int_equal(count_of("dfm", events_lost), 0);
-                assert_true(bed_reported("farm", "regions.missed") > 500);
-                assert_int_equal(bed_reported("farm", "regions.corrupt"), 0);
-                assert_true(bed_reported("farm", "regions.events_incomplete") > 500);
-                assert_true(bed_reported("farm", "accepted") >=
-                            bed_reported("farm", "regions.events_incomplete"));
-        }
+        BED(1, SCENARIO, REGIONS, "dfm.node-timeout=1s", "dfm.start-timeout=60s", "trigger.events=0",
+            "sfi.timeout=1s");
+        FARM("farm", "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions", "2",
+             "--regions-timeout", "100ms", "--accept", "0.1", "--pattern", "5");
+        bed_start_all();
+        bed_until(count_of("dfm", level2_rejected) > 200);
+        if (dead)
+                bed_kill("ros2");
+        else
+                bed_freeze("ros2", true);
+        before = count_of("dfm", level2_accepted);
+        /* Events that lack a fragment of ROS 2 are accepted. */
+        bed_until(count_of("dfm", level2_accepted) > before + 1000);
+        before = count_of("dfm", level2_rejected);
+        bed_until(count_of("dfm", level2_rejected) > before + 200);
+        if (!dead)
+                bed_freeze("ros2", false);
+        bed_signal("dfm", SIGTERM);
+        bed_until(bed_has_ended("dfm"));
+        bed_check_accounts();
+        bed_ends("farm", 0);
+        assert_int_equal(count_of("dfm", events_lost), 0);
+        assert_true(bed_reported("farm", "regions.missed") > 500);
+        assert_int_equal(bed_reported("farm", "regions.corrupt"), 0);
+        assert_true(bed_reported("farm", "regions.events_incomplete") > 500);
+        assert_true(bed_reported("farm", "accepted") >= bed_reported("farm", "regions.events_incomplete"));
 }
 
 /* The ROSs and the DFM wait for nothing but its decisions. */
@@ -385,53 +381,49 @@ TEST(frames_are_answered_when_they_come)
 }
 
 /* A client requests without end, and reads nothing. Others are served, and all events are built. */
-TEST(a_flood_disturbs_nobody)
+TEST_EACH(a_flood_disturbs_nobody, pull, 2)
 {
         struct client c;
+        uint64_t e = 0;
 
-        for (int pull = 0; pull < 2; pull++) {
-                uint64_t e = 0;
+        RUN(1, SCENARIO, REGIONS, bed_mode(pull));
+        bed_pass(10 * NS_PER_MS);
+        client_begin(&c);
+        for (int i = 0; i < 3; i++)
+                connect_to_ros(&c, i);
+        REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
+        while (!bed_has_ended("dfm")) {
+                for (int i = 0; i < 3 && count_of("dfm", triggers) < 4000; i++) {
+                        uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
+                        struct iovec v = {bytes, 0};
 
-                BED(1, SCENARIO, REGIONS, bed_mode(pull));
-                bed_start_all();
-                bed_pass(10 * NS_PER_MS);
-                client_begin(&c);
-                for (int i = 0; i < 3; i++)
-                        connect_to_ros(&c, i);
-                REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
-                while (!bed_has_ended("dfm")) {
-                        for (int i = 0; i < 3 && count_of("dfm", triggers) < 4000; i++) {
-                                uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
-                                struct iovec v = {bytes, 0};
-
-                                c.message = (struct message){.header = {.cookie = c.cookie,
-                                                                        .sender_role = ROLE_LEVEL2,
-                                                                        .type = MESSAGE_REQUEST},
-                                                             .n = 200};
-                                for (size_t k = 0; k < 200; k++)
-                                        c.message.request.entries[k] = (struct request_entry){
-                                                .event = e++ % 5000,
-                                                .l1_id = (uint32_t)(k % 3 ? e - 1 : k) % 5000,
-                                                .to_bytes = UINT32_MAX};
-                                v.iov_len = message_encode(&c.message, bytes, sizeof bytes);
-                                /* The rest of a message that does not fit whole is another message. */
-                                if (tcp_send(c.ros[i], &v, 1) < (ssize_t)v.iov_len) {
-                                        tcp_reader_fini(&c.answers[i]);
-                                        close(c.ros[i]);
-                                        connect_to_ros(&c, i);
-                                }
+                        c.message = (struct message){.header = {.cookie = c.cookie,
+                                                                .sender_role = ROLE_LEVEL2,
+                                                                .type = MESSAGE_REQUEST},
+                                                     .n = 200};
+                        for (size_t k = 0; k < 200; k++)
+                                c.message.request.entries[k] =
+                                        (struct request_entry){.event = e++ % 5000,
+                                                               .l1_id = (uint32_t)(k % 3 ? e - 1 : k) % 5000,
+                                                               .to_bytes = UINT32_MAX};
+                        v.iov_len = message_encode(&c.message, bytes, sizeof bytes);
+                        /* The rest of a message that does not fit whole is another message. */
+                        if (tcp_send(c.ros[i], &v, 1) < (ssize_t)v.iov_len) {
+                                tcp_reader_fini(&c.answers[i]);
+                                close(c.ros[i]);
+                                connect_to_ros(&c, i);
                         }
-                        bed_pass(NS_PER_MS);
                 }
-                bed_all_end(0);
-                bed_ends("farm", 0);
-                client_end(&c);
-                check_sums();
-                check_requests();
-                assert_int_equal(count_of("dfm", events_complete), bed_reported("farm", "accepted"));
-                assert_int_equal(bed_reported("farm", "regions.received"), 8000);
-                assert_int_equal(bed_reported("farm", "regions.corrupt"), 0);
-                assert_true(count_sum(ROLE_ROS, regions_dropped) > 0);
-                assert_true(count_sum(ROLE_ROS, regions_requested) > 20000);
+                bed_pass(NS_PER_MS);
         }
+        bed_all_end(0);
+        bed_ends("farm", 0);
+        client_end(&c);
+        check_sums();
+        check_requests();
+        assert_int_equal(count_of("dfm", events_complete), bed_reported("farm", "accepted"));
+        assert_int_equal(bed_reported("farm", "regions.received"), 8000);
+        assert_int_equal(bed_reported("farm", "regions.corrupt"), 0);
+        assert_true(count_sum(ROLE_ROS, regions_dropped) > 0);
+        assert_true(count_sum(ROLE_ROS, regions_requested) > 20000);
 }

@@ -91,8 +91,7 @@ TEST(the_credits_of_an_sfi_change)
 
 TEST(triggers_from_outside_have_no_rate)
 {
-        BED(1, BASE, NODES(""), "trigger.source=udp:26879");
-        bed_start_all();
+        RUN(1, BASE, NODES(""), "trigger.source=udp:26879");
         bed_until(bed_logged("dfm", "triggers begin"));
         RELOAD("dfm", "trigger.rate=1kHz");
         assert_true(
@@ -104,8 +103,7 @@ TEST(triggers_from_outside_have_no_rate)
 /* They leave the run after another time of silence. */
 TEST(nodes_wait_for_a_silent_dfm_as_reloaded)
 {
-        BED(1, BASE, NODES(""), "trigger.rate=100Hz");
-        bed_start_all();
+        RUN(1, BASE, NODES(""), "trigger.rate=100Hz");
         bed_until(count_of("dfm", events_complete) > 0);
         bed_freeze("dfm", true);
         RELOAD("ros1", "dfm.lost-after=3s");

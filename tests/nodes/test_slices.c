@@ -74,36 +74,34 @@ static void check_found(void)
 }
 
 /* Slices of 20 ms, 20 counts of 1 ms, of which the last 4 are in the next slice too. */
-TEST(each_frame_is_in_its_slice)
+TEST_EACH(each_frame_is_in_its_slice, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                uint64_t sent;
+        uint64_t sent;
 
-                BED(1, BEAM, SLICES, tcp ? BEAM_TCP : BEAM_UDP, "trigger.slice-overlap=4ms");
-                begin();
-                FRONTEND("frontend", "--boards", tcp ? BEAM_BOARDS_TCP : BEAM_BOARDS_UDP, "--events", "3000",
-                         "--rate", "1kHz", "--counter", "0:64", "--missed", "1%", "--late", "2%:30ms");
-                bed_ends("frontend", 0);
-                sent = beam_sent(0, "frames");
-                bed_until(ended_frames() == sent);
-                bed_until(count_of("dfm", events_complete) >= count_of("ros1", front_end_frames));
-                bed_signal("dfm", SIGTERM);
-                bed_all_end(0);
-                bed_check_complete();
-                check_found();
-                for (size_t i = 0; bed_name(ROLE_ROS, i); i++) {
-                        const char *ros = bed_name(ROLE_ROS, i);
+        BED(1, BEAM, SLICES, tcp ? BEAM_TCP : BEAM_UDP, "trigger.slice-overlap=4ms");
+        begin();
+        FRONTEND("frontend", "--boards", tcp ? BEAM_BOARDS_TCP : BEAM_BOARDS_UDP, "--events", "3000",
+                 "--rate", "1kHz", "--counter", "0:64", "--missed", "1%", "--late", "2%:30ms");
+        bed_ends("frontend", 0);
+        sent = beam_sent(0, "frames");
+        bed_until(ended_frames() == sent);
+        bed_until(count_of("dfm", events_complete) >= count_of("ros1", front_end_frames));
+        bed_signal("dfm", SIGTERM);
+        bed_all_end(0);
+        bed_check_complete();
+        check_found();
+        for (size_t i = 0; bed_name(ROLE_ROS, i); i++) {
+                const char *ros = bed_name(ROLE_ROS, i);
 
-                        assert_int_equal(count_of(ros, slice_frames_used) + count_of(ros, slice_frames_late),
-                                         count_of(ros, slice_frames));
-                }
-                assert_int_equal(found.n_own, count_sum(ROLE_ROS, slice_frames_used));
-                assert_true(found.n_own > sent - 3 * 100);
-                for (int b = 1; b <= BEAM_BOARDS; b++) {
-                        for (int t = 0; t < TICKS_MAX; t++)
-                                assert_int_equal(found.copied[b][t],
-                                                 t % 20 >= 16 && found.own[b][t] && found.slices[t / 20 + 1]);
-                }
+                assert_int_equal(count_of(ros, slice_frames_used) + count_of(ros, slice_frames_late),
+                                 count_of(ros, slice_frames));
+        }
+        assert_int_equal(found.n_own, count_sum(ROLE_ROS, slice_frames_used));
+        assert_true(found.n_own > sent - 3 * 100);
+        for (int b = 1; b <= BEAM_BOARDS; b++) {
+                for (int t = 0; t < TICKS_MAX; t++)
+                        assert_int_equal(found.copied[b][t],
+                                         t % 20 >= 16 && found.own[b][t] && found.slices[t / 20 + 1]);
         }
 }
 
@@ -120,43 +118,37 @@ TEST(each_frame_is_in_its_slice)
 /* A dead board costs its fragment: the slices close with those of the others, and hold every frame of
  * theirs.
  */
-TEST(a_dead_board_costs_its_fragment)
+TEST_EACH(a_dead_board_costs_its_fragment, i, 3)
 {
-        for (int i = 0; i < 3; i++) {
-                bool tcp = i == 1, required = i == 2;
-                uint64_t used;
+        bool tcp = i == 1, required = i == 2;
+        uint64_t used;
 
-                if (required)
-                        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
-                else
-                        BED(1, SLICES_BEAM, tcp ? BEAM_TCP : BEAM_UDP,
-                            tcp ? NODES(OPTIONAL "source=tcp:127.0.1.1:27003\n") : NODES(OPTIONAL));
-                begin();
-                FRONTEND("frontend", "--boards",
-                         tcp ? "tcp:127.0.1.1:27000,tcp:127.0.1.1:27000,tcp:127.0.1.1:27003"
-                             : BEAM_BOARDS_UDP,
-                         "--events", "5000", "--rate", "1kHz", "--counter", "0:64", "--dead", "3");
-                bed_ends("frontend", 0);
-                bed_until(ended_frames() == 10000);
-                bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >=
-                          250);
-                bed_signal("dfm", SIGTERM);
-                bed_ends("dfm", required);
-                bed_check_accounts();
-                assert_true(bed_logged(
-                        "dfm", "ros3 gets nothing from its front-end; events go on without its fragments"));
-                assert_int_equal(required ? count_of("dfm", events_partial)
-                                          : count_of("dfm", events_complete),
-                                 count_of("dfm", triggers));
-                assert_int_equal(required ? count_of("dfm", fragments_lost)
-                                          : count_of("dfm", fragments_optional),
-                                 count_of("dfm", triggers));
-                assert_int_equal(count_of("ros3", slice_frames) + count_of("ros3", front_end_frames), 0);
-                check_found();
-                used = count_of("ros1", slice_frames_used) + count_of("ros2", slice_frames_used);
-                assert_int_equal(found.n_own, used);
-                assert_int_equal(beam_sent(0, "frames"), 10000);
-        }
+        if (required)
+                BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
+        else
+                BED(1, SLICES_BEAM, tcp ? BEAM_TCP : BEAM_UDP,
+                    tcp ? NODES(OPTIONAL "source=tcp:127.0.1.1:27003\n") : NODES(OPTIONAL));
+        begin();
+        FRONTEND("frontend", "--boards",
+                 tcp ? "tcp:127.0.1.1:27000,tcp:127.0.1.1:27000,tcp:127.0.1.1:27003" : BEAM_BOARDS_UDP,
+                 "--events", "5000", "--rate", "1kHz", "--counter", "0:64", "--dead", "3");
+        bed_ends("frontend", 0);
+        bed_until(ended_frames() == 10000);
+        bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >= 250);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", required);
+        bed_check_accounts();
+        assert_true(bed_logged("dfm",
+                               "ros3 gets nothing from its front-end; events go on without its fragments"));
+        assert_int_equal(required ? count_of("dfm", events_partial) : count_of("dfm", events_complete),
+                         count_of("dfm", triggers));
+        assert_int_equal(required ? count_of("dfm", fragments_lost) : count_of("dfm", fragments_optional),
+                         count_of("dfm", triggers));
+        assert_int_equal(count_of("ros3", slice_frames) + count_of("ros3", front_end_frames), 0);
+        check_found();
+        used = count_of("ros1", slice_frames_used) + count_of("ros2", slice_frames_used);
+        assert_int_equal(found.n_own, used);
+        assert_int_equal(beam_sent(0, "frames"), 10000);
 }
 
 /* ---- Boards of the test, which send a frame for each tick of their common clock ---- */

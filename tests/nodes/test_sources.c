@@ -51,80 +51,67 @@ static uint64_t fragments_of_b3(void)
 }
 
 /* Events are complete at the rate of the triggers, at first after the board's wait, and then at once. */
-TEST(a_dead_optional_board_costs_its_fragment)
+TEST_EACH(a_dead_optional_board_costs_its_fragment, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, BEAM, bed_mode(pull), "sfi.timeout=30s", "dfm.node-timeout=20s", FEW_CREDITS,
-                    NODES("required=no\nwait=300ms\n"));
-                begin();
-                bed_until(count_of("dfm", events_complete) > 3000);
-                stop(3, 0);
-                bed_check_complete();
-                assert_int_equal(count_of("dfm", fragments_optional), count_of("dfm", triggers));
-                assert_int_equal(count_of("dfm", fragments_lost), 0);
-                assert_true(histogram_quantile(&bed_stats("dfm")->latency_ns, 0.5) < 250 * NS_PER_MS);
-        }
+        BED(1, BEAM, bed_mode(pull), "sfi.timeout=30s", "dfm.node-timeout=20s", FEW_CREDITS,
+            NODES("required=no\nwait=300ms\n"));
+        begin();
+        bed_until(count_of("dfm", events_complete) > 3000);
+        stop(3, 0);
+        bed_check_complete();
+        assert_each(count_of, "dfm", fragments_optional, count_of("dfm", triggers), fragments_lost, 0);
+        assert_true(histogram_quantile(&bed_stats("dfm")->latency_ns, 0.5) < 250 * NS_PER_MS);
 }
 
 /* All events are partial, but they keep coming: after dfm.node-timeout nothing waits. */
-TEST(without_a_required_board_events_are_partial)
+TEST_EACH(without_a_required_board_events_are_partial, i, 3)
 {
-        for (int i = 0; i < 3; i++) {
-                BED(1, BEAM, bed_mode(i == 1), "sfi.timeout=12s", "dfm.node-timeout=5s", FEW_CREDITS,
-                    NODES(""));
-                begin();
-                boards.refuses[3] = i == 2;
-                bed_until(count_of("dfm", events_partial) > 3000);
-                stop(3, 1);
-                assert_int_equal(count_of("dfm", events_partial), count_of("dfm", triggers));
-                assert_int_equal(count_of("dfm", fragments_lost), count_of("dfm", triggers));
-                assert_int_equal(count_of("dfm", fragments_optional), 0);
-                assert_true(bed_logged("sfi1", "is partial: the fragments of b3 are missing; "));
-                assert_true(histogram_quantile(&bed_stats("dfm")->latency_ns, 0.5) < 250 * NS_PER_MS);
-        }
+        BED(1, BEAM, bed_mode(i == 1), "sfi.timeout=12s", "dfm.node-timeout=5s", FEW_CREDITS, NODES(""));
+        begin();
+        boards.refuses[3] = i == 2;
+        bed_until(count_of("dfm", events_partial) > 3000);
+        stop(3, 1);
+        assert_each(count_of, "dfm", events_partial, count_of("dfm", triggers), fragments_lost,
+                    count_of("dfm", triggers), fragments_optional, 0);
+        assert_true(bed_logged("sfi1", "is partial: the fragments of b3 are missing; "));
+        assert_true(histogram_quantile(&bed_stats("dfm")->latency_ns, 0.5) < 250 * NS_PER_MS);
 }
 
 /* Events wait for it again, and have its fragments. It is behind by the triggers so far; its old frames are
  * late. */
-TEST(an_optional_board_returns)
+TEST_EACH(an_optional_board_returns, pull, 2)
 {
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, BEAM, bed_mode(pull), "sfi.timeout=30s", "dfm.node-timeout=20s",
-                    NODES("required=no\nwait=100ms\n"));
-                begin();
-                bed_until(count_of("dfm", fragments_optional) > 500);
-                assert_int_equal(fragments_of_b3(), 0);
-                boards.boards[3].allowed = FRAMES;
-                bed_until(fragments_of_b3() > 300);
-                stop(4, 0);
-                bed_check_complete();
-                assert_true(count_of("dfm", fragments_optional) > 500);
-                assert_true(count_of("dfm", fragments_optional) < count_of("dfm", triggers));
-                assert_true(bed_logged("dfm", "b3 gets nothing from its front-end"));
-                assert_true(bed_logged("dfm", "the front-end of b3 is back"));
-        }
+        BED(1, BEAM, bed_mode(pull), "sfi.timeout=30s", "dfm.node-timeout=20s",
+            NODES("required=no\nwait=100ms\n"));
+        begin();
+        bed_until(count_of("dfm", fragments_optional) > 500);
+        assert_int_equal(fragments_of_b3(), 0);
+        boards.boards[3].allowed = FRAMES;
+        bed_until(fragments_of_b3() > 300);
+        stop(4, 0);
+        bed_check_complete();
+        assert_true(count_of("dfm", fragments_optional) > 500);
+        assert_true(count_of("dfm", fragments_optional) < count_of("dfm", triggers));
+        assert_true(bed_logged("dfm", "b3 gets nothing from its front-end"));
+        assert_true(bed_logged("dfm", "the front-end of b3 is back"));
 }
 
 /* The others go on; only a required one makes events partial and the run fall short. */
-TEST(a_ros_dies)
+TEST_EACH(a_ros_dies, required, 2)
 {
-        for (int required = 0; required < 2; required++) {
-                uint64_t at;
+        uint64_t at;
 
-                BED(1, BEAM, "sfi.timeout=30s", "dfm.node-timeout=5s",
-                    required ? NODES("") : NODES("required=no\n"));
-                begin();
-                boards.boards[3].allowed = FRAMES;
-                bed_until(count_of("dfm", events_complete) > 200);
-                bed_kill("b3");
-                at = required ? count_of("dfm", events_partial) : count_of("dfm", events_complete);
-                bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >
-                          at + 2000);
-                stop(3, required);
-                /* Some of the 2000 had all fragments before. */
-                assert_true((required ? count_of("dfm", fragments_lost)
-                                      : count_of("dfm", fragments_optional)) >= 1000);
-                assert_int_equal(
-                        required ? count_of("dfm", fragments_optional) : count_of("dfm", fragments_lost), 0);
-        }
+        BED(1, BEAM, "sfi.timeout=30s", "dfm.node-timeout=5s", required ? NODES("") : NODES("required=no\n"));
+        begin();
+        boards.boards[3].allowed = FRAMES;
+        bed_until(count_of("dfm", events_complete) > 200);
+        bed_kill("b3");
+        at = required ? count_of("dfm", events_partial) : count_of("dfm", events_complete);
+        bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >
+                  at + 2000);
+        stop(3, required);
+        /* Some of the 2000 had all fragments before. */
+        assert_true((required ? count_of("dfm", fragments_lost) : count_of("dfm", fragments_optional)) >=
+                    1000);
+        assert_int_equal(required ? count_of("dfm", fragments_optional) : count_of("dfm", fragments_lost), 0);
 }

@@ -132,36 +132,33 @@ static void stop(int status)
 }
 
 /* Each trigger becomes one event, with the number, time and type that the board gave it. */
-TEST(each_trigger_is_an_event)
+TEST_EACH(each_trigger_is_an_event, pull, 2)
 {
         const uint64_t first = (UINT64_C(1) << 32) + (UINT64_C(1) << 31) - 1000,
                        time_ns = UINT64_C(1700000000) * NS_PER_S;
 
-        for (int pull = 0; pull < 2; pull++) {
-                BED(1, SCENARIO, bed_mode(pull));
-                begin();
-                for (uint64_t k = 0; k < 2000; k += 20) {
-                        bed_until(is_ready());
-                        send_with(first + k, 20,
-                                  (struct details){.time_ns = time_ns + k,
-                                                   .type = 0x80 + k / 20 % 2,
-                                                   .run = k % 40 ? 0 : 4711});
-                }
-                wait_built(2000);
-                stop(0);
-                bed_check_written_once(2000);
-                assert_int_equal(count_of("dfm", triggers_offered), 2000);
-                assert_int_equal(count_of("dfm", trigger_datagrams), 100);
-                assert_int_equal(count_of("dfm", trigger_datagrams_lost), 0);
-                for (uint64_t k = 0; k < 2000; k++) {
-                        const struct event_info *e = bed_event(k);
+        BED(1, SCENARIO, bed_mode(pull));
+        begin();
+        for (uint64_t k = 0; k < 2000; k += 20) {
+                bed_until(is_ready());
+                send_with(first + k, 20,
+                          (struct details){.time_ns = time_ns + k,
+                                           .type = 0x80 + k / 20 % 2,
+                                           .run = k % 40 ? 0 : 4711});
+        }
+        wait_built(2000);
+        stop(0);
+        bed_check_written_once(2000);
+        assert_each(count_of, "dfm", triggers_offered, 2000, trigger_datagrams, 100, trigger_datagrams_lost,
+                    0);
+        for (uint64_t k = 0; k < 2000; k++) {
+                const struct event_info *e = bed_event(k);
 
-                        assert_int_equal(e->global_id, first + k);
-                        assert_int_equal(e->l1_id, (uint32_t)(first + k));
-                        assert_int_equal(e->trigger_type, 0x80 + k / 20 % 2);
-                        assert_int_equal(e->time_s * NS_PER_S + e->time_ns, time_ns + k);
-                        assert_int_equal(e->run, 4711);
-                }
+                assert_int_equal(e->global_id, first + k);
+                assert_int_equal(e->l1_id, (uint32_t)(first + k));
+                assert_int_equal(e->trigger_type, 0x80 + k / 20 % 2);
+                assert_int_equal(e->time_s * NS_PER_S + e->time_ns, time_ns + k);
+                assert_int_equal(e->run, 4711);
         }
 }
 
@@ -176,10 +173,8 @@ TEST(lost_datagrams_fail_the_run)
         }
         wait_built(250);
         stop(0);
-        assert_int_equal(count_of("dfm", trigger_datagrams_repeated), 50);
-        assert_int_equal(count_of("dfm", trigger_datagrams_lost), 0);
-        assert_int_equal(count_of("dfm", triggers), 250);
-        assert_int_equal(count_of("dfm", trigger_numbers_missing), 49 * 5);
+        assert_each(count_of, "dfm", trigger_datagrams_repeated, 50, trigger_datagrams_lost, 0, triggers, 250,
+                    trigger_numbers_missing, 49 * 5);
 
         BED(1, SCENARIO);
         begin();
@@ -188,8 +183,7 @@ TEST(lost_datagrams_fail_the_run)
         send_triggers(20, 5);
         wait_built(10);
         stop(1);
-        assert_int_equal(count_of("dfm", trigger_datagrams_lost), 3);
-        assert_int_equal(count_of("dfm", triggers), 10);
+        assert_each(count_of, "dfm", trigger_datagrams_lost, 3, triggers, 10);
         assert_true(bed_has_reason("dfm", "3 datagrams with triggers are lost"));
 }
 
@@ -207,9 +201,7 @@ TEST(numbers_that_go_back_are_refused)
         send_with(0, 10, (struct details){.flags = TRIGGER_RESET});
         wait_built(25);
         stop(1);
-        assert_int_equal(count_of("dfm", triggers), 25);
-        assert_int_equal(count_of("dfm", triggers_repeated), 15);
-        assert_int_equal(count_of("dfm", trigger_resets), 1);
+        assert_each(count_of, "dfm", triggers, 25, triggers_repeated, 15, trigger_resets, 1);
         assert_true(bed_has_reason("dfm", "15 of 40 triggers are repeated: their number came before"));
         for (uint64_t k = 0; k < 25; k++)
                 has[bed_event(k)->global_id] = true;
@@ -239,11 +231,8 @@ TEST(resets_while_events_are_built)
         }
         wait_built(2000);
         stop(0);
-        assert_int_equal(count_of("dfm", triggers), 2000);
-        assert_int_equal(count_of("dfm", trigger_resets), 40);
-        assert_int_equal(count_of("dfm", spills_begun), 40);
-        assert_int_equal(count_of("dfm", spills_ended), 40);
-        assert_int_equal(count_of("dfm", triggers_in_spills), 2000);
+        assert_each(count_of, "dfm", triggers, 2000, trigger_resets, 40, spills_begun, 40, spills_ended, 40,
+                    triggers_in_spills, 2000);
         check_numbers(50, 40);
 }
 
@@ -261,8 +250,7 @@ TEST(a_marker_announces_a_reset)
         }
         wait_built(500);
         stop(0);
-        assert_int_equal(count_of("dfm", triggers), 500);
-        assert_int_equal(count_of("dfm", trigger_resets), 20);
+        assert_each(count_of, "dfm", triggers, 500, trigger_resets, 20);
         check_numbers(25, 20);
 }
 
@@ -294,8 +282,8 @@ TEST(a_stop_takes_no_waiting_trigger)
         check_offered();
         bed_check_complete();
         assert_true(count_of("dfm", triggers) <= 300);
-        assert_int_equal(count_of("dfm", triggers_not_taken), 5110 - count_of("dfm", triggers));
-        assert_int_equal(count_of("dfm", triggers_refused), 0);
+        assert_each(count_of, "dfm", triggers_not_taken, 5110 - count_of("dfm", triggers), triggers_refused,
+                    0);
 }
 
 /* A box faster than the SFIs: one that obeys the signal loses nothing, another one is refused. */
@@ -326,8 +314,7 @@ static void a_fast_box(bool obeys)
         assert_true(box.seen & 1u << BUSY_NOT && box.seen & 1u << BUSY_CREDITS);
         assert_true(count_of("dfm", busy_datagrams) > 2 && count_of("dfm", busy_ns) > 0);
         if (obeys) {
-                assert_int_equal(count_of("dfm", triggers), sent);
-                assert_int_equal(count_of("dfm", triggers_refused), 0);
+                assert_each(count_of, "dfm", triggers, sent, triggers_refused, 0);
                 return;
         }
         /* 200 credits of each SFI and the queue hold the rest. */
@@ -385,10 +372,8 @@ TEST(bad_datagrams_are_counted)
         assert_true(bed_logged("dfm",
                                "ignored a datagram from 127.0.1.1:40000 that is not a trigger datagram: it "
                                "has 0 bytes, expected at least"));
-        assert_int_equal(count_of("dfm", triggers), 100);
-        assert_int_equal(count_of("dfm", trigger_datagrams_other_run), 1);
-        assert_int_equal(count_of("dfm", packets_foreign), 20 * 5);
-        assert_int_equal(count_of("dfm", packets_malformed), 20 * 5);
+        assert_each(count_of, "dfm", triggers, 100, trigger_datagrams_other_run, 1, packets_foreign, 20 * 5,
+                    packets_malformed, 20 * 5);
 }
 
 /* A datagram may hold as many triggers as UDP carries, and a burst of datagrams is not lost. */
@@ -406,9 +391,8 @@ TEST(large_datagrams_are_taken)
 /* Without triggers, each slice of time is an event. */
 TEST(the_clock_triggers)
 {
-        BED(1, "trigger.source=clock", "trigger.slice=5ms", "trigger.events=200", "ros.count=2",
+        RUN(1, "trigger.source=clock", "trigger.slice=5ms", "trigger.events=200", "ros.count=2",
             "sfi.count=2");
-        bed_start_all();
         bed_all_end(0);
         check_offered();
         bed_check_written_once(200);

@@ -174,21 +174,19 @@ TEST(the_same_seed_repeats_the_run)
         assert_int_equal(steps[0], steps[1]);
 }
 
-TEST(a_large_system_runs)
+TEST_EACH(a_large_system_runs, push, 2)
 {
-        for (int push = 0; push < 2; push++) {
-                struct sim_config c = sim_standard();
-                struct sim *s;
+        struct sim_config c = sim_standard();
+        struct sim *s;
 
-                c.push = push;
-                c.n_ros = 100;
-                c.n_sfi = 20;
-                c.events = 100;
-                c.fragment_bytes = 200;
-                c.faults = (struct fault_config){.loss = 0.01, .seed = 3};
-                s = sim_now = sim_new(&c);
-                check(sim_run(s, FOREVER_NS));
-                check_all_complete(s, &c);
-                sim_free(s);
-        }
+        c.push = push;
+        c.n_ros = 100;
+        c.n_sfi = 20;
+        c.events = 100;
+        c.fragment_bytes = 200;
+        c.faults = (struct fault_config){.loss = 0.01, .seed = 3};
+        s = sim_now = sim_new(&c);
+        check(sim_run(s, FOREVER_NS));
+        check_all_complete(s, &c);
+        sim_free(s);
 }

@@ -30,6 +30,16 @@
                 name##_free(*x);                                                                             \
         }
 
+/* A test of `n` cases: its body runs for each `i` below. */
+#define TEST_EACH(name, i, n)                                                                                \
+        static void name##_case(unsigned i);                                                                 \
+        TEST(name)                                                                                           \
+        {                                                                                                    \
+                for (unsigned i = 0; i < (n); i++)                                                           \
+                        name##_case(i);                                                                      \
+        }                                                                                                    \
+        static void name##_case(unsigned i)
+
 struct test {
         struct CMUnitTest unit;
         unsigned line;

@@ -74,27 +74,25 @@ NUMBERED_TEST_EACH(the_board_may_count_from_another_number, i, ARRAY_SIZE(froms)
 }
 
 /* The ROS starts in the middle of a run, and frames come before or after the first trigger. */
-TEST(the_first_trigger_finds_the_frames_that_wait)
+static const unsigned widths[] = {16, 24, 32, 64};
+
+TEST_EACH(the_first_trigger_finds_the_frames_that_wait, w, ARRAY_SIZE(widths))
 {
-        static const unsigned widths[] = {16, 24, 32, 64};
+        for (int early = 0; early < 20; early++) {
+                struct ros_config c = numbered(widths[w]);
+                struct ros_driver t;
+                uint64_t mask = widths[w] == 64 ? UINT64_MAX : (UINT64_C(1) << widths[w]) - 1;
+                uint32_t l1_id = 0xfffffff8; /* all widths wrap here */
 
-        for (size_t w = 0; w < ARRAY_SIZE(widths); w++) {
-                for (int early = 0; early < 20; early++) {
-                        struct ros_config c = numbered(widths[w]);
-                        struct ros_driver t;
-                        uint64_t mask = widths[w] == 64 ? UINT64_MAX : (UINT64_C(1) << widths[w]) - 1;
-                        uint32_t l1_id = 0xfffffff8; /* all widths wrap here */
-
-                        ros_driver_init(&t, &c);
-                        for (int i = 0; i < early; i++)
-                                frame_comes(&t, (l1_id + (uint32_t)i) & mask);
-                        for (int i = 0; i < 20; i++)
-                                trigger(&t, 7000 + (uint64_t)i, l1_id + (uint32_t)i);
-                        for (int i = early; i < 20; i++)
-                                frame_comes(&t, (l1_id + (uint32_t)i) & mask);
-                        assert_int_equal(ros_queued(t.ros, 0).jobs, 20);
-                        ros_driver_fini(&t);
-                }
+                ros_driver_init(&t, &c);
+                for (int i = 0; i < early; i++)
+                        frame_comes(&t, (l1_id + (uint32_t)i) & mask);
+                for (int i = 0; i < 20; i++)
+                        trigger(&t, 7000 + (uint64_t)i, l1_id + (uint32_t)i);
+                for (int i = early; i < 20; i++)
+                        frame_comes(&t, (l1_id + (uint32_t)i) & mask);
+                assert_int_equal(ros_queued(t.ros, 0).jobs, 20);
+                ros_driver_fini(&t);
         }
 }
 
