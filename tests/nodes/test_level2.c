@@ -58,8 +58,7 @@ TEST_EACH(decisions_are_followed, i, 4)
         check_sums();
         check_farm("farm");
         check_written(4000, 1, 0.1);
-        assert_int_equal(bed_reported("farm", "events"), 4000);
-        assert_int_equal(bed_reported("farm", "unused"), 0);
+        assert_each(bed_reported, "farm", "events", 4000, "unused", 0);
         assert_each(count_of, "dfm", triggers, 4000, fragments_expected,
                     3 * count_of("dfm", events_complete));
         assert_int_equal(count_sum(ROLE_SFI, fragments_corrupt), 0);

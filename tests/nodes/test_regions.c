@@ -55,10 +55,8 @@ static void decide_all(const char *mode, const char *transport, const char *loss
         check_sums();
         check_requests();
         assert_int_equal(count_of("dfm", triggers), n);
-        assert_int_equal(bed_reported("farm", "events"), n);
-        assert_int_equal(bed_reported("farm", "regions.requested"), 2 * n);
-        assert_int_equal(bed_reported("farm", "regions.received"), 2 * n);
-        assert_int_equal(bed_reported("farm", "regions.bytes"), 2 * n * bytes);
+        assert_each(bed_reported, "farm", "events", n, "regions.requested", 2 * n, "regions.received", 2 * n,
+                    "regions.bytes", 2 * n * bytes);
         assert_int_equal(bed_reported("farm", "regions.corrupt") + bed_reported("farm", "regions.absent") +
                                  bed_reported("farm", "regions.missed") +
                                  bed_reported("farm", "regions.gone") +
@@ -92,8 +90,7 @@ TEST(wrong_bytes_are_found)
         check_sums();
         bed_ends("farm", 1);
         assert_true(bed_logged("farm", "fragments had wrong content"));
-        assert_int_equal(bed_reported("farm", "regions.corrupt"), 600);
-        assert_int_equal(bed_reported("farm", "regions.received"), 600);
+        assert_each(bed_reported, "farm", "regions.corrupt", 600, "regions.received", 600);
 }
 
 TEST(a_run_without_regions_says_so)
@@ -422,8 +419,7 @@ TEST_EACH(a_flood_disturbs_nobody, pull, 2)
         check_sums();
         check_requests();
         assert_int_equal(count_of("dfm", events_complete), bed_reported("farm", "accepted"));
-        assert_int_equal(bed_reported("farm", "regions.received"), 8000);
-        assert_int_equal(bed_reported("farm", "regions.corrupt"), 0);
+        assert_each(bed_reported, "farm", "regions.received", 8000, "regions.corrupt", 0);
         assert_true(count_sum(ROLE_ROS, regions_dropped) > 0);
         assert_true(count_sum(ROLE_ROS, regions_requested) > 20000);
 }

@@ -127,6 +127,13 @@ static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));
 }
 
+/* For SFI 0. */
+static inline void ros_gets_assigns(struct ros_driver *t, uint64_t from, uint64_t until)
+{
+        for (uint64_t event = from; event < until; event++)
+                ros_gets_assign(t, event, 0, 0);
+}
+
 static inline void ros_gets_request_part(struct ros_driver *t, uint16_t sfi, uint64_t event, uint32_t from,
                                          uint32_t to, uint32_t again)
 {
@@ -147,6 +154,12 @@ static inline void ros_gets_clear(struct ros_driver *t, uint64_t event)
         t->message.clear.with_l1_ids = false;
         t->message.clear.events[0] = event;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
+}
+
+static inline void ros_gets_clears(struct ros_driver *t, uint64_t from, uint64_t until)
+{
+        for (uint64_t event = from; event < until; event++)
+                ros_gets_clear(t, event);
 }
 
 static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state state, uint64_t oldest,

@@ -166,6 +166,12 @@ static inline void sfi_gets_assign(struct sfi_driver *t, uint64_t event)
         sfi_gets_entry(t, MESSAGE_ASSIGN, event, t->config.index, t->assign_next++, 0);
 }
 
+static inline void sfi_gets_assigns(struct sfi_driver *t, uint64_t from, uint64_t until)
+{
+        for (uint64_t event = from; event < until; event++)
+                sfi_gets_assign(t, event);
+}
+
 static inline void sfi_gets_ack(struct sfi_driver *t, uint32_t finished_ack)
 {
         t->message.update_ack.finished_ack = finished_ack;
@@ -218,6 +224,13 @@ static inline enum sfi_verdict sfi_gets_fragment(struct sfi_driver *t, uint16_t 
         return sfi_gets_chunk(t, chunk_of(ros, event, 0, 100, 100));
 }
 
+/* Those of ROS 0. */
+static inline void sfi_gets_fragments(struct sfi_driver *t, uint64_t from, uint64_t until)
+{
+        for (uint64_t event = from; event < until; event++)
+                sfi_gets_fragment(t, 0, event);
+}
+
 static inline void sfi_gets_whole(struct sfi_driver *t, uint64_t event)
 {
         for (uint16_t ros = 0; ros < t->config.n_ros; ros++)
@@ -248,8 +261,7 @@ static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
 static inline void sfi_driver_start(struct sfi_driver *t, const struct sfi_config *config, uint64_t events)
 {
         sfi_driver_init(t, config);
-        for (uint64_t event = 0; event < events; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 0, events);
 }
 
 /* The requests that follow `after_ns` later, without Updates. */
@@ -306,6 +318,5 @@ static inline void start_with_backlog(struct sfi_driver *t, struct sfi_config *c
         *t = (struct sfi_driver){.config = *c, .now_ns = TRACE_BEGIN_NS};
         assert_int_equal(sfi_new(&t->sfi, c, t->now_ns), 0);
         sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
-        for (uint64_t event = 0; event < events; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 0, events);
 }

@@ -229,8 +229,7 @@ SFI_TEST(more_credits_are_granted_at_once, 4, c.slots = 64)
         assert_int_equal(to.credits, 36); /* 36 + 36 / 4 + 16 = 61 */
         sfi_change(t->sfi, t->now_ns, &to);
         assert_sfi_says(t, "dfm: Update granted 36 ack 4");
-        for (uint64_t event = 4; event < 36; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 4, 36);
         assert_int_equal(sfi_open_events(t->sfi), 36);
         for (uint64_t event = 0; event < 36; event++)
                 sfi_gets_whole(t, event);
@@ -270,13 +269,11 @@ SFI_TEST(unassigned_events_follow_the_credits, 0, c.slots = 4096)
 {
         struct sfi_settings to = sfi_settings_of(&c);
 
-        for (uint64_t event = 0; event < 600; event++)
-                sfi_gets_fragment(t, 0, event);
+        sfi_gets_fragments(t, 0, 600);
         assert_int_equal(sfi_open_events(t->sfi), 10); /* of 4 + 1 + 16 slots */
         to.credits = 3000;
         sfi_change(t->sfi, t->now_ns, &to);
-        for (uint64_t event = 0; event < 600; event++)
-                sfi_gets_fragment(t, 0, event);
+        sfi_gets_fragments(t, 0, 600);
         assert_int_equal(sfi_open_events(t->sfi), (3000 + 750 + 16) / 8);
 }
 

@@ -89,8 +89,7 @@ ROS_TEST(a_cleared_fragment_is_not_sent)
 
 ROS_TEST(keep_alive_makes_up_for_lost_clears)
 {
-        for (uint64_t event = 0; event < 6; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 6);
         ros_gets_clear(t, 0);
         t->clear_next += 2; /* two are lost */
         ros_gets_keep_alive(t, RUN_RUNNING, 4, 7);
@@ -107,8 +106,7 @@ ROS_TEST(keep_alive_makes_up_for_lost_clears)
 
 ROS_TEST(a_stray_clear_number_does_not_spoil_the_count)
 {
-        for (uint64_t event = 0; event < 5; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 5);
         ros_gets_clear(t, 0);
         t->clear_next = 1u << 31;
         ros_gets_clear(t, 1); /* its number is wrong, but its content is right */
@@ -194,8 +192,7 @@ ROS_TEST_EACH(a_full_buffer_sends_xoff_and_room_sends_xon, entries, 2, c.entries
               c.buffer_bytes = entries ? 16u << 20 : 10u << 20)
 {
         t->fragment_bytes = 1u << 20;
-        for (uint64_t event = 0; event < 8; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 8);
         assert_ros_says(t, "");
         ros_gets_assign(t, 8, 0, 0);
         assert_ros_says(t, "dfm: XOFF");
@@ -204,8 +201,7 @@ ROS_TEST_EACH(a_full_buffer_sends_xoff_and_room_sends_xon, entries, 2, c.entries
         assert_ros_says(t, "");
         assert_int_equal(ros_held(t->ros), 10);
         assert_counts(ros_counts(t->ros), full, 1, xoff, 1);
-        for (uint64_t event = 0; event < 3; event++)
-                ros_gets_clear(t, event);
+        ros_gets_clears(t, 0, 3);
         assert_ros_says(t, "");
         ros_gets_clear(t, 3);
         assert_ros_says(t, "dfm: XON");
@@ -224,8 +220,7 @@ ROS_TEST(a_refused_fragment_takes_no_room, c.entries = 1)
 
 ROS_TEST(alive_reports_xoff_when_the_message_was_lost)
 {
-        for (uint64_t event = 0; event < 9; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 9);
         assert_int_equal(ros_deadline_ns(t->ros), t->now_ns + c.keep_alive_ns);
         assert_ros_says_after(t, c.keep_alive_ns, "dfm: Alive running xoff");
         assert_int_equal(t->message.header.transaction, 1);
@@ -277,8 +272,7 @@ ROS_TEST(a_partly_sent_fragment_continues)
 {
         struct ros_job jobs[2];
 
-        for (uint64_t event = 0; event < 3; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 3);
         assert_int_equal(ros_jobs(t->ros, 0, jobs, 2), 2);
         ros_sent(t->ros, 0, 1, 512);
         assert_int_equal(ros_counts(t->ros)->fragments_sent, 1);

@@ -294,14 +294,12 @@ ARRIVING_TEST(untriggered_frames_hold_no_trigger_back)
                 assert_int_equal(frame_begins(t, 1000), ROS_FULL);
         }
         /* Triggered frames count, in push and in pull. */
-        for (uint64_t event = 100; event < 108; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 100, 108);
         ros_gets_request(t, 0, 107, 1); /* once each */
         assert_ros_says(t, "");
         ros_gets_request(t, 1, 108, 0);
         assert_ros_says(t, "dfm: XOFF");
-        for (uint64_t event = 100; event < 103; event++)
-                ros_gets_clear(t, event);
+        ros_gets_clears(t, 100, 103);
         frames_come(t, 3); /* unwanted frames take their places */
         assert_ros_says(t, "dfm: XON");
 }
@@ -312,18 +310,15 @@ ARRIVING_TEST(bytes_count_once_they_are_triggered, c.buffer_bytes = 10u << 20, c
                 assert_int_equal(frame_begins(t, 1u << 20), ROS_STORE);
                 ros_commit(t->ros);
         }
-        for (uint64_t event = 0; event < 8; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 8);
         assert_ros_says(t, "");
         ros_gets_assign(t, 8, 0, 0);
         assert_ros_says(t, "dfm: XOFF");
-        for (uint64_t event = 0; event < 4; event++)
-                ros_gets_clear(t, event);
+        ros_gets_clears(t, 0, 4);
         assert_ros_says(t, "dfm: XON");
         /* They count from their arrival, although requested earlier. */
         ros_gets_clear(t, 9);
-        for (uint64_t event = 10; event < 14; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 10, 14);
         for (int i = 0; i < 4; i++) {
                 assert_ros_says(t, "");
                 assert_int_equal(frame_begins(t, 1u << 20), ROS_STORE);

@@ -90,8 +90,7 @@ ROS_TEST(a_queue_counts_its_bytes)
         struct ros_job jobs[8];
 
         assert_queued(t, 0, 0, 0);
-        for (uint64_t event = 0; event < 4; event++)
-                ros_gets_assign(t, event, 0, 0);
+        ros_gets_assigns(t, 0, 4);
         ros_gets_request_part(t, 1, 0, 32, 100, 1); /* ranges end on a block */
         ros_gets_request_part(t, 1, 1, 992, UINT32_MAX, 1);
         assert_queued(t, 0, 4, 4000);

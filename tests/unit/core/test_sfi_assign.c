@@ -182,8 +182,7 @@ SFI_TEST(an_event_that_expired_empty_is_built_when_it_returns, 0)
 
 SFI_TEST(an_assignment_without_a_slot_is_not_acknowledged, 0)
 {
-        for (uint64_t event = 10; event < 10 + c.slots; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 10, 10 + c.slots);
         sfi_gets_entry(t, MESSAGE_ASSIGN, 0, 1, c.slots, 0);
         assert_int_equal(sfi_counts(t->sfi)->assigned, c.slots);
         sfi_gets_whole(t, 12);

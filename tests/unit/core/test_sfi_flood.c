@@ -45,8 +45,7 @@ SFI_TEST_AS(the_oldest_unassigned_event_is_dropped_after_its_time, flooded(), sf
         assert_int_equal(sfi_open_events(t->sfi), 32);
         assert_int_equal(sfi_counts(t->sfi)->late, 33);
         /* Events that become assigned leave the share. */
-        for (uint64_t event = 0; event < 4; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 0, 4);
         for (uint64_t event = 0; event < 4; event++)
                 assert_int_equal(sfi_gets_fragment(t, 1, event), SFI_STORE);
         assert_sfi_writes(t, "e0 complete | e1 complete | e2 complete | e3 complete");
@@ -56,11 +55,9 @@ SFI_TEST_AS(the_oldest_unassigned_event_is_dropped_after_its_time, flooded(), sf
 /* Of 8 slots. */
 SFI_TEST(an_assignment_finds_a_slot_during_a_flood, 0)
 {
-        for (uint64_t event = 1000; event < 1010; event++)
-                sfi_gets_fragment(t, 0, event);
+        sfi_gets_fragments(t, 1000, 1010);
         assert_int_equal(sfi_open_events(t->sfi), 4);
-        for (uint64_t event = 0; event < 8; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 0, 8);
         assert_int_equal(sfi_counts(t->sfi)->assigned, 8);
         assert_int_equal(sfi_open_events(t->sfi), 8);
         for (uint64_t event = 0; event < 8; event++)

@@ -133,8 +133,7 @@ SFI_TEST(the_end_of_the_run_closes_all_events, 0)
 /* The DFM may have given up this SFI without knowing what it built. */
 SFI_TEST(events_that_the_dfm_does_not_acknowledge_are_counted, 0)
 {
-        for (uint64_t event = 0; event < 3; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 0, 3);
         sfi_gets_whole(t, 0);
         sfi_gets_whole(t, 1);
         sfi_gets_entry(t, MESSAGE_BUILD, 2, 0, 0, 0); /* it goes to another SFI */
@@ -221,8 +220,7 @@ SFI_TEST(an_update_holds_as_many_events_as_fit, 0, c.slots = 512, c.credits = 25
         struct message_to to;
         uint32_t next = 0, messages = 0;
 
-        for (uint64_t event = 0; event < 256; event++)
-                sfi_gets_assign(t, event);
+        sfi_gets_assigns(t, 0, 256);
         t->now_ns += c.timeout_ns;
         sfi_says(t);
         while (*sfi_writes_with(t, false))

@@ -171,8 +171,7 @@ static uint64_t granted(struct sfi_driver *t, uint64_t after_ns)
 /* Events that wait only for the silent ROS 1 leave the socket buffer to others. */
 AUTO_TEST(credits_grow_with_the_events_that_only_wait)
 {
-        for (uint64_t event = 0; event < 4; event++)
-                sfi_gets_fragment(t, 0, event);
+        sfi_gets_fragments(t, 0, 4);
         assert_int_equal(granted(t, 10 * NS_PER_MS), 4);
         granted(t, 240 * NS_PER_MS); /* an eighth of the time-out: ROS 1 is silent */
         assert_int_equal(granted(t, 10 * NS_PER_MS), 8);
@@ -185,8 +184,7 @@ AUTO_TEST(credits_grow_with_the_events_that_only_wait)
 /* Lost fragments of a ROS that sends others are in flight: more events would only lose more. */
 AUTO_TEST(credits_do_not_grow_while_the_ros_sends)
 {
-        for (uint64_t event = 0; event < 4; event++)
-                sfi_gets_fragment(t, 0, event);
+        sfi_gets_fragments(t, 0, 4);
         granted(t, 240 * NS_PER_MS);
         sfi_gets_fragment(t, 1, 3);
         assert_sfi_writes(t, "e3 complete");

@@ -49,6 +49,12 @@ static inline void trigger(struct ros_driver *t, uint64_t event, uint32_t l1_id)
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));
 }
 
+static inline void triggers(struct ros_driver *t, uint32_t from, uint32_t until)
+{
+        for (uint32_t i = from; i < until; i++)
+                trigger(t, i, i);
+}
+
 static inline void triggers_and_frames(struct ros_driver *t, uint32_t n)
 {
         for (uint32_t i = 0; i < n; i++) {

@@ -286,11 +286,9 @@ ROS_TEST_EACH_AS(one_wrong_first_number_costs_only_its_frame, k, ARRAY_SIZE(firs
         t->now_ns += NS_PER_MS;
         assert_string_not_equal(ros_says(t), "");
         frames_come(t, 4, 46);
-        for (uint32_t i = 0; i < 50; i++)
-                trigger(t, i, i);
+        triggers(t, 0, 50);
         frames_come(t, 50, 70);
-        for (uint32_t i = 50; i < 120; i++)
-                trigger(t, i, i);
+        triggers(t, 50, 120);
         assert_int_equal(ros_counts(t->ros)->restarts, 0);
         assert_int_equal(ros_counts(t->ros)->impossible + ros_counts(t->ros)->duplicate, 1);
         assert_int_equal(ros_counts(t->ros)->early_impossible + ros_counts(t->ros)->early_duplicate, 0);

@@ -98,8 +98,7 @@ TEST_EACH(the_first_trigger_finds_the_frames_that_wait, w, ARRAY_SIZE(widths))
 
 NUMBERED_TEST(late_and_repeated_frames_are_counted_apart, 24)
 {
-        for (uint64_t event = 0; event < 6; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 0, 6);
         frames_come(t, 0, 1);
         frame_comes(t, 0); /* held twice */
         frames_come(t, 2, 2);

@@ -42,8 +42,7 @@ TEST(frames_of_a_restarted_board_match_nothing)
 NUMBERED_TEST_EACH(a_restarted_board_does_not_fill_open_events, gap, 2, 16)
 {
         triggers_and_frames(t, 10);
-        for (uint64_t event = 10; event < 600; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 10, 600);
         frames_come(t, gap ? 27 : 0, 100);
         assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
         assert_true(ros_is_out_of_step(t->ros));
@@ -61,8 +60,7 @@ TEST(a_board_begins_again_before_the_first_trigger)
                         ros_driver_init(&t, &c);
                         frames_come(&t, 5030, before);
                         frames_come(&t, 0, 40);
-                        for (uint32_t i = 0; i < 40; i++)
-                                trigger(&t, i, i);
+                        triggers(&t, 0, 40);
                         assert_int_equal(ros_queued(t.ros, 0).jobs, 40);
                         assert_false(ros_is_out_of_step(t.ros));
                         ros_driver_fini(&t);
@@ -79,8 +77,7 @@ NUMBERED_TEST_EACH(a_board_that_begins_again_is_forgiven_all_frames, k, 2, 32)
         frame_comes(t, 5031);
         frames_come(t, overruled[k], 2);
         frames_come(t, 0, 40);
-        for (uint32_t i = 0; i < 40; i++)
-                trigger(t, i, i);
+        triggers(t, 0, 40);
         assert_int_equal(ros_queued(t->ros, 0).jobs, 40);
         assert_counts(ros_counts(t->ros), duplicate, 1, early_duplicate, 1, impossible, 2, early_impossible,
                       2);
@@ -109,8 +106,7 @@ NUMBERED_TEST(rejected_frames_leave_a_sample, 16, c.number_from = 7)
 /* Frames come long after their triggers, so the numbers of the new count are not much further behind. */
 NUMBERED_TEST(a_restarted_board_that_lags_fills_no_open_event, 16)
 {
-        for (uint64_t event = 0; event < 450; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 0, 450);
         for (uint64_t i = 0; i < 100; i++) {
                 trigger(t, 450 + i, (uint32_t)(450 + i));
                 frame_comes(t, i);
@@ -123,8 +119,7 @@ NUMBERED_TEST(a_restarted_board_that_lags_fills_no_open_event, 16)
 NUMBERED_TEST(delayed_frames_are_not_those_of_a_restarted_board, 16, c.entries = 2000)
 {
         triggers_and_frames(t, 10);
-        for (uint64_t event = 10; event < 600; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 10, 600);
         frames_come(t, 11, 489);
         assert_int_equal(ros_queued(t->ros, 0).jobs, 499);
         frames_come(t, 595, 5);
@@ -135,8 +130,7 @@ NUMBERED_TEST(delayed_frames_are_not_those_of_a_restarted_board, 16, c.entries =
 /* Single late frames are good; a row of them means a restart, after which four frames must agree. */
 NUMBERED_TEST(a_row_of_strays_means_a_restart, 32)
 {
-        for (uint64_t event = 0; event < 80; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 0, 80);
         frame_comes(t, 40);
         frames_come(t, 0, ROS_STRAYS_MAX - 1);
         assert_false(ros_is_out_of_step(t->ros));
@@ -160,8 +154,7 @@ NUMBERED_TEST(a_row_of_strays_means_a_restart, 32)
 /* Nothing newer follows the last frame of a silent board. */
 NUMBERED_TEST(a_last_late_frame_is_believed_in_time, 32)
 {
-        for (uint64_t event = 0; event < 3; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 0, 3);
         frame_comes(t, 2);
         frame_comes(t, 1);
         assert_ros_sends(t, 0, "e2[0,1000)");
@@ -222,8 +215,7 @@ TEST(a_board_may_restart_at_the_beginning)
                         c.entries = 400;
                         ros_driver_init(&t, &c);
                         triggers_and_frames(&t, before);
-                        for (uint32_t i = before; i < next; i++)
-                                trigger(&t, i, i);
+                        triggers(&t, before, next);
                         for (uint32_t i = 0; i < 60; i++) {
                                 trigger(&t, next + i, next + i);
                                 frame_comes(&t, i);
@@ -253,8 +245,7 @@ NUMBERED_TEST_EACH(a_restarted_ros_believes_frames_of_open_events, k, ARRAY_SIZE
 {
         ros_gets_keep_alive(t, RUN_RUNNING, cases[k].oldest, 7);
         trigger(t, 399, 399); /* it hears of the newest first */
-        for (uint32_t event = 200; event < 399; event++)
-                trigger(t, event, event);
+        triggers(t, 200, 399);
         frames_come(t, cases[k].first, 60);
         assert_int_equal(ros_counts(t->ros)->restarts, cases[k].is_out_of_step);
         if (!cases[k].is_out_of_step) {
@@ -419,8 +410,7 @@ NUMBERED_TEST_EACH(one_wrong_number_at_the_beginning_costs_only_its_frame, repea
  * other one is lost but that of this event. */
 NUMBERED_TEST(one_wrong_number_of_an_open_event_refuses_no_row, 32, c.entries = 1000)
 {
-        for (uint32_t i = 0; i < 300; i++)
-                trigger(t, i, i);
+        triggers(t, 0, 300);
         for (uint32_t i = 0; i < 300; i++)
                 frame_comes(t, i == 100 ? 164 : i);
         assert_counts(ros_counts(t->ros), restarts, 0, duplicate, 1);
@@ -434,8 +424,7 @@ NUMBERED_TEST(a_leap_that_the_board_follows_is_believed, 32, c.entries = 1000)
         frame_comes(t, 500);
         frame_comes(t, 50);
         frames_come(t, 501, 20);
-        for (uint32_t i = 50; i < 521; i++)
-                trigger(t, i, i);
+        triggers(t, 50, 521);
         assert_counts(ros_counts(t->ros), restarts, 0, impossible, 0);
         assert_int_equal(ros_queued(t->ros, 0).jobs, 50 + 22);
 }

@@ -32,8 +32,7 @@ NUMBERED_TEST_EACH(a_reset_may_begin_at_any_number, k, ARRAY_SIZE(firsts), 16)
 {
         triggers_and_frames(t, 5);
         ros_sends(t, 0);
-        for (uint64_t event = 0; event < 5; event++)
-                ros_gets_clear(t, event);
+        ros_gets_clears(t, 0, 5);
         ros_resynchronise(t->ros, 5, firsts[k]);
         frame_comes(t, firsts[k] & 0xffff);
         frame_comes(t, (firsts[k] + 1) & 0xffff);
@@ -49,8 +48,7 @@ NUMBERED_TEST(a_reset_follows_another_one, 24)
 {
         triggers_and_frames(t, 3);
         ros_sends(t, 0);
-        for (uint64_t event = 0; event < 3; event++)
-                ros_gets_clear(t, event);
+        ros_gets_clears(t, 0, 3);
         ros_resynchronise(t->ros, 3, 0);
         frames_come(t, 0, 4);
         ros_resynchronise(t->ros, 3, 0);
@@ -75,8 +73,7 @@ NUMBERED_TEST(a_reset_before_the_first_trigger_forgets_the_frames, 24)
 /* Frames that wait for a newer one do not go on waiting after a reset: there is room for 16. */
 NUMBERED_TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one, 24)
 {
-        for (uint64_t event = 0; event < 20; event++)
-                trigger(t, event, (uint32_t)event);
+        triggers(t, 0, 20);
         frame_comes(t, 19);
         frames_come(t, 0, ROS_STRAYS_MAX - 1);
         assert_ros_sends(t, 0, "e19[0,1000)");
