@@ -26,10 +26,7 @@ static void disturb(unsigned seeds, void (*harm)(struct sim *),
         }
 }
 
-static void kill_sfi(struct sim *s)
-{
-        sim_kill(s, ROLE_SFI, 0);
-}
+#define DISTURBED(name, seeds, verify) SCENE_OF(disturb, name, (struct sim * s), seeds, name##_scene, verify)
 
 static void verify_reassigned(struct sim *s, const struct sim_config *c)
 {
@@ -40,34 +37,24 @@ static void verify_reassigned(struct sim *s, const struct sim_config *c)
         check(d->triggers == c->events && d->lost == 0);
 }
 
-TEST(events_of_a_killed_sfi_are_reassigned)
+DISTURBED(events_of_a_killed_sfi_are_reassigned, 20, verify_reassigned)
 {
-        disturb(20, kill_sfi, verify_reassigned);
+        sim_kill(s, ROLE_SFI, 0);
 }
 
-static void kill_both_sfis(struct sim *s)
+DISTURBED(the_run_ends_without_an_sfi, 10, check_accounts)
 {
         sim_kill(s, ROLE_SFI, 0);
         sim_kill(s, ROLE_SFI, 1);
         dfm_stop(sim_dfm(s), sim_now_ns(s));
 }
 
-TEST(the_run_ends_without_an_sfi)
-{
-        disturb(10, kill_both_sfis, check_accounts);
-}
-
-static void restart_sfi(struct sim *s)
+DISTURBED(an_sfi_restarts, 20, verify_reassigned)
 {
         sim_restart_sfi(s, 1);
 }
 
-TEST(an_sfi_restarts)
-{
-        disturb(20, restart_sfi, verify_reassigned);
-}
-
-static void silence_both_sfis(struct sim *s)
+DISTURBED(silent_sfis_continue, 20, verify_reassigned)
 {
         sim_kill(s, ROLE_SFI, 0);
         sim_kill(s, ROLE_SFI, 1);
@@ -75,16 +62,6 @@ static void silence_both_sfis(struct sim *s)
         check(dfm_live(sim_dfm(s), ROLE_SFI) == 0);
         sim_revive(s, ROLE_SFI, 0);
         sim_revive(s, ROLE_SFI, 1);
-}
-
-TEST(silent_sfis_continue)
-{
-        disturb(20, silence_both_sfis, verify_reassigned);
-}
-
-static void kill_ros(struct sim *s)
-{
-        sim_kill(s, ROLE_ROS, 3);
 }
 
 static void verify_quickly_partial(struct sim *s, const struct sim_config *c)
@@ -95,14 +72,9 @@ static void verify_quickly_partial(struct sim *s, const struct sim_config *c)
         check(sim_now_ns(s) < 10 * NS_PER_S);
 }
 
-TEST(a_killed_ros_makes_events_partial)
+DISTURBED(a_killed_ros_makes_events_partial, 20, verify_quickly_partial)
 {
-        disturb(20, kill_ros, verify_quickly_partial);
-}
-
-static void stop_dfm(struct sim *s)
-{
-        dfm_stop(sim_dfm(s), sim_now_ns(s));
+        sim_kill(s, ROLE_ROS, 3);
 }
 
 static void verify_stopped(struct sim *s, const struct sim_config *c)
@@ -113,24 +85,14 @@ static void verify_stopped(struct sim *s, const struct sim_config *c)
         check(d->triggers < c->events && d->complete == d->triggers);
 }
 
-TEST(stopping_finishes_open_events)
+DISTURBED(stopping_finishes_open_events, 20, verify_stopped)
 {
-        disturb(20, stop_dfm, verify_stopped);
+        dfm_stop(sim_dfm(s), sim_now_ns(s));
 }
 
-static void stop_sfi(struct sim *s)
+DISTURBED(a_leaving_sfi_loses_nothing, 20, verify_reassigned)
 {
         sfi_stop(sim_sfi(s, 0), sim_now_ns(s));
-}
-
-TEST(a_leaving_sfi_loses_nothing)
-{
-        disturb(20, stop_sfi, verify_reassigned);
-}
-
-static void fail_writes(struct sim *s)
-{
-        sim_fail_writes(s, 1);
 }
 
 static void verify_failed(struct sim *s, const struct sim_config *c)
@@ -139,12 +101,12 @@ static void verify_failed(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->triggers < c->events && dfm_counts(sim_dfm(s))->lost > 0);
 }
 
-TEST(a_write_error_ends_the_run)
+DISTURBED(a_write_error_ends_the_run, 20, verify_failed)
 {
-        disturb(20, fail_writes, verify_failed);
+        sim_fail_writes(s, 1);
 }
 
-static void throw_garbage(struct sim *s)
+DISTURBED(garbage_changes_nothing, 10, check_accounts)
 {
         uint8_t bytes[600];
         struct random random;
@@ -181,9 +143,4 @@ static void throw_garbage(struct sim *s)
                 sim_inject(s, (enum node_role)(1 + i % 3), (uint32_t)(i % 2), bytes,
                            random_below(&random, 10) ? n : n / 2);
         }
-}
-
-TEST(garbage_changes_nothing)
-{
-        disturb(10, throw_garbage, check_accounts);
 }

@@ -131,13 +131,6 @@ TEST(boards_miss_triggers_and_the_network_loses)
         each_width(3, lossy, NULL, check_all_built);
 }
 
-/* Board i sends nothing for the first triggers: the run begins with the first one that all have. */
-static void ragged(struct sim_config *c)
-{
-        c->boards.ragged = 1 + c->faults.seed % 5;
-        c->boards.window_ns = 100 * NS_PER_MS;
-}
-
 static void check_ragged(struct sim *s, const struct sim_config *c)
 {
         uint64_t first = (c->n_ros - 1) * c->boards.ragged;
@@ -148,9 +141,11 @@ static void check_ragged(struct sim *s, const struct sim_config *c)
         check(dfm_counts(sim_dfm(s))->partial == 0);
 }
 
-TEST(the_run_begins_with_all_boards)
+/* Board i sends nothing for the first triggers: the run begins with the first one that all have. */
+WIDTH_SCENE(the_run_begins_with_all_boards, 2, NULL, check_ragged)
 {
-        each_width(2, ragged, NULL, check_ragged);
+        c->boards.ragged = 1 + c->faults.seed % 5;
+        c->boards.window_ns = 100 * NS_PER_MS;
 }
 
 /* The first board is dead for a while, and then knows the number of the trigger. A counter of 16 bits must
@@ -258,7 +253,7 @@ WIDTH_SCENE(a_leader_dies, 2, NULL, check_led)
 }
 
 /* The SFIs stall, and the ROSs' buffers fill: boards wait, and nothing is lost. */
-static void stall(struct sim_config *c)
+WIDTH_SCENE(frames_wait_for_slow_sfis, 1, NULL, check_complete)
 {
         c->arrive_stream = true;
         c->ros_entries = 200;
@@ -266,11 +261,6 @@ static void stall(struct sim_config *c)
         c->stall_from_ns = 50 * NS_PER_MS;
         c->stall_until_ns = 300 * NS_PER_MS;
         c->timeout_ns = NS_PER_S;
-}
-
-TEST(frames_wait_for_slow_sfis)
-{
-        each_width(1, stall, NULL, check_complete);
 }
 
 static void restart_a_ros(struct sim *s, const struct sim_config *c)

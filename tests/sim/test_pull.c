@@ -138,16 +138,11 @@ TEST(an_overloaded_port_is_full_and_drops_nothing)
         each_pull(40, draw_system, verify_full);
 }
 
-static void late(struct sim_config *c, struct random *r)
+PULL_SCENE(a_late_loop_loses_no_rate, 12, verify_full)
 {
         draw_system(c, r);
         c->port_bytes = MAX(c->port_bytes, UINT64_C(128) << 10);
         c->late_ns = 200 * NS_PER_US;
-}
-
-TEST(a_late_loop_loses_no_rate)
-{
-        each_pull(12, late, verify_full);
 }
 
 /* Requests gather in the ROSs while they stop, and all answer at the same moment. */
@@ -184,12 +179,6 @@ PULL_SCENE(a_port_that_is_not_overloaded_drops_nothing, 8, verify_lossless)
         c->events = MIN(c->events, UINT64_C(2000));
 }
 
-static void unknown(struct sim_config *c, struct random *r)
-{
-        draw_system(c, r);
-        c->port_is_unknown = true;
-}
-
 /* An unknown buffer overflows in at most four rounds until its limit is found, and loses twice its size at
  * the most. Then it overflows once in a second or less often; these runs take less. */
 static void verify_rare(struct sim *s, const struct sim_config *c)
@@ -200,9 +189,10 @@ static void verify_rare(struct sim *s, const struct sim_config *c)
         check(built_share(s, c) >= 0.6);
 }
 
-TEST(an_unknown_buffer_is_found)
+PULL_SCENE(an_unknown_buffer_is_found, 20, verify_rare)
 {
-        each_pull(20, unknown, verify_rare);
+        draw_system(c, r);
+        c->port_is_unknown = true;
 }
 
 PULL_SCENE(with_faults_all_is_complete, 20, check_all_complete)
