@@ -289,6 +289,24 @@ static inline bool sfi_ends_unanswered(struct dfm_driver *t, uint16_t sfi, uint6
         return sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
+/* Makes the next message, whoever it is for; false: there is none. */
+static inline bool dfm_makes(struct dfm_driver *t)
+{
+        return dfm_step(t->dfm, t->now_ns, &(struct message_to){}, &t->message);
+}
+
+/* The flags of the last KeepAlive that the DFM makes now. */
+static inline uint32_t keep_alive_flags(struct dfm_driver *t)
+{
+        uint32_t flags = UINT32_MAX;
+
+        while (dfm_makes(t))
+                if (t->message.header.type == MESSAGE_KEEP_ALIVE)
+                        flags = t->message.keep_alive.flags;
+        assert_int_not_equal(flags, UINT32_MAX);
+        return flags;
+}
+
 static inline const char *dfm_says_with(struct dfm_driver *t, bool keep_alives)
 {
         struct message_to to;

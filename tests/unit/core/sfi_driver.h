@@ -52,6 +52,12 @@ static inline struct sfi_config sfi_standard(void)
         };
 }
 
+/* Makes the next message, whoever it is for; false: there is none. */
+static inline bool sfi_makes(struct sfi_driver *t)
+{
+        return sfi_step(t->sfi, t->now_ns, &(struct message_to){}, &t->message);
+}
+
 static inline const char *sfi_says(struct sfi_driver *t)
 {
         struct message_to to;

@@ -138,10 +138,8 @@ static uint64_t triggers_in(struct dfm_driver *t, uint64_t time_ns)
         uint64_t before = dfm_counts(t->dfm)->triggers;
 
         for (uint64_t passed_ns = 0; passed_ns < time_ns; passed_ns += NS_PER_MS) {
-                struct message_to to;
-
                 dfm_pass_ns(t, NS_PER_MS);
-                while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+                while (dfm_makes(t))
                         continue;
         }
         return dfm_counts(t->dfm)->triggers - before;

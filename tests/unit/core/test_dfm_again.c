@@ -201,11 +201,9 @@ DFM_TEST_EACH(a_silent_sfi_continues_its_streams, push, 2, c.n_sfi = 1, c.node_t
 /* Otherwise an event that no message mentions would use up its single credit. */
 DFM_TEST(a_silent_sfi_learns_of_unannounced_assignments, c.n_sfi = 1, c.node_timeout_ns = NS_PER_S)
 {
-        struct message_to to;
-
         dfm_pass_ns(t, c.keep_alive_ns);
         sfi_grants(t, 0, 1);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.header.type, MESSAGE_KEEP_ALIVE);
         assert_int_equal(dfm_open_events(t->dfm), 1); /* assigned, but not announced */
         assert_dfm_says_after(t, 1100 * NS_PER_MS, "");

@@ -115,8 +115,6 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
             c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = 10 * NS_PER_MS,
             c.utc_offset_ns = 1000 * NS_PER_S)
 {
-        struct message_to to;
-
         sfi_grants(t, 0, 3);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + c.slice_ns);
@@ -125,7 +123,7 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
         sfi_acks(t, 0, 1);
         dfm_pass_ns(t, 2 * c.slice_ns + 1);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.n, 2);
         assert_int_equal(t->message.assign.infos[1].global_id, 2);
         assert_int_equal(t->message.assign.infos[1].time_s, 1010);
@@ -140,7 +138,7 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
         dfm_says_with(t, false);
         sfi_acks(t, 0, 7);
         dfm_pass_ns(t, c.slice_ns);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.assign.infos[0].global_id, 13);
         dfm_says_with(t, false);
         assert_int_equal(offered(t)->missing, 0); /* each slice counts once */
@@ -182,7 +180,6 @@ DFM_TEST_AS(a_resumed_run_loses_events_that_no_sfi_knows, outside_standard(8), o
             c.level2 = level2_with_window(10))
 {
         const struct decision_entry reject = {.event = 4, .verdict = DECISION_REJECT};
-        struct message_to to;
 
         assert_dfm_says(t, "");
         assert_counts(dfm_counts(t->dfm), rejected, 0, lost, 2, complete, 1);
@@ -192,8 +189,7 @@ DFM_TEST_AS(a_resumed_run_loses_events_that_no_sfi_knows, outside_standard(8), o
         assert_true(dfm_decide(t->dfm, t->now_ns, &reject));
         sfi_ends(t, 1, 1, EVENT_COMPLETE, 0);
         for (int known = 1; known >= 0; known--) {
-                while (dfm_step(t->dfm, t->now_ns, &to, &t->message) &&
-                       t->message.header.type != MESSAGE_CLEAR)
+                while (dfm_makes(t) && t->message.header.type != MESSAGE_CLEAR)
                         ;
                 assert_int_equal(t->message.header.type, MESSAGE_CLEAR);
                 assert_int_equal(t->message.n, 1);

@@ -31,18 +31,16 @@ DFM_TEST(an_incomplete_clear_group_waits_for_clear_after, c.clear_group = 2)
 DFM_TEST_EACH(clear_groups_are_bounded_by_the_message, small, 2, c.events_max = 256,
               c.message_bytes = small ? MESSAGE_HEADER_BYTES + 120 : 1472)
 {
-        struct message_to to;
-
         sfi0_takes(t, 150);
         for (uint64_t event = 0; event < 100; event++)
                 sfi_ends(t, 0, event, EVENT_COMPLETE, 0);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.header.type, MESSAGE_CLEAR);
         /* 24 bytes precede the events. The first one takes two, as it is 100 below the oldest. */
         assert_int_equal(t->message.n, small ? 95 : 100);
         if (small) {
                 dfm_pass_ns(t, c.clear_after_ns);
-                while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+                while (dfm_makes(t))
                         if (t->message.header.type == MESSAGE_CLEAR)
                                 break;
                 assert_int_equal(t->message.header.type, MESSAGE_CLEAR);

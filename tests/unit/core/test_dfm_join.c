@@ -27,10 +27,8 @@ static struct message join_of(const struct dfm_config *c, enum node_role role, u
 
 static void begin(struct dfm_driver *t, const struct dfm_config *c)
 {
-        struct message_to to;
-
         dfm_driver_init(t, c);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+        while (dfm_makes(t))
                 assert_int_equal(t->message.header.type, MESSAGE_KEEP_ALIVE);
 }
 

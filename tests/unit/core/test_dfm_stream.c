@@ -119,18 +119,17 @@ DFM_TEST_EACH(all_announcements_that_do_not_fit_follow, lost, 2, c.events_max = 
               c.message_bytes = MESSAGE_HEADER_BYTES + 32 + MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
 {
         uint64_t event = 0, messages = 0;
-        struct message_to to;
 
         sfi_grants(t, 0, 100);
         sfi_grants(t, 1, 100);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(dfm_open_events(t->dfm), 200);
         dfm_pass_with_ros_ns(t, 0, 900 * NS_PER_MS);
         ros_says_alive(t, 1, RUN_RUNNING, 0);
         for (uint16_t i = 0; i < 2 - lost; i++)
                 sfi_says_alive(t, i, RUN_RUNNING, 0);
         dfm_pass_ns(t, 200 * NS_PER_MS);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+        while (dfm_makes(t)) {
                 if (t->message.header.type != MESSAGE_ASSIGN || !t->message.assign.announces)
                         continue;
                 messages++;
@@ -143,11 +142,9 @@ DFM_TEST_EACH(all_announcements_that_do_not_fit_follow, lost, 2, c.events_max = 
 
 DFM_TEST(an_entry_describes_its_trigger, c.utc_offset_ns = 3 * NS_PER_S)
 {
-        struct message_to to;
-
         dfm_set_utc_offset(t->dfm, 9 * NS_PER_S); /* the run has begun: its time goes on as it is */
         sfi_grants(t, 0, 1);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.assign.entries[0].time_ns, t->now_ns + 3 * NS_PER_S);
         assert_int_equal(t->message.assign.entries[0].l1_id, 0);
         assert_int_equal(t->message.assign.incarnation, 1);
@@ -158,7 +155,7 @@ DFM_TEST(an_entry_describes_its_trigger, c.utc_offset_ns = 3 * NS_PER_S)
         c.info = describe;
         dfm_driver_start(t, &c);
         sfi_grants(t, 0, 1);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_true(t->message.assign.with_info);
         assert_int_equal(t->message.assign.entries[0].l1_id, 50);
         assert_int_equal(t->message.assign.infos[0].global_id, 1000);
@@ -203,7 +200,6 @@ DFM_TEST(finished_events_count_once_and_in_order)
                 {.event = 2, .end = EVENT_LOST, .missing = 2},
         };
         const struct dfm_counts *n;
-        struct message_to to;
 
         n = dfm_counts(t->dfm);
         sfi_grants(t, 0, 3);
@@ -226,15 +222,13 @@ DFM_TEST(finished_events_count_once_and_in_order)
         assert_counts(n, complete, 1, partial, 1, lost, 1, fragments_received, 3, fragments_lost, 3,
                       payload_bytes, 100);
         assert_int_equal(n->ended_again, 0);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.header.type, MESSAGE_ASSIGN);
         assert_int_equal(t->message.assign.finished_ack, 3);
 }
 
 DFM_TEST(an_acknowledgement_goes_with_assignments_or_waits, c.push = false, c.clear_group = 100)
 {
-        struct message_to to;
-
         sfi_grants(t, 0, 2);
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1");
         t->sfis[0].ack = 2;
@@ -245,7 +239,7 @@ DFM_TEST(an_acknowledgement_goes_with_assignments_or_waits, c.push = false, c.cl
 
         sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
         sfi_grants(t, 0, 3);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.header.type, MESSAGE_ASSIGN);
         assert_int_equal(t->message.assign.finished_ack, 2);
         assert_dfm_says_after(t, 5 * NS_PER_MS, "");

@@ -23,7 +23,6 @@ DFM_TEST_AS(a_trigger_describes_its_event, outside_standard(8), dfm_driver_start
             c.utc_offset_ns = 100 * NS_PER_S)
 {
         struct trigger_entry e = {.number = UINT64_C(0x1234567890), .time_ns = 5 * NS_PER_S + 77, .type = 42};
-        struct message_to to;
 
         sfi_grants(t, 0, 9);
         dfm_offer(t->dfm, t->now_ns, &e);
@@ -32,7 +31,7 @@ DFM_TEST_AS(a_trigger_describes_its_event, outside_standard(8), dfm_driver_start
         dfm_says_with(t, false);
         ross_know(t, 1);
         dfm_pass_ns(t, 3 * NS_PER_S);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message) && t->message.header.type != MESSAGE_ASSIGN)
+        while (dfm_makes(t) && t->message.header.type != MESSAGE_ASSIGN)
                 ;
         assert_true(t->message.assign.with_info && t->message.n == 2);
         assert_int_equal(t->message.assign.entries[0].l1_id, 0x34567890);
@@ -44,7 +43,7 @@ DFM_TEST_AS(a_trigger_describes_its_event, outside_standard(8), dfm_driver_start
         assert_int_equal(t->message.assign.infos[0].time_ns, 77);
         /* A trigger without a clock: when it came. */
         assert_int_equal(t->message.assign.infos[1].time_s, 110);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_true(t->message.assign.announces && !t->message.assign.with_info);
         assert_int_equal(t->message.assign.entries[1].l1_id, 0x34567891);
         /* Its latency includes the time in the queue. */

@@ -13,11 +13,10 @@ static void gets_datagram(struct sfi_driver *t, uint32_t number, uint64_t event)
  * from ROS 0. */
 static size_t take_requests(struct sfi_driver *t, uint64_t events[static 1024])
 {
-        struct message_to to;
         uint32_t ack = 0;
         size_t n = 0;
 
-        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+        while (sfi_makes(t)) {
                 if (t->message.header.type == MESSAGE_UPDATE)
                         ack = t->message.update.first + (uint32_t)t->message.n;
                 if (t->message.header.type != MESSAGE_REQUEST)

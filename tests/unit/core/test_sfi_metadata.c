@@ -24,10 +24,9 @@ static void sfi_hears_version(struct sfi_driver *t, uint16_t version)
 /* The version in the Alive that is due; 0: none is due. */
 static uint16_t reported(struct sfi_driver *t)
 {
-        struct message_to to;
         uint16_t version = 0;
 
-        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+        while (sfi_makes(t)) {
                 if (t->message.header.type == MESSAGE_ALIVE)
                         version = t->message.alive.metadata;
         }

@@ -29,12 +29,11 @@ SFI_TEST(a_missing_fragment_names_its_ros, 1, c.timeout_ns = 60 * NS_PER_S)
 SFI_TEST(alive_carries_the_reason, 1, c.timeout_ns = 60 * NS_PER_S, c.keep_alive_ns = 1500 * NS_PER_MS,
          c.retries_max = 0)
 {
-        struct message_to to;
         bool said = false;
 
         sfi_gets_fragment(t, 0, 0);
         t->now_ns += c.keep_alive_ns;
-        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+        while (sfi_makes(t)) {
                 if (t->message.header.type != MESSAGE_ALIVE)
                         continue;
                 said = true;

@@ -217,7 +217,6 @@ SFI_TEST(an_update_holds_as_many_events_as_fit, 0, c.slots = 512, c.credits = 25
          c.message_bytes = 32 + 8 + 32 * MESSAGE_ENTRY_BYTES_MAX)
 {
         uint8_t bytes[1472];
-        struct message_to to;
         uint32_t next = 0, messages = 0;
 
         sfi_gets_assigns(t, 0, 256);
@@ -225,7 +224,7 @@ SFI_TEST(an_update_holds_as_many_events_as_fit, 0, c.slots = 512, c.credits = 25
         sfi_says(t);
         while (*sfi_writes_with(t, false))
                 ;
-        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+        while (sfi_makes(t)) {
                 if (t->message.header.type != MESSAGE_UPDATE || t->message.n == 0)
                         continue;
                 messages++;

@@ -153,11 +153,10 @@ RULES_TEST(a_left_out_ros_ends_the_wait, 2, {{}, {.optional = true}})
 /* Credits that the SFI has announced, in an Update that is due now. */
 static uint64_t granted(struct sfi_driver *t, uint64_t after_ns)
 {
-        struct message_to to;
         uint64_t n = 0;
 
         t->now_ns += after_ns;
-        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+        while (sfi_makes(t)) {
                 if (t->message.header.type == MESSAGE_UPDATE)
                         n = t->message.update.granted;
         }

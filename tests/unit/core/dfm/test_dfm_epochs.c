@@ -10,20 +10,17 @@ static void boards_begin_again(struct dfm_driver *t)
 
 static void step_on(struct dfm_driver *t)
 {
-        struct message_to to;
-
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+        while (dfm_makes(t))
                 continue;
 }
 
 /* After the reset, the L1 ID of a Clear would be that of another trigger. */
 FRAMES_TEST(clears_precede_a_reset, 2, 64, 7, c.clear_group = 100)
 {
-        struct message_to to;
         uint32_t resets = 0;
 
         boards_begin_again(t);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
+        while (dfm_makes(t)) {
                 if (t->message.header.type != MESSAGE_KEEP_ALIVE || t->message.keep_alive.resets != 2)
                         continue;
                 resets++;
@@ -35,15 +32,13 @@ FRAMES_TEST(clears_precede_a_reset, 2, 64, 7, c.clear_group = 100)
 /* A ROS whose board did not begin again does not delay the reset: its numbers wait there. */
 FRAMES_TEST(a_ros_in_step_does_not_prevent_a_reset, 3, 64, 7)
 {
-        struct message_to to;
-
         have_one(t, 0, 8);
         boards_begin_again(t);
         went_on = 0;
         /* Event 1 stays open. */
         step_on(t);
         have_range(t, 2, 9, 3);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+        while (dfm_makes(t))
                 assert_int_not_equal(t->message.header.type, MESSAGE_ASSIGN);
         assert_int_equal(dfm_announced_waiting(t->dfm), 0);
         /* A late number of before the boards began again still counts. */

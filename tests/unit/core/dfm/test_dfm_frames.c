@@ -21,15 +21,8 @@ static uint64_t taken(struct dfm_driver *t)
 /* Whether the next KeepAlive calls a front-end without a frame silent. */
 static bool expects_frames(struct dfm_driver *t)
 {
-        struct message_to to;
-
         dfm_pass_ns(t, t->config.keep_alive_ns);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
-                if (t->message.header.type == MESSAGE_KEEP_ALIVE)
-                        return t->message.keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES;
-        }
-        fail();
-        return false;
+        return keep_alive_flags(t) & KEEP_ALIVE_AWAITS_FRAMES;
 }
 
 static void start(struct dfm_driver *t, const struct dfm_config *c, uint64_t frames)

@@ -264,7 +264,6 @@ TEST(a_late_number_that_waits_is_recorded_as_missing)
 static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[static 2],
                    const uint64_t more[static 2])
 {
-        struct message_to to;
         bool found = false;
 
         for (unsigned k = 1; k <= times; k++) {
@@ -272,10 +271,7 @@ static bool awaits(struct dfm_driver *t, unsigned times, const uint64_t frames[s
                 sfi_says_alive(t, 0, RUN_RUNNING, 0);
                 for (uint16_t i = 0; i < 2; i++)
                         ros_reports(t, i, .frames = frames[i] + k * more[i]);
-                while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
-                        if (t->message.header.type == MESSAGE_KEEP_ALIVE)
-                                found = t->message.keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES;
-                }
+                found = keep_alive_flags(t) & KEEP_ALIVE_AWAITS_FRAMES;
         }
         return found;
 }

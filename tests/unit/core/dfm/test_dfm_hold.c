@@ -270,15 +270,8 @@ DFM_TEST_AS(a_paused_run_can_be_stopped, dfm_standard(), start_schedule(t))
 /* As the next KeepAlive says. */
 static bool are_followed(struct dfm_driver *t)
 {
-        struct message_to to;
-        bool found = false;
-
         dfm_pass_ns(t, NS_PER_S);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
-                if (t->message.header.type == MESSAGE_KEEP_ALIVE)
-                        found = t->message.keep_alive.flags & KEEP_ALIVE_FOLLOWED;
-        }
-        return found;
+        return keep_alive_flags(t) & KEEP_ALIVE_FOLLOWED;
 }
 
 OUTSIDE_TEST(triggers_from_outside_are_not_taken_in_a_pause, 8, 2)

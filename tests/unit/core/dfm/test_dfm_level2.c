@@ -157,12 +157,11 @@ LEVEL2_TEST(decisions_without_effect_are_counted)
 LEVEL2_TEST(a_decision_is_not_that_of_the_event_a_window_later, c.events = 0, c.level2.window = 1 << 15)
 {
         uint64_t event = 3;
-        struct message_to to;
 
         assert_true(decides(t, event, DECISION_REJECT));
         while (dfm_counts(t->dfm)->triggers <= EVB_EVENT_WINDOW + c.level2.window) {
                 dfm_pass_with_ros_ns(t, 0, c.level2.timeout_ns);
-                while (dfm_step(t->dfm, t->now_ns, &to, &t->message))
+                while (dfm_makes(t))
                         ;
         }
         assert_false(decides(t, EVB_EVENT_WINDOW + event, DECISION_REJECT));
@@ -234,14 +233,12 @@ LEVEL2_TEST(xoff_holds_triggers_back_and_not_decisions, c.events = 0, c.level2.w
 LEVEL2_TEST(the_decision_describes_the_event, c.utc_offset_ns = 1700000000 * NS_PER_S, c.push = false,
             c.events = 2, c.level2.accept_undecided = true)
 {
-        struct message_to to;
-
         sfi_grants(t, 0, 10);
         dfm_says_with(t, false);
         dfm_decide(t->dfm, t->now_ns,
                    &(struct decision_entry){
                            .event = 1, .verdict = DECISION_ACCEPT, .stream = 7, .l2_info = 0xABCD});
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.header.type, MESSAGE_ASSIGN);
         assert_true(t->message.assign.with_info);
         const struct event_info *i = &t->message.assign.infos[0];
@@ -255,7 +252,7 @@ LEVEL2_TEST(the_decision_describes_the_event, c.utc_offset_ns = 1700000000 * NS_
         /* The other event times out. */
         sfi_acks(t, 0, 1);
         dfm_pass_ns(t, c.level2.timeout_ns);
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message) && t->message.header.type != MESSAGE_ASSIGN)
+        while (dfm_makes(t) && t->message.header.type != MESSAGE_ASSIGN)
                 ;
         assert_int_equal(i->global_id, 0);
         assert_int_equal(i->l2_info, 0);
@@ -271,11 +268,9 @@ static void boards_number(void *ctx, uint64_t event, struct event_info *ret)
 /* A ROS that matches frames by number must find those of events that it never heard of. */
 LEVEL2_TEST_EACH(clear_names_the_l1_ids, other, 2, c.info = other ? boards_number : NULL)
 {
-        struct message_to to;
-
         decides(t, 4, DECISION_REJECT);
         decides(t, 2, DECISION_REJECT);
-        assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
+        assert_true(dfm_makes(t));
         assert_int_equal(t->message.header.type, MESSAGE_CLEAR);
         assert_int_equal(t->message.n, 2);
         assert_true(t->message.clear.with_l1_ids);

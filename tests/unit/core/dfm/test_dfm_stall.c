@@ -72,19 +72,6 @@ DFM_TEST(a_pause_of_the_front_ends_is_no_work)
         assert_true(dfm_has_work(t->dfm));
 }
 
-/* Sends what is due; returns the flags of the last KeepAlive. */
-static uint32_t keep_alive_flags(struct dfm_driver *t)
-{
-        struct message_to to;
-        uint32_t flags = UINT32_MAX;
-
-        while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
-                if (t->message.header.type == MESSAGE_KEEP_ALIVE)
-                        flags = t->message.keep_alive.flags;
-        }
-        return flags;
-}
-
 DFM_TEST(a_stalled_run_ends_with_accounts)
 {
         const struct finished_entry writing = {.event = 1, .end = UPDATE_WRITING};
