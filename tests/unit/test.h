@@ -70,6 +70,8 @@ void assert_named(const char *of, const char *name, uint64_t value, uint64_t exp
 
 #define FIELD_OF(of, name) (of)->name
 #define assert_counts(counts, ...) assert_each(FIELD_OF, counts, __VA_ARGS__)
+/* The same for a structure of any kind, given by its address. */
+#define assert_fields(of, ...) assert_each(FIELD_OF, of, __VA_ARGS__)
 
 /* The main function of a program whose tests all run between `setup` and `teardown` (NULL: none). */
 #define TESTS_BETWEEN(setup, teardown)                                                                       \

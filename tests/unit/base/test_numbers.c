@@ -28,9 +28,7 @@ TEST(histogram_counts)
         }
         assert_int_equal(histogram_quantile(&other, 1), 1999000);
         histogram_merge(&h, &other);
-        assert_int_equal(h.count, 64 + 2 * 1999);
-        assert_int_equal(h.min, 0);
-        assert_int_equal(h.max, 1999000);
+        assert_fields(&h, count, 64 + 2 * 1999, min, 0, max, 1999000);
         histogram_add(&h, UINT64_MAX, 1);
         assert_int_equal(histogram_quantile(&h, 1), UINT64_MAX);
 }

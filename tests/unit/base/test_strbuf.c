@@ -29,8 +29,7 @@ TEST(full_is_cut)
 
                 strbuf_add(&b, "ab");
                 strbuf_add(&b, "%.*s", n, "0123456789012");
-                assert_int_equal(b.cut, n > 5);
-                assert_int_equal(b.length, n > 5 ? 7 : 2 + n);
+                assert_fields(&b, cut, n > 5, length, n > 5 ? 7 : 2 + n);
                 assert_int_equal(strlen(text), b.length);
                 assert_memory_equal(text, "ab01234", b.length);
                 assert_int_equal(text[8], '!');

@@ -9,8 +9,7 @@ static void assert_differs(const struct member_keys *from, unsigned differs, con
         struct member_keys keys;
 
         scenario_digest(&sample, &keys);
-        assert_int_equal(keys.table, from->table);
-        assert_int_equal(keys.n, from->n);
+        assert_fields(&keys, table, from->table, n, from->n);
         for (unsigned k = 0; k < keys.n; k++) {
                 if ((keys.values[k] != from->values[k]) != (k == differs))
                         fail_msg("%s: %s %s", what, scenario_digest_name(k),

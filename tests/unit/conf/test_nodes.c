@@ -15,8 +15,7 @@ TEST(test_counts)
         assert_int_equal(scenario_count(&sample, ROLE_ROS), 2);
         n = scenario_find(&sample, "ros2");
         assert_non_null(n);
-        assert_int_equal(n->role, ROLE_ROS);
-        assert_int_equal(n->index, 1);
+        assert_fields(n, role, ROLE_ROS, index, 1);
         assert_string_equal(n->address, "");
         assert_ptr_equal(scenario_node_of(&sample, ROLE_SFI, 0), scenario_find(&sample, "sfi1"));
         assert_null(scenario_node_of(&sample, ROLE_SFI, 1));
@@ -38,8 +37,7 @@ TEST(test_named)
                              "eth1\ncpus = 2-4,8\n" ROS);
         n = scenario_find(&sample, "far.ros_1-a");
         assert_non_null(n);
-        assert_int_equal(n->index, 0);
-        assert_int_equal(n->line, 5);
+        assert_fields(n, index, 0, line, 5);
         assert_string_equal(n->address, "10.0.0.9");
         assert_string_equal(n->device, "eth1");
         assert_int_equal(n->n_cpus, 4);

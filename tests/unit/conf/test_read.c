@@ -4,8 +4,7 @@
 TEST(test_values)
 {
         assert_loads("[scenario]\nmode = pull\nduration=250ms\n[trigger]\nrate : 5kHz\n" COUNTS);
-        assert_int_equal(sample.scenario.mode, MODE_PULL);
-        assert_int_equal(sample.scenario.duration_ns, 250 * NS_PER_MS);
+        assert_fields(&sample.scenario, mode, MODE_PULL, duration_ns, 250 * NS_PER_MS);
         assert_int_equal(sample.trigger.rate_millihertz, 5000000);
         assert_int_equal(sample.sfi.credits, SCENARIO_AUTO);
         assert_int_equal(sample.run.seed, 1);
@@ -28,8 +27,7 @@ TEST(test_layout)
         /* A byte order mark, both kinds of comments, indented lines, Windows line ends, no final newline. */
         assert_loads("\xEF\xBB\xBF[ros]\r\n  count = 3 # three\r\n\tfragment-size = 2kB ; each\r\n"
                      "# nothing\r\n  ; nothing\r\n\r\n[sfi]   # here\r\n   count = 2");
-        assert_int_equal(sample.ros.count, 3);
-        assert_int_equal(sample.ros.fragment_size_bytes, 2000);
+        assert_fields(&sample.ros, count, 3, fragment_size_bytes, 2000);
         assert_int_equal(sample.sfi.count, 2);
         assert_loads("[scenario]\nname = a#b;c\n" COUNTS);
         assert_string_equal(sample.scenario.name, "a#b;c");
@@ -81,8 +79,7 @@ TEST(accepts_old_names)
         assert_int_equal(sample_load_with(COUNTS "[sfi]\nre-ask = 3\nretry-after = 5ms\n",
                                           (const char *[]){"sfi.re-ask-after=7ms"}, 1),
                          0);
-        assert_int_equal(sample.sfi.retries, 3);
-        assert_int_equal(sample.sfi.retry_after_ns, 7000000);
+        assert_fields(&sample.sfi, retries, 3, retry_after_ns, 7000000);
         assert_int_equal(sample_errors.n_warnings, 2);
         snprintf(wanted, sizeof wanted, "%s:6: warning: sfi.re-ask is now sfi.retries", sample_path);
         assert_string_equal(sample_errors.warnings[0], wanted);
@@ -190,8 +187,7 @@ TEST(test_settings)
                                         "scenario.name=a=b.c"};
 
         assert_int_equal(sample_load_with(COUNTS, settings, ARRAY_SIZE(settings)), 0);
-        assert_int_equal(sample.ros.count, 4);
-        assert_int_equal(sample.ros.fragment_size_bytes, 1500);
+        assert_fields(&sample.ros, count, 4, fragment_size_bytes, 1500);
         assert_string_equal(sample.scenario.name, "a=b.c");
 }
 

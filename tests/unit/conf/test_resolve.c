@@ -36,12 +36,10 @@ TEST(test_numbers_of_frames)
         assert_int_equal(set_with_boards("ros.event-number=count"), 0);
         assert_int_equal(sample.ros.number.bits, 0);
         assert_int_equal(set_with_boards("ros.event-number=65535:24"), 0);
-        assert_int_equal(sample.ros.number.offset_bytes, 65535);
-        assert_int_equal(sample.ros.number.bits, 24);
+        assert_fields(&sample.ros.number, offset_bytes, 65535, bits, 24);
         assert_false(sample.ros.number.big_endian);
         assert_int_equal(set_with_boards("ros.event-number=4:64:be"), 0);
-        assert_int_equal(sample.ros.number.offset_bytes, 4);
-        assert_int_equal(sample.ros.number.bits, 64);
+        assert_fields(&sample.ros.number, offset_bytes, 4, bits, 64);
         assert_true(sample.ros.number.big_endian);
         assert_sets("ros.number-from=-3");
         assert_int_equal(sample.ros.number_from_value, -3);
@@ -81,9 +79,7 @@ TEST(test_wrong_numbers_of_frames)
 TEST(test_sizes)
 {
         assert_sets("ros.fragment-sizes=uniform:0-4MiB");
-        assert_int_equal(sample.ros.sizes_kind, 1);
-        assert_int_equal(sample.ros.sizes_least_bytes, 0);
-        assert_int_equal(sample.ros.sizes_most_bytes, 4 << 20);
+        assert_fields(&sample.ros, sizes_kind, 1, sizes_least_bytes, 0, sizes_most_bytes, 4 << 20);
         assert_sets("ros.fragment-sizes=lognormal:2kB,0.5");
         assert_int_equal(sample.ros.sizes_kind, 2);
         assert_true(sample.ros.sizes_mean_bytes == 2000 && sample.ros.sizes_sigma == 0.5);
@@ -193,8 +189,7 @@ TEST(test_trigger)
         assert_sets("trigger.source=internal");
         assert_int_equal(sample.trigger.source_kind, TRIGGER_INTERNAL);
         assert_sets("trigger.source=udp:5000");
-        assert_int_equal(sample.trigger.source_kind, TRIGGER_UDP);
-        assert_int_equal(sample.trigger.port, 5000);
+        assert_fields(&sample.trigger, source_kind, TRIGGER_UDP, port, 5000);
         assert_sets("trigger.source=clock");
         assert_int_equal(sample.trigger.source_kind, TRIGGER_CLOCK);
         assert_wrong_values("trigger.source", "expected internal, udp:PORT, frames or clock", "udp:0",
@@ -229,9 +224,7 @@ TEST(test_level2)
                      ":8: level2.regions-rate: ", "expected at most half of network.link-rate");
         assert_loads(COUNTS "[level2]\nlisten = tcp:4\nregions = tcp:5\n"
                             "stand-in = 0.1:5ms:2\nregions-rate = 5Mbit\n");
-        assert_int_equal(sample.level2.port, 4);
-        assert_int_equal(sample.level2.regions_port, 5);
-        assert_int_equal(sample.level2.regions_rate_bps, 5000000);
+        assert_fields(&sample.level2, port, 4, regions_port, 5, regions_rate_bps, 5000000);
 }
 
 TEST(test_stand_in)

@@ -19,8 +19,7 @@ static void assert_same(const struct scenario *a, const struct scenario *b)
         assert_int_equal(a->n_nodes, b->n_nodes);
         for (size_t i = 0; i < a->n_nodes; i++) {
                 assert_string_equal(a->nodes[i].name, b->nodes[i].name);
-                assert_int_equal(a->nodes[i].role, b->nodes[i].role);
-                assert_int_equal(a->nodes[i].index, b->nodes[i].index);
+                assert_fields(&a->nodes[i], role, b->nodes[i].role, index, b->nodes[i].index);
                 assert_string_equal(a->nodes[i].address, b->nodes[i].address);
                 assert_string_equal(a->nodes[i].device, b->nodes[i].device);
                 assert_int_equal(a->nodes[i].n_cpus, b->nodes[i].n_cpus);
@@ -153,8 +152,7 @@ TEST(test_configs)
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 load_config(cases[i].name);
-                assert_int_equal(sample.scenario.mode, cases[i].mode);
-                assert_int_equal(sample.scenario.transport, TRANSPORT_UDP);
+                assert_fields(&sample.scenario, mode, cases[i].mode, transport, TRANSPORT_UDP);
                 assert_int_equal(sample.sfi.output, cases[i].output);
                 assert_int_equal(sample.qos.backend, cases[i].qos);
                 assert_int_equal(sample.ros.count, cases[i].ros);

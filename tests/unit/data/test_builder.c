@@ -271,9 +271,7 @@ TEST_WITH(events_end_in_a_file_that_verifies, NULL, bench_close)
         assert_int_equal(event_file_open(&file, b.files.paths[0], NULL), 0);
         assert_int_equal(event_file_front(file)->run, 7);
         assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
-        assert_int_equal(report.events, 3);
-        assert_int_equal(report.pattern_fragments, 6);
-        assert_int_equal(report.n_faults, 0);
+        assert_fields(&report, events, 3, pattern_fragments, 6, n_faults, 0);
         assert_true(report.ended);
         event_file_free(file);
 }
@@ -342,8 +340,7 @@ TEST_WITH(without_files_slots_come_back_at_once, NULL, bench_close)
         build_events(2);
         assert_true(builder_has_done(b.builder));
         collect();
-        assert_int_equal(b.done, 2);
-        assert_int_equal(b.failed, 0);
+        assert_fields(&b, done, 2, failed, 0);
         assert_false(builder_has_done(b.builder));
         builder_seal(b.builder);
         assert_true(builder_is_sealed(b.builder, &r));

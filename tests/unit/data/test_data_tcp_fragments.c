@@ -273,14 +273,11 @@ TEST(the_ros_introduces_itself_before_it_sends)
                 n += got > 0 ? (size_t)got : 0;
         }
         assert_int_equal(message_header_decode(&h, bytes, n, &check), MESSAGE_OK);
-        assert_int_equal(h.type, MESSAGE_TOTALS);
-        assert_int_equal(h.sender_role, ROLE_ROS);
-        assert_int_equal(h.sender_index, 0);
+        assert_fields(&h, type, MESSAGE_TOTALS, sender_role, ROLE_ROS, sender_index, 0);
         introduction = MESSAGE_HEADER_BYTES + h.payload_bytes;
         assert_int_equal(message_decode(&m, bytes, introduction), MESSAGE_OK);
         assert_int_equal(m.totals.datagrams, 0);
         assert_int_equal(chunk_reader_init(&data, bytes + introduction, n - introduction, SAMPLE_COOKIE),
                          MESSAGE_OK);
-        assert_int_equal(data.header.payload_bytes, 100);
-        assert_int_equal(data.header.queued_bytes, 0);
+        assert_fields(&data.header, payload_bytes, 100, queued_bytes, 0);
 }

@@ -23,8 +23,7 @@ TEST(a_request_waits_for_the_first_connection)
                 sfi_end_turn(&p.sfi, p.now_ns);
         ros_end_open(&p.ros, 3000, p.now_ns);
         assert_int_equal(build_next(&p, 3000), 0);
-        assert_int_equal(sfi_counts(p.sfi.receiver.core)->retried, 0);
-        assert_int_equal(sfi_counts(p.sfi.receiver.core)->duplicate, 0);
+        assert_fields(sfi_counts(p.sfi.receiver.core), retried, 0, duplicate, 0);
 }
 
 /* The requests that a connection brings to a ROS played by the test. */

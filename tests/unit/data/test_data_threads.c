@@ -129,8 +129,7 @@ static void check_event(struct bench *b, uint32_t slot, uint64_t event, uint32_t
         struct sfi_built built;
 
         sfi_built_event(b->receiver.core, slot, &built);
-        assert_int_equal(built.event, event);
-        assert_int_equal(built.end, EVENT_COMPLETE);
+        assert_fields(&built, event, event, end, EVENT_COMPLETE);
         for (uint32_t ros = 0; ros < ROSS; ros++) {
                 const struct sfi_fragment *f = &built.fragments[ros];
 

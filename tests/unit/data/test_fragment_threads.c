@@ -138,8 +138,7 @@ static void check_chunk(const struct sfi_chunk *c, const uint8_t *payload)
         uint64_t key = pattern_key(FRAGMENT_SEED, c->source, c->chunk.event);
 
         assert_true(c->source < ROSS);
-        assert_int_equal(c->chunk.event, b.events[c->source]);
-        assert_int_equal(c->chunk.offset, b.bytes[c->source]);
+        assert_fields(&c->chunk, event, b.events[c->source], offset, b.bytes[c->source]);
         assert_int_equal(pattern_check(key, payload, c->chunk.offset, c->chunk.length), c->chunk.length);
         b.bytes[c->source] += c->chunk.length;
         if (b.bytes[c->source] < c->chunk.fragment_bytes)

@@ -79,8 +79,7 @@ TEST(short_frames_and_gaps_do_not_spoil_the_numbers)
                         send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
                         turns_until(3);
                 }
-                assert_int_equal(ros_counts(b.core)->impossible, 2);
-                assert_int_equal(ros_counts(b.core)->left_over, 1);
+                assert_fields(ros_counts(b.core), impossible, 2, left_over, 1);
                 assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
                 assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
                 assert_false(front_end_is_unreliable(b.front_end));

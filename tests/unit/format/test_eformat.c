@@ -75,8 +75,7 @@ TEST(test_walk_visits_parents_first)
         assert_int_equal(eformat_walk(event5, e.size_bytes, see, &seen, NULL), 0);
         assert_int_equal(seen.n, ARRAY_SIZE(five));
         assert_memory_equal(seen.markers, five, sizeof five);
-        assert_int_equal(seen.sums_ok, 3);
-        assert_int_equal(seen.sums_wrong, 0);
+        assert_fields(&seen, sums_ok, 3, sums_wrong, 0);
 }
 
 TEST(test_event_info_round_trip)
@@ -258,8 +257,7 @@ TEST(test_wrong_byte_breaks_enclosing_checksums)
 
         event[4 * (29 + 8 + 9)] ^= 1; /* the first payload byte of the first ROB */
         assert_int_equal(eformat_walk(event, e.size_bytes, see, &seen, NULL), 0);
-        assert_int_equal(seen.sums_wrong, 2);
-        assert_int_equal(seen.sums_ok, 1);
+        assert_fields(&seen, sums_wrong, 2, sums_ok, 1);
 }
 
 TEST(test_ros3_parts)
@@ -270,11 +268,8 @@ TEST(test_ros3_parts)
         struct eformat_fault fault;
 
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 42, &parts, &fault), 0);
-        assert_int_equal(parts.subdet_source_id, 0x00a1500b);
-        assert_int_equal(parts.subdet_header_bytes, 36);
-        assert_int_equal(parts.ros_source_id, 0x00a10020);
-        assert_int_equal(parts.ros_bytes, 4 * n - 36);
-        assert_int_equal(parts.n_robs, 3);
+        assert_fields(&parts, subdet_source_id, 0x00a1500b, subdet_header_bytes, 36, ros_source_id,
+                      0x00a10020, ros_bytes, 4 * n - 36, n_robs, 3);
         assert_false(parts.l1_mismatch);
         assert_int_equal(eformat_ros3_parse(words, 4 * n, 43, &parts, &fault), 0);
         assert_true(parts.l1_mismatch);

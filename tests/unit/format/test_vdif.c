@@ -17,16 +17,9 @@ TEST(it_reads_a_recording)
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_false(h.invalid);
         assert_false(h.legacy);
-        assert_int_equal(h.seconds, 14363767);
-        assert_int_equal(h.epoch, 28);
-        assert_int_equal(h.frame, 1);
-        assert_int_equal(h.frame_bytes, 5032);
-        assert_int_equal(h.header_bytes, 32);
-        assert_int_equal(h.channels, 1);
-        assert_int_equal(h.bits_per_sample, 2);
-        assert_int_equal(h.thread, 3);
-        assert_int_equal(h.station, 65532);
-        assert_int_equal(h.extended_version, 3);
+        assert_fields(&h, seconds, 14363767, epoch, 28, frame, 1, frame_bytes, 5032, header_bytes, 32,
+                      channels, 1);
+        assert_fields(&h, bits_per_sample, 2, thread, 3, station, 65532, extended_version, 3);
         /* 16 MHz of bandwidth, real samples; 20000 samples in a frame. */
         assert_int_equal(h.samples_per_second, 32000000);
         assert_int_equal(vdif_frames_per_second(&h), 1600);
@@ -50,9 +43,7 @@ TEST(it_changes_the_time_and_nothing_else)
         vdif_set_invalid(bytes, true);
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_true(h.invalid);
-        assert_int_equal(h.seconds, 14363768);
-        assert_int_equal(h.frame, 1599);
-        assert_int_equal(h.epoch, 28);
+        assert_fields(&h, seconds, 14363768, frame, 1599, epoch, 28);
         vdif_set_time(bytes, 14363767, 1);
         vdif_set_invalid(bytes, false);
         assert_memory_equal(bytes, before, sizeof bytes);
@@ -86,8 +77,7 @@ TEST(a_legacy_header_has_half_the_size)
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_true(h.legacy);
         assert_true(h.complex);
-        assert_int_equal(h.header_bytes, 16);
-        assert_int_equal(h.frame_bytes, 24);
+        assert_fields(&h, header_bytes, 16, frame_bytes, 24);
         assert_int_equal(vdif_frames_per_second(&h), 0);
 }
 

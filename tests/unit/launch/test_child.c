@@ -61,8 +61,7 @@ TEST(long_reports_are_whole)
                 assert_true(clock_now_ns() < end_ns);
                 assert_int_equal(loop_wait(c.loop, end_ns), 0);
         }
-        assert_int_equal(c.status, 0);
-        assert_int_equal(c.report_bytes, REPORT_BYTES);
+        assert_fields(&c, status, 0, report_bytes, REPORT_BYTES);
         child_fini(&c);
         loop_free(loop);
         unlink(program);

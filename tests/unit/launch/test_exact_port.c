@@ -51,10 +51,8 @@ static void compare(uint64_t rate_bps, uint64_t buffer_bytes, uint64_t seed)
         }
         assert_return_code(exact_port_read(port, &counts), 0);
         exact_port_free(port);
-        assert_int_equal(counts.packets, carried);
-        assert_int_equal(counts.bytes, carried_bytes);
-        assert_int_equal(counts.dropped_packets, dropped);
-        assert_int_equal(counts.dropped_bytes, dropped_bytes);
+        assert_fields(&counts, packets, carried, bytes, carried_bytes, dropped_packets, dropped,
+                      dropped_bytes, dropped_bytes);
         assert_true(carried > PACKETS / 4 && dropped > PACKETS / 100);
 }
 
@@ -89,8 +87,7 @@ TEST(nothing_is_lost_to_rounding)
                 assert_int_equal(decide(port, &p), TC_ACT_SHOT);
         }
         assert_return_code(exact_port_read(port, &counts), 0);
-        assert_int_equal(counts.packets, N);
-        assert_int_equal(counts.dropped_packets, N);
+        assert_fields(&counts, packets, N, dropped_packets, N);
 }
 
 /* A super-packet arrives at the rate of its link. Its first segments have left when its last one comes. */

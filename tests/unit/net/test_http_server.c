@@ -345,8 +345,7 @@ TEST_WITH(one_client_asks_many_servers, set_up, tear_down)
                         assert_null(gets[i].body);
                         continue;
                 }
-                assert_int_equal(gets[i].error, 0);
-                assert_int_equal(gets[i].status, i % 3 ? 200 : 404);
+                assert_fields(&gets[i], error, 0, status, i % 3 ? 200 : 404);
                 assert_string_equal(gets[i].body, "hello\n");
                 free(gets[i].body);
         }

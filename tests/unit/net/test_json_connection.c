@@ -85,9 +85,7 @@ TEST_WITH(accepts_lines_in_fragments, set_up, tear_down)
 
         for (size_t i = 0; i < sizeof text - 2; i++)
                 write_all(text + i, 1);
-        assert_int_equal(t.received, 2);
-        assert_int_equal(t.sum, 21);
-        assert_int_equal(t.ended, 0);
+        assert_fields(&t, received, 2, sum, 21, ended, 0);
         /* A line holds a whole object. */
         write_all("\n", 1);
         assert_int_equal(t.ended, -EBADMSG);
@@ -96,8 +94,7 @@ TEST_WITH(accepts_lines_in_fragments, set_up, tear_down)
 TEST_WITH(rejects_other_json, set_up, tear_down)
 {
         write_all("{\"n\": 1}\n[1]\n{\"n\": 1}\n", 23);
-        assert_int_equal(t.received, 1);
-        assert_int_equal(t.ended, -EBADMSG);
+        assert_fields(&t, received, 1, ended, -EBADMSG);
         assert_false(json_connection_is_open(&t.connection));
 }
 
@@ -105,8 +102,7 @@ TEST_WITH(closes_in_callback, set_up, tear_down)
 {
         t.close_when_received = true;
         write_all("{\"n\": 1}\n{\"n\": 1}\n", 18);
-        assert_int_equal(t.received, 1);
-        assert_int_equal(t.ended, 0);
+        assert_fields(&t, received, 1, ended, 0);
 }
 
 TEST_WITH(reports_end_of_peer, set_up, tear_down)
@@ -115,8 +111,7 @@ TEST_WITH(reports_end_of_peer, set_up, tear_down)
         close(t.peer);
         t.peer = -1;
         run_loop();
-        assert_int_equal(t.received, 1);
-        assert_int_equal(t.ended, -EPIPE);
+        assert_fields(&t, received, 1, ended, -EPIPE);
         /* Sending to an ended connection does nothing. */
         json_connection_send(&t.connection, json_pack("{s:i}", "n", 1));
 }
@@ -131,8 +126,7 @@ TEST_WITH(reads_before_failed_write, set_up, tear_down)
         json_connection_send(&t.connection, json_pack("{s:i}", "n", 2));
         run_loop();
         run_loop();
-        assert_int_equal(t.received, 1);
-        assert_int_equal(t.ended, -EPIPE);
+        assert_fields(&t, received, 1, ended, -EPIPE);
 }
 
 /* A peer that never stops sending does not block the loop. */

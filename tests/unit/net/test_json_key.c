@@ -113,10 +113,8 @@ TEST(messages_wait_for_the_peers_nonce)
         say(&t.dialer, 4);
         say(&t.acceptor, 200);
         exchange();
-        assert_int_equal(t.acceptor.sum, 7);
-        assert_int_equal(t.acceptor.received, 3);
-        assert_int_equal(t.dialer.sum, 300);
-        assert_int_equal(t.dialer.ended, 0);
+        assert_fields(&t.acceptor, sum, 7, received, 3);
+        assert_fields(&t.dialer, sum, 300, ended, 0);
         close_both();
 }
 
@@ -135,8 +133,7 @@ TEST(both_ends_need_the_same_key)
                 open_both(cases[i].dialers, cases[i].acceptors);
                 say(&t.dialer, 1);
                 exchange();
-                assert_int_equal(t.acceptor.sum, 0);
-                assert_int_equal(t.acceptor.ended, cases[i].error);
+                assert_fields(&t.acceptor, sum, 0, ended, cases[i].error);
                 assert_non_null(strstr(t.dialer.refused, cases[i].what));
                 close_both();
         }
@@ -161,9 +158,7 @@ TEST(a_stranger_can_neither_repeat_nor_change_nor_insert)
                         assert_int_equal(write(t.to_acceptor, t.last, t.last_bytes), (ssize_t)t.last_bytes);
                 }
                 exchange();
-                assert_int_equal(t.acceptor.sum, 1);
-                assert_int_equal(t.acceptor.received, 1);
-                assert_int_equal(t.acceptor.ended, -EKEYREJECTED);
+                assert_fields(&t.acceptor, sum, 1, received, 1, ended, -EKEYREJECTED);
                 close_both();
         }
 }
@@ -189,8 +184,7 @@ TEST(a_recorded_connection_is_worth_nothing)
         assert_int_equal(write(t.to_acceptor, recorded, n), (ssize_t)n);
         for (int i = 0; i < 3; i++)
                 assert_int_equal(loop_wait(t.loop, 0), 0);
-        assert_int_equal(t.acceptor.received, 0);
-        assert_int_equal(t.acceptor.ended, -EKEYREJECTED);
+        assert_fields(&t.acceptor, received, 0, ended, -EKEYREJECTED);
         close_both();
 }
 

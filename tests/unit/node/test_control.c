@@ -167,8 +167,7 @@ TEST_WITH(a_join_from_a_wrong_address_is_answered, NULL, end)
         assert_int_equal(endpoint_receive(peer, &answer, 1), 1);
         assert_int_equal(message_decode(&m, answer.bytes, answer.size_bytes), MESSAGE_OK);
         assert_int_equal(m.header.type, MESSAGE_WELCOME);
-        assert_int_equal(m.welcome.verdict, WELCOME_ADDRESS);
-        assert_int_equal(m.welcome.incarnation, 5);
+        assert_fields(&m.welcome, verdict, WELCOME_ADDRESS, incarnation, 5);
         assert_int_equal(m.dfm, SAMPLE_DFM);
 }
 

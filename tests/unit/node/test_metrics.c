@@ -210,13 +210,10 @@ TEST_WITH(shaping_counters_never_go_back, NULL, end)
         row.counters.bytes = 40;
         row.counters.drops = 4;
         metrics_take_shaping(&shared, v.scenario, &status);
-        assert_int_equal(to->bytes, 140);
-        assert_int_equal(to->drops, 4);
-        assert_int_equal(to->backlog_bytes, 9);
+        assert_fields(to, bytes, 140, drops, 4, backlog_bytes, 9);
         status.n = 0;
         metrics_take_shaping(&shared, v.scenario, &status);
-        assert_int_equal(to->bytes, 140);
-        assert_int_equal(to->backlog_bytes, 0);
+        assert_fields(to, bytes, 140, backlog_bytes, 0);
 }
 
 static void rates_at(struct metrics_rates *r, struct metrics_sample now)

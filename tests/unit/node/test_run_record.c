@@ -228,8 +228,7 @@ TEST(a_run_without_a_report_is_named)
                 assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage), 0);
                 f = run_record_former(&s);
                 run_record_close(&s);
-                assert_int_equal(f.run, 7);
-                assert_int_equal(f.is_unreported, unreported[stage]);
+                assert_fields(&f, run, 7, is_unreported, unreported[stage]);
                 assert_in_range(clock_utc_ns() - f.began_utc_ns, NS_PER_S, 600 * NS_PER_S);
         }
         drop("dfm-127.0.0.1-5");

@@ -50,8 +50,7 @@ static void assert_run(const char *state, bool ok, const char *reason)
         run_summary_make(&t.statuses, &r);
         assert_string_equal(r.state, state);
         assert_string_equal(r.reason, reason);
-        assert_int_equal(r.ok, ok);
-        assert_int_equal(r.run, t.nodes[0].status ? 7 : 0);
+        assert_fields(&r, ok, ok, run, t.nodes[0].status ? 7 : 0);
         assert_int_equal(!r.whose, !reason[0]);
 }
 

@@ -78,8 +78,7 @@ TEST(steady_work_is_no_stall)
                 pass_ms(4000);
                 w.work.progress++;
         }
-        assert_int_equal(w.stall.stalls, 0);
-        assert_int_equal(w.stall.stalled_ns, 0);
+        assert_fields(&w.stall, stalls, 0, stalled_ns, 0);
 }
 
 /* A node that has nothing to do has a reason, but no stall, for hours; if the owner wants, one line. */

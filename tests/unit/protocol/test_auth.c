@@ -41,9 +41,7 @@ TEST(a_changed_message_is_refused)
 
         assert_int_equal(auth_seal(&key, bytes, TEXT_BYTES, &sent), sizeof bytes);
         assert_true(auth_open(&key, bytes, sizeof bytes, &got));
-        assert_int_equal(got.session, sent.session);
-        assert_int_equal(got.number, sent.number);
-        assert_int_equal(got.to, sent.to);
+        assert_fields(&got, session, sent.session, number, sent.number, to, sent.to);
         assert_false(auth_open(&other, bytes, sizeof bytes, &got));
         for (size_t i = 0; i < 8 * sizeof bytes; i++) {
                 bytes[i / 8] ^= (uint8_t)(1u << i % 8);
@@ -84,8 +82,7 @@ TEST(a_changed_hello_is_refused)
         assert_false(auth_is_hello(bytes, AUTH_HELLO_BYTES - 1));
         assert_false(auth_is_hello(bytes, AUTH_HELLO_BYTES + 1));
         assert_true(auth_hello_decode(&key, bytes, &got));
-        assert_int_equal(got.from, sent.from);
-        assert_int_equal(got.to, sent.to);
+        assert_fields(&got, from, sent.from, to, sent.to);
         /* The other members follow each other without gaps. */
         assert_memory_equal(&got.session, &sent.session, sizeof got - offsetof(struct auth_hello, session));
         assert_false(auth_hello_decode(&other, bytes, &got));

@@ -215,8 +215,7 @@ TEST(a_stream_is_not_padded)
         assert_int_equal(chunk_packer_new(&p, 1 << 20, 1), 0);
         chunk_packer_set_stream(p);
         assert_int_equal(chunk_pack(p, &header, equal, ARRAY_SIZE(equal), &d), 1);
-        assert_int_equal(d->jobs_done, CHUNKS_MAX);
-        assert_int_equal(d->n_iov, 1 + CHUNKS_MAX);
+        assert_fields(d, jobs_done, CHUNKS_MAX, n_iov, 1 + CHUNKS_MAX);
 }
 
 /* Many chunks without bytes: messages end at the maximum number, and none is lost. */

@@ -40,12 +40,8 @@ TEST(entries_without_fields_repeat_the_one_before)
         for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
                 assert_true(chunk_reader_next(&r, &c, &none));
                 assert_null(none);
-                assert_int_equal(c.event, events[i]);
-                assert_int_equal(c.l1_id, events[i]);
-                assert_int_equal(c.fragment_bytes, 64);
-                assert_int_equal(c.offset, 0);
-                assert_int_equal(c.length, 64);
-                assert_int_equal(c.order, ROS);
+                assert_fields(&c, event, events[i], l1_id, events[i], fragment_bytes, 64, offset, 0, length,
+                              64, order, ROS);
         }
         assert_false(chunk_reader_next(&r, &c, &none));
 }

@@ -135,8 +135,7 @@ TEST(a_set_that_was_emptied_in_steps_is_empty)
                 event_set_add(&s, event);
                 event_set_advance(&s, from);
                 assert_false(event_set_has(&s, event));
-                assert_int_equal(s.added_from, from);
-                assert_int_equal(s.added_to, from);
+                assert_fields(&s, added_from, from, added_to, from);
         }
 }
 

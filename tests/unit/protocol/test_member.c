@@ -63,13 +63,8 @@ TEST(joins_until_it_is_welcome)
         struct message j;
 
         assert_true(member_make_join(&m, now_ns, false, &j));
-        assert_int_equal(j.header.cookie, 0);
-        assert_int_equal(j.header.sender_role, ROLE_ROS);
-        assert_int_equal(j.header.sender_index, 4);
-        assert_int_equal(j.join.incarnation, OURS);
-        assert_int_equal(j.join.run, 5);
-        assert_int_equal(j.join.flags, JOIN_COUNTS);
-        assert_int_equal(j.join.table, 11);
+        assert_fields(&j.header, cookie, 0, sender_role, ROLE_ROS, sender_index, 4);
+        assert_fields(&j.join, incarnation, OURS, run, 5, flags, JOIN_COUNTS, table, 11);
         assert_int_equal(j.n, 2);
         assert_int_equal(j.join.keys[1], 22);
         assert_false(joins(&m, now_ns + RETRY_NS - 1));
@@ -192,8 +187,7 @@ TEST(a_late_welcome_of_a_former_dfm_is_ignored)
                                          MEMBER_NOTHING);
                         assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OVER),
                                          MEMBER_NOTHING);
-                        assert_int_equal(m.dfm, dfm);
-                        assert_int_equal(m.refusal, WELCOME_OK);
+                        assert_fields(&m, dfm, dfm, refusal, WELCOME_OK);
                         assert_true(hears(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
                         assert_true(joins(&m, now_ns));
                         assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);

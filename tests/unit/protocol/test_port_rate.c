@@ -37,8 +37,7 @@ TEST_WITH(nothing_lost_changes_nothing, port_init, NULL)
 {
         for (int i = 0; i < 100; i++)
                 assert_false(observe(1000));
-        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
-        assert_int_equal(p.rate.look_ns, p.now_ns + PORT_RATE_LOOK_NS);
+        assert_fields(&p.rate, permille, PORT_RATE_FULL, look_ns, p.now_ns + PORT_RATE_LOOK_NS);
         assert_int_equal(port_rate_below_ns(&p.rate, p.now_ns), 0);
 }
 
@@ -47,8 +46,7 @@ TEST_WITH(a_loss_decreases_below_what_arrived, port_init, NULL)
         assert_false(observe(800));
         assert_true(observe(1000));             /* still missing */
         assert_int_equal(p.rate.permille, 560); /* 0.7 of what arrived */
-        assert_int_equal(p.rate.decreases, 1);
-        assert_int_equal(p.rate.lost, 2000);
+        assert_fields(&p.rate, decreases, 1, lost, 2000);
         /* Packets that were on their way do not count again. */
         p.counts.lost += 3000;
         p.now_ns = p.rate.look_ns;
@@ -140,8 +138,7 @@ TEST_WITH(packets_that_are_only_late_do_not_count, port_init, NULL)
                 p.counts.lost = 7; /* they arrived */
                 observe(1000);
         }
-        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
-        assert_int_equal(p.rate.decreases, 0);
+        assert_fields(&p.rate, permille, PORT_RATE_FULL, decreases, 0);
 }
 
 TEST_WITH(losses_of_the_own_socket_do_not_count, port_init, NULL)
@@ -164,8 +161,7 @@ TEST_WITH(losses_of_a_source_are_excused_later, port_init, NULL)
         assert_true(p.rate.permille < PORT_RATE_FULL);
         p.counts.source_drops += 1000;
         observe(1000);
-        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
-        assert_int_equal(p.rate.decreases, 0);
+        assert_fields(&p.rate, permille, PORT_RATE_FULL, decreases, 0);
         for (int i = 0; i < 25; i++) /* excused for a while */
                 observe(900);
         assert_int_equal(p.rate.permille, PORT_RATE_FULL);
@@ -180,16 +176,13 @@ TEST_WITH(losses_that_sources_report_in_turn_are_excused, port_init, NULL)
         observe(50);
         for (int i = 0; i < 6; i++) /* a second decrease follows before the first report */
                 observe(20);
-        assert_int_equal(p.rate.decreases, 2);
-        assert_int_equal(p.rate.permille, PORT_RATE_LEAST);
+        assert_fields(&p.rate, decreases, 2, permille, PORT_RATE_LEAST);
         for (int i = 0; i < 4; i++) {
                 assert_true(p.rate.permille < 500);
                 p.counts.source_drops += 1300;
                 observe(1000);
         }
-        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
-        assert_int_equal(p.rate.decreases, 0);
-        assert_int_equal(p.rate.lost, 0);
+        assert_fields(&p.rate, permille, PORT_RATE_FULL, decreases, 0, lost, 0);
 }
 
 /* A processor that is away for longer than an interval delivers its packets afterwards. */
@@ -207,9 +200,7 @@ TEST_WITH(packets_that_arrive_after_all_undo_a_decrease, port_init, NULL)
         p.counts.lost -= 100;
         p.now_ns = p.rate.look_ns;
         assert_true(port_rate_look(&p.rate, p.now_ns, &p.counts));
-        assert_int_equal(p.rate.permille, PORT_RATE_FULL);
-        assert_int_equal(p.rate.decreases, 0);
-        assert_int_equal(p.rate.lost, 0);
+        assert_fields(&p.rate, permille, PORT_RATE_FULL, decreases, 0, lost, 0);
 }
 
 TEST_WITH(a_few_drops_of_a_source_do_not_excuse_a_large_loss, port_init, NULL)

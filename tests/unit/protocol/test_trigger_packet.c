@@ -21,9 +21,7 @@ TEST(every_byte_has_its_place)
         struct trigger_entry e;
 
         assert_int_equal(trigger_packet_decode(&p, sample, sizeof sample), TRIGGER_PACKET_OK);
-        assert_int_equal(p.n, 2);
-        assert_int_equal(p.sequence, 0x14131211);
-        assert_int_equal(p.run, 0x24232221);
+        assert_fields(&p, n, 2, sequence, 0x14131211, run, 0x24232221);
         e = trigger_packet_entry(&p, 0);
         assert_true(e.number == UINT64_C(0x3837363534333231) && e.time_ns == UINT64_C(0x4847464544434241));
         assert_true(e.type == 0x54535251 && e.flags == (TRIGGER_SPILL_BEGINS | TRIGGER_RESET));
@@ -40,8 +38,7 @@ TEST(a_datagram_without_entries_carries_its_sequence)
         memcpy(bytes, sample, sizeof bytes);
         bytes[6] = 0;
         assert_int_equal(trigger_packet_decode(&p, bytes, sizeof bytes), TRIGGER_PACKET_OK);
-        assert_int_equal(p.n, 0);
-        assert_int_equal(p.sequence, 0x14131211);
+        assert_fields(&p, n, 0, sequence, 0x14131211);
 }
 
 TEST(any_other_length_is_refused)

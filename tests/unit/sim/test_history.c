@@ -14,11 +14,9 @@ TEST(one_seed_is_one_history)
                 struct sim_config c = sample_config(s, 3);
                 struct sample_outcome first = sample_outcome_of(&c), again = sample_outcome_of(&c);
 
-                assert_int_equal(first.triggers, 100);
-                assert_int_equal(first.complete, 100);
+                assert_fields(&first, triggers, 100, complete, 100);
                 assert_true(first.result.digest == again.result.digest);
-                assert_int_equal(first.result.messages, again.result.messages);
-                assert_int_equal(first.result.end_ns, again.result.end_ns);
+                assert_fields(&first.result, messages, again.result.messages, end_ns, again.result.end_ns);
                 c.seed = 4;
                 assert_true(sample_outcome_of(&c).result.digest != first.result.digest);
         }
@@ -240,8 +238,7 @@ TEST(the_faults_of_chaos_make_the_same_history)
                 quiet.network.reorder = network.reorder;
                 quiet.network.duplicate = network.duplicate;
                 again = sample_outcome_of(&c);
-                assert_int_equal(again.result.messages, r.messages);
-                assert_int_equal(again.result.end_ns, r.end_ns);
+                assert_fields(&again.result, messages, r.messages, end_ns, r.end_ns);
                 n_faults += c.n_faults;
         }
         assert_true(n_faults > 5);

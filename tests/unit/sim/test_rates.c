@@ -44,8 +44,7 @@ TEST(a_port_drops_what_its_buffer_does_not_hold)
         assert_false(sim_port_take(&p, 8 * US - 1000, 1000, &leaves_ps));
         assert_true(sim_port_take(&p, 8 * US - 1000, 999, &leaves_ps));
         assert_int_equal(leaves_ps, 24 * US + 999 * 8000);
-        assert_int_equal(p.carried, 4);
-        assert_int_equal(p.dropped, 2);
+        assert_fields(&p, carried, 4, dropped, 2);
 }
 
 /* The frame that does not fit is not held. */

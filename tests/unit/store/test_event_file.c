@@ -94,8 +94,7 @@ TEST_WITH(test_front_and_end, setup, teardown)
         assert_true(event_file_front(file)->has_seed);
         assert_int_equal(event_file_front(file)->seed, 5);
         assert_int_equal(event_file_read_end(file, f.ends[4], &end, NULL), 0);
-        assert_int_equal(end.events, 4);
-        assert_int_equal(end.status, 1);
+        assert_fields(&end, events, 4, status, 1);
         event_file_free(file);
         assert_sound(f.path, 4);
 }
@@ -112,11 +111,7 @@ TEST(test_real_file)
         assert_int_equal(verify(path, &report), 0);
         assert_int_equal(report.n_faults, 0);
         assert_true(report.ended);
-        assert_int_equal(report.events, 10);
-        assert_int_equal(report.ros, 260);
-        assert_int_equal(report.robs, 420);
-        assert_int_equal(report.l1_mismatches, 20);
-        assert_int_equal(report.partial_events, 0);
+        assert_fields(&report, events, 10, ros, 260, robs, 420, l1_mismatches, 20, partial_events, 0);
         assert_false(report.has_seed);
 }
 
@@ -138,8 +133,7 @@ TEST_WITH(test_truncated_at_every_byte, setup, teardown)
                 }
                 assert_int_equal(event_file_repair(f.path, f.out, SAMPLE_NOW, &repair), 0);
                 assert_false(repair.was_whole);
-                assert_int_equal(repair.events, whole);
-                assert_int_equal(repair.cut_bytes, cut - f.ends[whole]);
+                assert_fields(&repair, events, whole, cut_bytes, cut - f.ends[whole]);
                 assert_sound(f.out, whole);
                 assert_int_equal(event_file_repair(f.path, NULL, SAMPLE_NOW, &repair), 0);
                 assert_sound(f.path, whole);
@@ -213,8 +207,7 @@ TEST_WITH(test_events_behind_damage, setup, teardown)
                 assert_memory_equal(left, bytes, size_bytes);
                 unlink(f.out);
                 assert_int_equal(event_file_repair(f.path, f.out, SAMPLE_NOW, &repair), 0);
-                assert_int_equal(repair.events, cases[i].n);
-                assert_int_equal(repair.gaps, cases[i].gaps);
+                assert_fields(&repair, events, cases[i].n, gaps, cases[i].gaps);
                 assert_is(f.out, cases[i].kept, cases[i].n);
         }
 }
@@ -243,8 +236,7 @@ TEST_WITH(test_size_of_several_events, setup, teardown)
                         sample_write(f.path, bytes, f.size_bytes);
                         unlink(f.out);
                         assert_int_equal(event_file_repair(f.path, f.out, SAMPLE_NOW, &repair), 0);
-                        assert_int_equal(repair.gaps, 1);
-                        assert_int_equal(repair.missing, 1);
+                        assert_fields(&repair, gaps, 1, missing, 1);
                         assert_is(f.out, kept, n);
                 }
         }
@@ -281,8 +273,7 @@ TEST_WITH(test_last_events_damaged, setup, teardown)
                         sample_write(f.path, bytes, f.size_bytes + zeros);
                         unlink(f.out);
                         assert_int_equal(event_file_repair(f.path, f.out, SAMPLE_NOW, &repair), 0);
-                        assert_int_equal(repair.events, n);
-                        assert_int_equal(repair.missing, 4 - n);
+                        assert_fields(&repair, events, n, missing, 4 - n);
                         assert_sound(f.out, n);
                 }
         }
@@ -303,8 +294,7 @@ TEST_WITH(test_another_file_behind_the_end, setup, teardown)
                 assert_int_equal(event_file_repair(f.path, f.out, SAMPLE_NOW, &repair), -EBADMSG);
                 assert_int_equal(access(f.out, F_OK), -1);
                 assert_int_equal(event_file_repair(f.path, NULL, SAMPLE_NOW, &repair), -EBADMSG);
-                assert_int_equal(repair.behind, damaged ? 6 : 4);
-                assert_int_equal(repair.other_file, f.size_bytes);
+                assert_fields(&repair, behind, damaged ? 6 : 4, other_file, f.size_bytes);
         }
 }
 

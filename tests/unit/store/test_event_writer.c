@@ -75,8 +75,7 @@ TEST_WITH(test_version_6_reads_back, setup, teardown)
         assert_int_equal(sample_events(closed.last), 3);
         assert_int_equal(event_file_open(&file, closed.last, NULL), 0);
         front = event_file_front(file);
-        assert_int_equal(front->version, 6);
-        assert_int_equal(front->run, 12);
+        assert_fields(front, version, 6, run, 12);
         assert_true(front->detector_mask[0] == 0x123456789abcdef0);
         assert_true(front->has_seed);
         assert_int_equal(front->seed, 5);
@@ -101,10 +100,7 @@ TEST_WITH(test_next_file_by_events, setup, teardown)
         finish();
         event_writer_counts(w, &counts);
         assert_int_equal(closed.n, 2);
-        assert_int_equal(counts.events, 8);
-        assert_int_equal(counts.files, 2);
-        assert_int_equal(counts.file_bytes, closed.bytes);
-        assert_int_equal(counts.written_bytes, closed.bytes);
+        assert_fields(&counts, events, 8, files, 2, file_bytes, closed.bytes, written_bytes, closed.bytes);
         assert_int_equal(counts.event_bytes, 8 * 4 * (18 + 9 + 2 * (33 + 25)));
         assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0002.data");
         assert_int_equal(sample_events(closed.last), 4);
@@ -129,8 +125,7 @@ TEST_WITH(test_next_file_by_bytes, setup, teardown)
                 assert_int_equal(sample_put(w, &eformat_3, i, i == 5 ? 3000 : 400), 0);
         finish();
         /* Two small events of 1.1 kB fit; the large one exceeds a file on its own. */
-        assert_int_equal(closed.n, 6);
-        assert_int_equal(closed.events, 10);
+        assert_fields(&closed, n, 6, events, 10);
 }
 
 TEST_WITH(test_wrong_settings, setup, teardown)
@@ -149,10 +144,8 @@ static void assert_stages(uint64_t events, uint64_t written, uint64_t synced, ui
         struct event_writer_counts counts;
 
         event_writer_counts(w, &counts);
-        assert_int_equal(counts.events, events);
-        assert_int_equal(counts.events_written, written);
-        assert_int_equal(counts.events_synced, synced);
-        assert_int_equal(counts.events_closed, in_closed);
+        assert_fields(&counts, events, events, events_written, written, events_synced, synced, events_closed,
+                      in_closed);
 }
 
 static void on_sealing(void *userdata)
@@ -169,8 +162,7 @@ TEST_WITH(test_counts_before_sealing, setup, teardown)
         start();
         for (uint64_t i = 0; i < 5; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, 100), 0);
-        assert_int_equal(at_sealing.events_written, 4);
-        assert_int_equal(at_sealing.events_closed, 0);
+        assert_fields(&at_sealing, events_written, 4, events_closed, 0);
         finish();
         assert_int_equal(at_sealing.events_written, 5);
 }
@@ -278,10 +270,8 @@ static void fill_until_error(const char *directory, int error, uint32_t size_byt
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), error);
         event_writer_counts(w, &counts);
         assert_int_equal(counts.events + counts.events_lost, accepted);
-        assert_int_equal(counts.events_written, counts.events);
-        assert_int_equal(counts.events_closed, counts.events);
-        assert_int_equal(closed.n, 1);
-        assert_int_equal(closed.events, counts.events);
+        assert_fields(&counts, events_written, counts.events, events_closed, counts.events);
+        assert_fields(&closed, n, 1, events, counts.events);
         assert_int_equal(sample_events(closed.last), counts.events);
         event_writer_free(take_ptr(w));
         unlink(closed.last);

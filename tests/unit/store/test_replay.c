@@ -72,8 +72,7 @@ TEST(test_rebuilt_events_have_the_same_bytes)
 
                 assert_int_equal(e.size_bytes, record.size_bytes);
                 assert_memory_equal(bytes, record.event, record.size_bytes);
-                assert_int_equal(e.n_l1_mismatches, 2);
-                assert_int_equal(e.n_missing, 0);
+                assert_fields(&e, n_l1_mismatches, 2, n_missing, 0);
         }
         assert_int_equal(n, 10);
         assert_int_equal(replay_events(replay), 10);
@@ -116,9 +115,7 @@ TEST(test_later_passes_are_renumbered)
         }
         replay_event_info(replay, 3, &first);
         replay_pass_info(replay, 13, &later);
-        assert_int_equal(later.l1_id, first.l1_id + 16);
-        assert_int_equal(later.global_id, first.global_id + 16);
-        assert_int_equal(later.time_s, first.time_s);
+        assert_fields(&later, l1_id, first.l1_id + 16, global_id, first.global_id + 16, time_s, first.time_s);
 }
 
 TEST(test_l1_ids_are_unique)
@@ -159,8 +156,7 @@ TEST(test_real_events_as_version_five)
                 struct robs robs = {0};
 
                 assert_int_equal(eformat_walk(bytes, e.size_bytes, count_robs, &robs, NULL), 0);
-                assert_int_equal(robs.n, 42);
-                assert_int_equal(robs.n_rods, 42);
+                assert_fields(&robs, n, 42, n_rods, 42);
         }
 }
 
@@ -171,8 +167,7 @@ TEST(test_small_buffer_stays_unchanged)
         uint8_t room[4] = "abcd";
 
         replay_fragment(replay, 0, 0, &f);
-        assert_int_equal(f.status, FRAGMENT_OK);
-        assert_int_equal(f.size_bytes, 36 + 292);
+        assert_fields(&f, status, FRAGMENT_OK, size_bytes, 36 + 292);
         assert_true(replay_fragment_max_bytes(replay) >= f.size_bytes);
         assert_int_equal(replay_copy(replay, 0, 0, room, sizeof room), f.size_bytes);
         assert_memory_equal(room, "abcd", 4);
@@ -209,8 +204,7 @@ TEST(test_absent_source)
         assert_int_equal(replay_open(&replay, path, &error), 0);
         assert_int_equal(replay_sources(replay), 2);
         replay_fragment(replay, 1, 1, &f);
-        assert_int_equal(f.status, FRAGMENT_NONE);
-        assert_int_equal(f.size_bytes, 0);
+        assert_fields(&f, status, FRAGMENT_NONE, size_bytes, 0);
         assert_int_equal(replay_copy(replay, 1, 1, NULL, 0), 0);
         replay_fragment(replay, 1, 0, &f);
         assert_int_equal(f.status, FRAGMENT_OK);

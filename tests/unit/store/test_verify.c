@@ -88,12 +88,8 @@ TEST_WITH(test_valid_file, setup, teardown)
 
                 assert_int_equal(report.n_faults, 0);
                 assert_true(report.ended && report.has_seed);
-                assert_int_equal(report.events, 4);
-                assert_int_equal(report.duplicate_events, 1);
-                assert_int_equal(report.ros, i == 0 ? 8 : 0);
-                assert_int_equal(report.robs, 8);
-                assert_int_equal(report.sums, i == 0 ? 0 : 12);
-                assert_int_equal(report.pattern_fragments, 8);
+                assert_fields(&report, events, 4, duplicate_events, 1, ros, i == 0 ? 8 : 0, robs, 8, sums,
+                              i == 0 ? 0 : 12, pattern_fragments, 8);
                 assert_int_equal(report.pattern_bytes, 800);
                 unlink(path);
         }
@@ -120,8 +116,7 @@ TEST_WITH(test_one_wrong_byte, setup, teardown)
         at = size_bytes - EVENT_FILE_END_BYTES - 20 - 1;
         bytes[at] ^= 0x80;
         check_written(size_bytes);
-        assert_int_equal(found.n, 1);
-        assert_int_equal(found.event, 3);
+        assert_fields(&found, n, 1, event, 3);
         assert_int_equal(found.fault.offset_bytes, at);
 }
 
@@ -131,8 +126,7 @@ TEST_WITH(test_one_wrong_byte_breaks_checksums, setup, teardown)
         bytes[size_bytes - EVENT_FILE_END_BYTES - 8 - 20 - 1] ^= 0x80;
         struct verify_report report = check_written(size_bytes);
 
-        assert_int_equal(report.sums_wrong, 2);
-        assert_int_equal(report.pattern_wrong, 1);
+        assert_fields(&report, sums_wrong, 2, pattern_wrong, 1);
         assert_int_equal(found.n, 3);
 }
 

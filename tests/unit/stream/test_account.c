@@ -44,9 +44,7 @@ TEST_WITH(packets_in_order_are_decided_at_once, begin, end)
                 assert_true(arrived);
                 assert_false(account_decide(&a, a.end, false, &arrived));
         }
-        assert_int_equal(a.received, 1000);
-        assert_int_equal(a.base, 1000);
-        assert_int_equal(a.out_of_order, 0);
+        assert_fields(&a, received, 1000, base, 1000, out_of_order, 0);
 }
 
 TEST_WITH(a_packet_may_be_overtaken_by_a_window, begin, end)
@@ -57,8 +55,7 @@ TEST_WITH(a_packet_may_be_overtaken_by_a_window, begin, end)
         assert_int_equal(a.base, 0);
         assert_int_equal(account_take(&a, 0, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(a.end, false), 0);
-        assert_int_equal(a.base, WINDOW);
-        assert_int_equal(a.out_of_order, 1);
+        assert_fields(&a, base, WINDOW, out_of_order, 1);
 }
 
 TEST_WITH(then_its_place_is_given_up_and_it_is_late, begin, end)
@@ -70,10 +67,7 @@ TEST_WITH(then_its_place_is_given_up_and_it_is_late, begin, end)
         assert_int_equal(account_take(&a, 0, CAPACITY), ACCOUNT_LATE);
         assert_int_equal(account_take(&a, 0, CAPACITY), ACCOUNT_DUPLICATE);
         assert_int_equal(account_take(&a, 3, CAPACITY), ACCOUNT_DUPLICATE);
-        assert_int_equal(a.received, WINDOW);
-        assert_int_equal(a.late, 1);
-        assert_int_equal(a.duplicate, 2);
-        assert_int_equal(a.out_of_order, 0);
+        assert_fields(&a, received, WINDOW, late, 1, duplicate, 2, out_of_order, 0);
 }
 
 TEST_WITH(a_packet_beyond_the_ring_waits_for_its_place, begin, end)

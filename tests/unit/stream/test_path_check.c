@@ -45,8 +45,7 @@ TEST(datagrams_are_accepted)
                 for (size_t i = 0, at = 0; i < PACKETS; at = ends[i++])
                         path_check_datagram(&c, bytes + at, ends[i] - at);
                 assert_false(c.broken);
-                assert_int_equal(c.bytes, SIZE);
-                assert_int_equal(c.packets, PACKETS);
+                assert_fields(&c, bytes, SIZE, packets, PACKETS);
         }
 }
 
@@ -128,8 +127,7 @@ TEST(a_stream_is_accepted_in_any_parts)
                         struct path_check c = feed(headers, bytes, n, steps[i], &held);
 
                         assert_false(c.broken);
-                        assert_int_equal(c.bytes, SIZE);
-                        assert_int_equal(c.left, 0);
+                        assert_fields(&c, bytes, SIZE, left, 0);
                         assert_int_equal(held, 0);
                         if (headers)
                                 assert_int_equal(c.packets, PACKETS);

@@ -28,15 +28,13 @@ TEST(packets_cover_the_file)
                 while ((n = path_take(&s, p, most[i % 3])) > 0) {
                         assert_true(n <= most[i % 3] && n <= PATH_BATCH_MAX);
                         for (size_t k = 0; k < n; k++) {
-                                assert_int_equal(p[k].number, number++);
-                                assert_int_equal(p[k].offset, at);
-                                assert_int_equal(p[k].length, MIN(1024, sizes[i / 3] - at));
+                                assert_fields(&p[k], number, number++, offset, at, length,
+                                              MIN(1024, sizes[i / 3] - at));
                                 at += p[k].length;
                         }
                 }
                 assert_int_equal(at, sizes[i / 3]);
-                assert_int_equal(s.bytes, at);
-                assert_int_equal(s.packets, number);
+                assert_fields(&s, bytes, at, packets, number);
                 assert_int_equal(path_take(&s, p, 1), 0);
         }
 }
@@ -113,7 +111,6 @@ TEST(headers_are_equally_long)
                 assert_int_equal(chunk_reader_begin(&r, header, size, path_cookie()), MESSAGE_OK);
                 assert_int_equal(r.head_bytes, size);
                 assert_true(path_header_decode(&r, &back));
-                assert_int_equal(back.number, p.number);
-                assert_int_equal(back.length, p.length);
+                assert_fields(&back, number, p.number, length, p.length);
         }
 }

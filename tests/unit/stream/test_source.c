@@ -151,9 +151,8 @@ static void check_plan(const char *name, size_t frames, uint32_t per_second)
         write_file(bytes, frames * SAMPLE_FRAME_BYTES);
         assert_int_equal(stream_source_open(&s, name, KEY, &e), 0);
         assert_int_equal(stream_source_plan(s, &plan, &e), 0);
-        assert_int_equal(plan.frame_bytes, SAMPLE_FRAME_BYTES);
-        assert_int_equal(plan.n_threads, MIN(frames, (size_t)2));
-        assert_int_equal(plan.frames_per_second, per_second);
+        assert_fields(&plan, frame_bytes, SAMPLE_FRAME_BYTES, n_threads, MIN(frames, (size_t)2),
+                      frames_per_second, per_second);
         /* All is still there. */
         assert_int_equal(take(s, out, sizeof out), frames * SAMPLE_FRAME_BYTES);
         assert_memory_equal(out, bytes, frames * SAMPLE_FRAME_BYTES);
@@ -206,15 +205,13 @@ TEST(frames_count_more_than_a_header)
         set_edv3(bytes, 10);
         write_frames(bytes, 10);
         assert_int_equal(plan_of(&plan, &e), 0);
-        assert_int_equal(plan.frames_per_second, 1000);
-        assert_int_equal(plan.header_frames_per_second, 1000);
+        assert_fields(&plan, frames_per_second, 1000, header_frames_per_second, 1000);
         /* A second ends after 20. */
         make_recording(bytes, 200);
         set_edv3(bytes, 200);
         write_frames(bytes, 200);
         assert_int_equal(plan_of(&plan, &e), 0);
-        assert_int_equal(plan.frames_per_second, 20);
-        assert_int_equal(plan.header_frames_per_second, 1000);
+        assert_fields(&plan, frames_per_second, 20, header_frames_per_second, 1000);
         /* There are higher numbers, in the first frames and in the last one. */
         for (uint32_t high = 0; high < 200; high += 199) {
                 for (uint32_t i = 0; i < 200; i++)
@@ -250,8 +247,7 @@ TEST(a_recording_with_faults_shows_its_rate)
                 sample_frame(bytes, 7, 15, 1, 0);
                 write_frames(bytes, frames);
                 assert_int_equal(plan_of(&plan, &e), 0);
-                assert_int_equal(plan.frames_per_second, 20);
-                assert_int_equal(plan.n_threads, 2);
+                assert_fields(&plan, frames_per_second, 20, n_threads, 2);
         }
 }
 

@@ -191,8 +191,7 @@ TEST_WITH(strangers_change_nothing, begin, end)
         packet_write(&t.send.rule, bytes, UINT64_MAX - 5);
         assert_int_equal(endpoint_send(t.from, &out, 1), 1);
         move_all();
-        assert_int_equal(t.receive.foreign, 3);
-        assert_int_equal(t.receive.short_ones, 2);
+        assert_fields(&t.receive, foreign, 3, short_ones, 2);
         assert_int_equal(t.receive.account.given_up, 0);
         endpoint_free(stranger);
 }
@@ -219,8 +218,7 @@ TEST_WITH(a_gap_is_given_up_in_time, begin, end)
         receive_threads_end(&t.receive, 5, UINT64_C(5) * 1456);
         wait_done(t.receive.done_fd);
         receive_threads_join(&t.receive);
-        assert_int_equal(t.receive.account.received, 3);
-        assert_int_equal(t.receive.account.given_up, 2);
+        assert_fields(&t.receive.account, received, 3, given_up, 2);
 }
 
 TEST_WITH(a_lost_tail_is_lost, begin, end)
@@ -233,8 +231,7 @@ TEST_WITH(a_lost_tail_is_lost, begin, end)
                             atomic_load(&t.send.bytes) + 9 * UINT64_C(1456) + 1448);
         wait_done(t.receive.done_fd);
         receive_threads_join(&t.receive);
-        assert_int_equal(t.receive.account.given_up, 10);
-        assert_int_equal(t.receive.account.received, 2748);
+        assert_fields(&t.receive.account, given_up, 10, received, 2748);
 }
 
 TEST_WITH(a_stopped_sender_says_what_it_sent, begin, end)

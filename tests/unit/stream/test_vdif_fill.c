@@ -130,9 +130,7 @@ static void check_lost(uint32_t seconds, uint32_t number, uint32_t thread)
         vdif_fill_make(&fill, frame);
         assert_int_equal(vdif_read(&h, frame, sizeof frame), 0);
         assert_true(h.invalid);
-        assert_int_equal(h.seconds, seconds);
-        assert_int_equal(h.frame, number);
-        assert_int_equal(h.thread, thread);
+        assert_fields(&h, seconds, seconds, frame, number, thread, thread);
 }
 
 static const struct order *const sets = &orders[1];
@@ -200,8 +198,7 @@ TEST(fillers_set_no_time_and_take_their_places)
                 else
                         assert_true(is_filled(sets, i));
         }
-        assert_int_equal(fill.unsure, 0);
-        assert_int_equal(fill.frames_per_second, PER_SECOND);
+        assert_fields(&fill, unsure, 0, frames_per_second, PER_SECOND);
 }
 
 /* As the correlator at the DRAO writes them: no frame tells of another. */
@@ -250,8 +247,7 @@ TEST(the_rate_is_learned)
                 (void)is_filled(sets, i);
         /* Two seconds later. */
         note(sets, 50);
-        assert_int_equal(fill.frames_per_second, PER_SECOND);
-        assert_int_equal(fill.unsure, 0);
+        assert_fields(&fill, frames_per_second, PER_SECOND, unsure, 0);
         for (uint64_t i = 51; i < 200; i++)
                 assert_true(is_filled(sets, i));
         note_frame(500, 3, 5);
@@ -279,8 +275,7 @@ TEST(threads_may_have_seconds_of_their_own)
                 else
                         note_frame(second, number % PER_SECOND, i % 3);
         }
-        assert_int_equal(fill.frames_per_second, PER_SECOND);
-        assert_int_equal(fill.unsure, 0);
+        assert_fields(&fill, frames_per_second, PER_SECOND, unsure, 0);
 }
 
 /* The first frames of the first second that begins are lost. */

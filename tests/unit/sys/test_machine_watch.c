@@ -45,14 +45,10 @@ TEST(processor_times_are_summed)
 
         assert_int_equal(processors_parse(&all, stat_text), 0);
         assert_int_equal(machine_times_sum(&t, &all, 10 * NS_PER_MS, use_all, NULL), 0);
-        assert_int_equal(t.processors, 2);
-        assert_int_equal(t.idle_ns, 4500 * 10 * NS_PER_MS);
-        assert_int_equal(t.stolen_ns, 88 * 10 * NS_PER_MS);
+        assert_fields(&t, processors, 2, idle_ns, 4500 * 10 * NS_PER_MS, stolen_ns, 88 * 10 * NS_PER_MS);
         /* Processors that this process may not use do not count. */
         assert_int_equal(machine_times_sum(&t, &all, 10 * NS_PER_MS, use_one, &one), 0);
-        assert_int_equal(t.processors, 1);
-        assert_int_equal(t.idle_ns, 4050 * 10 * NS_PER_MS);
-        assert_int_equal(t.stolen_ns, 80 * 10 * NS_PER_MS);
+        assert_fields(&t, processors, 1, idle_ns, 4050 * 10 * NS_PER_MS, stolen_ns, 80 * 10 * NS_PER_MS);
         assert_int_equal(machine_times_sum(&t, &all, 10, use_one, &none), -EBADMSG);
 }
 
@@ -66,8 +62,7 @@ TEST(other_texts_are_rejected)
         assert_int_equal(used.used_ns, 1);
         assert_int_equal(thread_times_add(&used, "100 200 3\n"), 0);
         assert_int_equal(thread_times_add(&used, "18446744073709551000 5 1\n"), 0);
-        assert_int_equal(used.waited_ns, 207);
-        assert_int_equal(used.turns, 7);
+        assert_fields(&used, waited_ns, 207, turns, 7);
 }
 
 /* Two processors for one second: 0.4 s of them idle, 0.1 s stolen, 0.9 s ours; 0.6 s remain for others. */

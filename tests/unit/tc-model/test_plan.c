@@ -145,8 +145,7 @@ TEST(bursts_do_not_shrink_below_queued_super_packets)
 
         to[0].permille = 300;
         p = sample_plan(&q);
-        assert_int_equal(p.shares[0].rate_bps, 30000000);
-        assert_int_equal(p.shares[0].burst_bytes, burst);
+        assert_fields(&p.shares[0], rate_bps, 30000000, burst_bytes, burst);
         tc_plan_fini(&p);
 
         q.burst_least_bytes = 2 * burst;

@@ -236,13 +236,11 @@ TEST(a_changed_match_replaces_the_filter)
         }
         assert_int_equal(tc_diff_make(&d, &before, &other_class), 0);
         assert_int_equal(d.n, 1);
-        assert_int_equal(d.changes[0].verb, TC_CHANGE);
-        assert_int_equal(d.changes[0].kernel_handle, 0x80300001);
+        assert_fields(&d.changes[0], verb, TC_CHANGE, kernel_handle, 0x80300001);
         tc_diff_fini(&d);
         assert_int_equal(tc_diff_make(&d, &before, &other_match), 0);
         assert_int_equal(d.n, 2);
-        assert_int_equal(d.changes[0].verb, TC_DELETE);
-        assert_int_equal(d.changes[0].kernel_handle, 0x80300001);
+        assert_fields(&d.changes[0], verb, TC_DELETE, kernel_handle, 0x80300001);
         assert_int_equal(d.changes[1].verb, TC_ADD);
         tc_diff_fini(&d);
 }
@@ -397,11 +395,8 @@ TEST(status_is_read_from_the_tree)
         assert_int_equal(tc_status_make(&s, &t, to, 4), 0);
         assert_int_equal(s.n, 4);
         assert_true(tc_address_equal(&s.rows[0].address, &to[0].address));
-        assert_int_equal(s.rows[0].rate_bps, to[0].rate_bps);
-        assert_int_equal(s.rows[0].asked_bps, to[0].rate_bps);
-        assert_int_equal(s.rows[0].counters.drops, 7);
-        assert_int_equal(s.rows[0].counters.bytes, 333);
-        assert_int_equal(s.rows[0].counters.backlog_bytes, 100);
+        assert_fields(&s.rows[0], rate_bps, to[0].rate_bps, asked_bps, to[0].rate_bps);
+        assert_fields(&s.rows[0].counters, drops, 7, bytes, 333, backlog_bytes, 100);
         assert_int_equal(s.drops, 7);
         assert_true(s.control.present && s.other.present);
         assert_int_equal(s.control.rate_bps, 5000000);

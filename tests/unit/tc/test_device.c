@@ -40,8 +40,7 @@ TEST(facts_are_those_of_the_device)
         set_up_link();
         d = network_device();
         assert_string_equal(d.name, NETWORK_DEVICE);
-        assert_int_equal(d.ifindex, if_nametoindex(NETWORK_DEVICE));
-        assert_int_equal(d.mtu_bytes, 1500);
+        assert_fields(&d, ifindex, if_nametoindex(NETWORK_DEVICE), mtu_bytes, 1500);
         assert_int_equal(d.speed_bps, UINT64_C(10000000000)); /* of any veth */
         assert_true(d.super_packet_bytes >= 65536 && d.queues >= 1 && d.is_virtual);
         assert_int_equal(tc_device_read(&d, "evb-none"), -ENODEV);

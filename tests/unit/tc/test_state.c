@@ -86,8 +86,7 @@ TEST(each_setting_is_restored_whenever_it_was_set)
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 1);
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 0); /* unchanged */
         now = tuning_of(TAP);
-        assert_int_equal(now.mtu_bytes, 1300);
-        assert_int_equal(now.rx_frames, 9);
+        assert_fields(&now, mtu_bytes, 1300, rx_frames, 9);
         assert_int_equal(remove_shaping(TAP), 1);
         now = tuning_of(TAP);
         assert_memory_equal(&before, &now, sizeof now);

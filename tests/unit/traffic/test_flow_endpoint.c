@@ -38,8 +38,7 @@ TEST(lists_receivers_first)
         assert_int_equal(flow_endpoints(&unicast, 3, endpoints), 3);
         assert_int_equal(endpoints[0].role, FLOW_RECEIVER);
         assert_int_equal(endpoints[1].role, FLOW_WATCHER);
-        assert_int_equal(endpoints[2].role, FLOW_SENDER);
-        assert_int_equal(endpoints[2].flow, 3);
+        assert_fields(&endpoints[2], role, FLOW_SENDER, flow, 3);
         assert_string_equal(endpoints[2].at, "10.0.0.1");
         assert_string_equal(endpoints[1].at, "10.0.0.2");
         assert_int_equal(flow_endpoints(&multicast, 0, endpoints), 3);
@@ -58,14 +57,11 @@ TEST(round_trip)
 
                 memset(&copy, 0xee, sizeof copy);
                 assert_int_equal(flow_endpoint_from_json(&copy, o), 0);
-                assert_int_equal(copy.role, endpoints[i].role);
-                assert_int_equal(copy.which, endpoints[i].which);
+                assert_fields(&copy, role, endpoints[i].role, which, endpoints[i].which);
                 assert_string_equal(copy.at, endpoints[i].at);
                 assert_string_equal(copy.to, endpoints[i].to);
-                assert_int_equal(copy.messages_per_s, 1000);
-                assert_int_equal(copy.receiver_packets_per_s, 55000);
-                assert_int_equal(copy.buffer_bytes, 1 << 20);
-                assert_int_equal(copy.port, 7001);
+                assert_fields(&copy, messages_per_s, 1000, receiver_packets_per_s, 55000, buffer_bytes,
+                              1 << 20, port, 7001);
         }
 }
 

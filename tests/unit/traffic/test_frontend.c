@@ -160,8 +160,7 @@ TEST(a_restarted_board_counts_from_0)
                 if (b.prompt.head > before)
                         assert_int_equal(last_number(&b), n < 10 ? 65530 + n : n < 20 ? n - 15 : n - 20);
         }
-        assert_int_equal(b.outage, 5);
-        assert_int_equal(b.restarts, 2);
+        assert_fields(&b, outage, 5, restarts, 2);
         assert_int_equal(b.prompt.items[b.prompt.head - 1].frame.restarts, 2);
         assert_int_equal(other.restarts, 0);
 }

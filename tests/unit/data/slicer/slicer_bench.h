@@ -135,8 +135,7 @@ static inline void assert_slice(uint64_t slice, size_t n, const uint64_t *counts
 
         requests(event++ % 1000, slice);
         assert_int_equal(ros_jobs(b.core, 0, &job, 1), 1);
-        assert_int_equal(job.job.chunk.status, FRAGMENT_OK);
-        assert_int_equal(job.job.chunk.fragment_bytes, 12 * n);
+        assert_fields(&job.job.chunk, status, FRAGMENT_OK, fragment_bytes, 12 * n);
         for (size_t i = 0; i < n; i++) {
                 const uint8_t *at = b.buffer + job.at + 12 * i;
 

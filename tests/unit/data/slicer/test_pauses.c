@@ -172,8 +172,7 @@ TEST(a_row_of_late_frames_is_late)
                         delivers(false, false);
                 }
                 assert_int_equal(late, rows[k].frames);
-                assert_int_equal(slicer_counts(b.slicer)->late, late);
-                assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
+                assert_fields(slicer_counts(b.slicer), late, late, restarts, 0);
                 assert_int_equal(b.slices, slices);
                 assert_int_equal(comes(4560), ROS_STORE);
                 comes(5000);
@@ -241,9 +240,7 @@ TEST(a_board_that_begins_again_opens_other_slices)
         }
         /* The last of the frames of 20 us. */
         assert_int_equal(count, 2010);
-        assert_int_equal(slicer_counts(b.slicer)->late, 200);
-        assert_int_equal(slicer_counts(b.slicer)->passed, 2);
-        assert_int_equal(slicer_counts(b.slicer)->dropped, 0);
+        assert_fields(slicer_counts(b.slicer), late, 200, passed, 2, dropped, 0);
         assert_int_equal(build(500, 505), 2);
         end();
 }
@@ -266,8 +263,7 @@ TEST(slices_are_used_once)
                 waits(100);
         }
         waits(20000);
-        assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
-        assert_int_equal(slicer_counts(b.slicer)->late, 200);
+        assert_fields(slicer_counts(b.slicer), restarts, 1, late, 200);
         assert_int_equal(ros_counts(b.core)->slices.dropped, 200);
         assert_int_equal(used(), before);
         assert_true(ros_is_out_of_step(b.core));
