@@ -93,7 +93,7 @@ def wait_scrape(place, what, condition):
 def counter_names():
     """The sample and label of each counter of the report, by the rule and its exceptions."""
     source = (ROOT / "src" / "node" / "metrics" / "counters.c").read_text()
-    header = (ROOT / "include" / "evb" / "data" / "stats.h").read_text()
+    header = (ROOT / "src" / "data" / "stats.h").read_text()
     groups = {group: (name, label) for group, name, label in re.findall(r'\[(\w+)\] = \{"(\w+)", "(\w+)"', source)}
     exceptions = {counter: (group, value) for counter, group, value in re.findall(r'\{"(\w+)", (\w+), "(\w+)"\}', source)}
     found = {}

@@ -209,7 +209,7 @@ def status(evb):
             running.end(expect=(0, 1))
         refused(evb, ["status", "--scenario", str(path)], 2, "metrics.listen", "expected :PORT")
         refused(evb, ["status", "--scenario", str(path), "--set", "metrics.listen=:9464"], 2, "node dfm is not known")
-        refused(evb, ["status"], 2, "--scenario FILE is required")
+        refused(evb, ["status"], 2, "--config FILE is required")
 
 
 def promtool(evb):

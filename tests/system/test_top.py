@@ -327,7 +327,7 @@ def mistakes(evb):
     with folder() as where:
         path = str(scenario(where))
         good = ["--scenario", path, "--set", f"metrics.listen=unix:{where}/%n"]
-        refused([], 2, "--scenario FILE is required")
+        refused([], 2, "--config FILE is required")
         refused(["--scenario", path], 2, "metrics.listen", "expected :PORT")
         refused([*good, "--sort", "beauty"], 2, '--sort: "beauty" is not a column; expected node, role, state')
         for interval in ("fast", "99ms", "2h", "0"):
