@@ -19,6 +19,21 @@ void test_register(struct test *t)
         n_tests++;
 }
 
+static unsigned case_now = TEST_NO_CASE;
+
+void test_begin_case(unsigned i)
+{
+        case_now = i;
+}
+
+int test_end_cases(void **state)
+{
+        if (case_now != TEST_NO_CASE)
+                print_error("in case %u, counted from 0\n", case_now);
+        case_now = TEST_NO_CASE;
+        return 0;
+}
+
 int test_run(int argc, char **argv, CMFixtureFunction setup, CMFixtureFunction teardown)
 {
         struct CMUnitTest *chosen = calloc(n_tests + 1, sizeof *chosen);

@@ -30,13 +30,16 @@
                 name##_free(*x);                                                                             \
         }
 
-/* A test of `n` cases: its body runs for each `i` below. */
+/* A test of `n` cases: its body runs for each `i` below. A failure names the case. */
 #define TEST_EACH(name, i, n)                                                                                \
         static void name##_case(unsigned i);                                                                 \
-        TEST(name)                                                                                           \
+        TEST_WITH(name, NULL, test_end_cases)                                                                \
         {                                                                                                    \
-                for (unsigned i = 0; i < (n); i++)                                                           \
+                for (unsigned i = 0; i < (n); i++) {                                                         \
+                        test_begin_case(i);                                                                  \
                         name##_case(i);                                                                      \
+                }                                                                                            \
+                test_begin_case(TEST_NO_CASE);                                                               \
         }                                                                                                    \
         static void name##_case(unsigned i)
 
@@ -47,6 +50,11 @@ struct test {
 };
 
 void test_register(struct test *t);
+
+/* The case that runs now, and a teardown that prints it if the test failed in one. */
+#define TEST_NO_CASE UINT32_MAX
+void test_begin_case(unsigned i);
+int test_end_cases(void **state);
 
 /* Runs the tests whose names match the pattern argv[1] (absent: all), all of them between `setup` and
  * `teardown` (NULL: none). Returns the exit status. Only a file that does more than this has its own main

@@ -14,17 +14,19 @@
  * change `c` before. */
 #define CORE_TEST(role, name, i, n, config, begin, ...)                                                      \
         static void name##_with(struct role##_driver *t, struct role##_config c, int i);                     \
-        TEST(name)                                                                                           \
+        TEST_WITH(name, NULL, test_end_cases)                                                                \
         {                                                                                                    \
                 for (int i = 0; i < (int)(n); i++) {                                                         \
                         struct role##_driver driver = {}, *t = &driver;                                      \
                         struct role##_config c = config;                                                     \
                                                                                                              \
                         (void)0, ##__VA_ARGS__;                                                              \
+                        test_begin_case((n) > 1 ? (unsigned)i : TEST_NO_CASE);                               \
                         begin;                                                                               \
                         name##_with(t, c, i);                                                                \
                         role##_driver_fini(t);                                                               \
                 }                                                                                            \
+                test_begin_case(TEST_NO_CASE);                                                               \
         }                                                                                                    \
         static void name##_with(struct role##_driver *t, struct role##_config c, int i)
 
