@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "conf/keys.h"
-#include "conf/scenario_json.h"
+#include "conf/scenario.h"
 #include "core/sfi.h"
 #include "data/network.h"
 #include "data/fragment_source.h"

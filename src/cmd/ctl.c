@@ -12,7 +12,7 @@
 #include "cmd/commands.h"
 #include "conf/scenario.h"
 #include "net/http_get.h"
-#include "net/token_file.h"
+#include "net/key_file.h"
 #include "node/run_states.h"
 #include "sys/loop.h"
 

@@ -3,6 +3,7 @@
  * keys. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -244,3 +245,9 @@ const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_
 bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);
 /* The source as a file holds it; returns `text`. */
 char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);
+
+/* A scenario with its effective values as JSON, for reports and records. */
+
+/* {SECTION: {KEY: "VALUE"}, "metadata": {NAME: "VALUE"}, "nodes": [...]}; values are those of a file. */
+json_t *scenario_to_json(const struct scenario *s);
+json_t *scenario_metadata_to_json(const struct scenario_metadata *list, size_t n);

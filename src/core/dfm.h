@@ -21,10 +21,9 @@
 #include "core/policy.h"
 #include "core/trigger.h"
 #include "protocol/budget.h"
-#include "protocol/busy_packet.h"
+#include "protocol/trigger_packet.h"
 #include "protocol/member.h"
 #include "protocol/message.h"
-#include "protocol/trigger_packet.h"
 
 /* The last run that a DFM on this machine began. */
 struct dfm_former {

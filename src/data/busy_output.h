@@ -3,7 +3,7 @@
 #pragma once
 
 #include "data/context.h"
-#include "protocol/busy_packet.h"
+#include "protocol/trigger_packet.h"
 
 struct busy_output;
 

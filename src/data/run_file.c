@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "conf/scenario_json.h"
+#include "conf/scenario.h"
 #include "format/eformat.h"
 #include "protocol/message.h"
 #include "sys/loop.h"

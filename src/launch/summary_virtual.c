@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "conf/scenario_json.h"
+#include "conf/scenario.h"
 #include "tc-model/layout.h"
 
 /* Sets all values of an object to null; the names stay. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "conf/scenario_json.h"
+#include "conf/scenario.h"
 #include "data/run_file.h"
 #include "sys/memory.h"
 #include "sys/thread.h"

@@ -36,9 +36,7 @@ bool entries_code(struct codec *c, struct message *m);
 size_t entries_fit(struct message *m, size_t room, size_t more);
 /* decision.c: the body of Decision, Undecided or DecisionAck after `dfm`, likewise. */
 bool decision_code(struct codec *c, struct message *m);
-/* metadata.c: the body of Metadata, likewise. */
-bool metadata_code(struct codec *c, struct message *m);
 /* probe.c: the body of Probe, likewise. */
 bool probe_code(struct codec *c, struct message *m);
-/* have.c: the body of Have or HaveAck, likewise. */
+/* entries.c: the body of Have or HaveAck, likewise. */
 bool have_code(struct codec *c, struct message *m);

@@ -4,8 +4,47 @@
 
 #include <string.h>
 
-#include "codec.h"
 #include "base/util.h"
+#include "codec.h"
+
+/* Encodes Metadata: one name and its value, in fields of fixed size. */
+
+static void field_text(struct codec *c, char *text, size_t size_bytes)
+{
+        const void *from = c->decode ? reader_take(&c->r, size_bytes) : text;
+        void *to = c->decode ? text : writer_take(&c->w, size_bytes);
+
+        if (!from || !to)
+                return;
+        if (c->decode)
+                memcpy(to, from, size_bytes);
+        else
+                strncpy(to, from, size_bytes); /* zeros up to the end */
+}
+
+static bool ends(const char *text, size_t size_bytes)
+{
+        return memchr(text, '\0', size_bytes);
+}
+
+/* message.c: the body of Metadata, likewise. */
+static bool metadata_code(struct codec *c, struct message *m)
+{
+        struct metadata_entry *e = &m->metadata.entry;
+        uint16_t reserved = 0;
+
+        field_u16(c, &m->metadata.version);
+        field_u16(c, &m->metadata.number);
+        field_u16(c, &m->metadata.count);
+        field_u16(c, &reserved);
+        field_text(c, e->name, sizeof e->name);
+        field_text(c, e->value, sizeof e->value);
+        if (c->decode && c->r.failed)
+                return true;
+        return m->metadata.version > 0 && m->metadata.count <= METADATA_MAX &&
+               m->metadata.number < (m->metadata.count > 0 ? m->metadata.count : 1) &&
+               ends(e->name, sizeof e->name) && ends(e->value, sizeof e->value);
+}
 
 #define CHECK_BYTES_AT 28
 #define ASSIGN_WITH_INFO 1u
@@ -473,4 +512,21 @@ const char *message_type_name(uint32_t type)
 #undef X
         }
         return "unknown";
+}
+
+/* Finds messages in a byte stream. */
+
+enum message_verdict message_decode_first(struct message *ret, const uint8_t *bytes, size_t n,
+                                          size_t *ret_bytes)
+{
+        struct message_header h;
+        uint32_t check;
+        enum message_verdict v = message_header_decode(&h, bytes, n, &check);
+
+        if (v != MESSAGE_OK)
+                return v;
+        if (h.payload_bytes > MESSAGE_LEVEL2_BYTES_MAX - MESSAGE_HEADER_BYTES)
+                return MESSAGE_MALFORMED;
+        *ret_bytes = MESSAGE_HEADER_BYTES + (size_t)h.payload_bytes;
+        return n < *ret_bytes ? MESSAGE_SHORT : message_decode(ret, bytes, *ret_bytes);
 }

@@ -70,3 +70,16 @@ void trigger_packet_explain(const uint8_t *bytes, size_t n, char *text, size_t t
         else
                 snprintf(text, text_bytes, "an entry has unknown flags, expected a sum of 1, 2, 4 and 8");
 }
+
+/* Encodes the busy signal. core/dfm/dfm_busy.c decides it, data/busy_output.c sends it. */
+
+void busy_packet_encode(const struct busy_packet *p, uint8_t bytes[static BUSY_PACKET_BYTES])
+{
+        struct writer w = writer_init(bytes, BUSY_PACKET_BYTES);
+
+        memcpy(writer_take(&w, 4), "EVBB", 4);
+        writer_u8(&w, p->busy);
+        writer_u8(&w, (uint8_t)p->reason);
+        writer_u16(&w, 0);
+        writer_u64(&w, p->last);
+}

@@ -8,7 +8,7 @@
 
 #include "net/endpoint.h"
 #include "stream/slot_ring.h"
-#include "rules/intervals.h"
+#include "stream/rules/timing.h"
 #include "rules/packet.h"
 #include "source.h"
 #include "rules/spacing.h"

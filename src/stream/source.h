@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "stream/stream.h"
-#include "rules/vdif_plan.h"
+#include "stream/rules/vdif_fill.h"
 
 struct stream_source;
 

@@ -1,11 +1,12 @@
 /* Makes the qdiscs and classes of a layout, for HTB or CBQ. */
+#include <arpa/inet.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/util.h"
+#include "layout_internal.h"
 #include "tc-model/kind.h"
 #include "tc-model/units.h"
-#include "layout_internal.h"
 
 /* HTB schedules by the quanta of leaves only. An inner class keeps the quantum from before its first child,
  * so this value is fixed. */
@@ -254,4 +255,51 @@ int layout_add_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_
 {
         return p->backend == TC_BACKEND_CBQ_TBF ? add_cbq_classes(t, p, minors)
                                                 : add_htb_classes(t, p, minors);
+}
+
+/* Chooses the address bits that select the bucket of a u32 table: those that spread the destinations best. */
+
+#define BUCKETS 256
+#define SHIFTS 25 /* positions of eight bits in a word of 32 */
+
+uint32_t layout_hash_bucket(const struct layout_hash *h, const struct tc_address *a)
+{
+        uint32_t word;
+
+        memcpy(&word, a->bytes + 4 * h->word, sizeof word);
+        return ntohl(word) >> h->shift & (BUCKETS - 1);
+}
+
+/* Number of filters passed when each destination is looked up once. */
+static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool v6)
+{
+        uint32_t n[BUCKETS] = {};
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < p->n; i++) {
+                if ((p->addresses[i].n_bytes == 16) == v6)
+                        sum += ++n[layout_hash_bucket(h, &p->addresses[i])];
+        }
+        return sum;
+}
+
+void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6,
+                        const struct layout_hash *old)
+{
+        uint64_t least = UINT64_MAX;
+
+        /* Tries the last bits first, so that they win a tie. */
+        for (unsigned word = v6 ? 4 : 1; word-- > 0;) {
+                for (unsigned shift = 0; shift < SHIFTS; shift++) {
+                        struct layout_hash h = {word, shift};
+                        uint64_t c = cost(&h, p, v6);
+
+                        if (c >= least)
+                                continue;
+                        least = c;
+                        *ret = h;
+                }
+        }
+        if (old && cost(old, p, v6) <= 2 * least)
+                *ret = *old;
 }

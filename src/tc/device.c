@@ -1,4 +1,4 @@
-/* Reads the facts of a device and changes its settings. coalesce.c handles interrupt coalescing. */
+/* Reads the facts of a device and changes its settings. ethtool.c handles interrupt coalescing. */
 #include "tc/device.h"
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
-#include "coalesce.h"
+#include "ethtool.h"
 
 /* Links below each other, such as a VLAN of a bond of ports. */
 #define STACK_MAX 4

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "conf/scenario.h"
-#include "conf/scenario_json.h"
 #include "fuzz.h"
 #include "memory_file.h"
 

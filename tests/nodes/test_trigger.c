@@ -3,7 +3,6 @@
 
 #include "bed.h"
 #include "base/random.h"
-#include "protocol/busy_packet.h"
 #include "protocol/trigger_packet.h"
 
 #define PORT 47200

@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "protocol/busy_packet.h"
+#include "protocol/trigger_packet.h"
 #include "protocol/chunk.h"
 #include "protocol/message.h"
-#include "protocol/trigger_packet.h"
 #include "protocol_layout.h"
 
 static void assign(void)

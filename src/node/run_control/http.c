@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "conf/standby_rules.h"
 #include "net/http_server.h"
-#include "net/token_file.h"
+#include "net/key_file.h"
 
 #define TYPE_JSON "application/json"
 #define ERROR_MAX 700

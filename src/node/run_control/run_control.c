@@ -15,7 +15,7 @@
 #include "data/socket_open.h"
 #include "net/http_server.h"
 #include "net/local_listener.h"
-#include "net/token_file.h"
+#include "net/key_file.h"
 #include "../progress/progress.h"
 #include "node/reload.h"
 #include "http.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "conf/scenario_json.h"
+#include "conf/scenario.h"
 #include "core/dfm.h"
 #include "../progress/progress.h"
 

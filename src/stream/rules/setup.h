@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "packet.h"
-#include "vdif_plan.h"
+#include "vdif_fill.h"
 
 #define SETUP_PROTOCOL 1
 

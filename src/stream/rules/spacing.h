@@ -33,3 +33,40 @@ uint32_t spacing_group(const struct spacing *s, uint32_t n);
 uint64_t spacing_leave_ns(const struct spacing *s, uint64_t first_ns, uint32_t i);
 /* n packets have left, the first one at now_ns. */
 void spacing_sent(struct spacing *s, uint64_t now_ns, uint32_t n);
+
+/* Decides when the receiver's network thread sleeps for a moment, instead of waiting for the next packet.
+ *
+ * A thread that waits in poll(2) is woken by each packet, at 1 Gbit/s some 10^5 times a second. Whoever
+ * brings the packet to the socket pays for it: on a virtual machine, waking an idle processor is an interrupt
+ * that the hypervisor delivers, and where the sender is on the same machine, its own thread does it and is
+ * late for its next packet. A thread that sleeps by a timer is woken by nobody. So while packets are dense,
+ * it sleeps, and takes all that came meanwhile at once. The socket's buffer must hold much more than that,
+ * and the times of arrival must be the kernel's.
+ *
+ * Pure: time and packets go in, and the length of a nap comes out. */
+
+#define NAP_NS UINT64_C(50000)
+/* Packets are dense if they are on average less than this apart: a nap saves nothing if no packet comes in
+ * it. */
+#define NAP_GAP_NS NAP_NS
+/* The least time for which the socket's buffer must last: a nap of a thread that then has to wait for its
+ * processor may become as long. */
+#define NAP_BUFFER_NS UINT64_C(10000000)
+/* The average is that of this time, so that naps end soon after the packets. */
+#define NAP_LOOK_NS UINT64_C(1000000)
+/* A packet takes at most that of the usable half of the buffer beside its data: the kernel counts whole
+ * structures and memory that is at most twice as large as the data (socket(7), SO_RCVBUF). */
+#define NAP_PACKET_BYTES 512u
+
+struct naps {
+        uint64_t room_packets;      /* that the socket's buffer holds */
+        uint64_t begin_ns, packets; /* of the average; begin_ns 0: it has not begun */
+        uint64_t length_ns;
+};
+
+/* buffer_bytes: the usable part of the socket's receive buffer; 0: there are no naps. */
+void naps_init(struct naps *n, uint64_t buffer_bytes, uint32_t packet_bytes);
+/* Call it after each attempt to receive, also if no packet was there. */
+void naps_note(struct naps *n, uint64_t now_ns, uint64_t packets);
+/* How long to sleep when the socket is empty; 0: wait for the next packet. */
+uint64_t naps_length_ns(const struct naps *n);

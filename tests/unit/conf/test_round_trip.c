@@ -3,7 +3,7 @@
 #include <limits.h>
 
 #include "conf_sample.h"
-#include "conf/scenario_json.h"
+#include "conf/scenario.h"
 
 /* Ignores the path of the file and the lines of nodes. */
 static void assert_same(const struct scenario *a, const struct scenario *b)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "net/token_file.h"
+#include "net/key_file.h"
 
 #define TOKEN "0123456789abcdef"
 

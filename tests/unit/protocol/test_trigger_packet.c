@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "protocol/busy_packet.h"
 #include "protocol/trigger_packet.h"
 
 /* Two triggers, as docs/protocol.md describes them. */

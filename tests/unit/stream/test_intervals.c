@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 #include "sys/loop.h"
-#include "stream/rules/intervals.h"
+#include "stream/rules/timing.h"
 
 static struct intervals intervals;
 

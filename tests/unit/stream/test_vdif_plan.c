@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "stream/rules/vdif_plan.h"
+#include "stream/rules/vdif_fill.h"
 #include "vdif_sample.h"
 
 static struct vdif_plan p;
