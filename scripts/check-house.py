@@ -15,8 +15,8 @@ import os
 import re
 import sys
 
-LEVELS = [["base"], ["protocol"], ["core", "format", "tc-model"], ["conf"], ["sys"], ["net", "tc", "store"], ["data"],
-          ["node", "stream"], ["sim"], ["launch"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
+LEVELS = [["base"], ["protocol"], ["core", "format", "shape/model"], ["conf"], ["sys"], ["net", "shape/kernel", "store"], ["data"],
+          ["node", "stream"], ["sim"], ["run"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, WIDTH_MAX, FOLDER_MIN = 70, 110, 5
 FILE_LONG = 800
@@ -44,6 +44,8 @@ def files_of(folder):
 def layer_of(path):
     parts = path.split(os.sep)
     if parts[0] == "src":
+        if parts[1] == "shape":
+            return "/".join(parts[1:3])
         return parts[1] if len(parts) > 2 else "main"
     return None
 
@@ -260,7 +262,7 @@ def check_links(root):
                     headers |= set(re.findall(r'^#\s*include\s+([<"][^>"]+)', f.read(), re.M))
             for dependency in linked[1].replace(" ", "").split(",") if linked else ():
                 library = LIBRARIES.get(dependency)
-                prefix = "<" + library if library else f'"{dependency[:-4].replace("_", "-")}/'
+                prefix = "<" + library if library else f'"{dependency[:-4].replace("_", "/")}/'
                 if not any(header.startswith(prefix) for header in headers):
                     yield path, 1, f"{layer} is linked with {dependency} and includes nothing of it"
 

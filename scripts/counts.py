@@ -60,7 +60,7 @@ def place_of(path):
     if not match or match[1] == "tests/counts":
         return None
     parts = match[2].split("/")
-    return "/".join(parts[:2] if parts[0] == "core" and len(parts) > 2 else parts[:1]), match[2]
+    return "/".join(parts[:2] if parts[0] in ("core", "shape") and len(parts) > 2 else parts[:1]), match[2]
 
 
 class Profile:

@@ -144,14 +144,14 @@ part "the rest of the simulations and tools" arrive simulations || (($? == 1)) |
 check "the rest of static analysis" arrive analysis
 if runs '\.[ch]$|meson'; then
   part "build with the thread sanitizer" scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
-  mapfile -t threads < <(changed system/{control,drift}:'^src/(tc|node)' system/{files,storage}:'^src/(store|data|node)' \
+  mapfile -t threads < <(changed system/{control,drift}:'^src/(shape|node)' system/{files,storage}:'^src/(store|data|node)' \
     system/{metrics,page}:'^src/(net|node)' system/receive_threads:'^src/data' system/stream{,_peers}:'^src/(stream|net)')
   suite "pure tests with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
 fi
-mapfile -t heavy < <(changed 'system/cbq:^src/tc' 'system/stream_pacing:^src/stream|^src/net' 'system/ansible:ansible' \
+mapfile -t heavy < <(changed 'system/cbq:^src/shape' 'system/stream_pacing:^src/stream|^src/net' 'system/ansible:ansible' \
   'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
 ((${#heavy[@]} == 0)) || suite "heavy tests" build "${heavy[@]}"
 if ((full)); then

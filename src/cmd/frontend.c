@@ -8,7 +8,7 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "cmd/commands.h"
-#include "launch/scenario_load.h"
+#include "run/scenario_load.h"
 #include "traffic/frontend/frontend_run.h"
 
 #define PART_MAX 128

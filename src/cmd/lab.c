@@ -10,7 +10,7 @@
 #include "cmd/commands.h"
 #include "lab/needs.h"
 #include "lab/states.h"
-#include "launch/netns.h"
+#include "run/netns.h"
 
 static json_t *range_json(const struct lab_needs *needs, const struct lab_range *range)
 {

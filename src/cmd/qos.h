@@ -7,8 +7,8 @@
 #include "cmd/options.h"
 #include "conf/scenario.h"
 #include "node/shaping_request.h"
-#include "tc-model/tree_status.h"
-#include "tc/shaper.h"
+#include "shape/model/tree_status.h"
+#include "shape/kernel/shaper.h"
 
 #define QOS_EXIT_WRONG 2
 #define QOS_EXIT_MISSING 77

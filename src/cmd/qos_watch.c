@@ -6,9 +6,9 @@
 
 #include "base/util.h"
 #include "sys/loop.h"
-#include "tc-model/diff.h"
-#include "tc/drift.h"
-#include "tc/watch.h"
+#include "shape/model/diff.h"
+#include "shape/kernel/drift.h"
+#include "shape/kernel/watch.h"
 #include "qos.h"
 
 /* Interval of checks for drops; the kernel announces changes. */

@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "conf/scenario.h"
-#include "launch/launch.h"
+#include "run/launch.h"
 #include "net/address.h"
 
 static void report_path(const struct scenario *s, const char *key, const char *path, const char *expected)

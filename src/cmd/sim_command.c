@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "cmd/commands.h"
-#include "launch/virtual_report.h"
+#include "run/virtual_report.h"
 
 #define FRESH_BYTES (64 << 10)
 

@@ -12,7 +12,7 @@
 #include "data/fragment_source.h"
 #include "protocol/auth.h"
 #include "protocol/message.h"
-#include "tc-model/plan.h"
+#include "shape/model/plan.h"
 
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40

@@ -3,7 +3,7 @@
 #include "flow_figures.h"
 
 #include "base/util.h"
-#include "launch/cpu_meter.h"
+#include "run/cpu_meter.h"
 
 static void set(json_t *o, const char *name, double v)
 {

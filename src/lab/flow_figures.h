@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "launch/testbed.h"
+#include "run/testbed.h"
 #include "traffic/flows.h"
 
 json_t *flow_figures(const struct flow *flows, const struct flow_result *results, unsigned n);

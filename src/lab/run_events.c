@@ -8,8 +8,8 @@
 #include "base/util.h"
 #include "conf/keys.h"
 #include "lab/event_figures.h"
-#include "launch/launch.h"
-#include "launch/scenario_load.h"
+#include "run/launch.h"
+#include "run/scenario_load.h"
 #include "run_internal.h"
 
 #define SETTINGS_MAX 96

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "launch/virtual_report.h"
+#include "run/virtual_report.h"
 #include "run_internal.h"
 
 /* Returns whether the word is NAME=VALUE of a figure of the model, and valid. */

@@ -1,5 +1,5 @@
 /* Decides whether the rest of the machine disturbed a point, and makes a disturbed point again. Packets that
- * the testbed itself lost (launch/testbed.h) disturb a point, too: its queues only overflow if processors
+ * the testbed itself lost (run/testbed.h) disturb a point, too: its queues only overflow if processors
  * are away for long.
  *
  * Figures of a point, beside those of its kind; null if unknown (points on standby nodes have none of them):

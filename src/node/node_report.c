@@ -12,7 +12,7 @@
 #include "data/run_file.h"
 #include "sys/memory.h"
 #include "sys/thread.h"
-#include "tc-model/layout.h"
+#include "shape/model/layout.h"
 #include "node/progress/progress.h"
 
 static void set(json_t *o, const char *name, uint64_t value)

@@ -120,7 +120,7 @@ static int make_request(struct shaping_tree *t, struct tc_request *ret, const bo
 }
 
 /* The burst for all SFIs and ROSs of the scenario. It stays the same while some of them are absent, because a
- * burst that becomes shorter later costs the packets in the queue; see diff.c of tc-model. */
+ * burst that becomes shorter later costs the packets in the queue; see shape/model/diff.c. */
 static int plan_burst(struct shaping_tree *t, struct error *e)
 {
         struct tc_request q = {};

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "conf/scenario.h"
-#include "tc-model/plan.h"
-#include "tc/device.h"
+#include "shape/model/plan.h"
+#include "shape/kernel/device.h"
 
 /* Sets all but the backend. `device`: NULL if it is not on this machine. `destinations` has room for all
  * SFIs; it takes those for which `wanted` is true (NULL: all). -EINVAL: the scenario cannot be shaped. */

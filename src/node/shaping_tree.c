@@ -10,8 +10,8 @@
 #include "base/util.h"
 #include "node/shaping_request.h"
 #include "sys/loop.h"
-#include "tc-model/layout.h"
-#include "tc/drift.h"
+#include "shape/model/layout.h"
+#include "shape/kernel/drift.h"
 
 /* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)

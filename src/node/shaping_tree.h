@@ -4,9 +4,9 @@
 
 #include "conf/scenario.h"
 #include "data/stats.h"
-#include "tc-model/tree_status.h"
-#include "tc/shaper.h"
-#include "tc/watch.h"
+#include "shape/model/tree_status.h"
+#include "shape/kernel/shaper.h"
+#include "shape/kernel/watch.h"
 #include "metrics/metrics.h"
 
 /* The keys of [qos] that may change at run time. */

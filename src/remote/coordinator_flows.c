@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "launch/counters_json.h"
+#include "run/counters_json.h"
 #include "traffic/flow_phases.h"
 #include "coordinator_internal.h"
 

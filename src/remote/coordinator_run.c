@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "conf/keys.h"
-#include "launch/counters_json.h"
-#include "launch/launched_run.h"
-#include "launch/scenario_load.h"
-#include "launch/summary.h"
+#include "run/counters_json.h"
+#include "run/launched_run.h"
+#include "run/scenario_load.h"
+#include "run/summary.h"
 #include "coordinator_internal.h"
 
 /* Time to start, to find each other and to answer. */

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "conf/standby_rules.h"
-#include "launch/counters_json.h"
+#include "run/counters_json.h"
 #include "net/address.h"
 #include "sys/loop.h"
 

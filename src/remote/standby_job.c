@@ -12,9 +12,9 @@
 #include "base/util.h"
 #include "conf/keys.h"
 #include "conf/standby_rules.h"
-#include "launch/counters_json.h"
-#include "launch/launched_run.h"
-#include "launch/scenario_load.h"
+#include "run/counters_json.h"
+#include "run/launched_run.h"
+#include "run/scenario_load.h"
 #include "net/json_connection.h"
 
 #define SETTINGS_MAX 128u

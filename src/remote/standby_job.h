@@ -3,8 +3,8 @@
 
 #include <jansson.h>
 
-#include "launch/child.h"
-#include "launch/cpu_meter.h"
+#include "run/child.h"
+#include "run/cpu_meter.h"
 #include "remote/standby.h"
 #include "standby_flows.h"
 

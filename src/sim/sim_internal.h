@@ -16,7 +16,7 @@
 #include "protocol/chunk.h"
 #include "sim/rates.h"
 #include "sim/sim.h"
-#include "tc-model/plan.h"
+#include "shape/model/plan.h"
 
 #define SIM_JOBS 256
 #define SIM_TO_ROSS UINT32_MAX

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "tc/socket.h"
+#include "shape/kernel/socket.h"
 
 static bool read_device(struct device_drops *d)
 {

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 #include "base/util.h"
-#include "launch/netns.h"
+#include "run/netns.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "sys/priority.h"

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "launch/cpu_meter.h"
+#include "run/cpu_meter.h"
 #include "sys/machine_watch.h"
 #include "traffic/flow_shared.h"
 

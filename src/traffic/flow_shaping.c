@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "launch/netns.h"
+#include "run/netns.h"
 #include "sys/memory.h"
-#include "tc-model/tree_status.h"
-#include "tc/socket.h"
+#include "shape/model/tree_status.h"
+#include "shape/kernel/socket.h"
 
 #define DEVICE "eth0"
 

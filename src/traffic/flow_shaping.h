@@ -3,7 +3,7 @@
 
 #include <net/if.h>
 
-#include "tc/shaper.h"
+#include "shape/kernel/shaper.h"
 #include "traffic/flows.h"
 
 /* Shapes eth0 in a namespace of the testbed, from a short-lived process that enters it. The shaping

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/histogram.h"
-#include "launch/testbed.h"
+#include "run/testbed.h"
 #include "sys/machine_watch.h"
 
 #define FLOWS_MAX 8

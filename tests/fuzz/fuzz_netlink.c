@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tc-model/kind.h"
-#include "tc-model/netlink_message.h"
+#include "shape/model/kind.h"
+#include "shape/model/netlink_message.h"
 #include "fuzz.h"
 
 static void check_text(const struct tc_object *o)

@@ -7,10 +7,10 @@
 
 #include "base/cursor.h"
 #include "base/util.h"
-#include "tc-model/diff.h"
-#include "tc-model/kind.h"
-#include "tc-model/layout.h"
-#include "tc-model/plan.h"
+#include "shape/model/diff.h"
+#include "shape/model/kind.h"
+#include "shape/model/layout.h"
+#include "shape/model/plan.h"
 #include "fuzz.h"
 
 #define DESTINATIONS_MAX 80u

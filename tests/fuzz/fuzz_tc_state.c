@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "tc-model/netlink_message.h"
-#include "tc/state_file.h"
+#include "shape/model/netlink_message.h"
+#include "shape/kernel/state_file.h"
 #include "fuzz.h"
 
 static struct {

@@ -9,8 +9,8 @@
 #include "format/eformat.h"
 #include "protocol/chunk.h"
 #include "protocol/message.h"
-#include "tc-model/layout.h"
-#include "tc-model/netlink_message.h"
+#include "shape/model/layout.h"
+#include "shape/model/netlink_message.h"
 
 #define COOKIE UINT64_C(0x0123456789ABCDEF)
 #define ENTRIES 3u

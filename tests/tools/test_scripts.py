@@ -106,16 +106,16 @@ def coverage(_):
         return module.File(name, {line: int(line <= executed) for line in range(1, lines + 1)})
 
     by_layer = {"core": [file("src/core/good.c", 90, 100)],
-                "tc": [file("src/tc/good.c", 100, 100), file("src/tc/bad.c", 20, 100), file("src/tc/none.c", 0, 5)]}
-    for skipped, enough in ((set(), False), ({"tc"}, True)):
+                "shape/kernel": [file("src/shape/kernel/good.c", 100, 100), file("src/shape/kernel/bad.c", 20, 100), file("src/shape/kernel/none.c", 0, 5)]}
+    for skipped, enough in ((set(), False), ({"shape/kernel"}, True)):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             assert module.report(by_layer, skipped) == enough, skipped
         lines = printed.getvalue().splitlines()
         assert lines[1].split() == ["core", "100", "90.0", "%"], lines
-        assert lines[2].split()[:4] == ["tc", "205", "58.5", "%"] and ("not judged" in lines[2]) == enough, lines
-        assert lines[3:] == ([] if enough else ["src/tc/bad.c: 80 of 100 lines are not executed",
-                                                "src/tc/none.c: 5 of 5 lines are not executed"]), lines
+        assert lines[2].split()[:4] == ["shape/kernel", "205", "58.5", "%"] and ("not judged" in lines[2]) == enough, lines
+        assert lines[3:] == ([] if enough else ["src/shape/kernel/bad.c: 80 of 100 lines are not executed",
+                                                "src/shape/kernel/none.c: 5 of 5 lines are not executed"]), lines
 
 
 def fuzz(_):

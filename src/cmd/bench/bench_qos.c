@@ -10,8 +10,8 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
-#include "launch/launch.h"
-#include "launch/scenario_load.h"
+#include "run/launch.h"
+#include "run/scenario_load.h"
 #include "sys/loop.h"
 #include "sys/processors.h"
 

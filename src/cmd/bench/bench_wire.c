@@ -11,7 +11,7 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "lab/valid.h"
-#include "launch/testbed.h"
+#include "run/testbed.h"
 #include "sys/loop.h"
 #include "sys/priority.h"
 #include "traffic/flows.h"

@@ -20,7 +20,7 @@
 
 #include "delay_line.h"
 #include "base/util.h"
-#include "launch/netns.h"
+#include "run/netns.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "sys/priority.h"

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "launch/testbed.h"
+#include "run/testbed.h"
 #include "../run_internal.h"
 #include "../settings.h"
 #include "long_path.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "launch/netns.h"
+#include "run/netns.h"
 
 #define PROCESSORS_PER_WORD 32u
 

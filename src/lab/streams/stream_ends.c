@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "launch/netns.h"
+#include "run/netns.h"
 #include "sys/loop.h"
 #include "sys/priority.h"
 #include "sys/thread.h"

@@ -8,7 +8,7 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "core/dfm.h"
-#include "tc-model/layout.h"
+#include "shape/model/layout.h"
 
 static bool has_done_anything(const struct node *n)
 {

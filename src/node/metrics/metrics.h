@@ -7,7 +7,7 @@
 #include "core/ros.h"
 #include "core/sfi.h"
 #include "data/stats.h"
-#include "tc-model/tree_status.h"
+#include "shape/model/tree_status.h"
 
 struct metrics;
 struct run_http;

@@ -6,7 +6,7 @@
 
 #include "base/histogram.h"
 #include "conf/scenario.h"
-#include "tc-model/tree_status.h"
+#include "shape/model/tree_status.h"
 #include "losses.h"
 #include "writer.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/util.h"
 #include "node/run_states.h"
-#include "tc-model/layout.h"
+#include "shape/model/layout.h"
 #include "counters.h"
 
 const char *metrics_state_name(enum node_state state)

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 #include "base/util.h"
-#include "tc/socket.h"
+#include "shape/kernel/socket.h"
 
 #define DEVICE "sink"
 #define MTU 65535u

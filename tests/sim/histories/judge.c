@@ -11,7 +11,7 @@
 #include "data/front_end.h"
 #include "data/slicer.h"
 #include "data/trigger_input.h"
-#include "launch/summary.h"
+#include "run/summary.h"
 #include "history.h"
 
 #define NODES_MAX 16

@@ -2,7 +2,7 @@
 #include "core/dfm.h"
 #include "core/ros.h"
 #include "core/sfi.h"
-#include "tc-model/plan.h"
+#include "shape/model/plan.h"
 #include "sim_sample.h"
 
 static enum lie {

@@ -1,0 +1,41 @@
+/* A run as the report sees it: the scenario, each node's process with its counters and report, and what the
+ * launcher measured. launch.c fills it from child processes, remote/coordinator_run.c from the answers of
+ * standby nodes; summary.c only reads it. The filler owns all pointers. One thread. */
+#pragma once
+
+#include "base/util.h"
+#include "run/child.h"
+#include "run/cpu_meter.h"
+#include "run/launch.h"
+#include "run/testbed.h"
+
+/* How long a node may take to end that has nothing left to do. */
+#define LAUNCH_TERM_NS (5 * NS_PER_S)
+
+/* A run of evb sim. */
+struct virtual_run {
+        uint64_t seed, digest;
+        uint32_t run;          /* its number */
+        const char *violation; /* what did not hold, but must in every history; NULL: nothing */
+};
+
+struct launch {
+        const struct launch_options *options; /* of these, the report uses `json` and `quiet` */
+        const struct scenario *scenario;
+        /* One per node of the scenario, in its order. A report needs `node`, `stats`, `status`, `usage` and
+         * `report`. */
+        struct child *children;
+        size_t n_children;
+        uint64_t start_ns, end_ns;
+        struct histogram cpu_shares[ROLE_SFI + 1]; /* of each role's processes while triggers came */
+        bool has_switch;                           /* an emulated switch whose ports have a rate */
+        struct testbed_counts at_switch;
+        unsigned signals;                      /* that asked the run to stop */
+        const struct virtual_run *virtual_run; /* NULL: a real run */
+        bool killed;                           /* nodes that did not stop were killed */
+};
+
+/* Returns the DFM's child; every scenario has one. */
+struct child *launch_dfm(const struct launch *l);
+/* Returns how long nodes may take to end once they are stopped. */
+uint64_t launch_drain_ns(const struct scenario *s);

@@ -1,0 +1,69 @@
+/* What an exact port remembers of the time before its front (the latest arrival), so that a packet that is
+ * decided late meets the port as it was when the packet arrived.
+ *
+ * That time is divided into slots. Each holds the port's idle time in it, and its peak: the greatest backlog.
+ * A late packet uses idle time after its own arrival, slot by slot; idle time is spent once. Until its whole
+ * cost is placed, it delays the packets that arrived after it, so it adds to the peaks. What is left at the
+ * front is added to the end. There is no room for it if it finds the buffer full, or if a packet behind it is
+ * already delayed for longer than the buffer allows. So one late packet may exceed the buffer behind it; the
+ * next ones at the front are then dropped in place of those behind it, which have been decided. Otherwise a
+ * port that is full of large packets would drop all small ones that are late. So as much is carried as if
+ * packets were decided in the order of their arrivals. Within a slot the order is not known.
+ *
+ * The slots form a ring. Each holds its number, the time at its begin divided by its length. A slot with
+ * another number has not been used: the port was idle for all of it. So idle time costs nothing to remember.
+ *
+ * The functions write instructions, which run under the port's lock and change R0, R1, R3, R4 and R5. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf_code.h"
+#include "run/exact_port.h"
+
+/* At least 512 times the buffer, and 8 MiB at the port's rate. */
+#define PORT_SLOTS 8192
+
+struct port_slot {
+        uint64_t number, idle_ps, peak_ps;
+};
+
+/* The value of the map that a port's programs share. */
+struct port_state {
+        struct bpf_spin_lock lock; /* for end_ps, front_ps and the slots */
+        uint64_t end_ps;           /* of what the port has carried; not before the front */
+        uint64_t front_ps;         /* the latest arrival */
+        uint64_t link_ps;          /* the end of what the link from the node has sent */
+        struct exact_port_counts counts;
+};
+
+/* REST: the part of a packet's cost that is not placed yet. RING points to the slots. */
+enum { REST = R2, RING = R6, TIME = R7, ARRIVAL = R8, STATE = R9 };
+
+struct port_history {
+        uint64_t buffer_ps;
+        unsigned slot_bits; /* a slot lasts 2^slot_bits ps */
+};
+
+struct port_history port_history_init(uint64_t rate_bps, uint64_t buffer_ps);
+
+/* Moves the front to TIME, which is later. `arriving`: a packet that is already part of the end arrives until
+ * then. Changes REST. */
+void port_history_emit_advance(struct code *c, const struct port_history *h, bool arriving);
+/* Raises the peak of the front's slot to the backlog at the front. */
+void port_history_emit_raise(struct code *c, const struct port_history *h);
+
+struct port_history_jumps {
+        size_t full;      /* there is no room */
+        size_t beyond[2]; /* the history does not reach back to TIME, or too much of it is in use */
+};
+
+/* Goes from TIME, when the first segment of a packet arrived, to the front, and subtracts from REST what
+ * finds idle time. ARRIVAL is that of the last segment. Continues with the next instruction if there is room
+ * in the slots before the front; otherwise takes one of the jumps. */
+struct port_history_jumps port_history_emit_look(struct code *c, const struct port_history *h);
+/* The same, and changes the slots. There must be room. */
+void port_history_emit_take(struct code *c, const struct port_history *h);

@@ -1,0 +1,514 @@
+/* Makes the report of a whole run from the nodes' reports and from their counters, which outlive a killed
+ * node. */
+#include "run/summary.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/log.h"
+#include "base/quantity.h"
+#include "base/util.h"
+#include "data/network.h"
+#include "shape/model/layout.h"
+#include "front_ends.h"
+#include "run_files.h"
+#include "run_reasons.h"
+#include "summary_stall.h"
+#include "summary_level2.h"
+#include "trigger_summary.h"
+#include "summary_virtual.h"
+
+#define SUM(l, role_wanted, member)                                                                          \
+        ({                                                                                                   \
+                uint64_t _sum = 0;                                                                           \
+                                                                                                             \
+                for (size_t _i = 0; _i < (l)->n_children; _i++) {                                            \
+                        if ((role_wanted) == 0 || (l)->children[_i].node->role == (role_wanted))             \
+                                _sum += stats_get(&(l)->children[_i].stats->member);                         \
+                }                                                                                            \
+                _sum;                                                                                        \
+        })
+#define ANY_ROLE ((enum node_role)0)
+#define CONTROL_LEAST_S 0.1
+
+/* Checks that the files hold all events that the SFIs count as built: each SFI that lived to the end has
+ * closed its last file. */
+static bool files_balance(const struct launch *l, struct accounts *a)
+{
+        bool balanced = true;
+
+        if (l->scenario->sfi.output != OUTPUT_FILE)
+                return true;
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t built = stats_get(&c->stats->events_complete) + stats_get(&c->stats->events_partial);
+                uint64_t stored = stats_get(&c->stats->events_stored);
+
+                if (c->node->role != ROLE_SFI || !child_lived(c) || built == stored)
+                        continue;
+                snprintf(a->difference, sizeof a->difference,
+                         "%s counts %" PRIu64 " complete or partial events, but %" PRIu64
+                         " in its closed files",
+                         c->node->name, built, stored);
+                balanced = false;
+        }
+        return balanced;
+}
+
+/* Checks that the DFM counts every event that an SFI built. Only events that it had given up or taken back
+ * can be built without counting there. */
+static bool builders_balance(const struct launch *l, struct accounts *a)
+{
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+        uint64_t again = stats_get(&launch_dfm(l)->stats->events_reassigned) + a->lost;
+
+        if (!a->all_lived || (built >= a->complete + a->partial && built <= a->complete + a->partial + again))
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "the DFM counts %" PRIu64 " complete or partial events, the SFIs %" PRIu64,
+                 a->complete + a->partial, built);
+        return false;
+}
+
+/* Events that SFIs built beyond those that the DFM counts as complete, partial, lost or ended again: it
+ * learned of the end of each of these on one SFI only. */
+static uint64_t unexplained(const struct launch *l, const struct accounts *a)
+{
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+        uint64_t counted =
+                a->complete + a->partial + a->lost + stats_get(&launch_dfm(l)->stats->events_ended_again);
+
+        return a->all_lived && built > counted ? built - counted : 0;
+}
+
+/* The counters of a DFM that died in the run are older than its last events. */
+static bool dfm_counts_are_final(const struct launch *l, struct accounts *a)
+{
+        const struct child *dfm = launch_dfm(l);
+        uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
+
+        if (child_lived(dfm) || child_state(dfm) == NODE_ENDED || (a->triggers == 0 && built == 0))
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "%s died, and had last counted %" PRIu64 " triggers and %" PRIu64
+                 " complete or partial events: the rest counts as lost, but the SFIs built %" PRIu64,
+                 dfm->node->name, a->triggers, a->complete + a->partial, built);
+        return false;
+}
+
+static struct accounts account(const struct launch *l)
+{
+        const struct child *dfm = launch_dfm(l);
+        const struct node_stats *s = dfm->stats;
+        struct accounts a = {
+                .triggers = stats_get(&s->triggers),
+                .assigned = stats_get(&s->events_assigned),
+                .complete = stats_get(&s->events_complete),
+                .partial = stats_get(&s->events_partial),
+                .lost = stats_get(&s->events_lost),
+                .rejected = stats_get(&s->events_rejected),
+                .expected = stats_get(&s->fragments_expected),
+                .received = stats_get(&s->fragments_received),
+                .fragments_lost = stats_get(&s->fragments_lost),
+                .fragments_absent = stats_get(&s->fragments_optional),
+                .payload_bytes = stats_get(&s->payload_bytes),
+                .begin_ns = stats_get(&s->first_trigger_ns),
+                .first_ns = stats_get(&s->first_complete_ns),
+                .last_ns = stats_get(&s->last_complete_ns),
+        };
+        uint64_t n_ros = l->scenario->ros.count, ends = a.complete + a.partial + a.lost + a.rejected;
+
+        a.stored = SUM(l, ROLE_SFI, events_stored);
+        a.all_lived = true;
+        for (size_t i = 0; i < l->n_children; i++)
+                a.all_lived &= child_lived(&l->children[i]);
+        /* If the DFM was killed or stopped waiting, its open events and their fragments are lost. */
+        if (child_state(dfm) != NODE_ENDED && a.triggers > ends) {
+                a.lost += a.triggers - ends;
+                ends = a.triggers;
+                a.expected = (a.triggers - a.rejected) * n_ros;
+                a.fragments_lost = a.expected - a.received - a.fragments_absent;
+        }
+        a.balanced = a.triggers == ends && a.expected == (a.triggers - a.rejected) * n_ros &&
+                     a.expected == a.received + a.fragments_lost + a.fragments_absent;
+        a.balanced &= builders_balance(l, &a);
+        a.balanced &= files_balance(l, &a);
+        a.balanced &= trigger_summary_balances(l, &a) && summary_level2_balances(l, &a);
+        a.balanced &= front_ends_balance(l, a.difference, sizeof a.difference);
+        a.balanced &= dfm_counts_are_final(l, &a);
+        a.unexplained = unexplained(l, &a);
+        return a;
+}
+
+static void set(json_t *o, const char *name, uint64_t value)
+{
+        json_object_set_new(o, name, json_integer((json_int_t)value));
+}
+
+static void set_real(json_t *o, const char *name, double value)
+{
+        json_object_set_new(o, name, json_real(value));
+}
+
+static json_t *latency(const struct histogram *h)
+{
+        json_t *o = json_object();
+        static const struct {
+                const char *name;
+                double q;
+        } quantiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++) {
+                if (h->count == 0)
+                        json_object_set_new(o, quantiles[i].name, json_null());
+                else
+                        set_real(o, quantiles[i].name, (double)histogram_quantile(h, quantiles[i].q) / 1e3);
+        }
+        return o;
+}
+
+/* Processor time is the sum over a role's nodes. Shares and peak memory are those of single nodes. */
+static void add_usage(json_t *o, const struct launch *l)
+{
+        json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
+
+        for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
+                double seconds = 0;
+                long peak = 0;
+
+                for (size_t i = 0; i < l->n_children; i++) {
+                        if (l->children[i].node->role != role)
+                                continue;
+                        seconds += child_cpu_seconds(&l->children[i]);
+                        peak = MAX(peak, l->children[i].usage.ru_maxrss);
+                }
+                set_real(cpu, scenario_role_name(role), seconds);
+                json_object_set_new(shares, scenario_role_name(role),
+                                    cpu_meter_describe(&l->cpu_shares[role]));
+                set(rss, scenario_role_name(role), (uint64_t)peak * 1024);
+        }
+        json_object_set_new(o, "cpu_seconds", cpu);
+        json_object_set_new(o, "cpu_percent", shares);
+        json_object_set_new(o, "peak_rss_bytes", rss);
+}
+
+static json_t *fragments(const struct launch *l, const struct accounts *a)
+{
+        json_t *o = json_object();
+
+        set(o, "expected", a->expected);
+        set(o, "received", a->received);
+        set(o, "lost", a->fragments_lost);
+        set(o, "absent", a->fragments_absent);
+        set(o, "late", SUM(l, ROLE_SFI, fragments_late));
+        set(o, "duplicate", SUM(l, ROLE_SFI, fragments_duplicate));
+        set(o, "foreign", SUM(l, ANY_ROLE, packets_foreign));
+        set(o, "malformed", SUM(l, ANY_ROLE, packets_malformed));
+        set(o, "corrupt", SUM(l, ROLE_SFI, fragments_corrupt));
+        set(o, "mismatched", SUM(l, ROLE_SFI, fragments_mismatched));
+        set(o, "re_asked", SUM(l, ROLE_SFI, fragments_re_asked));
+        set(o, "recovered", SUM(l, ROLE_SFI, fragments_recovered));
+        return o;
+}
+
+static const struct node_stats *shaped_ros(const struct launch *l)
+{
+        for (size_t i = 0; i < l->n_children; i++) {
+                if (l->children[i].node->role == ROLE_ROS &&
+                    stats_get(&l->children[i].stats->qos_backend) != TC_BACKEND_NONE)
+                        return l->children[i].stats;
+        }
+        return NULL;
+}
+
+static json_t *drops(const struct launch *l)
+{
+        uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
+        /* These have sequence numbers but never left the source. */
+        uint64_t known = socket + SUM(l, ROLE_ROS, packets_send_failed);
+        json_t *o = json_object();
+
+        if (shaped_ros(l))
+                set(o, "source_qdisc_packets", SUM(l, ROLE_ROS, packets_source_dropped));
+        else
+                json_object_set_new(o, "source_qdisc_packets", json_null());
+        if (l->scenario->scenario.transport == TRANSPORT_UDP)
+                set(o, "network_packets", lost > known ? lost - known : 0);
+        else
+                json_object_set_new(o, "network_packets", json_null());
+        json_object_set_new(o, "switch_packets",
+                            l->has_switch ? json_integer((json_int_t)l->at_switch.dropped_packets)
+                                          : json_null());
+        set(o, "socket_packets", socket);
+        return o;
+}
+
+/* Control messages that arrived at the port of each node, and their bound. */
+static json_t *control_ports(const struct launch *l)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t bound_bps = network_control_bound_bps(l->scenario, c->node->role);
+                json_t *port = json_object();
+
+                json_object_set_new(port, "node", json_string(c->node->name));
+                set(port, "packets", stats_get(&c->stats->control_received));
+                set(port, "bytes", stats_get(&c->stats->control_received_bytes));
+                json_object_set_new(port, "bound_bps",
+                                    bound_bps ? json_integer((json_int_t)bound_bps) : json_null());
+                json_array_append_new(all, port);
+        }
+        return all;
+}
+
+/* Returns the node's own report, or a report made from its counters if it left none. */
+static json_t *node_report(const struct child *c)
+{
+        json_t *o = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
+                                        : NULL;
+
+        if (!json_is_object(o)) {
+                json_decref(o);
+                o = json_object();
+                json_object_set_new(o, "name", json_string(c->node->name));
+                json_object_set_new(o, "role", json_string(scenario_role_name(c->node->role)));
+#define X(name, help) set(o, #name, stats_get(&c->stats->name));
+                STATS_COUNTERS(X)
+#undef X
+                json_object_set_new(o, "files", json_array());
+                summary_stall_of_killed(o, c);
+        }
+        json_object_set_new(o, "exit",
+                            WIFEXITED(c->status) ? json_integer(WEXITSTATUS(c->status)) : json_null());
+        json_object_set_new(o, "signal",
+                            WIFSIGNALED(c->status) ? json_integer(WTERMSIG(c->status)) : json_null());
+        set_real(o, "cpu_seconds", child_cpu_seconds(c));
+        set(o, "peak_rss_bytes", (uint64_t)c->usage.ru_maxrss * 1024);
+        return o;
+}
+
+/* Reports the shaping of one ROS as read from the kernel; all ROSs have the same scenario. */
+static void add_shaping(json_t *o, const struct launch *l)
+{
+        const struct node_stats *s = shaped_ros(l);
+
+        json_object_set_new(
+                o, "qos_backend",
+                json_string(s ? tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)) : "none"));
+        json_object_set_new(o, "qos_rate_bps",
+                            s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+}
+
+static void add_switch(json_t *o, const struct launch *l)
+{
+        const struct testbed_counts *c = l->has_switch ? &l->at_switch : NULL;
+
+        json_object_set_new(o, "port", c ? json_string(testbed_port_name(c)) : json_null());
+        json_object_set_new(o, "testbed_lost_packets",
+                            c ? json_integer((json_int_t)c->lost_packets) : json_null());
+}
+
+/* The time from the first to the last complete event. */
+static double span_seconds(const struct accounts *a)
+{
+        return (double)(a->last_ns - a->first_ns) / 1e9;
+}
+
+/* In that time, all complete events but the first were built. */
+static double bytes_per_second(const struct accounts *a)
+{
+        return (double)a->payload_bytes / (double)a->complete * (double)(a->complete - 1) / span_seconds(a);
+}
+
+static json_t *whole_report(const struct launch *l, const struct accounts *a)
+{
+        const struct scenario *s = l->scenario;
+        json_t *o = json_object(), *nodes = json_array(), *files = json_array();
+        double span = span_seconds(a);
+
+        json_object_set_new(o, "scenario", json_string(s->scenario.name));
+        json_object_set_new(o, "mode", json_string(s->scenario.mode == MODE_PUSH ? "push" : "pull"));
+        json_object_set_new(o, "transport",
+                            json_string(s->scenario.transport == TRANSPORT_UDP ? "udp" : "tcp"));
+        add_shaping(o, l);
+        set(o, "sources", s->ros.count);
+        set(o, "builders", s->sfi.count);
+        set_real(o, "seconds", (double)(l->end_ns - l->start_ns) / 1e9);
+        set(o, "triggers", a->triggers);
+        set(o, "events_assigned", a->assigned);
+        set(o, "events_complete", a->complete);
+        set(o, "events_partial", a->partial);
+        set(o, "events_lost", a->lost);
+        set(o, "triggers_not_taken", stats_get(&launch_dfm(l)->stats->triggers_not_taken));
+        json_object_set_new(o, "events_stored",
+                            s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
+        json_object_set_new(o, "event_rate_hz",
+                            span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
+        set(o, "payload_bytes", a->payload_bytes);
+        json_object_set_new(o, "throughput_bytes_per_second",
+                            span > 0 ? json_real(bytes_per_second(a)) : json_null());
+        json_object_set_new(o, "building_seconds",
+                            a->last_ns > 0 ? json_real((double)(a->last_ns - a->begin_ns) / 1e9)
+                                           : json_null());
+        json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
+        trigger_summary_add(o, l);
+        summary_level2_add(o, l, latency(&launch_dfm(l)->stats->level2_latency_ns));
+        json_object_set_new(o, "fragments", fragments(l, a));
+        json_object_set_new(o, "front_ends", front_ends_report(l));
+        json_object_set_new(o, "drops", drops(l));
+        json_object_set_new(o, "control_ports", control_ports(l));
+        add_switch(o, l);
+        json_object_set_new(o, "balanced", json_boolean(a->balanced));
+        add_usage(o, l);
+        for (size_t i = 0; i < l->n_children; i++) {
+                json_t *node = node_report(&l->children[i]);
+
+                json_array_extend(files, json_object_get(node, "files"));
+                json_array_append_new(nodes, node);
+                if (l->children[i].node->role == ROLE_DFM)
+                        summary_stall_add(o, node);
+        }
+        json_object_set_new(o, "files", files);
+        json_object_set_new(o, "nodes", nodes);
+        summary_virtual_add(o, l);
+        return o;
+}
+
+static const char *packets_text(const json_t *n, char text[static QUANTITY_TEXT_MAX])
+{
+        if (json_is_integer(n))
+                snprintf(text, QUANTITY_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(n));
+        else
+                snprintf(text, QUANTITY_TEXT_MAX, "unknown");
+        return text;
+}
+
+/* Writes the drop locations, and the fragments that came too late. */
+static void write_losses(const json_t *report)
+{
+        const json_t *drops = json_object_get(report, "drops");
+        char source[QUANTITY_TEXT_MAX], port[QUANTITY_TEXT_MAX], socket[QUANTITY_TEXT_MAX],
+                late[QUANTITY_TEXT_MAX];
+
+        printf("  drops at   source queue %s, switch port %s, socket %s; late %s\n",
+               packets_text(json_object_get(drops, "source_qdisc_packets"), source),
+               packets_text(json_object_get(drops, "switch_packets"), port),
+               packets_text(json_object_get(drops, "socket_packets"), socket),
+               packets_text(json_object_get(json_object_get(report, "fragments"), "late"), late));
+}
+
+static void write_shaping(const struct launch *l)
+{
+        const struct node_stats *s = shaped_ros(l);
+        uint64_t unshaped_ns = SUM(l, ROLE_ROS, unshaped_ns);
+        char rate[QUANTITY_TEXT_MAX];
+
+        if (unshaped_ns > 0)
+                printf("  unshaped   %s, sum of all ROSs; %" PRIu64 " repairs\n",
+                       quantity_format_time(unshaped_ns, rate), SUM(l, ROLE_ROS, shaping_repairs));
+        if (s)
+                printf("  shaping    %s, %s per destination\n",
+                       tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)),
+                       quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
+}
+
+/* Names the SFI whose port took most control messages: there they compete with data. Messages come before the
+ * first complete event and after the last one, so a shorter time would give too high a rate. */
+static void write_control(const struct launch *l, double span)
+{
+        uint64_t bound_bps = network_control_bound_bps(l->scenario, ROLE_SFI), most = 0;
+        char rate[QUANTITY_TEXT_MAX], bound[QUANTITY_TEXT_MAX];
+        const char *name = NULL;
+
+        if (span < CONTROL_LEAST_S)
+                return;
+        for (size_t i = 0; i < l->n_children; i++) {
+                const struct child *c = &l->children[i];
+                uint64_t bytes = stats_get(&c->stats->control_received_bytes);
+
+                if (c->node->role == ROLE_SFI && bytes > most) {
+                        most = bytes;
+                        name = c->node->name;
+                }
+        }
+        if (name)
+                printf("  control    up to %s into the port of an SFI (%s), bound %s\n",
+                       quantity_format_rate((uint64_t)((double)most * 8 / span), rate), name,
+                       bound_bps > 0 ? quantity_format_rate(bound_bps, bound) : "unknown");
+}
+
+static void write_text(const struct launch *l, const struct accounts *a, const json_t *report,
+                       const json_t *records)
+{
+        const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
+        double span = span_seconds(a);
+        char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
+                bytes[QUANTITY_TEXT_MAX];
+
+        printf("%s: %" PRIu64 " triggers in %.1f s, %" PRIu64 " ROS, %" PRIu64 " SFI, %s over %s\n",
+               l->scenario->scenario.name, a->triggers, (double)(l->end_ns - l->start_ns) / 1e9,
+               l->scenario->ros.count, l->scenario->sfi.count,
+               l->scenario->scenario.mode == MODE_PUSH ? "push" : "pull",
+               l->scenario->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP");
+        printf("  events     %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64 " lost%s\n", a->complete,
+               a->partial, a->lost, a->balanced ? "" : " (the accounts do not balance)");
+        trigger_summary_write(l);
+        if (span > 0)
+                printf("  rate       %s events/s, %s/s of payload\n",
+                       quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
+                       quantity_format_bytes((uint64_t)bytes_per_second(a), bytes));
+        printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost", a->expected,
+               a->received, a->fragments_lost);
+        if (a->fragments_absent > 0)
+                printf(", %" PRIu64 " absent", a->fragments_absent);
+        printf("; %" PRIu64 " retried, %" PRIu64 " of them recovered\n", SUM(l, ROLE_SFI, fragments_re_asked),
+               SUM(l, ROLE_SFI, fragments_recovered));
+        summary_write_level2(l);
+        write_losses(report);
+        front_ends_print(l);
+        write_shaping(l);
+        write_control(l, span);
+        if (h->count > 0)
+                printf("  latency    median %s, 99th percentile %s\n",
+                       quantity_format_time(histogram_quantile(h, 0.5), p50),
+                       quantity_format_time(histogram_quantile(h, 0.99), p99));
+        trigger_summary_write_times(l);
+        summary_stall_print(report);
+        run_files_print(report, records);
+}
+
+static void set_reasons(json_t *report, const struct reasons *reasons)
+{
+        json_t *texts = json_array();
+
+        for (size_t i = 0; i < MIN(reasons->n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(texts, json_string(reasons->text[i]));
+        json_object_set_new(report, "reasons", texts);
+}
+
+int summary_write(const struct launch *l)
+{
+        struct accounts a = account(l);
+        json_t *report = whole_report(l, &a), *records = json_array();
+        struct reasons reasons = {};
+
+        run_reasons(l, &a, json_object_get(report, "nodes"), &reasons);
+        set_reasons(report, &reasons);
+        run_files_write(l, report, records, &reasons);
+        set_reasons(report, &reasons);
+        if (l->options->json) {
+                json_dumpf(report, l->options->json, JSON_COMPACT | JSON_REAL_PRECISION(12));
+                fputc('\n', l->options->json);
+        } else
+                write_text(l, &a, report, records);
+        json_decref(report);
+        json_decref(records);
+        fflush(stdout);
+        if (!l->options->quiet)
+                reasons_log(&reasons);
+        return reasons.n > 0 ? 1 : 0;
+}

@@ -1,0 +1,450 @@
+/* Builds the testbed with libnl-route: a veth from each node's namespace to the bridge, and addresses. */
+#include "run/testbed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/if_addr.h>
+#include <net/if.h>
+#include <netlink/route/addr.h>
+#include <netlink/route/link.h>
+#include <netlink/route/link/bridge.h>
+#include <netlink/route/link/veth.h>
+#include <netlink/socket.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "run/exact_port.h"
+#include "run/netns.h"
+#include "shape/kernel/device.h"
+#include "shape/kernel/socket.h"
+#include "wires.h"
+
+#define NAME_MAX_BYTES 64
+#define BRIDGE "switch"
+#define DEVICE "eth0"
+
+struct testbed {
+        const struct scenario *scenario;
+        int *namespaces; /* of the nodes, then the switch */
+        size_t n;
+        int home;
+        struct tc_socket *at_switch; /* NULL: links have no rate */
+        struct exact_port **ports;   /* one per node; NULL: a timer decides */
+        bool is_exact;               /* all of them */
+        int stamps;                  /* a socket that makes the kernel stamp arriving packets; -1: none */
+        uint64_t lost_before;        /* packets, while the testbed was built */
+};
+
+static void cleanup_socket(struct nl_sock **s)
+{
+        nl_socket_free(*s);
+}
+
+static void cleanup_link(struct rtnl_link **l)
+{
+        rtnl_link_put(*l);
+}
+
+/* Opens a route socket in a namespace; the calling thread returns home. */
+static int open_in(const struct testbed *testbed, int namespace, struct nl_sock **ret)
+{
+        struct nl_sock *s = nl_socket_alloc();
+        int r;
+
+        if (!s)
+                return -ENOMEM;
+        r = netns_enter(namespace);
+        if (r >= 0) {
+                r = nl_connect(s, NETLINK_ROUTE) < 0 ? -EIO : 0;
+                if (netns_enter(testbed->home) < 0)
+                        abort();
+        }
+        if (r < 0) {
+                nl_socket_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+/* Opens a socket for traffic control in the same way. */
+static int open_tc_in(const struct testbed *testbed, int namespace, struct tc_socket **ret)
+{
+        int r = netns_enter(namespace);
+
+        if (r >= 0) {
+                r = tc_socket_new(ret);
+                if (netns_enter(testbed->home) < 0)
+                        abort();
+        }
+        return r;
+}
+
+static void name_of(const struct testbed *testbed, size_t i, char *name)
+{
+        const struct scenario *s = testbed->scenario;
+
+        snprintf(name, NAME_MAX_BYTES, "evb-%d-%s", (int)getpid(),
+                 i < s->n_nodes ? s->nodes[i].name : BRIDGE);
+}
+
+static int change(struct nl_sock *s, const char *device, unsigned mtu, bool up, int master)
+{
+        _cleanup_(cleanup_link) struct rtnl_link *old = NULL, *new = rtnl_link_alloc();
+
+        if (!new || rtnl_link_get_kernel(s, 0, device, &old) < 0)
+                return -ENODEV;
+        if (up)
+                rtnl_link_set_flags(new, IFF_UP);
+        if (mtu > 0)
+                rtnl_link_set_mtu(new, mtu);
+        if (master > 0)
+                rtnl_link_set_master(new, master);
+        return rtnl_link_change(s, old, new, 0) < 0 ? -EIO : 0;
+}
+
+static int index_of(struct nl_sock *s, const char *device)
+{
+        _cleanup_(cleanup_link) struct rtnl_link *link = NULL;
+
+        return rtnl_link_get_kernel(s, 0, device, &link) < 0 ? -ENODEV : rtnl_link_get_ifindex(link);
+}
+
+static int add_address(struct nl_sock *s, const char *text, int device)
+{
+        struct nl_addr *local = NULL;
+        struct rtnl_addr *a = rtnl_addr_alloc();
+        int r = a ? nl_addr_parse(text, AF_UNSPEC, &local) : -NLE_NOMEM;
+
+        if (r >= 0) {
+                rtnl_addr_set_ifindex(a, device);
+                rtnl_addr_set_local(a, local);
+                /* Duplicate address detection takes seconds, and the testbed has no duplicates. */
+                if (nl_addr_get_family(local) == AF_INET6)
+                        rtnl_addr_set_flags(a, IFA_F_NODAD);
+                r = rtnl_addr_add(s, a, 0);
+        }
+        nl_addr_put(local);
+        rtnl_addr_put(a);
+        return r < 0 ? -EIO : 0;
+}
+
+static int make_switch(struct nl_sock *s, unsigned mtu, int *ret_index)
+{
+        if (rtnl_link_bridge_add(s, BRIDGE) < 0 || change(s, BRIDGE, mtu, true, 0) < 0 ||
+            change(s, "lo", 0, true, 0) < 0)
+                return -EIO;
+        *ret_index = index_of(s, BRIDGE);
+        return *ret_index < 0 ? *ret_index : 0;
+}
+
+/* With br_netfilter loaded, every frame would pass the host's firewall rules, unlike in a switch, and cost
+ * time. The settings belong to the namespace and exist only with that module. */
+static int bypass_firewall(const struct testbed *testbed, int namespace)
+{
+        static const char *const settings[] = {"iptables", "ip6tables", "arptables"};
+        int r = netns_enter(namespace);
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(settings); i++) {
+                char path[80];
+                int fd;
+
+                snprintf(path, sizeof path, "/proc/sys/net/bridge/bridge-nf-call-%s", settings[i]);
+                fd = open(path, O_WRONLY | O_CLOEXEC);
+                if (fd < 0)
+                        continue;
+                if (write(fd, "0", 1) < 0)
+                        r = -errno;
+                close(fd);
+        }
+        if (netns_enter(testbed->home) < 0)
+                abort();
+        return r;
+}
+
+/* Makes one link: eth0 in the node's namespace, portN in the switch's. */
+static int make_wire(const struct testbed *testbed, struct nl_sock *at_switch, size_t i, int bridge)
+{
+        _cleanup_(cleanup_socket) struct nl_sock *at_node = NULL;
+        _cleanup_(cleanup_link) struct rtnl_link *port = rtnl_link_veth_alloc();
+        const struct scenario *s = testbed->scenario;
+        struct rtnl_link *peer = port ? rtnl_link_veth_get_peer(port) : NULL;
+        char name[32], address[80];
+        int r;
+
+        if (!peer)
+                return -ENOMEM;
+        snprintf(name, sizeof name, "port%zu", i + 1);
+        rtnl_link_set_name(port, name);
+        rtnl_link_set_mtu(port, (unsigned)s->network.mtu_bytes);
+        rtnl_link_set_name(peer, DEVICE);
+        rtnl_link_set_mtu(peer, (unsigned)s->network.mtu_bytes);
+        rtnl_link_set_ns_fd(peer, testbed->namespaces[i]);
+        r = rtnl_link_add(at_switch, port, NLM_F_CREATE | NLM_F_EXCL);
+        rtnl_link_put(peer);
+        if (r < 0)
+                return -EIO;
+        r = change(at_switch, name, 0, true, bridge);
+        if (r >= 0)
+                r = open_in(testbed, testbed->namespaces[i], &at_node);
+        if (r < 0)
+                return r;
+        snprintf(address, sizeof address, "%s/%d", s->nodes[i].address,
+                 strchr(s->nodes[i].address, ':') ? 64 : 16);
+        if ((r = change(at_node, "lo", 0, true, 0)) < 0 || (r = change(at_node, DEVICE, 0, true, 0)) < 0)
+                return r;
+        return add_address(at_node, address, index_of(at_node, DEVICE));
+}
+
+/* A switch counts single packets, so the device must not send super-packets. */
+static int disable_segmentation(const struct testbed *testbed, int namespace, const char *device)
+{
+        struct tc_ack ack = {};
+        int r = netns_enter(namespace);
+
+        if (r < 0)
+                return log_error_errno(r, "lab: cannot enter a namespace: %m");
+        r = tc_device_segment(device, false, &ack);
+        if (netns_enter(testbed->home) < 0)
+                abort();
+        return r < 0 ? log_error_errno(r, "lab: cannot disable segmentation offload of %s: %m: %s", device,
+                                       ack.text)
+                     : 0;
+}
+
+static void warn_of_timers(struct testbed *testbed, int error)
+{
+        if (testbed->is_exact)
+                log_warning_errno(
+                        error, "lab: this kernel cannot decide by BPF which packets a port drops: %m; timers "
+                               "decide, and may drop more on a busy machine");
+        testbed->is_exact = false;
+}
+
+/* The decision of one port; NULL if a timer has to decide. Warns once. */
+static struct exact_port *make_port(struct testbed *testbed)
+{
+        const char *wish = getenv(TESTBED_PORT_ENV);
+        struct exact_port *port = NULL;
+        int r;
+
+        if (!testbed->is_exact)
+                return NULL;
+        if (wish && strcmp(wish, "timer") == 0) {
+                testbed->is_exact = false;
+                return NULL;
+        }
+        r = wires_new_port(&port, testbed->scenario);
+        if (r < 0)
+                warn_of_timers(testbed, r);
+        return port;
+}
+
+static int shape_wire(struct testbed *testbed, unsigned i)
+{
+        int refusal = 0, r;
+
+        testbed->ports[i] = make_port(testbed);
+        r = wires_set_rate(testbed->at_switch, testbed->scenario, i + 1, testbed->ports[i], &refusal);
+        if (refusal < 0) {
+                testbed->ports[i] = exact_port_free(testbed->ports[i]);
+                warn_of_timers(testbed, refusal);
+        }
+        return r;
+}
+
+/* Logs a warning on failure: a run goes on without its counters. */
+static int read_counts(const struct testbed *testbed, struct testbed_counts *ret)
+{
+        *ret = (struct testbed_counts){.is_exact = testbed->is_exact};
+        for (unsigned i = 0; i < testbed->scenario->n_nodes; i++) {
+                struct wire_counts counts;
+                int r = wires_read(testbed->at_switch, i + 1, testbed->ports[i], &counts);
+
+                if (r < 0)
+                        return log_warning_errno(r, "lab: cannot read the counters of port%u: %m", i + 1);
+                ret->dropped_packets += counts.dropped_packets;
+                ret->lost_packets += counts.lost_packets;
+        }
+        return 0;
+}
+
+/* The kernel stamps packets when a device passes them on while any socket wants it. Without stamps, packets
+ * count from when they reach the switch. */
+static int enable_stamps(void)
+{
+        int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
+
+        if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) < 0) {
+                close(s);
+                s = -1;
+        }
+        return s;
+}
+
+/* Sets rates and buffers of all links and ports. */
+static int shape_wires(struct testbed *testbed)
+{
+        const struct scenario *s = testbed->scenario;
+        struct testbed_counts counts;
+        int r = open_tc_in(testbed, testbed->namespaces[s->n_nodes], &testbed->at_switch);
+
+        if (r < 0)
+                return log_error_errno(r, "lab: cannot open a netlink socket at the switch: %m");
+        testbed->is_exact = true;
+        testbed->stamps = enable_stamps();
+        for (unsigned i = 0; r >= 0 && i < s->n_nodes; i++) {
+                char port[32];
+
+                snprintf(port, sizeof port, "port%u", i + 1);
+                r = shape_wire(testbed, i);
+                if (r >= 0)
+                        r = disable_segmentation(testbed, testbed->namespaces[s->n_nodes], port);
+                if (r >= 0)
+                        r = disable_segmentation(testbed, testbed->namespaces[i], DEVICE);
+        }
+        if (r >= 0 && read_counts(testbed, &counts) >= 0)
+                testbed->lost_before = counts.lost_packets;
+        return r;
+}
+
+static int build(struct testbed *testbed)
+{
+        _cleanup_(cleanup_socket) struct nl_sock *at_switch = NULL;
+        const struct scenario *s = testbed->scenario;
+        char name[NAME_MAX_BYTES];
+        int bridge, r;
+
+        for (size_t i = 0; i <= s->n_nodes; i++) {
+                name_of(testbed, i, name);
+                r = netns_make(name, &testbed->namespaces[i]);
+                if (r < 0)
+                        return log_error_errno(
+                                r, "cannot make network namespace %s: %m%s", name,
+                                r == -EPERM || r == -EACCES
+                                        ? "; --net lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+                                        : "");
+                testbed->n++;
+        }
+        r = open_in(testbed, testbed->namespaces[s->n_nodes], &at_switch);
+        if (r >= 0)
+                r = make_switch(at_switch, (unsigned)s->network.mtu_bytes, &bridge);
+        if (r >= 0)
+                r = bypass_firewall(testbed, testbed->namespaces[s->n_nodes]);
+        if (r < 0)
+                return log_error_errno(r, "lab: cannot make the switch: %m");
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                r = make_wire(testbed, at_switch, i, bridge);
+                if (r < 0)
+                        return log_error_errno(r, "lab: cannot make the link to %s: %m", s->nodes[i].name);
+        }
+        return s->network.link_rate_bps == SCENARIO_UNLIMITED ? 0 : shape_wires(testbed);
+}
+
+static void set_addresses(struct scenario *s)
+{
+        bool v6 = strchr(s->network.control_group, ':');
+
+        /* A veth adds no overhead on the wire to a packet's bytes. */
+        if (s->qos.overhead_bytes == SCENARIO_UNCHANGED)
+                s->qos.overhead_bytes = 0;
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                struct scenario_node *n = &s->nodes[i];
+
+                if (v6)
+                        snprintf(n->address, sizeof n->address, "fd00:e7b::%zx", i + 1);
+                else
+                        snprintf(n->address, sizeof n->address, "10.200.%zu.%zu", (i + 1) / 250,
+                                 1 + (i + 1) % 250);
+                snprintf(n->device, sizeof n->device, "%s", DEVICE);
+        }
+}
+
+int testbed_new(struct testbed **ret, struct scenario *s)
+{
+        struct testbed *testbed;
+        int r;
+
+        netns_clean();
+        set_addresses(s);
+        testbed = calloc(1, sizeof *testbed);
+        if (!testbed)
+                return log_error_errno(ENOMEM, "lab: cannot make a testbed: %m");
+        testbed->scenario = s;
+        testbed->stamps = -1;
+        testbed->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        testbed->namespaces = calloc(s->n_nodes + 1, sizeof *testbed->namespaces);
+        testbed->ports = calloc(s->n_nodes + 1, sizeof(struct exact_port *));
+        r = testbed->home < 0 || !testbed->namespaces || !testbed->ports
+                    ? log_error_errno(ENOMEM, "lab: cannot make a testbed: %m")
+                    : build(testbed);
+        if (r < 0) {
+                testbed_free(testbed);
+                return r;
+        }
+        *ret = testbed;
+        return 0;
+}
+
+struct testbed *testbed_free(struct testbed *testbed)
+{
+        char name[NAME_MAX_BYTES];
+
+        if (!testbed)
+                return NULL;
+        for (size_t i = 0; i < testbed->n; i++) {
+                name_of(testbed, i, name);
+                close(testbed->namespaces[i]);
+                netns_remove(name);
+        }
+        for (size_t i = 0; testbed->ports && i < testbed->scenario->n_nodes; i++)
+                exact_port_free(testbed->ports[i]);
+        free(testbed->ports);
+        tc_socket_free(testbed->at_switch);
+        if (testbed->home >= 0)
+                close(testbed->home);
+        if (testbed->stamps >= 0)
+                close(testbed->stamps);
+        free(testbed->namespaces);
+        free(testbed);
+        return NULL;
+}
+
+int testbed_node_namespace(const struct testbed *testbed, const char *name)
+{
+        for (size_t i = 0; i < testbed->scenario->n_nodes; i++) {
+                if (strcmp(testbed->scenario->nodes[i].name, name) == 0)
+                        return testbed->namespaces[i];
+        }
+        return -1;
+}
+
+int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret)
+{
+        struct testbed_counts counts;
+        int r = testbed->at_switch ? read_counts(testbed, &counts) : -ENODATA;
+
+        if (r < 0)
+                return r;
+        counts.lost_packets -= MIN(testbed->lost_before, counts.lost_packets);
+        if (counts.lost_packets > 0)
+                log_warning(
+                        "lab: the testbed itself lost %" PRIu64
+                        " packets, which links and ports would have carried; use a less busy machine, or a "
+                        "lower network.link-rate",
+                        counts.lost_packets);
+        *ret = counts;
+        return 0;
+}
+
+const char *testbed_port_name(const struct testbed_counts *counts)
+{
+        return counts->is_exact ? "exact" : "timer";
+}

@@ -1,0 +1,351 @@
+/* Reads the facts of a device and changes its settings. ethtool.c handles interrupt coalescing. */
+#include "shape/kernel/device.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <netlink/route/link.h>
+#include <netlink/socket.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "base/quantity.h"
+#include "base/util.h"
+#include "ethtool.h"
+
+/* Links below each other, such as a VLAN of a bond of ports. */
+#define STACK_MAX 4
+
+static bool ask_ethtool(int fd, const char *name, void *command)
+{
+        struct ifreq r = {.ifr_data = command};
+
+        strncpy(r.ifr_name, name, sizeof r.ifr_name - 1);
+        return ioctl(fd, SIOCETHTOOL, &r) == 0;
+}
+
+static uint64_t read_speed(int fd, const char *name)
+{
+        struct ethtool_cmd c = {.cmd = ETHTOOL_GSET};
+        /* ethtool_cmd_speed() would shift an unknown speed out of an int. */
+        uint32_t mbps = ask_ethtool(fd, name, &c) ? (uint32_t)c.speed_hi << 16 | c.speed : 0;
+
+        return mbps == (uint32_t)SPEED_UNKNOWN ? 0 : mbps * UINT64_C(1000000);
+}
+
+static bool has_offload(int fd, const char *name)
+{
+        struct ethtool_value v = {.cmd = ETHTOOL_GGSO};
+
+        return ask_ethtool(fd, name, &v) && v.data != 0;
+}
+
+static int read_link(const struct nlmsghdr *m, void *ctx)
+{
+        struct tc_device *d = ctx;
+        struct ifinfomsg link;
+        const struct nlattr *a;
+
+        if (mnl_nlmsg_get_payload_len(m) < sizeof link)
+                return 0;
+        memcpy(&link, mnl_nlmsg_get_payload(m), sizeof link);
+        d->up = (link.ifi_flags & IFF_UP) && (link.ifi_flags & IFF_RUNNING);
+        mnl_attr_for_each(a, m, sizeof(struct ifinfomsg))
+        {
+                if (mnl_attr_get_payload_len(a) < sizeof(uint32_t))
+                        continue;
+                switch (mnl_attr_get_type(a)) {
+                case IFLA_MTU:
+                        d->mtu_bytes = mnl_attr_get_u32(a);
+                        break;
+                case IFLA_GSO_MAX_SIZE:
+                        d->super_packet_bytes = mnl_attr_get_u32(a);
+                        break;
+                case IFLA_NUM_TX_QUEUES:
+                        d->queues = mnl_attr_get_u32(a);
+                        break;
+                }
+        }
+        return 0;
+}
+
+static int ask_link(struct tc_device *d)
+{
+        uint8_t buffer[MNL_NLMSG_HDRLEN + sizeof(struct ifinfomsg)] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
+        struct tc_socket *s;
+        struct tc_ack ack;
+        int r = tc_socket_new(&s);
+
+        if (r < 0)
+                return r;
+        m->nlmsg_type = RTM_GETLINK;
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+        i->ifi_index = d->ifindex;
+        r = tc_socket_ask(s, m, read_link, d, &ack);
+        tc_socket_free(s);
+        return r;
+}
+
+/* Whether the link, or one that it is stacked on, is hardware: the kernel names a kind for all others. The
+ * other end of a veth, and a link of another namespace, are not below it. */
+static bool is_physical(struct nl_cache *links, int ifindex, int depth)
+{
+        struct rtnl_link *l = rtnl_link_get(links, ifindex);
+        const char *kind = l ? rtnl_link_get_type(l) : NULL;
+        bool physical = l && !kind;
+        int32_t elsewhere;
+
+        if (kind && depth > 0 && strcmp(kind, "veth") != 0 && rtnl_link_get_link_netnsid(l, &elsewhere) < 0)
+                physical = is_physical(links, rtnl_link_get_link(l), depth - 1);
+        for (struct nl_object *o = nl_cache_get_first(links); o && kind && depth > 0 && !physical;
+             o = nl_cache_get_next(o)) {
+                struct rtnl_link *port = (struct rtnl_link *)o;
+
+                if (rtnl_link_get_master(port) == ifindex)
+                        physical = is_physical(links, rtnl_link_get_ifindex(port), depth - 1);
+        }
+        rtnl_link_put(l);
+        return physical;
+}
+
+static bool has_physical_link(int ifindex)
+{
+        struct nl_sock *s = nl_socket_alloc();
+        struct nl_cache *links = NULL;
+        bool physical = true;
+
+        if (s && nl_connect(s, NETLINK_ROUTE) >= 0 && rtnl_link_alloc_cache(s, AF_UNSPEC, &links) >= 0)
+                physical = is_physical(links, ifindex, STACK_MAX);
+        nl_cache_free(links);
+        nl_socket_free(s);
+        return physical;
+}
+
+int tc_device_read(struct tc_device *ret, const char *name)
+{
+        _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        struct tc_device d = {.ifindex = (int)if_nametoindex(name)};
+        int r;
+
+        if (d.ifindex == 0 || strlen(name) >= sizeof d.name)
+                return -ENODEV;
+        if (fd < 0)
+                return -errno;
+        strcpy(d.name, name);
+        r = ask_link(&d);
+        if (r < 0)
+                return r;
+        d.speed_bps = read_speed(fd, name);
+        d.is_virtual = !has_physical_link(d.ifindex);
+        if (!has_offload(fd, name))
+                d.super_packet_bytes = 0;
+        *ret = d;
+        return 0;
+}
+
+static void note(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void note(struct strbuf *b, const char *format, ...)
+{
+        char text[128];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        strbuf_add(b, "%s%s", b->length > 0 ? "; " : "", text);
+}
+
+static int note_facts(const struct tc_device *d, const struct tc_device *now, struct strbuf *what)
+{
+        char a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
+        size_t before = what->length;
+
+        if (d->speed_bps != now->speed_bps)
+                note(what, "reports %s instead of %s", quantity_format_rate(now->speed_bps, a),
+                     d->speed_bps > 0 ? quantity_format_rate(d->speed_bps, b) : "no rate");
+        if (d->mtu_bytes != now->mtu_bytes)
+                note(what, "has an MTU of %u instead of %u bytes", now->mtu_bytes, d->mtu_bytes);
+        if (d->super_packet_bytes != now->super_packet_bytes)
+                note(what, "takes super-packets of %u instead of %u bytes", now->super_packet_bytes,
+                     d->super_packet_bytes);
+        if (d->queues != now->queues)
+                note(what, "has %u instead of %u transmit queues", now->queues, d->queues);
+        return what->length > before ? TC_DEVICE_FACTS : 0;
+}
+
+int tc_device_follow(struct tc_device *d, struct strbuf *what)
+{
+        struct tc_device now = {};
+        char name[IF_NAMESIZE];
+        int r = if_indextoname((unsigned)d->ifindex, name) ? tc_device_read(&now, name) : -ENODEV;
+        int changes = 0;
+
+        if (r < 0)
+                return r;
+        /* Renamed again between the two calls: the next time. */
+        if (now.ifindex != d->ifindex)
+                return 0;
+        if (now.speed_bps == 0)
+                now.speed_bps = d->speed_bps;
+        if (strcmp(now.name, d->name) != 0) {
+                note(what, "is now called %s", now.name);
+                changes |= TC_DEVICE_RENAMED;
+        }
+        if (now.up != d->up) {
+                note(what, now.up ? "is up" : "is down");
+                changes |= now.up ? TC_DEVICE_UP : TC_DEVICE_DOWN;
+        }
+        changes |= note_facts(d, &now, what);
+        *d = now;
+        return changes;
+}
+
+static bool is_address(const struct sockaddr *a, int family, const void *bytes)
+{
+        if (!a || a->sa_family != family)
+                return false;
+        if (family == AF_INET)
+                return memcmp(&((const struct sockaddr_in *)(const void *)a)->sin_addr, bytes, 4) == 0;
+        return memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, bytes, 16) == 0;
+}
+
+int tc_device_of_address(const char *address, char name[static IF_NAMESIZE])
+{
+        struct ifaddrs *all;
+        uint8_t bytes[16];
+        int family = strchr(address, ':') ? AF_INET6 : AF_INET, r = -ENODEV;
+
+        if (inet_pton(family, address, bytes) != 1)
+                return -ENODEV;
+        if (getifaddrs(&all) < 0)
+                return -errno;
+        for (const struct ifaddrs *i = all; i && r < 0; i = i->ifa_next) {
+                if (!is_address(i->ifa_addr, family, bytes) || strlen(i->ifa_name) >= IF_NAMESIZE)
+                        continue;
+                strcpy(name, i->ifa_name);
+                r = 0;
+        }
+        freeifaddrs(all);
+        return r;
+}
+
+bool tc_device_has_ipv6(const char *device)
+{
+        char path[64 + IF_NAMESIZE], disabled = '1';
+        _cleanup_close_ int fd = -1;
+
+        snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/%s/disable_ipv6", device);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        return fd >= 0 && read(fd, &disabled, 1) == 1 && disabled == '0';
+}
+
+bool tc_tuning_is_unchanged(const struct tc_tuning *t)
+{
+        return t->mtu_bytes == TC_UNCHANGED && !coalesce_is_asked(t);
+}
+
+static void remember(uint32_t *previous, uint32_t now, uint32_t want)
+{
+        if (*previous == TC_UNCHANGED && want != TC_UNCHANGED)
+                *previous = now;
+}
+
+void tc_tuning_remember(struct tc_tuning *previous, const struct tc_tuning *now, const struct tc_tuning *want)
+{
+        remember(&previous->mtu_bytes, now->mtu_bytes, want->mtu_bytes);
+        remember(&previous->rx_usecs, now->rx_usecs, want->rx_usecs);
+        remember(&previous->rx_frames, now->rx_frames, want->rx_frames);
+        remember(&previous->tx_usecs, now->tx_usecs, want->tx_usecs);
+        remember(&previous->tx_frames, now->tx_frames, want->tx_frames);
+}
+
+static bool is_so(uint32_t want, uint32_t have)
+{
+        return want == TC_UNCHANGED || want == have;
+}
+
+bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now)
+{
+        return is_so(want->mtu_bytes, now->mtu_bytes) && coalesce_is_so(want, now);
+}
+
+int tc_tuning_read(const char *device, struct tc_tuning *ret)
+{
+        struct tc_tuning t = TC_TUNING_UNCHANGED;
+        struct tc_device d = {};
+        int r = tc_device_read(&d, device);
+
+        if (r < 0)
+                return r;
+        t.mtu_bytes = d.mtu_bytes;
+        r = coalesce_read(device, &t);
+        if (r < 0 && r != -EOPNOTSUPP)
+                return r;
+        *ret = t;
+        return 0;
+}
+
+static int set_mtu(struct tc_socket *s, const char *device, uint32_t mtu_bytes, struct tc_ack *ack)
+{
+        uint8_t buffer[MNL_NLMSG_HDRLEN + sizeof(struct ifinfomsg) + 64] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
+
+        m->nlmsg_type = RTM_NEWLINK;
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+        i->ifi_index = (int)if_nametoindex(device);
+        mnl_attr_put_u32(m, IFLA_MTU, mtu_bytes);
+        return tc_socket_ask(s, m, NULL, NULL, ack);
+}
+
+static void keep_asked(struct tc_tuning *previous, const struct tc_tuning *want)
+{
+        if (want->mtu_bytes == TC_UNCHANGED)
+                previous->mtu_bytes = TC_UNCHANGED;
+        coalesce_keep_asked(previous, want);
+}
+
+int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want,
+                    struct tc_tuning *previous, struct tc_ack *ack)
+{
+        struct tc_tuning before, now;
+        int r = tc_tuning_read(device, &before);
+
+        *ack = (struct tc_ack){};
+        if (r >= 0 && want->mtu_bytes != TC_UNCHANGED && want->mtu_bytes != before.mtu_bytes)
+                r = set_mtu(s, device, want->mtu_bytes, ack);
+        if (r < 0)
+                return r;
+        if (coalesce_is_asked(want))
+                r = coalesce_write(device, want, ack);
+        if (r >= 0)
+                r = tc_tuning_read(device, &now);
+        if (r >= 0 && !tc_tuning_is_so(want, &now))
+                r = -EBADE;
+        if (r < 0) {
+                struct tc_ack ignored;
+
+                if (want->mtu_bytes != TC_UNCHANGED)
+                        (void)set_mtu(s, device, before.mtu_bytes, &ignored);
+                keep_asked(&before, want);
+                if (coalesce_is_asked(&before))
+                        (void)coalesce_write(device, &before, &ignored);
+                return r;
+        }
+        if (previous) {
+                keep_asked(&before, want);
+                *previous = before;
+        }
+        return 0;
+}

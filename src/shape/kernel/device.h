@@ -1,0 +1,69 @@
+/* A network device: the facts that a plan needs, and the settings of publication B (MTU, interrupt
+ * coalescing), which can be set, verified and restored. */
+#pragma once
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+#include "shape/kernel/socket.h"
+
+struct tc_device {
+        char name[IF_NAMESIZE];
+        int ifindex;
+        uint32_t mtu_bytes;
+        uint64_t speed_bps;          /* as the driver reports; 0: unknown */
+        uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
+        uint32_t queues;             /* transmit queues */
+        bool is_virtual;             /* without a physical link below it, so the speed is nominal */
+        bool up;                     /* enabled by the administrator, and with a carrier */
+};
+
+/* -ENODEV: the device does not exist. */
+int tc_device_read(struct tc_device *ret, const char *name);
+
+/* What tc_device_follow() found; a combination. */
+enum {
+        TC_DEVICE_RENAMED = 1,
+        TC_DEVICE_DOWN = 2,
+        TC_DEVICE_UP = 4,
+        TC_DEVICE_FACTS = 8, /* speed, MTU, super-packets or queues: a plan may no longer fit */
+};
+/* Reads the device with this number again, whatever its name is now, and appends what changed to `what`, as
+ * in "is now called eth7; reports 1.00 Gbit/s instead of 10.0 Gbit/s". A device that is down reports no
+ * speed; it keeps the former one. Returns the changes, or -ENODEV: the device no longer exists. */
+int tc_device_follow(struct tc_device *d, struct strbuf *what);
+/* Finds the device with an address; -ENODEV: none. */
+int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
+
+/* Enables or disables segmentation offload, for TCP and UDP, of a device in the calling thread's namespace.
+ * *ack has the kernel's text. */
+int tc_device_segment(const char *device, bool on, struct tc_ack *ack);
+
+/* True if IPv6 is enabled on the device, so that it has or may get IPv6 addresses. */
+bool tc_device_has_ipv6(const char *device);
+
+/* TC_UNCHANGED in wanted settings: keep; in current settings: unsupported. */
+#define TC_UNCHANGED UINT32_MAX
+struct tc_tuning {
+        uint32_t mtu_bytes;
+        uint32_t rx_usecs, rx_frames, tx_usecs, tx_frames; /* interrupt coalescing */
+};
+
+#define TC_TUNING_UNCHANGED                                                                                  \
+        ((struct tc_tuning){TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED})
+
+bool tc_tuning_is_unchanged(const struct tc_tuning *t);
+/* Copies from `now` to `previous` the settings that `want` changes and `previous` does not have yet. */
+void tc_tuning_remember(struct tc_tuning *previous, const struct tc_tuning *now,
+                        const struct tc_tuning *want);
+/* True if `now` has all settings of `want`. */
+bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now);
+/* Reads the current settings. Coalescing stays TC_UNCHANGED if the device does not support it. */
+int tc_tuning_read(const char *device, struct tc_tuning *ret);
+/* Sets the wanted settings and verifies them; *previous (may be NULL) gets their old values. On failure
+ * nothing is changed, and *ack has the kernel's text. -EBADE: the device accepted a setting but reports
+ * another value. */
+int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want,
+                    struct tc_tuning *previous, struct tc_ack *ack);

@@ -1,0 +1,29 @@
+/* Notifications of the kernel about changes of a device's qdiscs, classes and filters, and their authors. One
+ * thread. */
+#pragma once
+
+#include "shape/model/object.h"
+
+struct tc_watch;
+
+struct tc_event {
+        enum {
+                TC_EVENT_CHANGED, /* `object` was created or changed */
+                TC_EVENT_DELETED, /* objects below it are deleted without a notification */
+                TC_EVENT_LINK,    /* the device was renamed, went up or down, or has other settings */
+                TC_EVENT_LINK_GONE,
+                TC_EVENT_LOST, /* notifications were lost: dump again */
+        } what;
+        bool by_us;
+        uint32_t port;           /* netlink port id of the author, usually a process id; 0: the kernel */
+        struct tc_object object; /* the receiver frees object.options */
+};
+
+/* own_port: tc_socket_port() of the socket for own changes. */
+int tc_watch_new(struct tc_watch **ret, int ifindex, uint32_t own_port);
+struct tc_watch *tc_watch_free(struct tc_watch *w);
+int tc_watch_fd(const struct tc_watch *w);
+/* Takes the next event. 1; 0: none at the moment; or negative errno. */
+int tc_watch_next(struct tc_watch *w, struct tc_event *ret);
+/* Formats the author, e.g. "tc (process 123)", if known. Returns text. */
+char *tc_event_actor(const struct tc_event *e, char *text, size_t size);

@@ -1,0 +1,22 @@
+/* Computes the changes that turn one tree into another, in a safe order. Classes come first, from the top
+ * down, then their qdiscs, then the filters, which direct traffic to complete classes. Unwanted objects are
+ * deleted in the reverse order. Pure. */
+#pragma once
+
+#include "shape/model/netlink_message.h"
+
+struct tc_diff {
+        struct tc_change *changes; /* objects are borrowed from the two trees */
+        size_t n;
+        /* Of the changes up to here, only TC_RENEW drops packets. Those behind delete classes that have lost
+         * their filters: drain them first. */
+        size_t n_before_drain;
+        /* The changes behind these delete u32 tables. The kernel returns -EBUSY until it has released the
+         * filters that led to a table. */
+        size_t n_before_tables;
+};
+
+/* Both trees are sorted and of the same device. If the root changes, all objects below it change with it.
+ * -ENOMEM. */
+int tc_diff_make(struct tc_diff *ret, const struct tc_tree *have, const struct tc_tree *want);
+void tc_diff_fini(struct tc_diff *d);

@@ -1,0 +1,48 @@
+/* Makes the tree for a plan, and finds the destinations of an installed tree. Pure.
+ *
+ *   e7b:  root (htb or cbq)
+ *   `- e7b:1     the link's rate
+ *      |- e7b:2     control messages, highest priority     `- 2: bfifo
+ *      |- e7b:3     traffic to unknown destinations        `- 3: bfifo
+ *      |- e7b:1001  the first destination                  `- 1001: tbf (bfifo if HTB itself shapes)
+ *      `- e7b:1002  the second ...
+ *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
+ * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 22, 23
+ * destinations in a list; 32, 33 destinations by hash (even: IPv4, odd: IPv6). They match the version in the
+ * IP header, not the protocol of a VLAN tag. */
+#pragma once
+
+#include "shape/model/object.h"
+#include "shape/model/plan.h"
+
+/* Handle of evb's root. HTB's rate2quantum and CBQ's off-time, which have no effect there, carry it again as
+ * a mark. */
+#define TC_OUR_MAJOR 0xe7bu
+#define TC_OUR_ROOT TC_ID(TC_OUR_MAJOR, 0)
+#define TC_LINK_CLASS TC_ID(TC_OUR_MAJOR, 1)
+#define TC_CONTROL_CLASS TC_ID(TC_OUR_MAJOR, 2)
+#define TC_OTHER_CLASS TC_ID(TC_OUR_MAJOR, 3)
+/* Up to this number of destinations a list of filters is as fast as a hash table (4.4 ns per filter). */
+#define TC_LINEAR_MAX 64
+
+/* The owner of a device's root. */
+enum tc_owner {
+        TC_OWNER_KERNEL, /* no root, or the default one */
+        TC_OWNER_OURS,
+        TC_OWNER_CLASSLESS, /* another program's; can be restored exactly */
+        TC_OWNER_FOREIGN,   /* another program's, with classes or not restorable; replaced only by force */
+};
+
+enum tc_owner tc_layout_owner(const struct tc_tree *have);
+/* A qdisc that cannot be restored exactly, because the kernel does not report all of it. NULL: none. */
+const struct tc_object *tc_layout_incomplete(const struct tc_tree *have);
+
+/* Makes the tree for a plan, sorted. Destinations in `have` (sorted; may be empty) keep their classes and
+ * thus their queued packets. The caller frees the tree. */
+int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct tc_tree *have);
+
+/* The backend of an installed tree; TC_BACKEND_NONE: not evb's. */
+enum tc_backend tc_layout_backend(const struct tc_tree *have);
+const char *tc_backend_name(enum tc_backend backend);
+/* The destination of a filter; false: a filter of another purpose. */
+bool tc_layout_address(const struct tc_object *filter, struct tc_address *ret);

@@ -1,0 +1,380 @@
+/* Plans of shaping: rates, bursts, guarantees, warnings. */
+#include "tc_sample.h"
+
+#include "shape/model/kind.h"
+#include "shape/model/tree_status.h"
+#include "shape/model/units.h"
+
+TEST(plans_follow_the_rules)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        to[0].rate_bps = to[1].rate_bps = 0;
+        q.switch_buffer_bytes = 512 << 10;
+        p = sample_plan(&q);
+        /* (1 Gbit/s - 0.5 %) x 99.95 % / 6 */
+        assert_int_equal(p.shares[0].rate_bps, UINT64_C(165750416));
+        /* 2 ms of the rate, as the port's buffer holds seven of them */
+        assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 500);
+        assert_int_equal(p.shares[0].limit_bytes, (2 << 20) / 8 * 9 + p.shares[0].burst_bytes);
+        assert_true(p.shares[0].quantum_bytes >= p.frame_bytes);
+        assert_int_equal(p.control.guaranteed_bps, 5000000);
+        assert_int_equal(p.n_warnings, 0);
+        tc_plan_fini(&p);
+
+        /* of an unknown buffer nobody knows how many */
+        q.switch_buffer_bytes = 0;
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, 165750416 / 8 / 1000);
+        tc_plan_fini(&p);
+
+        /* three quarters of it for the bursts of six sources and what those to the other destination add */
+        q.switch_buffer_bytes = 128 << 10;
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, (128 << 10) / 4 * 3 / 7);
+        tc_plan_fini(&p);
+}
+
+/* A port that takes less than planned: only its own rate is smaller, and the class stays. */
+TEST(a_share_reduces_one_rate)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_plan_fini) struct tc_plan before, after;
+        _cleanup_(tc_tree_fini) struct tc_tree one, other;
+        struct tc_diff diff = {};
+        const struct tc_htb_class *class;
+        _cleanup_(tc_status_fini) struct tc_status status;
+
+        q.burst_bytes = 16000;
+        before = sample_plan(&q);
+        one = sample_tree(&q, NULL);
+        to[1].permille = 490;
+        after = sample_plan(&q);
+        assert_int_equal(after.shares[0].rate_bps, before.shares[0].rate_bps);
+        assert_int_equal(after.shares[1].planned_bps, before.shares[1].rate_bps);
+        assert_int_equal(after.shares[1].rate_bps, before.shares[1].rate_bps * 49 / 100);
+        assert_int_equal(after.shares[1].permille, 490);
+        assert_int_equal(after.sources, 6);
+        other = sample_tree(&q, &one);
+        assert_int_equal(tc_diff_make(&diff, &one, &other), 0);
+        assert_true(diff.n > 0);
+        for (size_t i = 0; i < diff.n; i++) {
+                assert_int_equal(diff.changes[i].verb, TC_CHANGE);
+                /* A change of the TBF would fill its bucket. */
+                assert_int_equal(diff.changes[i].object->type, TC_CLASS);
+        }
+        tc_diff_fini(&diff);
+        class = &tc_tree_class(&other, TC_ID(TC_OUR_MAJOR, 0x1002))->params.htb_class;
+        assert_int_equal(class->ceil_bytes, tc_rate_bytes(after.shares[1].rate_bps));
+        assert_int_equal(class->cburst_ticks,
+                         tc_ticks_of_bytes(after.shares[1].burst_bytes / 4, class->ceil_bytes));
+        assert_int_equal(tc_status_make(&status, &other, to, 3), 0);
+        assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(after.shares[1].rate_bps));
+        assert_int_equal(status.rows[1].asked_bps, after.shares[1].planned_bps);
+        assert_int_equal(status.rows[0].rate_bps, after.shares[0].rate_bps);
+}
+
+/* CBQ's classes have no ceilings. */
+TEST(a_share_of_cbq_reduces_its_tbf)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_CBQ_TBF);
+        _cleanup_(tc_status_fini) struct tc_status status;
+        _cleanup_(tc_tree_fini) struct tc_tree t;
+
+        to[1].permille = 490;
+        t = sample_tree(&q, NULL);
+        assert_int_equal(tc_tree_qdisc(&t, TC_ID(TC_OUR_MAJOR, 0x1002))->params.tbf.rate_bytes,
+                         tc_rate_bytes(to[1].rate_bps * 49 / 100));
+        assert_int_equal(tc_status_make(&status, &t, to, 2), 0);
+        assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(to[1].rate_bps * 49 / 100));
+}
+
+/* The burst is 2 ms of the rate, and so holds a super-packet at high rates, as far as three quarters of the
+ * port's buffer hold those of all sources, and what bursts to other destinations add to them. */
+TEST(bursts_fit_the_buffer)
+{
+        static const struct {
+                uint64_t rate_bps, buffer, burst;
+                uint32_t sources;
+                size_t destinations;
+        } cases[] = {
+                {UINT64_C(50000000000), 256 << 10, 192 << 10, 1, 1},
+                {UINT64_C(10000000000), 256 << 10, 192 << 10, 1, 1},
+                {UINT64_C(1000000000), 512 << 10, 250000, 1, 1},
+                {UINT64_C(1000000000), 256 << 10, 192 << 10, 1, 1},
+                {UINT64_C(1000000000), 128 << 10, 96 << 10, 1, 1},
+                {UINT64_C(1000000000), 256 << 10, 96 << 10, 2, 1},
+                {UINT64_C(1000000000), 256 << 10, 64 << 10, 2, 2},
+                {UINT64_C(100000000), 256 << 10, 25000, 1, 1},
+                {UINT64_C(166000000), 128 << 10, 16 << 10, 6, 1},
+                {UINT64_C(166000000), 128 << 10, 12 << 10, 6, 3},
+                {UINT64_C(10000000), 16 << 10, 2 * 1514, 12, 1},
+        };
+        struct tc_destination to[3];
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct tc_request q = sample_request(to, cases[i].destinations, TC_BACKEND_HTB_TBF);
+                _cleanup_(tc_plan_fini) struct tc_plan p;
+
+                to[0].rate_bps = cases[i].rate_bps;
+                q.link_rate_bps = UINT64_C(100000000000);
+                q.switch_buffer_bytes = cases[i].buffer;
+                q.sources = cases[i].sources;
+                p = sample_plan(&q);
+                if (p.shares[0].burst_bytes != cases[i].burst)
+                        fail_msg("case %zu: burst %llu", i, (unsigned long long)p.shares[0].burst_bytes);
+        }
+}
+
+/* TBF never lets a super-packet pass that is larger than the burst, and the queue may hold some. */
+TEST(bursts_do_not_shrink_below_queued_super_packets)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+        uint64_t burst;
+
+        to[0].rate_bps = UINT64_C(100000000);
+        p = sample_plan(&q);
+        burst = p.shares[0].burst_bytes;
+        tc_plan_fini(&p);
+
+        to[0].permille = 300;
+        p = sample_plan(&q);
+        assert_fields(&p.shares[0], rate_bps, 30000000, burst_bytes, burst);
+        tc_plan_fini(&p);
+
+        q.burst_least_bytes = 2 * burst;
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, 2 * burst);
+        assert_non_null(strstr(p.reason_burst, "super-packets"));
+        tc_plan_fini(&p);
+}
+
+TEST(plans_say_when_shaping_is_not_needed)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+        struct error e = {};
+
+        q.sources = 6;
+        q.switch_buffer_bytes = 131072;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_non_null(strstr(p.reason_need,
+                               "if each source sends at most 21845 bytes at once (switch buffer of "
+                               "131072 bytes / 6 sources)"));
+        tc_plan_fini(&p);
+        q.switch_buffer_bytes = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_string_equal(p.reason_need, "");
+        tc_plan_fini(&p);
+        q.sources = 1;
+        assert_int_equal(tc_plan_make(&p, &q, &e), 0);
+        assert_non_null(strstr(p.reason_need, "no shaping needed for one source"));
+        tc_plan_fini(&p);
+}
+
+/* If the rates exceed the link together, the guaranteed rates still fit. */
+TEST(guarantees_fit_the_link)
+{
+        struct tc_destination to[30];
+        struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
+        uint64_t sum = 0;
+        _cleanup_(tc_plan_fini) struct tc_plan p;
+
+        for (int i = 0; i < 30; i++)
+                to[i].rate_bps = UINT64_C(100000000);
+        p = sample_plan(&q);
+        for (int i = 0; i < 30; i++)
+                sum += p.shares[i].guaranteed_bps;
+        assert_true(sum + p.control.guaranteed_bps + p.other.guaranteed_bps <= q.link_rate_bps);
+        assert_int_equal(p.shares[0].rate_bps, 100000000);
+}
+
+/* Known traffic to unknown destinations takes a part of the link, but none of a destination's port. */
+TEST(other_traffic_has_its_part)
+{
+        struct tc_destination to[30];
+        struct tc_request q = sample_request(to, 30, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_plan_fini) struct tc_plan without, with;
+        uint64_t sum = 0;
+
+        for (int i = 0; i < 30; i++)
+                to[i].rate_bps = i == 0 ? 0 : UINT64_C(100000000);
+        without = sample_plan(&q);
+        assert_string_equal(without.reason_other, "");
+        q.other_rate_bps = 50000000;
+        q.other_what = "somebody";
+        with = sample_plan(&q);
+        assert_int_equal(with.other.guaranteed_bps, without.other.guaranteed_bps + 50000000);
+        assert_string_equal(with.reason_other, "5.00 Mbit/s, and 50.0 Mbit/s for somebody");
+        for (int i = 0; i < 30; i++) {
+                sum += with.shares[i].guaranteed_bps;
+                assert_int_equal(with.shares[i].rate_bps, without.shares[i].rate_bps);
+        }
+        assert_true(sum + with.control.guaranteed_bps + with.other.guaranteed_bps <= q.link_rate_bps);
+        assert_true(with.shares[0].burst_bytes < without.shares[0].burst_bytes);
+        assert_non_null(strstr(with.reason_burst, "(6 sources + 31 destinations - 1)"));
+}
+
+TEST(broken_rules_cause_warnings)
+{
+        static const struct {
+                const char *says;
+                uint64_t rate_bps, burst, limit, buffer, send_buffer;
+                uint32_t super_packet;
+                enum tc_backend backend;
+        } cases[] = {
+                {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
+                 TC_BACKEND_HTB_TBF},
+                {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
+                {"exceed the port rate", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+                {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct tc_destination to[1];
+                struct tc_request q = sample_request(to, 1, cases[i].backend);
+                bool found = false;
+                _cleanup_(tc_plan_fini) struct tc_plan p;
+
+                to[0].rate_bps = cases[i].rate_bps;
+                q.burst_bytes = cases[i].burst;
+                q.limit_bytes = cases[i].limit;
+                q.switch_buffer_bytes = cases[i].buffer;
+                q.send_buffer_bytes = cases[i].send_buffer;
+                q.super_packet_bytes = cases[i].super_packet;
+                p = sample_plan(&q);
+                for (size_t k = 0; k < p.n_warnings; k++)
+                        found |= strstr(p.warnings[k], cases[i].says) != NULL;
+                if (!found)
+                        fail_msg("no warning says \"%s\"", cases[i].says);
+        }
+}
+
+/* Destinations behind a valid first one are checked as well. */
+/* A veth says 10 Gbit/s and carries what the processors can do. */
+TEST(a_virtual_link_carries_what_is_asked)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        q.link_rate_bps = UINT64_C(10000000000);
+        q.link_is_virtual = true;
+        q.switch_buffer_bytes = 0;
+        to[0].rate_bps = UINT64_C(50000000000);
+        to[1].rate_bps = UINT64_C(20000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.link_rate_bps, UINT64_C(71400000000));
+        assert_int_equal(p.shares[0].guaranteed_bps, to[0].rate_bps);
+        assert_int_equal(p.shares[1].guaranteed_bps, to[1].rate_bps);
+        /* 1 ms, as no port bounds it */
+        assert_int_equal(p.shares[0].burst_bytes, 6250000);
+        assert_int_equal(p.n_warnings, 0);
+        assert_string_equal(p.reason_link,
+                            "71.4 Gbit/s, for the rates that are asked; the device is virtual, "
+                            "so its 10.0 Gbit/s is nominal");
+        tc_plan_fini(&p);
+
+        /* It may also be asked for less than it says, or for more than HTB is planned for. */
+        to[0].rate_bps = to[1].rate_bps = UINT64_C(1000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.link_rate_bps, UINT64_C(10000000000));
+        assert_string_equal(p.reason_link, "");
+        tc_plan_fini(&p);
+        to[0].rate_bps = to[1].rate_bps = UINT64_C(300000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.link_rate_bps, TC_LINK_RATE_MAX_BPS);
+        tc_plan_fini(&p);
+}
+
+TEST(each_rate_above_the_link_is_named)
+{
+        struct tc_destination to[12];
+        struct tc_request q = sample_request(to, 12, TC_BACKEND_HTB_TBF);
+        struct tc_plan p;
+
+        q.sources = 1;
+        q.switch_buffer_bytes = 0;
+        to[3].rate_bps = UINT64_C(5000000000);
+        to[7].rate_bps = UINT64_C(1000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 1);
+        assert_string_equal(p.warnings[0], "10.1.0.4: the link of 1.00 Gbit/s caps the rate of 5.00 Gbit/s; "
+                                           "set the link rate if the link is faster");
+        tc_plan_fini(&p);
+
+        for (size_t i = 0; i < 12; i++)
+                to[i].rate_bps = UINT64_C(2000000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 9);
+        assert_string_equal(p.warnings[8], "the link caps the rates of 4 more destinations");
+        tc_plan_fini(&p);
+}
+
+TEST(every_destination_is_checked)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB_TBF);
+        bool port = false, buffer = false;
+        _cleanup_(tc_plan_fini) struct tc_plan p;
+
+        q.link_rate_bps = UINT64_C(25000000000);
+        to[1].rate_bps = to[2].rate_bps = UINT64_C(20000000000);
+        q.burst_bytes = 200000;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 3); /* one warning per rule */
+        for (size_t k = 0; k < p.n_warnings; k++) {
+                port |= strstr(p.warnings[k], "exceed the port rate") && strstr(p.warnings[k], "10.1.0.2:");
+                buffer |= strstr(p.warnings[k], "may meet") && strstr(p.warnings[k], "10.1.0.1:");
+        }
+        assert_true(port && buffer);
+}
+
+TEST(impossible_requests_are_rejected)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct error e = {};
+        struct tc_plan p;
+
+        q.burst_bytes = 1513;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "1514"));
+        q.burst_bytes = UINT64_C(1) << 30; /* 429 s of 20 Mbit/s, in ticks of 64 ns more than 32 bits */
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "burst"));
+        q.burst_bytes = 0;
+        q.control_rate_bps = UINT64_C(2000000000); /* of 1 Gbit/s */
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "control"));
+        q.control_rate_bps = 0;
+        q.limit_bytes = 1000;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        q.limit_bytes = 0;
+        q.link_rate_bps = 0;
+        to[1].rate_bps = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "link"));
+        q.link_rate_bps = 7999; /* a class would get less than a byte per second */
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "too low; expected at least 8 kbit/s"));
+        q.link_rate_bps = 0;
+        to[1] = to[0];
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "duplicate"));
+        q.n_destinations = 0;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        q = sample_request(to, 1, TC_BACKEND_CBQ_TBF);
+        q.link_rate_bps = 0;
+        to[0].rate_bps = UINT64_C(40000000000);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "32 bits"));
+}

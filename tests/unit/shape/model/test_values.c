@@ -1,0 +1,403 @@
+/* Units, classes, differences and status, without a kernel. */
+#include "tc_sample.h"
+
+#include "shape/model/kind.h"
+#include "shape/model/tree_status.h"
+#include "shape/model/units.h"
+
+TEST(ticks_round_up)
+{
+        assert_int_equal(tc_ticks_of_bytes(15000, 1250000000), 188); /* 12 us at 10 Gbit/s: 187.5 ticks */
+        assert_int_equal(tc_ticks_of_bytes(112500, 112500000), 15625);
+        assert_int_equal(tc_ticks_of_bytes(1, UINT64_C(50000000000)), 1);
+        assert_int_equal(tc_ticks_of_bytes(0, 1000), 0);
+        assert_int_equal(tc_ticks_of_bytes(UINT64_MAX, 1), UINT32_MAX);
+        assert_true(tc_bytes_of_ticks(188, 1250000000) >= 15000);
+        assert_int_equal(tc_rate_bytes(UINT64_C(400000000000)), UINT64_C(50000000000));
+        assert_int_equal(tc_rate_bytes(9), 2);
+        assert_true(tc_ticks_equal(10, 12) && tc_ticks_equal(12, 10) && !tc_ticks_equal(10, 13));
+}
+
+TEST(rate_tables_cover_the_frame)
+{
+        uint32_t table[TC_RATE_TABLE_SIZE];
+
+        assert_int_equal(tc_rate_table(table, 125000000, 1514, 64), 3);
+        assert_int_equal(table[0], tc_ticks_of_bytes(64, 125000000)); /* not below the minimum packet size */
+        assert_int_equal(table[189], tc_ticks_of_bytes(1520, 125000000));
+        assert_int_equal(tc_rate_table(table, 125000000, 9014, 64), 6);
+        assert_true((UINT32_C(256) << 6) > 9014);
+}
+
+/* A destination keeps its class while others come and go; a new one never gets a class that still drains. */
+TEST(destinations_keep_their_classes)
+{
+        struct tc_destination all[9], some[9];
+        struct tc_request q = sample_request(all, 9, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_tree_fini) struct tc_tree before = sample_tree(&q, NULL), after;
+        size_t n = 0;
+
+        for (size_t i = 8; i > 0; i -= 2)
+                some[n++] = all[i];
+        assert_true(tc_address_parse(&some[n].address, "10.77.0.1"));
+        some[n++].rate_bps = 1000000;
+        q.destinations = some;
+        q.n_destinations = n;
+        after = sample_tree(&q, &before);
+        for (size_t i = 0; i < after.n; i++) {
+                struct tc_address address, other;
+                bool known = false;
+
+                if (!tc_layout_address(&after.objects[i], &address))
+                        continue;
+                for (size_t k = 0; k < before.n; k++) {
+                        if (!tc_layout_address(&before.objects[k], &other))
+                                continue;
+                        if (tc_address_equal(&address, &other)) {
+                                assert_int_equal(after.objects[i].params.u32.classid,
+                                                 before.objects[k].params.u32.classid);
+                                known = true;
+                        } else
+                                assert_int_not_equal(after.objects[i].params.u32.classid,
+                                                     before.objects[k].params.u32.classid);
+                }
+                assert_int_equal(known, address.bytes[1] != 77);
+        }
+}
+
+/* The kernel's CBQ rejects rate tables with one-byte cells, and silently changes turns above 32 packets. */
+TEST(cbq_values_suit_the_kernel)
+{
+        struct tc_destination to[100];
+        struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_CBQ_TBF);
+        uint64_t least = UINT64_MAX, most = 0;
+        _cleanup_(tc_tree_fini) struct tc_tree t;
+
+        q.mtu_bytes = 200;
+        to[7].rate_bps = UINT64_C(900000000);
+        t = sample_tree(&q, NULL);
+        for (size_t i = 0; i < t.n; i++) {
+                const struct tc_object *o = &t.objects[i];
+
+                if (strcmp(o->kind_name, "cbq") != 0)
+                        continue;
+                assert_in_range(o->params.cbq.cell_log, 1, 16);
+                if (TC_MINOR(o->handle) >= 0x1000) {
+                        least = MIN(least, o->params.cbq.weight);
+                        most = MAX(most, o->params.cbq.weight);
+                }
+        }
+        assert_true(least > 0 && most > least && most <= 16 * (least + 1));
+}
+
+/* A model of the kernel: accepts and refuses the same changes. */
+static bool parent_exists(const struct tc_tree *t, const struct tc_object *o)
+{
+        const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
+
+        return o->parent == TC_ROOT || (root && o->parent == root->handle) || tc_tree_class(t, o->parent);
+}
+
+static size_t position_of(const struct tc_tree *t, const struct tc_object *o)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                if (tc_object_compare(&t->objects[i], o) == 0)
+                        return i;
+        }
+        return t->n;
+}
+
+static void model_delete(struct tc_tree *t, const struct tc_object *o)
+{
+        struct tc_object gone = *o;
+        size_t kept = 0;
+
+        for (size_t i = 0; i < t->n; i++) {
+                const struct tc_object *x = &t->objects[i];
+                bool filtered =
+                        gone.type == TC_CLASS && x->type == TC_FILTER && x->params.u32.classid == gone.handle;
+
+                if (filtered)
+                        fail_msg("a class is deleted while a filter uses it");
+                if (tc_object_compare(x, &gone) == 0 || (gone.type == TC_QDISC && gone.parent == TC_ROOT) ||
+                    (gone.type == TC_CLASS && x->type == TC_QDISC && x->parent == gone.handle))
+                        continue;
+                t->objects[kept++] = *x;
+        }
+        t->n = kept;
+}
+
+static void model_take(struct tc_tree *t, const struct tc_change *c)
+{
+        size_t place = position_of(t, c->object);
+
+        assert_int_equal(c->verb == TC_ADD, place == t->n);
+        if (c->verb == TC_DELETE) {
+                model_delete(t, c->object);
+                return;
+        }
+        assert_true(parent_exists(t, c->object));
+        if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 &&
+            c->object->params.u32.link == 0)
+                assert_non_null(tc_tree_class(t, c->object->params.u32.classid));
+        if (c->verb == TC_CHANGE || c->verb == TC_RENEW ||
+            (c->verb == TC_REPLACE && c->object->parent != TC_ROOT)) {
+                if (c->verb != TC_REPLACE && c->object->type == TC_QDISC)
+                        assert_int_equal(t->objects[place].handle, c->object->handle);
+                t->objects[place] = *c->object;
+        } else {
+                if (c->verb == TC_REPLACE)
+                        model_delete(t, c->object);
+                assert_int_equal(tc_tree_add(t, c->object), 0);
+        }
+        tc_tree_sort(t);
+}
+
+static void check_diff(const struct tc_tree *from, const struct tc_tree *to, size_t expected)
+{
+        struct tc_tree model = {};
+        struct tc_diff d;
+
+        assert_int_equal(tc_tree_copy(&model, from), 0);
+        assert_int_equal(tc_diff_make(&d, from, to), 0);
+        for (size_t i = 0; i < d.n; i++)
+                model_take(&model, &d.changes[i]);
+        assert_true(trees_equal(&model, to));
+        if (expected != SIZE_MAX)
+                assert_int_equal(d.n, expected);
+        tc_diff_fini(&d);
+        free(model.objects);
+}
+
+/* The differences lead from any of these trees to any other, and to an empty one, in steps that a kernel
+ * accepts. */
+TEST(differences_lead_from_any_tree_to_any_other)
+{
+        static const struct {
+                size_t first, n;
+                enum tc_backend backend;
+                uint16_t control_port;
+                uint64_t rate_bps;
+        } shapes[] = {
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},   {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
+                {1, 5, TC_BACKEND_HTB_TBF, 0, 0},       {0, 3, TC_BACKEND_HTB, 26800, 0},
+                {0, 200, TC_BACKEND_HTB_TBF, 26800, 0}, {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_CBQ_TBF, 26800, 0},
+        };
+        static struct tc_destination to[SAMPLE_MAX];
+        struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
+
+        for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+                struct tc_request q = sample_request(to, 300, shapes[i].backend);
+
+                q.destinations = to + shapes[i].first;
+                q.n_destinations = shapes[i].n;
+                q.control_port = shapes[i].control_port;
+                for (size_t k = 0; shapes[i].rate_bps && k < 300; k++)
+                        to[k].rate_bps = shapes[i].rate_bps;
+                trees[i] = sample_tree(&q, NULL);
+        }
+        for (size_t a = 0; a <= ARRAY_SIZE(shapes); a++) {
+                for (size_t b = 0; b <= ARRAY_SIZE(shapes); b++)
+                        check_diff(&trees[a], &trees[b], a == b ? 0 : SIZE_MAX);
+        }
+        /* Three new rates change three classes (their guaranteed rates) and three TBFs. */
+        check_diff(&trees[0], &trees[1], 6);
+        /* A class that the kernel attached to the root because its parent was missing is added again. */
+        assert_int_equal(tc_tree_copy(&moved, &trees[0]), 0);
+        for (size_t i = 0; i < moved.n; i++) {
+                if (moved.objects[i].type == TC_CLASS && moved.objects[i].handle == TC_CONTROL_CLASS)
+                        moved.objects[i].parent = TC_OUR_ROOT;
+        }
+        check_diff(&moved, &trees[0], trees[0].n + 1);
+        tc_tree_fini(&moved);
+        for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
+                tc_tree_fini(&trees[i]);
+}
+
+/* A filter with another match is deleted and added: "replace" would keep the old match. */
+TEST(a_changed_match_replaces_the_filter)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_tree_fini) struct tc_tree before = sample_tree(&q, NULL), other_class = {},
+                                               other_match = {};
+        struct tc_diff d;
+
+        tc_tree_copy(&other_class, &before);
+        tc_tree_copy(&other_match, &before);
+        for (size_t i = 0; i < before.n; i++) {
+                if (before.objects[i].priority != 22)
+                        continue;
+                other_class.objects[i].params.u32.classid = TC_OTHER_CLASS;
+                other_match.objects[i].params.u32.matches[0].value[3] ^= 1;
+                before.objects[i].kernel_handle = 0x80300001;
+                break;
+        }
+        assert_int_equal(tc_diff_make(&d, &before, &other_class), 0);
+        assert_int_equal(d.n, 1);
+        assert_fields(&d.changes[0], verb, TC_CHANGE, kernel_handle, 0x80300001);
+        tc_diff_fini(&d);
+        assert_int_equal(tc_diff_make(&d, &before, &other_match), 0);
+        assert_int_equal(d.n, 2);
+        assert_fields(&d.changes[0], verb, TC_DELETE, kernel_handle, 0x80300001);
+        assert_int_equal(d.changes[1].verb, TC_ADD);
+        tc_diff_fini(&d);
+}
+
+/* A TBF as the kernel reports it: without exact bytes, and in ticks that are rounded down. */
+static void as_dumped(struct tc_tree *t)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                struct tc_tbf *tbf = &t->objects[i].params.tbf;
+
+                if (t->objects[i].kind != &tc_kind_tbf)
+                        continue;
+                tbf->burst_ticks = (uint32_t)(tbf->burst_bytes * NS_PER_S / (tbf->rate_bytes * TC_TICK_NS));
+                tbf->burst_bytes = tbf->packet_most_bytes = 0;
+        }
+}
+
+/* What happens to the queue of a destination whose rate and burst change. A rollback wants an earlier dump.
+ */
+static enum tc_verb verb_of_queue(uint64_t from_bps, uint64_t from_bytes, uint64_t to_bps, uint64_t to_bytes,
+                                  bool rollback)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_tree before, after;
+        enum tc_verb verb = TC_ADD;
+        struct tc_diff d;
+
+        to[0].rate_bps = from_bps;
+        q.burst_bytes = from_bytes;
+        before = sample_tree(&q, NULL);
+        to[0].rate_bps = to_bps;
+        q.burst_bytes = to_bytes;
+        after = sample_tree(&q, &before);
+        as_dumped(&before);
+        if (rollback)
+                as_dumped(&after);
+        assert_int_equal(tc_diff_make(&d, &before, &after), 0);
+        for (size_t i = 0; i < d.n; i++) {
+                if (d.changes[i].object->type == TC_QDISC)
+                        verb = d.changes[i].verb;
+        }
+        tc_diff_fini(&d);
+        tc_tree_fini(&before);
+        tc_tree_fini(&after);
+        return verb;
+}
+
+/* TBF never sends a packet that waits already and is larger than its new burst. */
+TEST(a_shorter_burst_renews_the_queue)
+{
+        assert_int_equal(verb_of_queue(8000000, 80000, 8000000, 5000, false), TC_RENEW);
+        assert_int_equal(verb_of_queue(8000000, 80000, 8000000, 65536, false), TC_RENEW);
+        assert_int_equal(verb_of_queue(8000000, 5000, 8000000, 4000, false), TC_RENEW);
+        assert_int_equal(verb_of_queue(8000000, 5000, 8000000, 80000, false), TC_CHANGE);
+        /* No packet is as large as either. */
+        assert_int_equal(verb_of_queue(8000000, 200000, 8000000, 100000, false), TC_CHANGE);
+        assert_int_equal(verb_of_queue(8000000, 200000, 8000000, 100000, true), TC_RENEW);
+}
+
+TEST(another_rate_keeps_the_queue)
+{
+        static const uint64_t rates_bps[] = {64000, 8000000, 12345678, UINT64_C(9999999999),
+                                             UINT64_C(400000000000)};
+
+        for (size_t i = 0; i < ARRAY_SIZE(rates_bps); i++) {
+                for (size_t k = 0; k < ARRAY_SIZE(rates_bps); k++) {
+                        if (i == k)
+                                continue;
+                        for (int rollback = 0; rollback < 2; rollback++)
+                                assert_int_equal(
+                                        verb_of_queue(rates_bps[i], 20000, rates_bps[k], 20000, rollback),
+                                        TC_CHANGE);
+                }
+        }
+}
+
+/* The queue that another program put below a TBF goes with it, and cannot be deleted a second time. */
+TEST(a_foreign_queue_goes_with_a_renewed_one)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        struct tc_object foreign = {
+                .type = TC_QDISC, .handle = TC_ID(5, 0), .parent = TC_ID(0x1001, 1), .kind_name = "pfifo"};
+        _cleanup_(tc_tree_fini) struct tc_tree before, after;
+        _cleanup_(tc_diff_fini) struct tc_diff d;
+
+        q.burst_bytes = 80000;
+        before = sample_tree(&q, NULL);
+        assert_int_equal(tc_tree_add(&before, &foreign), 0);
+        tc_tree_sort(&before);
+        q.burst_bytes = 5000;
+        after = sample_tree(&q, &before);
+        assert_int_equal(tc_diff_make(&d, &before, &after), 0);
+        for (size_t i = 0; i < d.n; i++) {
+                if (d.changes[i].object->type == TC_QDISC)
+                        assert_int_equal(d.changes[i].verb, TC_RENEW);
+        }
+}
+
+/* Classes that came with another root at one of our leaves go with it: they are neither deleted nor a reason
+ * to build our tree anew. */
+TEST(classes_of_a_foreign_root_go_with_it)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        struct tc_object others[] = {
+                {.type = TC_CLASS, .handle = TC_ID(5, 1), .parent = TC_ID(5, 0), .kind_name = "htb"},
+                {.type = TC_CLASS, .handle = TC_ID(5, 2), .parent = TC_ID(5, 1), .kind_name = "htb"},
+        };
+        struct tc_tree want = sample_tree(&q, NULL), have = {};
+        const struct tc_object *queue = NULL;
+        struct tc_diff d;
+
+        assert_int_equal(tc_tree_copy(&have, &want), 0);
+        for (size_t i = 0; i < have.n; i++) {
+                if (have.objects[i].type == TC_QDISC && have.objects[i].handle == TC_ID(0x1001, 0)) {
+                        queue = &want.objects[i];
+                        have.objects[i] = (struct tc_object){.type = TC_QDISC,
+                                                             .handle = TC_ID(5, 0),
+                                                             .parent = queue->parent,
+                                                             .kind_name = "htb"};
+                }
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                assert_int_equal(tc_tree_add(&have, &others[i]), 0);
+        tc_tree_sort(&have);
+        assert_int_equal(tc_diff_make(&d, &have, &want), 0);
+        assert_int_equal(d.n, 1);
+        assert_int_equal(d.changes[0].verb, TC_REPLACE);
+        assert_ptr_equal(d.changes[0].object, queue);
+        tc_diff_fini(&d);
+        tc_tree_fini(&have);
+        tc_tree_fini(&want);
+}
+
+TEST(status_is_read_from_the_tree)
+{
+        struct tc_destination to[4];
+        struct tc_request q = sample_request(to, 4, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_tree_fini) struct tc_tree t = sample_tree(&q, NULL);
+        _cleanup_(tc_status_fini) struct tc_status s;
+
+        for (size_t i = 0; i < t.n; i++) {
+                if (t.objects[i].type == TC_QDISC && t.objects[i].handle == TC_ID(0x1001, 0))
+                        t.objects[i].counters =
+                                (struct tc_counters){.known = true, .drops = 7, .backlog_bytes = 100};
+                if (t.objects[i].type == TC_CLASS && t.objects[i].handle == TC_ID(TC_OUR_MAJOR, 0x1001))
+                        t.objects[i].counters =
+                                (struct tc_counters){.known = true, .packets = 3, .bytes = 333};
+        }
+        assert_int_equal(tc_status_make(&s, &t, to, 4), 0);
+        assert_int_equal(s.n, 4);
+        assert_true(tc_address_equal(&s.rows[0].address, &to[0].address));
+        assert_fields(&s.rows[0], rate_bps, to[0].rate_bps, asked_bps, to[0].rate_bps);
+        assert_fields(&s.rows[0].counters, drops, 7, bytes, 333, backlog_bytes, 100);
+        assert_int_equal(s.drops, 7);
+        assert_true(s.control.present && s.other.present);
+        assert_int_equal(s.control.rate_bps, 5000000);
+}
