@@ -5,9 +5,10 @@
 
 A file includes its own layer and lower ones; layers on one level do not see each other. Includes and calls form
 no circles. Functions and lines have a largest size, and folders of sources a smallest one; a file of more than 800 lines
-is only mentioned. A name appears once in the tree. A source includes its own header first, so each header compiles alone.
-Every declared function is defined in the layer of its header, and every public one is used by another file. Comments and
-documents name files that exist. A library links only what its files include.
+is only mentioned. A folder with a source has a README.md of a few lines. A name appears once in the tree. A source
+includes its own header first, so each header compiles alone. Every declared function is defined in the layer of its
+header, and every public one is used by another file. Comments and documents name files that exist. A library links only
+what its files include.
 
 Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
 """
@@ -20,6 +21,7 @@ LEVELS = [["base"], ["protocol"], ["core", "format", "shape/model"], ["conf"], [
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, WIDTH_MAX, FOLDER_MIN = 70, 110, 5
 FILE_LONG = 800
+README_MAX = 12
 # Named in comments, and not ours.
 FOREIGN_FILES = {"sysexits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -173,13 +175,31 @@ def check_named_files(path, text, names):
                 yield line_of(text, comment.start() + match.start()), f"{name} does not exist"
 
 
+def readmes(root):
+    return sorted(os.path.relpath(os.path.join(folder, "README.md"), root)
+                  for folder, _, names in os.walk(os.path.join(root, "src")) if "README.md" in names)
+
+
+def check_readmes(root, paths):
+    """Each folder with a source says in a few lines what it is for."""
+    found = readmes(root)
+    for folder in sorted({os.path.dirname(path) for path in paths if path.endswith(".c") and layer_of(path) not in (None, "main")}):
+        if os.path.join(folder, "README.md") not in found:
+            yield folder, 1, "no README.md"
+    for path in found:
+        with open(os.path.join(root, path)) as f:
+            length = len(f.readlines())
+        if length > README_MAX:
+            yield path, 1, f"{length} lines, at most {README_MAX}"
+
+
 def check_documents(root, paths):
     """A document, too, refers only to sources that exist: whole, below src, or by the end of their path."""
     ends = {path[i:] for path in paths for i in [0] + [at + 1 for at, c in enumerate(path) if c == os.sep]}
     documents = [name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") if os.path.exists(os.path.join(root, name))]
     documents += [os.path.join("docs", name) for name in sorted(os.listdir(os.path.join(root, "docs"))) if name.endswith(".md")] \
         if os.path.isdir(os.path.join(root, "docs")) else []
-    for path in documents:
+    for path in documents + readmes(root):
         with open(os.path.join(root, path)) as f:
             text = f.read()
         for match in re.finditer(r"`([a-z0-9_/-]+\.[ch])`", text):
@@ -278,6 +298,7 @@ def check_tree(root, texts):
         yield way[0], 1, f"a circle of calls: {' -> '.join(way)}"
     yield from check_links(root)
     yield from check_folders(texts)
+    yield from check_readmes(root, texts)
     yield from check_documents(root, texts)
 
 

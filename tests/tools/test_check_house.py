@@ -14,6 +14,7 @@ GOOD = {
     "src/main.c": '#include "net/n.h"\n\n/* See n.c, net/n.c and net/sched/sch_tbf.c. */\nint main(void)\n{\n        return n();\n}\n',
     "src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep])\n",
     **{f"src/{layer}/{layer}{i}.h": "" for layer in ("base", "net") for i in range(3)},
+    **{f"src/{layer}/README.md": f"# {layer}\nEnter at `{layer}0.h`.\n" for layer in ("base", "net")},
 }
 BAD = {
     "upward": ({"src/base/a.c": '#include "net/n.h"\n'}, "base includes net/n.h"),
@@ -30,6 +31,10 @@ BAD = {
     "a file that is gone": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "m.c")}, "main.c:3: m.c does not exist"),
     "a file of another layer": ({"src/main.c": GOOD["src/main.c"].replace("n.c", "base/n.c")}, "main.c:3: base/n.c does not exist"),
     "a document of a file that is gone": ({"docs/a.md": "See `a.c`, `base/a.c`,\n`src/base/a.c` and `m/a.c`.\n"}, "docs/a.md:2: m/a.c does not exist"),
+    "a folder without a README": ({"src/net/wire/w.c": ""}, "src/net/wire:1: no README.md"),
+    "a long README": ({"src/net/README.md": "A line.\n" * 13}, "src/net/README.md:1: 13 lines, at most 12"),
+    "a README of a file that is gone": ({"src/net/README.md": "# net\nEnter at `net0.h` and `m.h`.\n"}, "src/net/README.md:2: m.h does not exist"),
+    "a README without sources": ({"src/shape/README.md": "See `m.c`.\n"}, "src/shape/README.md:1: m.c does not exist"),
     "needless link": ({"src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep, zlib])\n"},
                       "net is linked with zlib"),
     "circle of calls": ({"src/base/b.c": "int b_call(void)\n{\n        return a_call();\n}\n",
