@@ -3,8 +3,8 @@
 #   scripts/test.sh          the gate
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
 # Heavy are static analysis, the thread sanitizer, fuzzing beyond the corpora, line coverage, the build on Debian 13, kernels in
-# user-mode Linux, Ansible, Slurm, the browser and two long measurements. The gate runs these for files that changed in the last day before the newest
-# commit, or since EVB_BASE.
+# user-mode Linux, Ansible, Slurm, the browser and two long measurements. The gate runs these for files that changed in the last
+# day before the newest commit, or since EVB_BASE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=0
@@ -89,7 +89,7 @@ check() { # NAME COMMAND...
   esac
   note $result $((SECONDS - begin)) "$name"
 }
-# What measures no time goes on beside something else that measures none.
+# Starts a command that measures no time, while other commands run that measure none either.
 ahead() { # NAME COMMAND...
   local name=$1
   shift

@@ -58,7 +58,7 @@ static size_t decode(const char *text, size_t n, uint8_t *bytes, size_t size)
 
 int key_file_read(const char *path, struct auth_key *ret, struct error *e)
 {
-        /* A pipe that nobody writes to must not hold the caller up. */
+        /* O_NONBLOCK: opening a pipe without a writer must not block the caller. */
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         uint8_t bytes[KEY_FILE_MOST_BYTES];
         char text[TEXT_MAX_BYTES];
@@ -89,7 +89,7 @@ int key_file_read(const char *path, struct auth_key *ret, struct error *e)
 
 int token_file_read(const char *path, char token[static TOKEN_MAX_BYTES + 1], struct error *e)
 {
-        /* A pipe that nobody writes to must not hold the caller up. */
+        /* O_NONBLOCK: opening a pipe without a writer must not block the caller. */
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         char text[TOKEN_MAX_BYTES + 2];
         ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);

@@ -33,7 +33,7 @@ struct dfm_ledger {
         bool had_gaps; /* some were when the run resumed */
         bool guessed;
         bool ros_replaced;                                /* under a former DFM */
-        uint64_t forgotten;                               /* by all former DFMs */
+        uint64_t forgotten;                               /* by all previous DFMs */
         uint64_t noted_ends, noted_oldest, noted_offered; /* when it changed last for their sake */
 };
 
