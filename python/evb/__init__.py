@@ -1,0 +1,1 @@
+"""Python side of evb, an event builder for data acquisition."""
