@@ -16,6 +16,7 @@ static const struct command commands[] = {
         {"dfm", cmd_dfm, "", "run the data flow manager, which assigns events"},
         {"sfi", cmd_sfi, "", "run a builder, which collects fragments and writes events"},
         {"qos", cmd_qos, "VERB", "shape the traffic of this machine"},
+        {"testbed", cmd_testbed, "FILE", "build the network of a scenario for other programs"},
         {"sim", cmd_sim, "FILE", "run a scenario in virtual time, reproducibly"},
         {"lab", cmd_lab, "VERB", "repeat the published measurements"},
         {"check", cmd_check, "FILE", "check a scenario and print its effective values"},

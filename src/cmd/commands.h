@@ -19,6 +19,7 @@ int cmd_level2(int argc, char **argv);
 int cmd_stream(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
+int cmd_testbed(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 
 /* Whether `evb run --net NET` could start on this machine: 0, or its exit status, after an error message. On

@@ -10,6 +10,8 @@
 #include "conf/scenario.h"
 #include "run/launch.h"
 #include "net/address.h"
+#include "sys/loop.h"
+#include "sys/priority.h"
 
 static void report_path(const struct scenario *s, const char *key, const char *path, const char *expected)
 {
@@ -99,16 +101,32 @@ int command_may_run(struct scenario *s, const char *net)
         return may_run_unshaped(s) ? 0 : 77;
 }
 
+/* Without permission, it measures all the same. No thread of the watch may take a signal. */
+static void watch_machine(struct launch_options *launch)
+{
+        int r;
+
+        signals_hold();
+        r = machine_watch_new(&launch->watch);
+        if (r < 0)
+                log_warning_errno(r, "cannot watch the machine: %m");
+        (void)priority_attend();
+        launch->raised = true;
+}
+
 int cmd_run(int argc, char **argv)
 {
         static const struct command command = {"run", cmd_run, "FILE",
                                                "Run all nodes of a scenario on this machine.",
                                                OPTION_SET | OPTION_JSON | OPTION_PROGRESS};
-        const char *net = "loopback";
+        const char *net = "loopback", *measure = NULL;
         const struct option_entry own[] = {
                 {"net", "loopback|lab",
                  "network: loopback addresses, or namespaces and a bridge, as root (default: loopback)",
                  &net},
+                {"measure", NULL,
+                 "give the nodes precedence over other processes, and report what else the machine did",
+                 &measure},
         };
         _cleanup_free_ struct scenario *s = NULL;
         struct launch_options launch = {.program = "/proc/self/exe", .keep_records = true};
@@ -129,6 +147,9 @@ int cmd_run(int argc, char **argv)
         launch.json = options_open_json(&o);
         if (o.json && !launch.json)
                 return 2;
+        if (measure)
+                watch_machine(&launch);
         r = launch_run(&launch);
+        machine_watch_free(launch.watch);
         return options_close_json(&o, launch.json, r);
 }

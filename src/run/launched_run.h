@@ -17,6 +17,8 @@ struct virtual_run {
         uint64_t seed, digest;
         uint32_t run;          /* its number */
         const char *violation; /* what did not hold, but must in every history; NULL: nothing */
+        bool plan_fits;        /* see struct sim_result */
+        uint64_t port_most_bytes;
 };
 
 struct launch {

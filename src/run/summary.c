@@ -12,7 +12,9 @@
 #include "base/util.h"
 #include "data/network.h"
 #include "shape/model/layout.h"
+#include "sys/priority.h"
 #include "front_ends.h"
+#include "machine_report.h"
 #include "run_files.h"
 #include "run_reasons.h"
 #include "summary_stall.h"
@@ -364,6 +366,8 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         add_switch(o, l);
         json_object_set_new(o, "balanced", json_boolean(a->balanced));
         add_usage(o, l);
+        if (l->options->watch)
+                json_object_set_new(o, "machine", machine_report(l->options->watch, priority_may_raise()));
         for (size_t i = 0; i < l->n_children; i++) {
                 json_t *node = node_report(&l->children[i]);
 

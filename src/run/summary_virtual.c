@@ -57,6 +57,10 @@ void summary_virtual_add(json_t *report, const struct launch *l)
         snprintf(digest, sizeof digest, "%016" PRIx64, l->virtual_run->digest);
         json_object_set_new(report, "seed", json_integer((json_int_t)l->virtual_run->seed));
         json_object_set_new(report, "digest", json_string(digest));
+        json_object_set_new(report, "violation",
+                            l->virtual_run->violation ? json_string(l->virtual_run->violation) : json_null());
+        set(report, "plan_fits", l->virtual_run->plan_fits);
+        set(report, "port_most_bytes", l->virtual_run->port_most_bytes);
         for (i = 0; i < ARRAY_SIZE(of_roles); i++)
                 forget_values(json_object_get(report, of_roles[i]));
         json_array_foreach(nodes, i, node)

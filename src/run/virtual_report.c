@@ -27,7 +27,8 @@ int virtual_report_write(const struct sim *sim, const struct sim_config *config,
                          const struct launch_options *options)
 {
         const struct sim_result r = sim_result(sim);
-        const struct virtual_run run = {config->seed, r.digest, r.run, r.violation};
+        const struct virtual_run run = {config->seed, r.digest,    r.run,
+                                        r.violation,  r.plan_fits, r.port_most_bytes};
         struct launch launch = {
                 .options = options,
                 .scenario = config->scenario,

@@ -3,6 +3,7 @@
 
     test_net.py EVB [CASE...]
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, left_overs, main,
                      need_root, run, scenario, settings)
@@ -219,7 +221,79 @@ def lab_summary(evb):
     assert "  shaping    htb+tbf, 15.0 Mbit/s per destination\n" in text, text
 
 
+def measured(evb):
+    """A measured run says what the machine did beside it."""
+    need_root()
+    with folder() as where:
+        words = [evb, "run", scenario(where), "--net", "lab", "--measure", "--json", *settings({"trigger.rate": "1kHz", "trigger.events": 1000})]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done
+    machine = json.loads(done.stdout)["machine"]
+    assert 0 < machine["seconds"] < LIMIT_S and 0 < machine["others_share"] <= 1 and machine["raised"] in (True, False), machine
+    assert machine["waiting_share"] > 0 and machine["timer_late_max_us"] >= machine["timer_late_p99_us"] > 0, machine
+
+
+@contextlib.contextmanager
+def testbed(evb, where, *words):
+    """Yields the nodes by name, a list that has the report after the end, and the process."""
+    reports = []
+    with subprocess.Popen([evb, "testbed", scenario(where), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bed:
+        nodes = {node["name"]: node for node in json.loads(bed.stdout.readline())["nodes"]}
+        assert len(left_overs(bed.pid)) >= len(nodes), nodes
+        yield nodes, reports, bed
+        bed.stdin.close()
+        reports.append(json.loads(bed.stdout.read()))
+    assert bed.returncode == 0 and not left_overs(bed.pid), bed.returncode
+
+
+def stream(evb, sender, receiver):
+    """Sends 1000 packets from one namespace to another. Returns the report of the receiver."""
+    def inside(node, *words):
+        return subprocess.Popen(["nsenter", f"--net=/run/netns/{node['namespace']}", evb, "stream", *words], stdout=subprocess.PIPE, text=True)
+
+    with inside(receiver, "recv", "0.0.0.0:26900", "--output", "null", "--json") as received:
+        sent = inside(sender, "send", f"{receiver['address']}:26900", "--input", "pattern:1400000", "--packet-size", "1400", "--rate", "100Mbit")
+        report = json.loads(received.communicate(timeout=LIMIT_S)[0])
+        assert sent.wait(LIMIT_S) in (0, 1)
+    return report
+
+
+def bed_of_switch(evb):
+    """Other programs use the network of a scenario, which goes when its user closes the input, and on a signal."""
+    need_root()
+    with folder() as where:
+        with testbed(evb, where, "--set", "network.link-rate=1Gbit") as (nodes, reports, bed):
+            assert stream(evb, nodes["ros1"], nodes["sfi1"])["packets_lost"] == 0
+            for command in (f"watch {os.getpid()}", "begin"):
+                print(command, file=bed.stdin, flush=True)
+            begin = time.monotonic()
+            wait_until("half a second", lambda: time.monotonic() > begin + 0.5)
+            print("end", file=bed.stdin, flush=True)
+        assert reports[0]["switch_packets"] == reports[0]["testbed_lost_packets"] == 0 and reports[0]["port"] in ("exact", "timer"), reports
+        assert reports[0]["machine"]["seconds"] > 0.2, reports
+        with testbed(evb, where) as (nodes, reports, bed):
+            bed.send_signal(signal.SIGTERM)
+            assert bed.wait(LIMIT_S) == 0 and not left_overs(bed.pid)
+
+
+def bed_of_path(evb):
+    """A long path delays packets, and loses the share that was asked for."""
+    need_root()
+    if not os.path.exists("/dev/net/tun"):
+        raise Skip("a long path needs TUN devices")
+    with folder() as where:
+        with testbed(evb, where, "--round-trip", "20ms", "--loss", "0.2") as (nodes, reports, bed):
+            lost = stream(evb, nodes["sender"], nodes["receiver"])["packets_lost"]
+        assert 100 < lost <= reports[0]["path_lost_packets"] and reports[0]["testbed_lost_packets"] == 0, (lost, reports)
+        for words, says in ((["--round-trip", "soon"], "expected e.g. 100ms"), (["--loss", "0.1"], "needs --round-trip")):
+            refused = subprocess.run([evb, "testbed", scenario(where), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+            assert refused.returncode == 2 and says in refused.stderr, refused
+
+
 main({
+    "measured": measured,
+    "testbed": bed_of_switch,
+    "testbed-path": bed_of_path,
     "summary": loopback_summary,
     "lab-summary": lab_summary,
     "lab-push": lambda evb: lab(evb, scenario_mode="push"),

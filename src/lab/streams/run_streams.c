@@ -10,7 +10,7 @@
 #include "run/testbed.h"
 #include "../run_internal.h"
 #include "../settings.h"
-#include "long_path.h"
+#include "run/long_path.h"
 #include "softirq_place.h"
 #include "stream_ends.h"
 #include "stream_figures.h"

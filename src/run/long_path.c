@@ -1,5 +1,5 @@
 /* Makes the devices of a long path, and runs its two delay lines in a process. */
-#include "long_path.h"
+#include "run/long_path.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "delay_line.h"
+#include "run/delay_line.h"
 #include "base/util.h"
 #include "run/netns.h"
 #include "sys/loop.h"

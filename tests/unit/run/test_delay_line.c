@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "lab/streams/delay_line.h"
+#include "run/delay_line.h"
 
 #define FRAME_BYTES 100u
 

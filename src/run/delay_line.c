@@ -1,5 +1,5 @@
 /* Holds packets in a ring until they are due. */
-#include "delay_line.h"
+#include "run/delay_line.h"
 
 #include <errno.h>
 #include <netinet/in.h>
