@@ -23,6 +23,10 @@ class Kind(enum.Enum):
 # What shortens the points of a --quick run.
 QUICK = {Kind.EVENTS: "scenario.duration=1s", Kind.PATHS: "seconds=0.3 file=268435456", Kind.STREAMS: "seconds=1.3 interval=0.5",
          Kind.FLOWS: "seconds=0.5", Kind.COPY: "seconds=0.5"}
+# Making the files of a stream and comparing them takes about as long as the stream, on an average disk.
+DISK_TIMES = 2
+# A simulation of S1 to S9, on average.
+VIRTUAL_S = 0.6
 # The value of `kind=` in the settings of flows.
 UDP, MULTICAST, TCP, ECHO = 0, 1, 2, 3
 
@@ -130,6 +134,20 @@ class Point:
     @property
     def is_optional(self):
         return self.series in self.measurement.optional
+
+    @property
+    def seconds(self):
+        """Expected duration, with the time to set up and tear down the namespaces, or to check a data path."""
+        if self.measurement.virtual_only:
+            return VIRTUAL_S
+        kind, seconds = self.measurement.kind, self.number("seconds", 1)
+        if kind is Kind.EVENTS:
+            return self.number("scenario.duration", 2) + 0.7
+        if kind is Kind.PATHS:
+            return seconds + 0.3
+        if kind is Kind.STREAMS:
+            return seconds * (DISK_TIMES if self.number("disk") > 0 else 1) + 0.6
+        return seconds + (1.5 if self.number("kind") == TCP else 0.6)
 
     @property
     def link_bps(self):
