@@ -74,7 +74,8 @@ class Judging:
 
     def refusal(self, i):
         """The call that the kernel refused, and why; None: none."""
-        return (self.results[i] or {}).get("refused")
+        text = (self.results[i] or {}).get("refused")
+        return text if isinstance(text, str) else None
 
     def is_dispensable(self, i):
         """Whether a verdict does without point i: its series is optional, and it is missing or the kernel refused it."""

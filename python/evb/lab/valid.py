@@ -76,7 +76,8 @@ def describe(figures, raised):
 
 def reason(result):
     """Why a result is disturbed, or None. Results of earlier versions are not."""
-    return result.get("disturbed") or None
+    text = result.get("disturbed")
+    return text if isinstance(text, str) else None
 
 
 def make(run, repeats_max, stop):
@@ -93,7 +94,7 @@ def make(run, repeats_max, stop):
 
 def _number(result, key):
     value = result.get(key)
-    return value if isinstance(value, (int, float)) else 0
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
 
 
 def median(results, y):
