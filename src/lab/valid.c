@@ -63,6 +63,7 @@ void lab_valid_describe(json_t *figures, const struct machine_view *v, bool rais
 
         v = v ?: &unknown;
 
+        json_object_set_new(figures, "watched_seconds", watched ? json_real(v->seconds) : json_null());
         set(figures, "stolen_share", v->stolen_share);
         set(figures, "others_share", v->others_share);
         set(figures, "waiting_share", v->waiting_share);

@@ -63,8 +63,9 @@ struct path_file;
 
 /* Makes it in a directory, once for the page cache and once for the disk, as far as `want` says; they are on
  * disk on return. `size_bytes` is a multiple of 4096. Fails if the disk has no room to spare; -EINTR: a
- * signal of signals_hold() is waiting. */
-int path_file_new(struct path_file **ret, const char *directory, uint64_t size_bytes,
+ * signal of signals_hold() is waiting. If `place` is a file rather than a directory, it is used for both, and
+ * filled if it is empty; one of another size is refused. */
+int path_file_new(struct path_file **ret, const char *place, uint64_t size_bytes,
                   const bool want[static PATH_SOURCES], struct error *e);
 struct path_file *path_file_free(struct path_file *f);
 

@@ -134,13 +134,35 @@ def mistakes(evb):
         (("--rows", "E14"), "E1 to E13"), (("--rows", "0"), "E1 to E13"), (("--rows", "x"), "E1 to E13"),
         (("--wire", "sctp"), "udp,tcp,sink"), (("--wire", "udp,"), "udp,tcp,sink"), (("--source", "tape"), "cache,disk"),
         (("--payload", "31"), "32 to 60000"), (("--payload", "1000"), "multiple of 512"), (("--file-size", "1kB"), "1MiB"),
-        (("--seconds", "0"), "1 to 60"), (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"),
+        (("--seconds", "0"), "0.1 to 60"), (("--form", "2"), "the published form"), (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"),
     ):
         done = subprocess.run([evb, "bench", "paths", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and says in done.stderr and not done.stdout, (words, done)
     for words, says in ((("--directory", "/nonexistent"), "/nonexistent: "), (("--file-size", "64GiB", "--directory", "/proc"), "/proc: ")):
         done = subprocess.run([evb, "bench", "paths", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 1 and says in done.stderr, (words, done)
+
+
+def kept(evb):
+    """A file that is kept is filled once, and serves the next measurement; one of another size is refused."""
+    with folder() as where:
+        file = where / "file"
+        file.touch()
+
+        def bench(size, *words):
+            return subprocess.run([evb, "bench", "paths", "--rows", "E3", "--form", "1", "--wire", "tcp", "--source", "cache", "--seconds", "0.1",
+                                   "--directory", str(file), "--file-size", size, "--accept-disturbed", *words],
+                                  capture_output=True, text=True, timeout=LIMIT_S)
+
+        times = set()
+        for _ in range(2):
+            paths = json.loads(bench("1MiB", "--json").stdout)["paths"]
+            assert [p["form"] for p in paths] == ["splice"] and paths[0]["corrupt"] == 0 and paths[0]["watched_seconds"] >= 0, paths
+            assert file.stat().st_size == 1 << 20
+            times.add(file.stat().st_mtime_ns)
+        assert len(times) == 1, times
+        refused = bench("2MiB")
+        assert refused.returncode == 1 and "has 1048576 bytes; expected" in refused.stderr, refused
 
 
 def interrupted(evb):
@@ -155,6 +177,16 @@ def interrupted(evb):
         _, errors = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 1 and "interrupted" in errors, (process.returncode, errors)
         assert not os.listdir(where)
+
+
+def memcpy(evb):
+    """Memory is copied at some rate, in blocks of each size."""
+    done = subprocess.run([evb, "bench", "memcpy", "--sizes", "64,1MiB", "--seconds", "0.1", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+    sizes = json.loads(done.stdout)["sizes"]
+    assert done.returncode == 0 and [s["bytes"] for s in sizes] == [64, 1 << 20] and all(s["mbyte_per_s"] > 10 for s in sizes), done
+    for words, says in ((("--sizes", "0"), "at most 16 sizes"), (("--sizes", ","), "1KiB,1MiB"), (("--seconds", "61"), "0.05 to 60")):
+        refused = subprocess.run([evb, "bench", "memcpy", *words], capture_output=True, text=True, timeout=LIMIT_S)
+        assert refused.returncode == 2 and says in refused.stderr and not refused.stdout, (words, refused)
 
 
 def draw(evb, where, point):
@@ -194,4 +226,4 @@ def lab(evb):
 
 if __name__ == "__main__":
     rows = {f"E{i}": (lambda evb, name=f"E{i}": row(evb, name)) for i in range(1, 14)}
-    main(rows | {"sizes": sizes, "unprivileged": unprivileged, "in-memory": in_memory, "text": text, "mistakes": mistakes, "interrupted": interrupted, "lab": lab})
+    main(rows | {"sizes": sizes, "unprivileged": unprivileged, "in-memory": in_memory, "text": text, "mistakes": mistakes, "kept": kept, "memcpy": memcpy, "interrupted": interrupted, "lab": lab})

@@ -1,5 +1,6 @@
 /* What the options of all verbs of `evb bench` have in common. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "bench.h"
 #include "base/quantity.h"
@@ -11,6 +12,17 @@ bool bench_parse_number(const char *option, const char *text, uint64_t most, uin
         fprintf(stderr, "evb bench: --%s: invalid number \"%s\"; expected 1 to %llu\n", option, text,
                 (unsigned long long)most);
         return false;
+}
+
+bool bench_parse_seconds(const char *verb, const char *text, double least, double most, double *ret)
+{
+        char *end, expected[64];
+
+        *ret = strtod(text, &end);
+        if (end != text && !*end && *ret >= least && *ret <= most)
+                return true;
+        snprintf(expected, sizeof expected, "%g to %g", least, most);
+        return bench_refuse_value(verb, "seconds", text, expected);
 }
 
 bool bench_refuse_value(const char *verb, const char *option, const char *text, const char *expected)

@@ -19,19 +19,22 @@
 #define ROWS 13u
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60
+#define FORMS_MAX 2
+#define SECONDS_LEAST 0.1
 #define PAGE_BYTES 4096u
 #define FILE_LEAST_BYTES (UINT64_C(1) << 20)
 #define FILE_MOST_BYTES (UINT64_C(64) << 30)
 #define PAYLOAD_LEAST_BYTES 32u
 /* Are sent before each measurement, to check and count; at most so many packets, as counting takes time. */
 #define CHECK_BYTES (UINT64_C(8) << 20)
-#define CHECK_PACKETS 8192u
+#define CHECK_PACKETS 2048u
 
 struct bench_options {
         struct options common;
-        const char *rows, *wire, *source, *file_size, *payload, *seconds, *rounds, *directory, *accept;
+        const char *rows, *wire, *source, *file_size, *payload, *seconds, *rounds, *directory, *accept, *form;
         bool row[ROWS + 1], wires[PATH_WIRES], sources[PATH_SOURCES];
-        uint64_t file_bytes, payload_bytes, n_seconds, n_rounds;
+        uint64_t file_bytes, payload_bytes, n_rounds;
+        double n_seconds;
 };
 
 struct bench {
@@ -161,6 +164,13 @@ static void take(struct bench *b, const struct path_run *run)
         json_array_append_new(b->all, figures);
 }
 
+static bool is_wanted(const struct bench_options *o, const struct path *p)
+{
+        unsigned row = (unsigned)strtoul(p->row + 1, NULL, 10);
+
+        return o->row[row] && (!o->form || path_find(row, (unsigned)(o->form[0] - '0')) == p);
+}
+
 static void take_all(struct bench *b)
 {
         const struct bench_options *o = b->options;
@@ -174,11 +184,11 @@ static void take_all(struct bench *b)
                                                .wire = k % PATH_WIRES,
                                                .source = k / PATH_WIRES,
                                                .payload_bytes = (uint32_t)o->payload_bytes,
-                                               .seconds = (double)o->n_seconds,
+                                               .seconds = o->n_seconds,
                                                .check_bytes = check_bytes - check_bytes % PAGE_BYTES};
 
-                        if (!o->row[strtoul(p->row + 1, NULL, 10)] || !o->wires[run.wire] ||
-                            !o->sources[run.source] || signals_are_waiting())
+                        if (!is_wanted(o, p) || !o->wires[run.wire] || !o->sources[run.source] ||
+                            signals_are_waiting())
                                 continue;
                         take(b, &run);
                 }
@@ -221,11 +231,10 @@ static int run(const struct bench_options *o)
         status = print_end(&b);
         if (o->common.json)
                 return options_write_json(&o->common,
-                                          json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "bench", "paths",
+                                          json_pack("{s:s, s:I, s:I, s:f, s:I, s:o}", "bench", "paths",
                                                     "file_bytes", (json_int_t)o->file_bytes, "payload_bytes",
-                                                    (json_int_t)o->payload_bytes, "seconds",
-                                                    (json_int_t)o->n_seconds, "rounds",
-                                                    (json_int_t)o->n_rounds, "paths", b.all),
+                                                    (json_int_t)o->payload_bytes, "seconds", o->n_seconds,
+                                                    "rounds", (json_int_t)o->n_rounds, "paths", b.all),
                                           status);
         json_decref(b.all);
         return status;
@@ -304,6 +313,13 @@ static bool parse_sizes(struct bench_options *o)
         return true;
 }
 
+static bool parse_form(struct bench_options *o)
+{
+        if (!o->form || (strlen(o->form) == 1 && o->form[0] >= '0' && o->form[0] < '0' + FORMS_MAX))
+                return true;
+        return bench_refuse_value(NAME, "form", o->form, "0, the published form of a row, or 1");
+}
+
 int bench_paths(const struct command *command, int argc, char **argv)
 {
         struct bench_options o = {.rows = "1-13",
@@ -316,6 +332,8 @@ int bench_paths(const struct command *command, int argc, char **argv)
                                   .directory = "/var/tmp"};
         const struct option_entry own[] = {
                 {"rows", "LIST", "rows to measure, for example E3,E8-E13 (default: all)", &o.rows},
+                {"form", "N",
+                 "measure this form of each row only, 0 (the published one) or 1 (default: both)", &o.form},
                 {"wire", "LIST", "udp, tcp, and sink: UDP to a device that discards all (default: all)",
                  &o.wire},
                 {"source", "LIST", "cache and disk (default: all)", &o.source},
@@ -323,7 +341,8 @@ int bench_paths(const struct command *command, int argc, char **argv)
                 {"payload", "SIZE", "payload of a packet (default: 1024)", &o.payload},
                 {"seconds", "N", "longest measurement of a path, at most 60 (default: 3)", &o.seconds},
                 {"rounds", "N", "number of measurements of each path, at most 9 (default: 1)", &o.rounds},
-                {"directory", "DIRECTORY", "where to make the file, which has no name (default: /var/tmp)",
+                {"directory", "DIRECTORY",
+                 "where to make the file, which has no name, or a file to keep (default: /var/tmp)",
                  &o.directory},
                 {"accept-disturbed", NULL, "do not repeat what other work on this machine disturbed",
                  &o.accept},
@@ -334,8 +353,8 @@ int bench_paths(const struct command *command, int argc, char **argv)
                 return r;
         if (!parse_rows(&o) || !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
             !parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) || !parse_sizes(&o) ||
-            !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
-            !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
+            !bench_parse_seconds(NAME, o.seconds, SECONDS_LEAST, SECONDS_MAX, &o.n_seconds) ||
+            !parse_form(&o) || !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
                 return 2;
         return run(&o);
 }

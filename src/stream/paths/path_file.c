@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -41,15 +42,46 @@ static int check_room(const char *directory, uint64_t size_bytes, struct error *
                          (unsigned long long)((size_bytes + SPARE_BYTES) / 1000000));
 }
 
-static int make(struct path_file *f, enum path_source source, const char *directory, struct error *e)
+static bool is_file(const char *place)
 {
-        char name[64];
-        int r;
+        struct stat s;
 
-        f->fds[source] = scratch_file_open(directory);
-        if (f->fds[source] < 0)
-                return error_set(e, f->fds[source], "cannot make a file: %m");
-        r = scratch_file_fill(f->fds[source], pattern_key(0, 0, 0), f->size_bytes);
+        return stat(place, &s) == 0 && S_ISREG(s.st_mode);
+}
+
+/* Opens the file that is kept at `place`, and says whether it has to be filled. */
+static int open_kept(struct path_file *f, enum path_source source, const char *place, bool *ret_empty,
+                     struct error *e)
+{
+        struct stat s;
+
+        f->fds[source] = open(place, O_RDWR | O_CLOEXEC);
+        if (f->fds[source] < 0 || fstat(f->fds[source], &s) < 0)
+                return error_set(e, -errno, "%m");
+        *ret_empty = s.st_size == 0;
+        if (*ret_empty || (uint64_t)s.st_size == f->size_bytes)
+                return 0;
+        return error_set(e, -EINVAL, "has %lld bytes; expected an empty file, or one of %llu bytes",
+                         (long long)s.st_size, (unsigned long long)f->size_bytes);
+}
+
+static int make(struct path_file *f, enum path_source source, const char *place, struct error *e)
+{
+        bool empty = true;
+        char name[64];
+        int r = 0;
+
+        if (is_file(place))
+                r = open_kept(f, source, place, &empty, e);
+        else {
+                f->fds[source] = scratch_file_open(place);
+                if (f->fds[source] < 0)
+                        return error_set(e, f->fds[source], "cannot make a file: %m");
+        }
+        if (r < 0)
+                return r;
+        if (empty)
+                r = scratch_file_fill(f->fds[source], pattern_key(0, 0, 0), f->size_bytes);
         if (r < 0)
                 return error_set(e, r, "cannot write the file: %m");
         if (source == PATH_DISK) {
@@ -60,7 +92,7 @@ static int make(struct path_file *f, enum path_source source, const char *direct
         return 0;
 }
 
-int path_file_new(struct path_file **ret, const char *directory, uint64_t size_bytes,
+int path_file_new(struct path_file **ret, const char *place, uint64_t size_bytes,
                   const bool want[static PATH_SOURCES], struct error *e)
 {
         struct path_file *f = malloc(sizeof *f);
@@ -69,14 +101,16 @@ int path_file_new(struct path_file **ret, const char *directory, uint64_t size_b
         if (!f)
                 return error_set(e, -ENOMEM, "cannot make a file: %m");
         *f = (struct path_file){.fds = {-1, -1}, .direct = -1, .size_bytes = size_bytes};
-        r = check_room(directory, size_bytes * ((uint64_t)want[PATH_CACHE] + want[PATH_DISK]), e);
+        r = is_file(place)
+                    ? 0
+                    : check_room(place, size_bytes * ((uint64_t)want[PATH_CACHE] + want[PATH_DISK]), e);
         for (unsigned i = 0; i < PATH_SOURCES && r >= 0; i++) {
                 if (want[i])
-                        r = make(f, i, directory, e);
+                        r = make(f, i, place, e);
         }
         if (r < 0) {
                 path_file_free(f);
-                return error_locate(e, "%s", directory);
+                return error_locate(e, "%s", place);
         }
         *ret = f;
         return 0;
