@@ -1,19 +1,11 @@
 """Runs one point of a measurement: on this machine, on the machines of a testbed, or in the simulator."""
-import collections.abc
-import dataclasses
+from . import run_copy, run_events, run_flows, run_paths, run_streams, run_virtual
+from .context import Context, PointFailed
+from .measurement import Kind, Simulation
 
-
-class PointFailed(Exception):
-    """The point has no figures; the text says why."""
-
-
-@dataclasses.dataclass
-class Context:
-    """What the runs of all points share."""
-    evb: str                                     # path of the program
-    raised: bool = True                          # whether the processes of a point may run at a raised priority
-    stopped: collections.abc.Callable[[], bool] = lambda: False  # after a signal: end soon, figures do not matter
-    kept: dict = dataclasses.field(default_factory=dict)  # what a kind of point keeps for the next one, by its name
+__all__ = ["Context", "PointFailed", "run_point"]
+RUNS = {Kind.EVENTS: run_events.run, Kind.FLOWS: run_flows.run, Kind.COPY: run_copy.run,
+        Kind.PATHS: run_paths.run, Kind.STREAMS: run_streams.run}
 
 
 def run_point(point, context):
@@ -23,4 +15,6 @@ def run_point(point, context):
     waiting_share, wait_mean_us, timer_late_p99_us, timer_late_max_us; `watched_seconds` is for how long. valid.py
     derives `disturbed` from them, and from testbed_lost_packets. Raises PointFailed.
     """
-    raise NotImplementedError(f"evb.lab.execute.run_point: {point.measurement.kind.value} points are not executed in Python yet")
+    if isinstance(point.bed, Simulation):
+        return run_virtual.run(point, context)
+    return RUNS[point.measurement.kind](point, context)

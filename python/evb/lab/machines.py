@@ -1,0 +1,1 @@
+"""Runs a point on the machines of a testbed, by ssh."""

@@ -1,0 +1,137 @@
+"""Starts the programs of a point, waits for them, and makes sure that they end."""
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from .context import PointFailed
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
+HIGHEST_NICE = -20
+LOOK_SECONDS = 0.005
+TERM_SECONDS = 30  # that a program may take to end after SIGTERM: it removes its namespaces
+
+
+def raise_priority():
+    """Gives this process precedence over ordinary ones, as src/sys/priority.h does. Without permission: nothing."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_NICE)
+        with open("/proc/self/autogroup", "w", encoding="ascii") as group:
+            group.write(str(HIGHEST_NICE))
+
+
+def enter_namespace(name):
+    """Lets this thread use the network of a namespace in /run/netns."""
+    fd = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    if LIBC.setns(fd, CLONE_NEWNET) < 0:
+        raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
+    os.close(fd)
+
+
+class Program:
+    """A program with its output. Leaving `with` ends it: by SIGTERM, and by SIGKILL if that has no effect.
+
+    Its output goes into memory or a temporary file, so it never waits for this process.
+    """
+
+    def __init__(self, words, *, namespace=None, raised=False, stdin=subprocess.DEVNULL, env=None):
+        self.words = [str(word) for word in words]
+        self.out = tempfile.TemporaryFile()
+        self.err = tempfile.TemporaryFile()
+
+        def become():
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            if raised:
+                raise_priority()
+            if namespace:
+                enter_namespace(namespace)
+
+        try:
+            self.process = subprocess.Popen(self.words, stdin=stdin, stdout=self.out, stderr=self.err, preexec_fn=become,
+                                            start_new_session=True, env={**os.environ, **(env or {})})
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PointFailed(f"cannot start {self.words[0]}: {error}") from error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+        self.out.close()
+        self.err.close()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def has_ended(self):
+        return self.process.poll() is not None
+
+    @property
+    def status(self):
+        return self.process.returncode
+
+    def end(self):
+        if self.process.stdin:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        if not self.has_ended:
+            self.process.terminate()
+            try:
+                self.process.wait(TERM_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+
+    def output(self):
+        self.out.seek(0)
+        return self.out.read().decode(errors="replace")
+
+    def complaint(self):
+        """The first line of what it printed on standard error."""
+        self.err.seek(0)
+        lines = self.err.read().decode(errors="replace").strip().splitlines()
+        return lines[0] if lines else f"no message, exit status {self.status}"
+
+    def report(self, accepted=(0, 1)):
+        """The object that it printed. A run that fell short ends with status 1, and has a report all the same."""
+        try:
+            if self.status in accepted:
+                return json.loads(self.output())
+        except ValueError:
+            pass
+        raise PointFailed(f"{' '.join(self.words[:3])} has no report (status {self.status}): {self.complaint()}")
+
+
+def wait(programs, context, seconds=None):
+    """Waits until all have ended. Returns False after `seconds`, or once the user has stopped the measurement."""
+    until = time.monotonic() + seconds if seconds is not None else float("inf")
+    while not all(program.has_ended for program in programs):
+        if time.monotonic() > until or context.stopped():
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def report_of(words, context, **how):
+    """Runs a program to its end, and returns the object that it printed."""
+    with Program(words, **how) as program:
+        if not wait([program], context):
+            raise PointFailed("interrupted")
+        return program.report()
+
+
+MACHINE_FIGURES = ("stolen_share", "others_share", "waiting_share", "wait_mean_us", "timer_late_p99_us", "timer_late_max_us")
+
+
+def machine_figures(report):
+    """What the machine did meanwhile, from the object "machine" of a report."""
+    machine = report.get("machine") or {}
+    return {"watched_seconds": machine.get("seconds"), **{name: machine.get(name) for name in MACHINE_FIGURES}}

@@ -1,0 +1,35 @@
+"""Runs a point of event building by `evb run`, in namespaces of this machine, or on other machines."""
+from . import event_figures, machines
+from .context import PointFailed
+from .measurement import Testbed
+from .process import machine_figures, report_of
+from .state import state_directory
+
+
+def defaults(context):
+    """The defaults of all keys, by section and name. The counts of nodes have none."""
+    if "defaults" not in context.kept:
+        words = [context.evb, "check", "/dev/null", "--set", "ros.count=1", "--set", "sfi.count=1", "--json"]
+        context.kept["defaults"] = report_of(words, context)
+    return context.kept["defaults"]
+
+
+def offer_of(point, context):
+    return event_figures.Offer(point, defaults(context))
+
+
+def settings_of(point):
+    """The keys of a scenario, as options."""
+    return [word for setting in point.settings.split() for word in ("--set", setting) if "." in setting.partition("=")[0]]
+
+
+def run_here(point, context):
+    words = [context.evb, "run", "/dev/null", *settings_of(point), "--net", "lab", "--measure", "--quiet", "--json"]
+    return report_of(words, context, env={"EVB_STATE_DIRECTORY": state_directory(context)})
+
+
+def run(point, context):
+    report = machines.run_events(point, context) if isinstance(point.bed, Testbed) else run_here(point, context)
+    if report["triggers"] == 0:
+        raise PointFailed("the run accepted no trigger")
+    return event_figures.of_report(report, offer_of(point, context)) | machine_figures(report)
