@@ -40,6 +40,7 @@ static struct counted_socket {
         struct packet queue[QUEUE_MAX];
         uint32_t first, n;
 } * sockets[COUNTED_FDS];
+static int sockets_end; /* no descriptor of a socket was ever this large */
 
 static uint64_t dropped;
 
@@ -95,6 +96,7 @@ int __wrap_socket(int family, int type, int protocol)
         assert(fd >= 0 && fd < COUNTED_FDS);
         sockets[fd] = calloc(1, sizeof *sockets[fd]);
         assert(sockets[fd]);
+        sockets_end = MAX(sockets_end, fd + 1);
         sockets[fd]->owner = turns_self();
         sockets[fd]->buffer_bytes = DEFAULT_BUFFER_BYTES;
         return fd;
@@ -145,7 +147,7 @@ void sockets_close_of(unsigned node)
                 if (stream_exists(fds[i]))
                         __wrap_close(fds[i]);
         }
-        for (int fd = 0; fd < COUNTED_FDS; fd++) {
+        for (int fd = 0; fd < sockets_end; fd++) {
                 if (sockets[fd] && sockets[fd]->owner == node)
                         __wrap_close(fd);
         }
@@ -161,7 +163,7 @@ static struct sockaddr_in address_of(const struct sockaddr *address, socklen_t s
 
 static bool is_bound(const struct sockaddr_in *a)
 {
-        for (int fd = 0; fd < COUNTED_FDS; fd++) {
+        for (int fd = 0; fd < sockets_end; fd++) {
                 const struct counted_socket *s = sockets[fd];
 
                 if (s && s->local.sin_port == a->sin_port && s->local.sin_addr.s_addr == a->sin_addr.s_addr)
@@ -292,7 +294,7 @@ static bool is_cut(const struct sockaddr_in *from, const struct sockaddr_in *to,
 static void deliver(const struct sockaddr_in *from, const struct sockaddr_in *to, const uint8_t *bytes,
                     uint32_t n, uint32_t segment)
 {
-        for (int fd = 0; fd < COUNTED_FDS; fd++) {
+        for (int fd = 0; fd < sockets_end; fd++) {
                 struct counted_socket *s = sockets[fd];
 
                 if (!s || s->local.sin_port != to->sin_port ||

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -25,14 +26,13 @@ static struct epoll {
 } epolls[COUNTED_FDS];
 
 static struct turn {
-        pthread_cond_t is_next;
+        sem_t may_run;
         int epoll_fd; /* of the wait; -1: not begun */
         uint64_t deadline_ns;
         bool ended, frozen;
 } turns[TURNS_MAX];
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static unsigned first_turn, n_turns, next;
+static unsigned first_turn, n_turns;
 static uint64_t now_ns = NS_PER_S;
 static _Thread_local unsigned self;
 static _Thread_local int self_role = -1;
@@ -130,8 +130,8 @@ static bool is_due(const struct turn *t)
         return false;
 }
 
-/* Chooses the next turn, after that of this node. */
-static void pass_on(void)
+/* Whose turn is next, after that of this node. */
+static unsigned choose_next(void)
 {
         uint64_t earliest_ns = NEVER_NS;
 
@@ -142,20 +142,31 @@ static void pass_on(void)
         }
         for (int round = 0; round < 2; round++) {
                 for (unsigned i = 1; i <= n_turns - first_turn; i++) {
-                        next = first_turn + (self - first_turn + i) % (n_turns - first_turn);
-                        if (is_due(&turns[next])) {
-                                pthread_cond_signal(&turns[next].is_next);
-                                return;
-                        }
+                        unsigned next = first_turn + (self - first_turn + i) % (n_turns - first_turn);
+
+                        if (is_due(&turns[next]))
+                                return next;
                 }
                 now_ns = MAX(now_ns, earliest_ns);
         }
+        return self;
 }
 
 static void await_turn(void)
 {
-        while (next != self)
-                pthread_cond_wait(&turns[self].is_next, &mutex);
+        while (sem_wait(&turns[self].may_run) < 0)
+                assert(errno == EINTR);
+}
+
+/* Returns in the next turn of this node. */
+static void pass_on(void)
+{
+        unsigned next = choose_next();
+
+        if (next == self)
+                return;
+        sem_post(&turns[next].may_run);
+        await_turn();
 }
 
 int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int n, const struct timespec *timeout,
@@ -170,7 +181,6 @@ int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int n, const s
         turns[self].epoll_fd = epoll_fd;
         turns[self].deadline_ns = timeout ? now_ns + wait_ns : NEVER_NS;
         pass_on();
-        await_turn();
         for (int i = 0; i < e->n && k < n; i++) {
                 events[k] = e->events[i];
                 events[k].events = ready_events(e, i);
@@ -197,7 +207,7 @@ unsigned turns_add(void)
 {
         assert(n_turns < TURNS_MAX);
         turns[n_turns] = (struct turn){.epoll_fd = -1};
-        pthread_cond_init(&turns[n_turns].is_next, NULL);
+        sem_init(&turns[n_turns].may_run, 0, 0);
         return n_turns++;
 }
 
@@ -205,12 +215,11 @@ void turns_init(unsigned n)
 {
         for (unsigned i = 0; i < n; i++)
                 (void)turns_add();
+        sem_post(&turns[0].may_run);
 }
 
 void turns_restart(uint64_t seed)
 {
-        if (n_turns == 0)
-                pthread_mutex_lock(&mutex);
         for (unsigned i = first_turn; i < n_turns; i++) {
                 turns[i].ended = true;
                 sockets_close_of(i);
@@ -218,14 +227,13 @@ void turns_restart(uint64_t seed)
         sockets_mend();
         now_ns = NS_PER_S;
         random_state = seed;
-        self = next = first_turn = turns_add();
+        self = first_turn = turns_add();
 }
 
 void turns_pass(uint64_t ns)
 {
         turns[self].deadline_ns = now_ns + ns;
         pass_on();
-        await_turn();
 }
 
 void turns_kill(unsigned node)
@@ -241,7 +249,6 @@ void turns_freeze(unsigned node, bool frozen)
 
 void turns_begin(unsigned node, enum node_role role)
 {
-        pthread_mutex_lock(&mutex);
         self = node;
         await_turn();
         self_role = (int)role;
@@ -251,6 +258,5 @@ void turns_end(void)
 {
         self_role = -1;
         turns[self].ended = true;
-        pass_on();
-        pthread_mutex_unlock(&mutex);
+        sem_post(&turns[choose_next()].may_run);
 }
