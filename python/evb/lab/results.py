@@ -131,16 +131,31 @@ def is_of(result, bed):
     return result.get("testbed", "") == (bed.name if isinstance(bed, Testbed) else "")
 
 
-def is_same(result, point):
-    """Whether the result is of this point, with the same settings."""
-    return (result["id"] == point.measurement.id and (not point.panel or result.get("panel") == point.panel)
-            and result["series"] == point.series and result["settings"] == point.settings and result["x"] == point.x
-            and is_of(result, point.bed))
+def _key(result):
+    return result["id"], result.get("panel"), result["series"], result["settings"], result["x"]
 
 
-def newest(results, point):
-    """The newest valid result of a point, or None."""
-    return next((r for r in reversed(results) if is_same(r, point) and not valid.reason(r)), None)
+class Made:
+    """The results of one bed, found by their points: with the same settings."""
+
+    def __init__(self, bed):
+        self.bed, self.valid, self.disturbed = bed, {}, {}
+
+    def add(self, result):
+        if is_of(result, self.bed):
+            (self.disturbed if valid.reason(result) else self.valid)[_key(result)] = result
+
+    @staticmethod
+    def _key(point):
+        return point.measurement.id, point.panel, point.series, point.settings, point.x
+
+    def newest(self, point):
+        """The newest valid result of a point, or None."""
+        return self.valid.get(self._key(point))
+
+    def is_disturbed(self, point):
+        """Whether all results of the point are disturbed."""
+        return self._key(point) in self.disturbed and not self.newest(point)
 
 
 def of_bed(results, m, bed):

@@ -83,7 +83,9 @@ class Run:
         """`here`: the machine, a results.Machine. Raises results.NotReadable."""
         self.order, self.context, self.here, self.progress = order, context, here, progress
         self.file = results.File(order.path)
-        self.results = [] if order.again else self._stored()
+        self.results, self.by_point = [], results.Made(order.bed)
+        for result in [] if order.again else self._stored():
+            self._add(result)
         self.points, self.skipped = plan(order.measurements, order.named, order.bed, order.quick, say)
         self.failed, self.made = 0, Made()
         self.full = self.at_end = self.kept_awake = False
@@ -98,6 +100,10 @@ class Run:
                 f"{'is' if n == 1 else 'are'} not used")
         return mine
 
+    def _add(self, result):
+        self.results.append(result)
+        self.by_point.add(result)
+
     @property
     def stopped(self):
         return self.full or self.context.stopped()
@@ -111,7 +117,7 @@ class Run:
             print(e, file=sys.stderr)
             self.full = True
             return False
-        self.results.append(result)
+        self._add(result)
         return True
 
     def measure(self, point, repeats_max):
@@ -167,10 +173,7 @@ class Run:
             self.made.repeated += figures["repeats"] > 0
 
     def is_missing(self, point):
-        return results.newest(self.results, point) is None
-
-    def is_disturbed(self, point):
-        return self.is_missing(point) and any(results.is_same(r, point) and valid.reason(r) for r in self.results)
+        return self.by_point.newest(point) is None
 
     def make_all(self):
         left_s = sum(point.seconds for point in self.points if self.is_missing(point))
@@ -189,13 +192,13 @@ class Run:
         for i, point in enumerate(self.points, 1):
             if self.stopped:
                 break
-            if self.is_disturbed(point):
+            if self.by_point.is_disturbed(point):
                 self.progress(i, len(self.points), point, point.seconds)
                 self.make(point)
 
     def confirm(self, point):
         """Makes a point that decides a verdict more often. Returns whether it has appended the median."""
-        samples = [results.newest(self.results, point)]
+        samples = [self.by_point.newest(point)]
         while len(samples) < valid.SAMPLES and not self.context.stopped():
             try:
                 figures = self.measure(point, valid.REPEATS_MAX)
@@ -215,7 +218,7 @@ class Run:
         if judge(m, mine, self.order.quick)[0] is not Verdict.DIFFERS:
             return []
         points = [dataclasses.replace(p, bed=self.order.bed) for p in decisive_points(m, mine, self.order.quick)[:CONFIRMED_MAX]]
-        made = [(point, results.newest(self.results, point)) for point in points]
+        made = [(point, self.by_point.newest(point)) for point in points]
         return [point for point, result in made if result and "samples" not in result]
 
     def confirm_measurement(self, m):
@@ -239,7 +242,7 @@ class Run:
         if not self.order.accept_disturbed:
             for m in self.order.measurements:
                 self.confirm_measurement(m)
-        self.made.disturbed = sum(map(self.is_disturbed, self.points))
+        self.made.disturbed = sum(map(self.by_point.is_disturbed, self.points))
 
     def interruption(self):
         """Why the run ended early, or None."""
