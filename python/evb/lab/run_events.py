@@ -3,7 +3,6 @@ from . import event_figures, machines
 from .context import PointFailed
 from .measurement import Testbed
 from .process import machine_figures, report_of
-from .state import state_directory
 
 
 def defaults(context):
@@ -25,7 +24,7 @@ def settings_of(point):
 
 def run_here(point, context):
     words = [context.evb, "run", "/dev/null", *settings_of(point), "--net", "lab", "--measure", "--quiet", "--json"]
-    return report_of(words, context, env={"EVB_STATE_DIRECTORY": state_directory(context)})
+    return report_of(words, context)
 
 
 def run(point, context):
