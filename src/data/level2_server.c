@@ -333,18 +333,11 @@ uint64_t level2_server_deadline_ns(const struct level2_server *s)
 
 void level2_server_account(struct level2_server *s)
 {
-        const struct dfm_level2_counts *c;
         struct node_stats *to;
 
         if (!s)
                 return;
-        c = dfm_level2_counts(s->core);
         to = s->door.context.stats;
-        stats_set(&to->level2_accepted, c->accepted);
-        stats_set(&to->level2_rejected, c->rejected);
-        stats_set(&to->level2_timed_out, c->timed_out);
-        stats_set(&to->level2_late, c->late);
-        stats_set(&to->level2_repeated, c->repeated);
-        stats_set(&to->level2_unknown, c->unknown);
+        stats_take(to, FROM_LEVEL2, dfm_level2_counts(s->core));
         to->level2_latency_ns = *dfm_level2_latency_ns(s->core);
 }

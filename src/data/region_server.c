@@ -304,11 +304,6 @@ void region_server_account(struct region_server *s)
                 return;
         c = ros_region_counts(s->core);
         to = s->door.context.stats;
-        stats_set(&to->regions_requested, c->requests);
-        stats_set(&to->regions_sent, c->sent);
-        stats_set(&to->regions_gone, c->gone);
-        stats_set(&to->regions_absent, c->absent);
-        stats_set(&to->regions_refused, c->refused);
+        stats_take(to, FROM_REGIONS, c);
         stats_set(&to->regions_dropped, c->dropped + c->open);
-        stats_set(&to->regions_bytes, c->sent_bytes);
 }

@@ -1,13 +1,65 @@
-/* Maps the verdict on a received message to the counters of struct node_stats. */
+/* The table of counters, and what fills them from the counts of the cores. */
 #include "data/stats.h"
+
+#include <string.h>
+
+#include "core/dfm.h"
+#include "core/dfm_level2.h"
+#include "core/ros.h"
+#include "core/ros_regions.h"
+#include "core/sfi.h"
+
+#define DFM COUNTER_ROLE(ROLE_DFM)
+#define ROS COUNTER_ROLE(ROLE_ROS)
+#define SFI COUNTER_ROLE(ROLE_SFI)
+#define ANY 0
+#define METRIC(name_) .metric = name_
+#define GROUPED(group_, label_) .group = GROUP_##group_, .label = label_
+#define IN(object_, roles_) .object = OBJECT_##object_, .roles = roles_
+#define IN_AS(object_, key_, roles_) .object = OBJECT_##object_, .key = key_, .roles = roles_
+#define LOST_AT(place_) .place = LOSS_##place_
+#define FROM(source, counts, member) .from[source] = 1 + offsetof(counts, member)
+#define DFM_COUNTS(member) FROM(FROM_DFM, struct dfm_counts, member)
+#define ROS_COUNTS(member) FROM(FROM_ROS, struct ros_counts, member)
+#define SFI_COUNTS(member) FROM(FROM_SFI, struct sfi_counts, member)
+#define LEVEL2_COUNTS(member) FROM(FROM_LEVEL2, struct dfm_level2_counts, member)
+#define REGION_COUNTS(member) FROM(FROM_REGIONS, struct ros_region_counts, member)
+
+const struct counter stats_table[COUNTERS] = {
+#define X(name_, help_, ...)                                                                                 \
+        [COUNTER_##name_] = {                                                                                \
+                .name = #name_, .help = help_, .offset = offsetof(struct node_stats, name_), __VA_ARGS__},
+        STATS_COUNTERS(X)
+#undef X
+};
+
+const char *stats_key(const struct counter *c)
+{
+        static const char *const prefixes[COUNTER_OBJECTS] = {
+                [OBJECT_FRAGMENTS] = "fragments_",
+                [OBJECT_SPILLS] = "spills_",
+                [OBJECT_LEVEL2] = "level2_",
+                [OBJECT_REGIONS] = "regions_",
+        };
+        const char *prefix = prefixes[c->object];
+
+        if (c->key)
+                return c->key;
+        return c->name + (prefix ? strlen(prefix) : 0);
+}
+
+void stats_add_all(struct node_stats *to, const struct node_stats *from)
+{
+        for (size_t i = 0; i < COUNTERS; i++)
+                stats_add(stats_counter(to, i), stats_value(from, i));
+}
 
 void stats_begin_run(struct node_stats *s)
 {
         const struct obstacle none = {};
 
-#define X(name, help) stats_set(&s->name, 0);
-        STATS_COUNTERS(X)
-#undef X
+        for (size_t i = 0; i < COUNTERS; i++)
+                stats_set(stats_counter(s, i), 0);
         stats_set(&s->first_complete_ns, 0);
         stats_set(&s->last_complete_ns, 0);
         stats_set(&s->first_trigger_ns, 0);
@@ -34,25 +86,24 @@ void stats_count_refusal(struct node_stats *s, enum message_verdict verdict)
         }
 }
 
+void stats_take(struct node_stats *s, enum counter_source source, const void *counts)
+{
+        for (size_t i = 0; i < COUNTERS; i++) {
+                size_t from = stats_table[i].from[source];
+                uint64_t value;
+
+                if (from == 0)
+                        continue;
+                memcpy(&value, (const char *)counts + from - 1, sizeof value);
+                stats_set(stats_counter(s, i), value);
+        }
+}
+
 void stats_take_dfm(struct node_stats *s, const struct dfm *d)
 {
         const struct dfm_counts *c = dfm_counts(d);
 
-        stats_set(&s->triggers, c->triggers);
-        stats_set(&s->events_assigned, c->assigned);
-        stats_set(&s->events_reassigned, c->reassigned);
-        stats_set(&s->events_complete, c->complete);
-        stats_set(&s->events_partial, c->partial);
-        stats_set(&s->events_lost, c->lost);
-        stats_set(&s->events_rejected, c->rejected);
-        stats_set(&s->busy_ns, c->busy_ns);
-        stats_set(&s->paused_ns, c->paused_ns);
-        stats_set(&s->events_ended_again, c->ended_again);
-        stats_set(&s->payload_bytes, c->payload_bytes);
-        stats_set(&s->fragments_expected, c->fragments_expected);
-        stats_set(&s->fragments_received, c->fragments_received);
-        stats_set(&s->fragments_lost, c->fragments_lost);
-        stats_set(&s->fragments_optional, c->fragments_absent);
+        stats_take(s, FROM_DFM, c);
         atomic_store(&s->first_trigger_ns, c->first_trigger_ns);
         atomic_store(&s->first_complete_ns, c->first_complete_ns);
         atomic_store(&s->last_complete_ns, c->last_complete_ns);
@@ -60,46 +111,21 @@ void stats_take_dfm(struct node_stats *s, const struct dfm *d)
 
 void stats_take_ros(struct node_stats *s, const struct ros *r)
 {
-        const struct ros_counts *c = ros_counts(r);
-
-        stats_set(&s->fragments_sent, c->fragments_sent);
-        stats_set(&s->fragments_unknown, c->unknown);
-        stats_set(&s->fragments_source_lost, c->source_lost);
-        stats_set(&s->clear_gaps, c->clear_gaps);
-        stats_set(&s->events_implausible, c->implausible);
-        stats_set(&s->sequence_suspects, c->clear_suspects);
-        stats_set(&s->buffer_full, c->full);
-        stats_set(&s->xoff, c->xoff);
-        stats_set(&s->front_end_used, c->used);
-        stats_set(&s->front_end_late, c->late);
-        stats_set(&s->front_end_duplicate, c->duplicate);
-        stats_set(&s->front_end_impossible, c->impossible);
-        stats_set(&s->front_end_dropped, c->dropped);
-        stats_set(&s->front_end_left_over, c->left_over);
-        stats_set(&s->front_end_restarts, c->restarts);
-        stats_set(&s->fragments_absent, c->absent);
+        stats_take(s, FROM_ROS, ros_counts(r));
 }
 
 void stats_take_sfi(struct node_stats *s, const struct sfi *core)
 {
-        const struct sfi_counts *c = sfi_counts(core);
-
-        stats_set(&s->events_assigned, c->assigned);
-        stats_set(&s->events_complete, c->complete);
-        stats_set(&s->events_partial, c->partial);
-        stats_set(&s->events_lost, c->lost);
-        stats_set(&s->payload_bytes, c->payload_bytes);
-        stats_set(&s->fragments_received, c->fragments_received);
-        stats_set(&s->fragments_lost, c->fragments_lost);
-        stats_set(&s->fragments_optional, c->fragments_absent);
-        stats_set(&s->fragments_late, c->late);
-        stats_set(&s->events_implausible, c->implausible);
-        stats_set(&s->fragments_duplicate, c->duplicate);
-        stats_set(&s->fragments_mismatched, c->mismatched);
-        stats_set(&s->fragments_no_room, c->no_room);
-        stats_set(&s->fragments_re_asked, c->retried);
-        stats_set(&s->fragments_recovered, c->recovered);
-        stats_set(&s->limit_decreases, c->limit_decreases);
+        stats_take(s, FROM_SFI, sfi_counts(core));
         stats_set(&s->rate_reductions, sfi_port_rate(core)->decreases);
         stats_set(&s->packets_port_lost, sfi_port_rate(core)->lost);
+}
+
+void stats_take_datagrams(struct node_stats *s, const struct sfi *core)
+{
+        const struct sfi_counts *c = sfi_counts(core);
+
+        stats_set(&s->packets_received, c->datagrams_received);
+        stats_set(&s->packets_lost, c->datagrams_lost);
+        stats_set(&s->sequence_suspects, c->datagrams_suspect);
 }

@@ -290,25 +290,11 @@ uint64_t trigger_input_deadline_ns(const struct trigger_input *t)
 
 void trigger_input_publish(const struct dfm *core, struct node_stats *stats)
 {
-        const struct dfm_counts *all = dfm_counts(core);
-        const struct dfm_offered *c = &all->offered;
-        uint64_t late = stats_get(&stats->trigger_datagrams_late);
+        const struct dfm_counts *c = dfm_counts(core);
+        uint64_t late = stats_get(&stats->trigger_datagrams_late), lost = c->offered.datagrams_lost;
 
-        stats_set(&stats->triggers_offered, c->triggers);
-        stats_set(&stats->triggers_refused, c->refused);
-        stats_set(&stats->triggers_repeated, c->repeated);
-        stats_set(&stats->triggers_implausible, c->implausible);
-        stats_set(&stats->triggers_not_taken, c->not_taken + all->not_taken);
-        stats_set(&stats->trigger_numbers_missing, c->missing);
-        stats_set(&stats->triggers_missed, c->missed);
-        stats_set(&stats->trigger_datagrams_lost, c->datagrams_lost - MIN(c->datagrams_lost, late));
-        stats_set(&stats->trigger_resets, c->resets);
-        stats_set(&stats->numbers_announced, all->announced.numbers);
-        stats_set(&stats->numbers_confirmed, all->announced.confirmed);
-        stats_set(&stats->numbers_late, all->announced.late);
-        stats_set(&stats->spills_begun, c->spills_begun);
-        stats_set(&stats->spills_ended, c->spills_ended);
-        stats_set(&stats->triggers_in_spills, c->in_spills);
+        stats_set(&stats->triggers_not_taken, c->offered.not_taken + c->not_taken);
+        stats_set(&stats->trigger_datagrams_lost, lost - MIN(lost, late));
 }
 
 void trigger_input_reasons(const struct dfm *core, const struct scenario *scenario,

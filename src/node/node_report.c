@@ -13,6 +13,7 @@
 #include "sys/memory.h"
 #include "sys/thread.h"
 #include "shape/model/layout.h"
+#include "node/metrics/counters.h"
 #include "node/progress/progress.h"
 
 static void set(json_t *o, const char *name, uint64_t value)
@@ -52,9 +53,7 @@ static json_t *make_report(const struct node *n, const struct reasons *why)
         json_object_set_new(o, "name", json_string(n->self->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(n->self->role)));
         set(o, "run", n->run);
-#define X(name, help) set(o, #name, stats_get(&s->name));
-        STATS_COUNTERS(X)
-#undef X
+        counters_set_all(o, s);
         set(o, "granted_receive_buffer_bytes", stats_get(&s->granted_receive_buffer_bytes));
         set(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
         if (n->self->role == ROLE_ROS)

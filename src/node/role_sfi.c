@@ -435,18 +435,14 @@ static enum run_state state_of_run(const struct node *n)
 static void publish_counters(struct node *n)
 {
         struct sfi_node *s = n->state;
-        const struct sfi_counts *c = sfi_counts(s->core);
         struct node_stats *to = n->stats;
 
         if (s->receiver.ops->account)
                 s->receiver.ops->account(&s->receiver);
         stats_take_sfi(to, s->core);
         stats_set(&to->reduced_ns, port_rate_below_ns(sfi_port_rate(s->core), clock_now_ns()));
-        if (n->scenario->scenario.transport == TRANSPORT_UDP) {
-                stats_set(&to->packets_received, c->datagrams_received);
-                stats_set(&to->packets_lost, c->datagrams_lost);
-                stats_set(&to->sequence_suspects, c->datagrams_suspect);
-        }
+        if (n->scenario->scenario.transport == TRANSPORT_UDP)
+                stats_take_datagrams(to, s->core);
         metrics_note_sfi(n->metrics, s->core, n->run, s->waiting);
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "node/metrics/counters.h"
 #include "shape/model/plan.h"
 
 /* Further fields that a report needs. */
@@ -68,8 +69,8 @@ json_t *counters_to_json(const struct node_stats *s)
 {
         json_t *o = json_object();
 
-#define X(name, ...) json_object_set_new(o, #name, json_integer((json_int_t)stats_get(&s->name)));
-        STATS_COUNTERS(X)
+        counters_set_all(o, s);
+#define X(name) json_object_set_new(o, #name, json_integer((json_int_t)stats_get(&s->name)));
         REPORT_FIELDS(X)
 #undef X
         json_object_set_new(o, "state", json_integer((json_int_t)atomic_load(&s->state)));
@@ -85,11 +86,15 @@ int counters_from_json(struct node_stats *ret, const json_t *counters)
         memset(ret, 0, sizeof *ret);
         if (!json_is_object(counters) || !get(counters, "state", &state) || state > NODE_ENDED)
                 return -EBADMSG;
-#define X(name, ...)                                                                                         \
+        for (size_t i = 0; i < COUNTERS; i++) {
+                if (!get(counters, stats_table[i].name, &v))
+                        return -EBADMSG;
+                stats_set(stats_counter(ret, i), v);
+        }
+#define X(name)                                                                                              \
         if (!get(counters, #name, &v))                                                                       \
                 return -EBADMSG;                                                                             \
         stats_set(&ret->name, v);
-        STATS_COUNTERS(X)
         REPORT_FIELDS(X)
 #undef X
         if (stats_get(&ret->qos_backend) > TC_BACKEND_CBQ_TBF)

@@ -12,6 +12,31 @@ struct child *launch_dfm(const struct launch *l)
         return NULL;
 }
 
+uint64_t launch_sum(const struct launch *l, enum node_role role, size_t counter)
+{
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < l->n_children; i++) {
+                if (role == 0 || l->children[i].node->role == role)
+                        sum += stats_value(l->children[i].stats, counter);
+        }
+        return sum;
+}
+
+void launch_sums(const struct launch *l, uint64_t ret[static COUNTERS])
+{
+        for (size_t k = 0; k < COUNTERS; k++)
+                ret[k] = 0;
+        for (size_t i = 0; i < l->n_children; i++) {
+                unsigned role = COUNTER_ROLE(l->children[i].node->role);
+
+                for (size_t k = 0; k < COUNTERS; k++) {
+                        if (stats_table[k].roles == 0 || stats_table[k].roles & role)
+                                ret[k] += stats_value(l->children[i].stats, k);
+                }
+        }
+}
+
 /* Every wait of the drain is bounded by a key: an event that its SFI does not finish is reassigned. */
 uint64_t launch_drain_ns(const struct scenario *s)
 {

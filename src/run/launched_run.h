@@ -39,5 +39,9 @@ struct launch {
 
 /* Returns the DFM's child; every scenario has one. */
 struct child *launch_dfm(const struct launch *l);
+/* Sums a counter over the nodes of a role; role 0: of all. */
+uint64_t launch_sum(const struct launch *l, enum node_role role, size_t counter);
+/* Sums each counter over the nodes of the roles that have it in an object (struct counter, `roles`). */
+void launch_sums(const struct launch *l, uint64_t ret[static COUNTERS]);
 /* Returns how long nodes may take to end once they are stopped. */
 uint64_t launch_drain_ns(const struct scenario *s);

@@ -11,6 +11,7 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "data/network.h"
+#include "node/metrics/counters.h"
 #include "shape/model/layout.h"
 #include "sys/priority.h"
 #include "front_ends.h"
@@ -22,17 +23,8 @@
 #include "trigger_summary.h"
 #include "summary_virtual.h"
 
-#define SUM(l, role_wanted, member)                                                                          \
-        ({                                                                                                   \
-                uint64_t _sum = 0;                                                                           \
-                                                                                                             \
-                for (size_t _i = 0; _i < (l)->n_children; _i++) {                                            \
-                        if ((role_wanted) == 0 || (l)->children[_i].node->role == (role_wanted))             \
-                                _sum += stats_get(&(l)->children[_i].stats->member);                         \
-                }                                                                                            \
-                _sum;                                                                                        \
-        })
-#define ANY_ROLE ((enum node_role)0)
+#define SUM(l, role, name) launch_sum(l, role, COUNTER_##name)
+#define ROLES (~0u)
 #define CONTROL_LEAST_S 0.1
 
 /* Checks that the files hold all events that the SFIs count as built: each SFI that lived to the end has
@@ -196,22 +188,18 @@ static void add_usage(json_t *o, const struct launch *l)
         json_object_set_new(o, "peak_rss_bytes", rss);
 }
 
-static json_t *fragments(const struct launch *l, const struct accounts *a)
+/* The accounts are those of the DFM, and have what a killed DFM did not count. */
+static json_t *fragments(const struct accounts *a, const uint64_t *sums)
 {
         json_t *o = json_object();
 
+        counters_set(o, OBJECT_FRAGMENTS, ROLES, sums);
         set(o, "expected", a->expected);
         set(o, "received", a->received);
         set(o, "lost", a->fragments_lost);
         set(o, "absent", a->fragments_absent);
-        set(o, "late", SUM(l, ROLE_SFI, fragments_late));
-        set(o, "duplicate", SUM(l, ROLE_SFI, fragments_duplicate));
-        set(o, "foreign", SUM(l, ANY_ROLE, packets_foreign));
-        set(o, "malformed", SUM(l, ANY_ROLE, packets_malformed));
-        set(o, "corrupt", SUM(l, ROLE_SFI, fragments_corrupt));
-        set(o, "mismatched", SUM(l, ROLE_SFI, fragments_mismatched));
-        set(o, "re_asked", SUM(l, ROLE_SFI, fragments_re_asked));
-        set(o, "recovered", SUM(l, ROLE_SFI, fragments_recovered));
+        set(o, "foreign", sums[COUNTER_packets_foreign]);
+        set(o, "malformed", sums[COUNTER_packets_malformed]);
         return o;
 }
 
@@ -278,9 +266,7 @@ static json_t *node_report(const struct child *c)
                 o = json_object();
                 json_object_set_new(o, "name", json_string(c->node->name));
                 json_object_set_new(o, "role", json_string(scenario_role_name(c->node->role)));
-#define X(name, help) set(o, #name, stats_get(&c->stats->name));
-                STATS_COUNTERS(X)
-#undef X
+                counters_set_all(o, c->stats);
                 json_object_set_new(o, "files", json_array());
                 summary_stall_of_killed(o, c);
         }
@@ -331,7 +317,9 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         const struct scenario *s = l->scenario;
         json_t *o = json_object(), *nodes = json_array(), *files = json_array();
         double span = span_seconds(a);
+        uint64_t sums[COUNTERS];
 
+        launch_sums(l, sums);
         json_object_set_new(o, "scenario", json_string(s->scenario.name));
         json_object_set_new(o, "mode", json_string(s->scenario.mode == MODE_PUSH ? "push" : "pull"));
         json_object_set_new(o, "transport",
@@ -357,9 +345,9 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
                             a->last_ns > 0 ? json_real((double)(a->last_ns - a->begin_ns) / 1e9)
                                            : json_null());
         json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
-        trigger_summary_add(o, l);
-        summary_level2_add(o, l, latency(&launch_dfm(l)->stats->level2_latency_ns));
-        json_object_set_new(o, "fragments", fragments(l, a));
+        trigger_summary_add(o, l, sums);
+        summary_level2_add(o, l, sums, latency(&launch_dfm(l)->stats->level2_latency_ns));
+        json_object_set_new(o, "fragments", fragments(a, sums));
         json_object_set_new(o, "front_ends", front_ends_report(l));
         json_object_set_new(o, "drops", drops(l));
         json_object_set_new(o, "control_ports", control_ports(l));

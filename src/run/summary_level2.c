@@ -5,16 +5,9 @@
 #include <stdio.h>
 
 #include "base/quantity.h"
+#include "node/metrics/counters.h"
 
-/* Of all ROSs. */
-#define SUM(l, member)                                                                                       \
-        ({                                                                                                   \
-                uint64_t _sum = 0;                                                                           \
-                                                                                                             \
-                for (size_t _i = 0; _i < (l)->n_children; _i++)                                              \
-                        _sum += stats_get(&(l)->children[_i].stats->member);                                 \
-                _sum;                                                                                        \
-        })
+#define SUM(l, name) launch_sum(l, ROLE_ROS, COUNTER_##name)
 
 bool summary_level2_balances(const struct launch *l, struct accounts *a)
 {
@@ -29,41 +22,26 @@ bool summary_level2_balances(const struct launch *l, struct accounts *a)
         return false;
 }
 
-static json_t *describe_regions(const struct launch *l)
+static json_t *describe(const struct launch *l, const uint64_t *sums, json_t *latency)
 {
-        if (l->scenario->level2.regions_port == 0)
-                return json_null();
-        return json_pack(
-                "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requested", (json_int_t)SUM(l, regions_requested),
-                "sent", (json_int_t)SUM(l, regions_sent), "gone", (json_int_t)SUM(l, regions_gone), "absent",
-                (json_int_t)SUM(l, regions_absent), "refused", (json_int_t)SUM(l, regions_refused), "dropped",
-                (json_int_t)SUM(l, regions_dropped), "bytes", (json_int_t)SUM(l, regions_bytes));
+        json_t *o = json_object(), *regions = json_object();
+
+        counters_set(o, OBJECT_LEVEL2, COUNTER_ROLE(ROLE_DFM), sums);
+        counters_set(regions, OBJECT_REGIONS, COUNTER_ROLE(ROLE_ROS), sums);
+        json_object_set_new(o, "latency_us", latency);
+        json_object_set(o, "regions", l->scenario->level2.regions_port > 0 ? regions : json_null());
+        json_decref(regions);
+        return o;
 }
 
-static json_t *describe(const struct launch *l, json_t *latency)
+void summary_level2_add(json_t *report, const struct launch *l, const uint64_t *sums, json_t *latency)
 {
-        const struct node_stats *s = launch_dfm(l)->stats;
-
-        if (l->scenario->level2.port == 0) {
-                json_decref(latency);
-                return json_null();
-        }
-        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "accepted",
-                         (json_int_t)stats_get(&s->level2_accepted), "rejected",
-                         (json_int_t)stats_get(&s->level2_rejected), "timed_out",
-                         (json_int_t)stats_get(&s->level2_timed_out), "late",
-                         (json_int_t)stats_get(&s->level2_late), "repeated",
-                         (json_int_t)stats_get(&s->level2_repeated), "unknown",
-                         (json_int_t)stats_get(&s->level2_unknown), "latency_us", latency, "regions",
-                         describe_regions(l));
-}
-
-void summary_level2_add(json_t *report, const struct launch *l, json_t *latency)
-{
-        json_int_t rejected = (json_int_t)stats_get(&launch_dfm(l)->stats->events_rejected);
+        json_int_t rejected = (json_int_t)sums[COUNTER_events_rejected];
+        json_t *o = describe(l, sums, latency);
 
         json_object_set_new(report, "events_rejected", json_integer(rejected));
-        json_object_set_new(report, "level2", describe(l, latency));
+        json_object_set(report, "level2", l->scenario->level2.port > 0 ? o : json_null());
+        json_decref(o);
 }
 
 void summary_write_level2(const struct launch *l)

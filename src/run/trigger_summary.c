@@ -5,62 +5,23 @@
 #include <string.h>
 
 #include "base/util.h"
-
-#define COUNTER(member)                                                                                      \
-        {                                                                                                    \
-#member, offsetof(struct node_stats, member)                                                 \
-        }
-
-static const struct {
-        const char *name;
-        size_t offset;
-} counters[] = {
-        COUNTER(triggers_offered),
-        COUNTER(triggers_refused),
-        COUNTER(triggers_repeated),
-        COUNTER(triggers_implausible),
-        COUNTER(trigger_numbers_missing),
-        COUNTER(triggers_missed),
-        COUNTER(trigger_resets),
-        COUNTER(numbers_announced),
-        COUNTER(numbers_confirmed),
-        COUNTER(numbers_late),
-        COUNTER(trigger_datagrams),
-        COUNTER(trigger_datagrams_lost),
-        COUNTER(trigger_datagrams_repeated),
-        COUNTER(trigger_datagrams_late),
-        COUNTER(trigger_datagrams_other_run),
-        COUNTER(trigger_datagrams_dropped),
-};
+#include "node/metrics/counters.h"
 
 static bool is_outside(const struct launch *l)
 {
         return l->scenario->trigger.source_kind != TRIGGER_INTERNAL;
 }
 
-static json_t *spills(const struct node_stats *s)
-{
-        json_t *o = json_object();
-
-        json_object_set_new(o, "begun", json_integer((json_int_t)stats_get(&s->spills_begun)));
-        json_object_set_new(o, "ended", json_integer((json_int_t)stats_get(&s->spills_ended)));
-        json_object_set_new(o, "triggers", json_integer((json_int_t)stats_get(&s->triggers_in_spills)));
-        return o;
-}
-
-void trigger_summary_add(json_t *report, const struct launch *l)
+void trigger_summary_add(json_t *report, const struct launch *l, const uint64_t *sums)
 {
         const struct node_stats *s = launch_dfm(l)->stats;
+        unsigned known = is_outside(l) ? COUNTER_ROLE(ROLE_DFM) : 0;
+        json_t *spills = known ? json_object() : json_null();
 
-        for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
-                const _Atomic uint64_t *counter =
-                        (const _Atomic uint64_t *)((const char *)s + counters[i].offset);
-
-                json_object_set_new(report, counters[i].name,
-                                    is_outside(l) ? json_integer((json_int_t)stats_get(counter))
-                                                  : json_null());
-        }
-        json_object_set_new(report, "spills", is_outside(l) ? spills(s) : json_null());
+        counters_set(report, OBJECT_OUTSIDE, known, sums);
+        if (known)
+                counters_set(spills, OBJECT_SPILLS, known, sums);
+        json_object_set_new(report, "spills", spills);
         json_object_set_new(report, "busy_seconds", json_real((double)stats_get(&s->busy_ns) / 1e9));
         json_object_set_new(report, "paused_seconds", json_real((double)stats_get(&s->paused_ns) / 1e9));
         json_object_set_new(report, "busy_datagrams",

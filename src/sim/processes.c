@@ -96,15 +96,6 @@ int sim_process_start(struct sim *s, struct sim_node *n)
         return 0;
 }
 
-static void account_udp(struct sim_node *n)
-{
-        const struct sfi_counts *c = sfi_counts(n->sfi);
-
-        stats_set(&n->stats->packets_received, c->datagrams_received);
-        stats_set(&n->stats->packets_lost, c->datagrams_lost);
-        stats_set(&n->stats->sequence_suspects, c->datagrams_suspect);
-}
-
 static enum node_state state_of(const struct sim_node *n)
 {
         static const enum node_state states[] = {
@@ -133,7 +124,7 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         } else if (n->self->role == ROLE_SFI) {
                 stats_take_sfi(to, n->sfi);
                 stats_set(&to->granted_receive_buffer_bytes, n->inboxes[SOCKET_DATA].room_bytes / 2);
-                account_udp(n);
+                stats_take_datagrams(to, n->sfi);
         } else {
                 stats_take_dfm(to, n->dfm);
                 to->latency_ns = *dfm_latency_ns(n->dfm);
@@ -145,11 +136,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
 static void keep_counts(struct sim_node *n)
 {
         n->dropped_at_source = 0;
-        if (n->self->role == ROLE_DFM)
-                return;
-#define X(name, help) stats_add(&n->former->name, stats_get(&n->stats->name));
-        STATS_COUNTERS(X)
-#undef X
+        if (n->self->role != ROLE_DFM)
+                stats_add_all(n->former, n->stats);
 }
 
 static void clear_inbox(struct sim_inbox *i)

@@ -284,13 +284,6 @@ static bool step(struct sim *s)
         return true;
 }
 
-static void add_former(struct sim_node *n)
-{
-#define X(name, help) stats_add(&n->stats->name, stats_get(&n->former->name));
-        STATS_COUNTERS(X)
-#undef X
-}
-
 static bool is_stopped(const struct sim *s)
 {
         return s->config.stop && *s->config.stop;
@@ -304,7 +297,7 @@ void sim_run(struct sim *s)
                 sim_check_end(s);
         for (uint32_t i = 0; i < s->n_nodes; i++) {
                 sim_process_account(s, &s->nodes[i]);
-                add_former(&s->nodes[i]);
+                stats_add_all(s->nodes[i].stats, s->nodes[i].former);
         }
 }
 

@@ -94,16 +94,16 @@ def counter_names():
     """The sample and label of each counter of the report, by the rule and its exceptions."""
     source = (ROOT / "src" / "node" / "metrics" / "counters.c").read_text()
     header = (ROOT / "src" / "data" / "stats.h").read_text()
-    groups = {group: (name, label) for group, name, label in re.findall(r'\[(\w+)\] = \{"(\w+)", "(\w+)"', source)}
-    exceptions = {counter: (group, value) for counter, group, value in re.findall(r'\{"(\w+)", (\w+), "(\w+)"\}', source)}
+    groups = {group: (name, label) for group, name, label in re.findall(r'\[GROUP_(\w+)\] = \{"(\w+)", "(\w+)"', source)}
     found = {}
-    for counter in re.findall(r"^ {8}X\((\w+),", header, re.M):
-        group, value = exceptions.pop(counter, ("NO_GROUP", counter))
-        if group == "NO_GROUP":
-            found[counter] = (re.sub(r"_ns$", "_seconds", f"evb_{value}") + "_total", {})
+    for row in re.split(r"^ {8}X\(", header.partition("#define STATS_COUNTERS")[2].partition("\n\n")[0], flags=re.M)[1:]:
+        counter, text = re.match(r"\w+", row)[0], row.replace("\\\n", "")
+        metric, grouped = re.search(r'METRIC\("(\w+)"\)', text), re.search(r'GROUPED\((\w+),\s+"(\w+)"\)', text)
+        if grouped:
+            found[counter] = (groups[grouped[1]][0] + "_total", {groups[grouped[1]][1]: grouped[2]})
         else:
-            found[counter] = (groups[group][0] + "_total", {groups[group][1]: value})
-    assert len(found) > 100 and not exceptions, f"no counters: {exceptions}"
+            found[counter] = (re.sub(r"_ns$", "_seconds", f"evb_{metric[1] if metric else counter}") + "_total", {})
+    assert len(found) > 100 and groups.keys() >= {"PACKETS", "REGIONS"}, f"no counters: {found}, {groups}"
     return found
 
 

@@ -1,11 +1,17 @@
-/* The metrics that follow from the table of counters (STATS_COUNTERS). */
+/* What follows from the table of counters (data/stats.h): metrics, and objects of JSON. */
 #pragma once
 
 #include <jansson.h>
 
-#include "openmetrics.h"
+#include "data/stats.h"
+#include "writer.h"
 
-void metrics_write_counters(struct metrics_writer *w, const uint64_t values[static METRICS_COUNTERS]);
+void counters_write_metrics(struct metrics_writer *w, const uint64_t values[static COUNTERS]);
+/* Sets all counters of a node, under their names. */
+void counters_set_all(json_t *o, const struct node_stats *s);
+/* Sets the counters of an object; those that none of these roles has (bits by COUNTER_ROLE()) are null. */
+void counters_set(json_t *o, enum counter_object object, unsigned roles,
+                  const uint64_t values[static COUNTERS]);
 /* What a node discarded, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds that the role
  * does not have are null. The caller owns it; NULL: out of memory. */
-json_t *metrics_make_discarded(const uint64_t values[static METRICS_COUNTERS], enum node_role role);
+json_t *counters_make_discarded(const uint64_t values[static COUNTERS], enum node_role role);

@@ -35,7 +35,7 @@ struct metrics {
         const struct run_http *control; /* NULL: none */
         struct metrics_sample last;     /* of the event loop: its last look for rates */
         /* Of earlier runs; under the lock of `shared`. */
-        uint64_t counters_before[METRICS_COUNTERS];
+        uint64_t counters_before[COUNTERS];
         struct metrics_totals before;
         /* Of the server's thread. */
         struct metrics_state copy;
@@ -207,26 +207,19 @@ void metrics_note_shaped(struct metrics *m, bool shaped)
 /* Packets that were only late are no longer lost, so the maximum counts. */
 static void read_counters(struct metrics *m)
 {
-        struct metrics_view *v = &m->view;
-        size_t i = 0;
+        uint64_t *to = m->view.counters;
 
-#define X(name, help)                                                                                        \
-        v->counters[i] = MAX(v->counters[i], m->counters_before[i] + stats_get(&m->stats->name));            \
-        i++;
-        STATS_COUNTERS(X)
-#undef X
+        for (size_t i = 0; i < COUNTERS; i++)
+                to[i] = MAX(to[i], m->counters_before[i] + stats_value(m->stats, i));
 }
 
 void metrics_begin_run(struct metrics *m)
 {
-        size_t i = 0;
-
         if (!m)
                 return;
         pthread_mutex_lock(&m->shared.lock);
-#define X(name, help) m->counters_before[i++] += stats_get(&m->stats->name);
-        STATS_COUNTERS(X)
-#undef X
+        for (size_t i = 0; i < COUNTERS; i++)
+                m->counters_before[i] += stats_value(m->stats, i);
         metrics_add_totals(&m->before, &m->shared.state);
         metrics_state_begin_run(&m->shared.state);
         stats_begin_run(m->stats);

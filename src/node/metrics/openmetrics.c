@@ -271,7 +271,7 @@ void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metric
                 &w, "evb_stalled", NULL,
                 "1 while the node makes no progress though work waits, otherwise 0; /status has the reason",
                 v->obstacle.kind == OBSTACLE_STALL);
-        metrics_write_counters(&w, v->counters);
+        counters_write_metrics(&w, v->counters);
         if (v->self->role == ROLE_DFM)
                 write_dfm(&w, v);
         else if (v->self->role == ROLE_SFI)

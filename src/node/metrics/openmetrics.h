@@ -6,11 +6,6 @@
 #include "node/run_control/state_copy.h"
 #include "metrics_state.h"
 
-/* The counters of struct node_stats, in the order of its table. */
-#define X(name, help) METRICS_COUNTER_##name,
-enum metrics_counter { STATS_COUNTERS(X) METRICS_COUNTERS };
-#undef X
-
 /* The process; a negative number is not known. */
 struct metrics_process {
         double cpu_seconds, start_seconds;
@@ -28,11 +23,11 @@ struct metrics_view {
         const struct scenario *scenario;
         const struct scenario_node *self;
         enum node_state state;
-        struct obstacle obstacle;                   /* why it makes no progress now */
-        uint64_t counters[METRICS_COUNTERS];        /* since the process began */
-        uint64_t counters_before[METRICS_COUNTERS]; /* of its earlier runs */
-        const char *control_state;                  /* of a DFM; NULL: it has no run control */
-        char control_error[RUN_ERROR_TEXT_MAX];     /* why its last run ended in an error; "": it did not */
+        struct obstacle obstacle;               /* why it makes no progress now */
+        uint64_t counters[COUNTERS];            /* since the process began */
+        uint64_t counters_before[COUNTERS];     /* of its earlier runs */
+        const char *control_state;              /* of a DFM; NULL: it has no run control */
+        char control_error[RUN_ERROR_TEXT_MAX]; /* why its last run ended in an error; "": it did not */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */
         double last_complete_seconds;                     /* since 1970; 0: no event is complete */
         const struct metrics_state *shared;

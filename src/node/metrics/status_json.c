@@ -6,14 +6,6 @@
 #include "base/util.h"
 #include "counters.h"
 
-#define COUNTER(v, name) counted(v, METRICS_COUNTER_##name)
-
-/* Of the present run. */
-static uint64_t counted(const struct metrics_view *v, enum metrics_counter counter)
-{
-        return v->counters[counter] - MIN(v->counters[counter], v->counters_before[counter]);
-}
-
 static bool is_dfm(const struct metrics_view *v)
 {
         return v->self->role == ROLE_DFM;
@@ -62,54 +54,25 @@ static json_t *make_rates(const struct metrics_view *v)
         return o;
 }
 
-static json_t *make_counts(const struct metrics_view *v)
+static json_t *make_object(const struct metrics_view *v, enum counter_object object, const uint64_t *counts)
 {
         json_t *o = json_object();
 
-        set_count(o, "triggers", is_dfm(v), COUNTER(v, triggers));
-        set_count(o, "events_complete", !is_ros(v), COUNTER(v, events_complete));
-        set_count(o, "events_partial", !is_ros(v), COUNTER(v, events_partial));
-        set_count(o, "events_lost", !is_ros(v), COUNTER(v, events_lost));
-        set_count(o, "events_rejected", is_dfm(v), COUNTER(v, events_rejected));
-        set_count(o, "events_not_written", is_sfi(v), COUNTER(v, events_not_written));
-        set_count(o, "payload_bytes", !is_ros(v), COUNTER(v, payload_bytes));
-        set_count(o, "file_bytes", is_sfi(v), COUNTER(v, file_bytes));
-        set_count(o, "fragments_sent", is_ros(v), COUNTER(v, fragments_sent));
-        set_count(o, "bytes_sent", is_ros(v), COUNTER(v, bytes_sent));
-        set_count(o, "packets_lost", true, COUNTER(v, packets_lost));
+        counters_set(o, object, COUNTER_ROLE(v->self->role), counts);
         return o;
 }
 
-/* The names are those of the run's report. */
-static json_t *make_fragments(const struct metrics_view *v)
-{
-        json_t *o = json_object();
-
-        set_count(o, "expected", is_dfm(v), COUNTER(v, fragments_expected));
-        set_count(o, "received", !is_ros(v), COUNTER(v, fragments_received));
-        set_count(o, "lost", !is_ros(v), COUNTER(v, fragments_lost));
-        set_count(o, "absent", !is_ros(v), COUNTER(v, fragments_optional));
-        set_count(o, "late", is_sfi(v), COUNTER(v, fragments_late));
-        set_count(o, "duplicate", is_sfi(v), COUNTER(v, fragments_duplicate));
-        set_count(o, "corrupt", is_sfi(v), COUNTER(v, fragments_corrupt));
-        set_count(o, "mismatched", is_sfi(v), COUNTER(v, fragments_mismatched));
-        set_count(o, "re_asked", is_sfi(v), COUNTER(v, fragments_re_asked));
-        set_count(o, "recovered", is_sfi(v), COUNTER(v, fragments_recovered));
-        return o;
-}
-
-/* Likewise. Packets that the kernel of a ROS refused to send are missing at an SFI, but only the ROS knows
+/* Packets that the kernel of a ROS refused to send are missing at an SFI, but only the ROS knows
  * why. */
-static json_t *make_drops(const struct metrics_view *v)
+static json_t *make_drops(const struct metrics_view *v, const uint64_t *counts)
 {
         bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;
-        uint64_t lost = COUNTER(v, packets_lost), socket = COUNTER(v, packets_socket_dropped);
-        json_t *o = json_object();
+        uint64_t lost = counts[COUNTER_packets_lost], socket = counts[COUNTER_packets_socket_dropped];
+        json_t *o = make_object(v, OBJECT_DROPS, counts);
 
-        set_count(o, "source_qdisc_packets", is_shaped_by_plan(v), COUNTER(v, packets_source_dropped));
-        set_count(o, "send_failed_packets", is_ros(v), COUNTER(v, packets_send_failed));
+        if (!is_shaped_by_plan(v))
+                json_object_set_new(o, "source_qdisc_packets", json_null());
         set_count(o, "network_packets", is_sfi(v) && udp, lost > socket ? lost - socket : 0);
-        set_count(o, "socket_packets", true, socket);
         return o;
 }
 
@@ -252,21 +215,20 @@ static void add_gauges(json_t *o, const struct metrics_view *v)
         set_count(o, "output_size_bytes", v->disk.known, v->disk.size_bytes);
 }
 
-/* Like all counts, those of the present run. */
-static json_t *make_discarded(const struct metrics_view *v)
+/* Of the present run. */
+static void read_counts(const struct metrics_view *v, uint64_t ret[static COUNTERS])
 {
-        uint64_t values[METRICS_COUNTERS];
-
-        for (size_t i = 0; i < METRICS_COUNTERS; i++)
-                values[i] = counted(v, (enum metrics_counter)i);
-        return metrics_make_discarded(values, v->self->role);
+        for (size_t i = 0; i < COUNTERS; i++)
+                ret[i] = v->counters[i] - MIN(v->counters[i], v->counters_before[i]);
 }
 
 char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
 {
+        uint64_t counts[COUNTERS];
         json_t *o = json_object();
         char *text;
 
+        read_counts(v, counts);
         json_object_set_new(o, "node", json_string(v->self->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(v->self->role)));
         json_object_set_new(o, "version", json_string(v->version));
@@ -277,15 +239,15 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "control_error",
                             v->control_error[0] ? json_string(v->control_error) : json_null());
         set_count(o, "run", v->shared->run > 0, v->shared->run);
-        json_object_set_new(o, "counts", make_counts(v));
+        json_object_set_new(o, "counts", make_object(v, OBJECT_COUNTS, counts));
         json_object_set_new(o, "rates", make_rates(v));
         add_obstacle(o, &v->obstacle, now_ns);
         json_object_set_new(o, "losses", make_losses(v, now_ns));
         add_gauges(o, v);
         json_object_set_new(o, "latency_us", make_latency(v));
-        json_object_set_new(o, "fragments", make_fragments(v));
-        json_object_set_new(o, "drops", make_drops(v));
-        json_object_set_new(o, "discarded", make_discarded(v));
+        json_object_set_new(o, "fragments", make_object(v, OBJECT_FRAGMENTS, counts));
+        json_object_set_new(o, "drops", make_drops(v, counts));
+        json_object_set_new(o, "discarded", counters_make_discarded(counts, v->self->role));
         json_object_set_new(o, "peers", make_peers(v));
         json_object_set_new(o, "shaping", make_shaping(v));
         /* 12 digits: a time since 1970 to 10 ms. */

@@ -117,6 +117,7 @@ static void turn(void)
 {
         assert_int_equal(loop_wait(b.sample.loop, 0), 0);
         trigger_input_turn(b.input, b.now_ns);
+        stats_take_dfm(b.sample.stats, b.core);
         trigger_input_publish(b.core, b.sample.stats);
 }
 
@@ -234,6 +235,7 @@ static void send_running(uint32_t sequence, uint16_t n, uint64_t first, uint32_t
         send_bytes(bytes, make_packet(bytes, sequence, TRACE_RUN, n, first, flags));
         assert_int_equal(loop_wait(b.sample.loop, 0), 0);
         trigger_input_turn(b.input, b.now_ns);
+        stats_take_dfm(b.sample.stats, running.dfm);
         trigger_input_publish(running.dfm, b.sample.stats);
 }
 

@@ -40,11 +40,11 @@ static int end(void **state)
 TEST_WITH(counters_have_names_by_rule, NULL, end)
 {
         view_of("dfm");
-        v.counters[METRICS_COUNTER_events_complete] = UINT64_MAX;
-        v.counters[METRICS_COUNTER_payload_bytes] = 3;
-        v.counters[METRICS_COUNTER_busy_ns] = 12000000034;
-        v.counters[METRICS_COUNTER_bytes_sent] = 4;
-        v.counters[METRICS_COUNTER_packets_malformed] = 5;
+        v.counters[COUNTER_events_complete] = UINT64_MAX;
+        v.counters[COUNTER_payload_bytes] = 3;
+        v.counters[COUNTER_busy_ns] = 12000000034;
+        v.counters[COUNTER_bytes_sent] = 4;
+        v.counters[COUNTER_packets_malformed] = 5;
         shared.run = 7;
         write_view(true);
         assert_line("# TYPE evb_events_complete counter");
@@ -84,10 +84,10 @@ TEST_WITH(every_counter_appears_once, NULL, end)
         char value[32];
 
         view_of("ros1");
-        for (unsigned i = 0; i < METRICS_COUNTERS; i++)
+        for (unsigned i = 0; i < COUNTERS; i++)
                 v.counters[i] = 1000000000 * UINT64_C(770001) + i * UINT64_C(1000000000);
         write_view(true);
-        for (unsigned i = 0; i < METRICS_COUNTERS; i++) {
+        for (unsigned i = 0; i < COUNTERS; i++) {
                 const char *whole, *time;
 
                 snprintf(value, sizeof value, " %u000000000\n", 770001 + i);
