@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "stream/rules/setup.h"
 #include "stream/rules/stream_report.h"
 
 void figures_start(struct figures_begin *b, struct endpoint *e, const struct net_address *local)
@@ -25,9 +26,8 @@ static json_t *describe(const struct stream_options *o, const struct packet_rule
 {
         char wake[REPORT_WAKE_MAX];
 
-        return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I}", "format",
-                         rule->format == STREAM_VDIF ? "vdif" : "plain", "wake", report_wake(&o->wake, wake),
-                         "packets", packets, "bytes", bytes, "seconds",
+        return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I}", "format", setup_format_name(rule->format), "wake",
+                         report_wake(&o->wake, wake), "packets", packets, "bytes", bytes, "seconds",
                          packets > 0 ? (double)(last_ns - first_ns) / 1e9 : 0.0, "payload_bytes",
                          (json_int_t)rule->payload_bytes);
 }
@@ -83,6 +83,10 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
         add_count(o, "calls", c->calls);
         json_object_set_new(o, "segmented", json_boolean(c->super_packets > 0));
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->input_used_ns);
+        if (t->rule.format == STREAM_RAW)
+                json_object_set_new(o, "measured", raw_measure_describe(&t->raw.measure));
+        if (t->rule.format == STREAM_RAW && t->raw.rule->echo)
+                json_object_set_new(o, "round_trip_us", timing_describe(&t->raw.round_trips));
         add_common(o, b, failed, reason);
         return o;
 }
@@ -92,12 +96,14 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
 {
         const struct endpoint_counts *c = endpoint_counts(t->endpoint);
         const struct account *a = receive_threads_taken(t);
+        const bool raw = t->rule.format == STREAM_RAW;
         json_t *o = describe(t->options, &t->rule, (json_int_t)a->received,
                              (json_int_t)atomic_load(&t->bytes), t->first_ns, t->last_ns);
         struct device_drops drops;
 
         drops_read(&drops, &b->local);
-        add_count(o, "filled_in", a->given_up);
+        /* Nothing takes the place of raw messages. */
+        json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)a->given_up));
         add_count(o, "filled_unsure", t->fill.unsure);
         add_count(o, "late", t->account.late);
         add_count(o, "duplicate", a->duplicate);
@@ -117,6 +123,8 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
         add_count(o, "calls", c->calls);
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
+        if (raw)
+                json_object_set_new(o, "measured", raw_measure_describe(&t->raw.measure));
         add_common(o, b, failed, reason);
         return o;
 }

@@ -47,6 +47,7 @@ struct receiver {
         enum receive_state state;
         bool stopped;
         struct reason reason;
+        uint16_t data_port;
         char sender[NET_ADDRESS_TEXT_MAX];
         unsigned signals_seen;
         uint64_t begin_ns, tick_ns, deadline_ns;
@@ -192,6 +193,36 @@ static void take_end(struct receiver *v, const json_t *message)
         }
 }
 
+static int open_endpoint(struct receiver *v, const struct net_address *local, const struct net_address *group)
+{
+        const struct udp_config udp = {
+                .local = *local,
+                .group = group,
+                .receive_buffer_bytes = v->config->common.socket_buffer_bytes,
+                .timestamps = true,
+        };
+
+        return endpoint_new_udp(&v->endpoint, &udp);
+}
+
+/* A group has a socket of its own, and TCP another port. */
+static int open_raw(struct receiver *v, const struct net_address *local)
+{
+        const struct stream_receive_config *c = v->config;
+        struct receive_threads *t = &v->threads;
+        int r = 0;
+
+        t->raw.rule = &v->offer.raw;
+        t->raw.packets_per_s = c->packets_per_s;
+        t->raw.watches = c->watches_wire;
+        if (v->offer.raw.grouped) {
+                v->endpoint = endpoint_free(v->endpoint);
+                r = open_endpoint(v, local, &v->offer.raw.group);
+        }
+        t->endpoint = v->endpoint;
+        return r < 0 ? r : raw_receive_open(t, local, &v->data_port);
+}
+
 /* `local` is the address that the sender reaches. */
 static int start_threads(struct receiver *v, const struct net_address *local)
 {
@@ -212,7 +243,10 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         t->reports = v->offer.follows;
         sink_set_key(v->sink, v->offer.key);
         figures_start(&v->begin, v->endpoint, local);
-        r = receive_threads_start(t);
+        v->data_port = net_address_port(&v->endpoint->local);
+        r = v->offer.rule.format == STREAM_RAW ? open_raw(v, local) : 0;
+        if (r >= 0)
+                r = receive_threads_start(t);
         if (r < 0)
                 return r;
         v->done_io =
@@ -230,6 +264,10 @@ static const char *accept_offer(struct receiver *v, struct json_connection *c, c
 
         if (r < 0)
                 return error_format(&e, text);
+        if (v->offer.rule.format == STREAM_RAW && strcmp(v->config->output, "null") != 0)
+                return "a raw stream has no data to store; receive it with --output null";
+        if (v->offer.rule.format != STREAM_RAW && (v->config->packets_per_s > 0 || v->config->watches_wire))
+                return "--packet-limit and --watch-wire are for raw streams";
         if (sink_is_pattern(v->sink) && !v->offer.pattern)
                 return "the receiver checks a pattern; send one, or receive into a file";
         r = stream_control_addresses(c, v->offer.udp_port, &v->threads.from, &local);
@@ -245,8 +283,7 @@ static const char *accept_offer(struct receiver *v, struct json_connection *c, c
 
 static void send_ready(struct receiver *v)
 {
-        json_t *message = json_pack("{s:s, s:i}", "type", "ready", "udp_port",
-                                    (int)net_address_port(&v->endpoint->local));
+        json_t *message = json_pack("{s:s, s:i}", "type", "ready", "udp_port", (int)v->data_port);
         struct receive_progress p;
 
         if (receive_threads_progress(&v->threads, &p)) {
@@ -389,6 +426,10 @@ static void tick(struct receiver *v, uint64_t now_ns)
 /* Does what is due; returns when the next thing is. */
 static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
 {
+        uint64_t sample_ns = v->offer.rule.format == STREAM_RAW && v->state == RECEIVE_RUNNING
+                                     ? raw_measure_sample(&v->threads.raw.measure, v->threads.network, now_ns)
+                                     : NEVER_NS;
+
         if ((v->state == RECEIVE_RUNNING || v->state == RECEIVE_ENDING) && now_ns >= v->tick_ns)
                 tick(v, now_ns);
         if (v->state == RECEIVE_RUNNING && now_ns >= v->deadline_ns) {
@@ -397,7 +438,7 @@ static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
         }
         if (v->state == RECEIVE_CLOSING && now_ns >= v->deadline_ns)
                 v->state = RECEIVE_DONE;
-        return MIN(MIN(stream_control_turn(&v->control, now_ns), v->deadline_ns),
+        return MIN(MIN(MIN(stream_control_turn(&v->control, now_ns), sample_ns), v->deadline_ns),
                    v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
 }
 
@@ -449,18 +490,10 @@ static int conclude(struct receiver *v, json_t **ret)
 static int open_socket(struct receiver *v)
 {
         const struct stream_receive_config *c = v->config;
-        struct udp_config udp = {
-                .local = c->at,
-                .receive_buffer_bytes = c->common.socket_buffer_bytes,
-                .timestamps = true,
-        };
-        int r;
-
+        struct net_address any = {.v6 = {.sin6_family = c->at.any.sa_family}, .size_bytes = c->at.size_bytes};
         /* A receiver that dials takes packets at any port. */
-        if (c->dials)
-                udp.local = (struct net_address){.v6 = {.sin6_family = c->at.any.sa_family},
-                                                 .size_bytes = c->at.size_bytes};
-        r = endpoint_new_udp(&v->endpoint, &udp);
+        int r = open_endpoint(v, c->dials ? &any : &c->at, NULL);
+
         if (r < 0)
                 return log_error_errno(r, "%s: cannot open the UDP port: %m%s", peer_text(v),
                                        r == -EACCES ? "; ports below 1024 need CAP_NET_BIND_SERVICE" : "");

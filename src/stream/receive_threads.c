@@ -306,6 +306,16 @@ static void tell_done(struct receive_threads *t)
         (void)!write(t->done_fd, &one, sizeof one);
 }
 
+static void *run_raw(void *ctx)
+{
+        struct receive_threads *t = ctx;
+
+        t->network_error = raw_receive_all(t);
+        t->network_used_ns = thread_used_ns();
+        tell_done(t);
+        return NULL;
+}
+
 static void *run_network(void *ctx)
 {
         struct receive_threads *t = ctx;
@@ -402,8 +412,10 @@ static void init_naps(struct receive_threads *t)
 int receive_threads_start(struct receive_threads *t)
 {
         const struct stream_options *o = t->options;
-        uint64_t slots = MAX(o->ring_bytes / t->rule.payload_bytes, UINT64_C(64)), window;
-        int r = slot_ring_init(&t->ring, MIN(slots, SLOT_RING_SLOTS_MAX), t->rule.payload_bytes, &o->wake);
+        bool raw = t->rule.format == STREAM_RAW;
+        uint64_t slots = raw ? 64 : MAX(o->ring_bytes / t->rule.payload_bytes, UINT64_C(64)), window;
+        int r = slot_ring_init(&t->ring, MIN(slots, SLOT_RING_SLOTS_MAX), raw ? 1 : t->rule.payload_bytes,
+                               &o->wake);
 
         if (r < 0)
                 return r;
@@ -420,18 +432,20 @@ int receive_threads_start(struct receive_threads *t)
                 vdif_fill_begin(&t->fill, t->plan);
         t->last = PACKETS_UNKNOWN;
         t->begin_ns = clock_now_ns();
-        atomic_store(&t->running, 2);
+        atomic_store(&t->running, raw ? 1 : 2);
+        atomic_store(&t->decided, raw);
         atomic_store(&t->total_packets, PACKETS_UNKNOWN);
         atomic_store(&t->total_bytes, UINT64_MAX);
         atomic_store(&t->report_due, true);
         t->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (t->done_fd < 0)
                 return -errno;
-        r = thread_start(&t->output, "evb-output", o->file_cpus.cpus, o->file_cpus.n, run_output, t);
-        t->started_output = r >= 0;
+        r = raw ? raw_receive_watch(t)
+                : thread_start(&t->output, "evb-output", o->file_cpus.cpus, o->file_cpus.n, run_output, t);
+        t->started_output = r >= 0 && !raw;
         if (r >= 0)
                 r = thread_start(&t->network, "evb-network", o->network_cpus.cpus, o->network_cpus.n,
-                                 run_network, t);
+                                 raw ? run_raw : run_network, t);
         t->started_network = r >= 0;
         if (r < 0)
                 receive_threads_abort(t);
@@ -522,6 +536,7 @@ void receive_threads_join(struct receive_threads *t)
         if (t->started_output)
                 pthread_join(t->output, NULL);
         t->started_network = t->started_output = false;
+        raw_receive_join(t);
 }
 
 void receive_threads_fini(struct receive_threads *t)
@@ -533,5 +548,6 @@ void receive_threads_fini(struct receive_threads *t)
         if (t->done_fd > 0)
                 close(t->done_fd);
         account_fini(&t->account);
+        raw_receive_fini(t);
         slot_ring_fini(&t->ring);
 }

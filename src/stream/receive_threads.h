@@ -9,6 +9,7 @@
 #include "rules/account.h"
 #include "net/endpoint.h"
 #include "net/injected_faults.h"
+#include "stream/raw.h"
 #include "stream/slot_ring.h"
 #include "stream/rules/timing.h"
 #include "stream/rules/spacing.h"
@@ -32,8 +33,9 @@ struct receive_threads {
         struct packet_rule rule;
         const struct vdif_plan *plan; /* VDIF */
         uint32_t window_packets;
-        uint32_t drop_packets; /* that one drop of the socket may be, at most */
-        bool reports;          /* the sender follows this end */
+        uint32_t drop_packets;  /* that one drop of the socket may be, at most */
+        bool reports;           /* the sender follows this end */
+        struct raw_receive raw; /* raw: then there is no output, and the ring stays empty */
 
         struct slot_ring ring;
         struct account account; /* the network thread's */

@@ -27,35 +27,43 @@
 #define UNSENT_LOOK_NS (5 * NS_PER_MS)
 
 enum send_state {
-        SEND_CONNECTING, /* until a receiver is there */
+        SEND_CONNECTING, /* until the receivers are there */
         SEND_OFFERED,    /* until the receiver that dialled accepts the offer */
         SEND_RUNNING,
         SEND_DRAINING, /* the threads have ended; the kernel still has packets */
-        SEND_ENDING,   /* until the receiver's report comes */
+        SEND_ENDING,   /* until the receivers' reports come */
         SEND_DONE,
+};
+
+/* A receiver; several only of a group. */
+struct peer {
+        struct sender *sender;
+        struct net_address address;
+        struct stream_control control;
+        struct json_connection *connection; /* admitted; NULL: none, or gone */
+        uint64_t lost;                      /* as it says; UINT64_MAX: unknown */
+        json_t *report;
 };
 
 struct sender {
         const struct stream_send_config *config;
+        struct peer peers[STREAM_RECEIVERS_MAX];
+        size_t n_peers, n_ready;
         struct loop *loop;
         struct stream_source *source;
         struct endpoint *endpoint;
         struct stream_offer offer;
-        struct stream_control control;
-        struct json_connection *connection; /* the receiver's; NULL: none, or gone */
-        struct net_address receiver;
         struct send_threads threads;
         struct loop_io done_io;
         enum send_state state;
         struct reason reason;
         unsigned signals_seen;
         uint64_t begin_ns, tick_ns, state_ns;
-        uint64_t lost; /* as the receiver says; UINT64_MAX: unknown */
         /* A stream that follows its receiver: how many packets may be on their way, the end of those that
          * have arrived or been overtaken, that of the receiver's ring, and when it reported this. */
         uint64_t window, seen, room, progress_ns;
         struct figures_begin begin;
-        json_t *own, *theirs; /* reports */
+        json_t *own; /* report */
 };
 
 static void enter(struct sender *s, enum send_state state)
@@ -64,11 +72,11 @@ static void enter(struct sender *s, enum send_state state)
         s->state_ns = clock_now_ns();
 }
 
-static const char *peer_text(const struct sender *s)
+static const char *peer_text(const struct peer *p)
 {
         static char text[NET_ADDRESS_TEXT_MAX];
 
-        return net_address_format(&s->receiver, text);
+        return net_address_format(&p->address, text);
 }
 
 static void finish(struct sender *s)
@@ -76,19 +84,35 @@ static void finish(struct sender *s)
         enter(s, SEND_DONE);
 }
 
+/* Sends a message to each receiver that is there. */
+static void send_to_all(struct sender *s, json_t *message)
+{
+        for (size_t i = 0; i < s->n_peers; i++) {
+                if (s->peers[i].connection)
+                        json_connection_send(s->peers[i].connection, json_incref(message));
+        }
+        json_decref(message);
+}
+
+/* Ends once each receiver has reported, or is gone. */
+static void finish_if_reported(struct sender *s)
+{
+        for (size_t i = 0; i < s->n_peers; i++) {
+                if (s->peers[i].connection && !s->peers[i].report)
+                        return;
+        }
+        finish(s);
+}
+
 /* The threads have ended, and the kernel has sent all that it ever will. */
 static void announce_end(struct sender *s)
 {
         s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
-        if (!s->connection) {
-                finish(s);
-                return;
-        }
         enter(s, SEND_ENDING);
-        json_connection_send(s->connection,
-                             json_pack("{s:s, s:I, s:I, s:O}", "type", "end", "packets",
-                                       (json_int_t)atomic_load(&s->threads.packets), "bytes",
-                                       (json_int_t)atomic_load(&s->threads.bytes), "report", s->own));
+        send_to_all(s, json_pack("{s:s, s:I, s:I, s:O}", "type", "end", "packets",
+                                 (json_int_t)atomic_load(&s->threads.packets), "bytes",
+                                 (json_int_t)atomic_load(&s->threads.bytes), "report", s->own));
+        finish_if_reported(s);
 }
 
 static void threads_ended(void *ctx, uint32_t events)
@@ -116,16 +140,18 @@ static void threads_ended(void *ctx, uint32_t events)
 }
 
 /* This receiver does not take the stream. One that listens waits for another. */
-static void give_up(struct sender *s, struct json_connection *c, const char *why)
+static void give_up(struct peer *p, struct json_connection *c, const char *why)
 {
+        struct sender *s = p->sender;
+
         if (!s->config->listens) {
-                reason_give(&s->reason, true, "%s refuses the stream: %s", peer_text(s), why);
+                reason_give(&s->reason, true, "%s refuses the stream: %s", peer_text(p), why);
                 finish(s);
                 return;
         }
-        log_warning("%s refuses the stream: %s", peer_text(s), why);
+        log_warning("%s refuses the stream: %s", peer_text(p), why);
         stream_control_refuse(c, "the sender waits for another receiver");
-        s->connection = NULL;
+        p->connection = NULL;
         enter(s, SEND_CONNECTING);
 }
 
@@ -147,7 +173,7 @@ static void follow_receiver(struct sender *s, const json_t *message)
 }
 
 /* How far packets may leave from the beginning. */
-static void start_following(struct sender *s, const json_t *message)
+static void start_following(struct sender *s, const struct peer *p, const json_t *message)
 {
         s->window = s->offer.follows ? count_of(message, "window") : 0;
         s->threads.follows = s->window > 0;
@@ -155,39 +181,60 @@ static void start_following(struct sender *s, const json_t *message)
                 follow_receiver(s, message);
         else if (s->offer.follows)
                 log_warning("%s does not report its progress, so packets may be lost; use --rate",
-                            peer_text(s));
+                            peer_text(p));
 }
 
-static void start(struct sender *s, struct json_connection *c, const json_t *message)
+/* Each packet goes to this port of the receiver, or to the group. */
+static int aim(struct sender *s, const struct peer *p, uint16_t port)
 {
-        json_int_t port = json_integer_value(json_object_get(message, "udp_port"));
+        if (s->offer.raw.grouped)
+                return 0;
+        return s->offer.raw.tcp ? raw_send_connect(&s->threads, &p->address, port)
+                                : send_setup_aim(s->endpoint, &p->address, port);
+}
+
+/* All receivers are ready. */
+static int begin(struct sender *s)
+{
         int r;
 
-        if (port <= 0 || port > UINT16_MAX) {
-                give_up(s, c, "its answer has no valid UDP port");
-                return;
-        }
-        stream_control_admit(c);
-        s->connection = c;
-        r = send_setup_aim(s->endpoint, &s->receiver, (uint16_t)port);
-        if (r >= 0) {
-                figures_start(&s->begin, s->endpoint, &s->endpoint->local);
-                start_following(s, message);
-                r = send_threads_start(&s->threads);
-        }
-        if (r >= 0) {
-                s->done_io = (struct loop_io){
-                        .fd = s->threads.done_fd, .events = EPOLLIN, .ready = threads_ended, .ctx = s};
-                r = loop_add(s->loop, &s->done_io);
-        }
-        if (r < 0) {
-                reason_give(&s->reason, true, "cannot start the stream: %s", strerror(-r));
-                finish(s);
-                return;
-        }
+        figures_start(&s->begin, s->endpoint, &s->endpoint->local);
+        r = send_threads_start(&s->threads);
+        if (r < 0)
+                return r;
+        s->done_io = (struct loop_io){
+                .fd = s->threads.done_fd, .events = EPOLLIN, .ready = threads_ended, .ctx = s};
+        r = loop_add(s->loop, &s->done_io);
+        if (r < 0)
+                return r;
         enter(s, SEND_RUNNING);
         s->begin_ns = s->state_ns;
         s->tick_ns = s->begin_ns + TICK_NS;
+        return 0;
+}
+
+/* The receiver accepts the offer. */
+static void accept_ready(struct peer *p, struct json_connection *c, const json_t *message)
+{
+        json_int_t port = json_integer_value(json_object_get(message, "udp_port"));
+        struct sender *s = p->sender;
+        int r;
+
+        if (port <= 0 || port > UINT16_MAX) {
+                give_up(p, c, "its answer has no valid UDP port");
+                return;
+        }
+        stream_control_admit(c);
+        p->connection = c;
+        r = aim(s, p, (uint16_t)port);
+        if (r >= 0)
+                start_following(s, p, message);
+        if (r >= 0 && ++s->n_ready == s->n_peers)
+                r = begin(s);
+        if (r < 0) {
+                reason_give(&s->reason, true, "cannot start the stream: %s", strerror(-r));
+                finish(s);
+        }
 }
 
 static void take_stop(struct sender *s, const json_t *message)
@@ -202,11 +249,12 @@ static void take_stop(struct sender *s, const json_t *message)
 }
 
 /* A receiver dialled: offers it the stream. */
-static void take_hello(struct sender *s, struct json_connection *c, const json_t *message)
+static void take_hello(struct peer *p, struct json_connection *c, const json_t *message)
 {
+        struct sender *s = p->sender;
         struct net_address local;
 
-        if (s->connection) {
+        if (p->connection) {
                 stream_control_refuse(c, "it is busy with a stream to another receiver");
                 return;
         }
@@ -217,34 +265,40 @@ static void take_hello(struct sender *s, struct json_connection *c, const json_t
                 return;
         }
         /* The port follows with the answer; until then, any leads to the same path. */
-        if (stream_control_addresses(c, 1, &s->receiver, &local) < 0)
+        if (stream_control_addresses(c, 1, &p->address, &local) < 0)
                 return;
         s->endpoint = endpoint_free(s->endpoint);
-        if (send_setup_path(s->config, &local, &s->receiver, &s->endpoint, &s->offer, &s->threads) != 0) {
+        if (send_setup_path(s->config, &local, &p->address, &s->endpoint, &s->offer, &s->threads) != 0) {
                 /* Another receiver may be on another path. */
                 stream_control_refuse(c, "the stream does not fit the path; the sender says why");
                 return;
         }
         stream_control_admit(c);
-        s->connection = c;
+        p->connection = c;
         json_connection_send(c, setup_encode(&s->offer));
         enter(s, SEND_OFFERED);
 }
 
-static void take_report(struct sender *s, const json_t *message)
+static void take_report(struct peer *p, const json_t *message)
 {
         json_t *report = json_object_get(message, "report");
+        struct sender *s = p->sender;
         uint64_t packets = atomic_load(&s->threads.packets);
 
+        if (json_is_object(report) &&
+            json_integer_value(json_object_get(report, "packets")) <= (json_int_t)packets) {
+                json_decref(p->report);
+                p->report = json_incref(report);
+                finish_if_reported(s);
+                return;
+        }
         if (!json_is_object(report))
                 reason_give(&s->reason, true, "%s: invalid report of the receiver; expected a JSON object",
-                            peer_text(s));
-        else if (json_integer_value(json_object_get(report, "packets")) > (json_int_t)packets)
+                            peer_text(p));
+        else
                 reason_give(&s->reason, true,
                             "%s: the receiver reports more than the %llu packets that were sent",
-                            peer_text(s), (unsigned long long)packets);
-        else
-                s->theirs = json_incref(report);
+                            peer_text(p), (unsigned long long)packets);
         finish(s);
 }
 
@@ -257,65 +311,71 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
 {
         const char *type = json_string_value(json_object_get(message, "type")) ?: "";
         char text[JSON_CONNECTION_TEXT_MAX_BYTES];
-        struct sender *s = ctx;
+        struct peer *p = ctx;
+        struct sender *s = p->sender;
 
-        if (s->config->listens && c != s->connection) {
+        if (s->config->listens && c != p->connection) {
                 if (strcmp(type, "hello") == 0)
-                        take_hello(s, c, message);
+                        take_hello(p, c, message);
                 else
                         stream_control_refuse(c, "a receiver says hello first");
                 return;
         }
         if (strcmp(type, "refused") == 0 && awaits_answer(s)) {
                 json_connection_text(json_object_get(message, "reason"), text, sizeof text);
-                give_up(s, c, text);
-        } else if (strcmp(type, "ready") == 0 && awaits_answer(s))
-                start(s, c, message);
+                give_up(p, c, text);
+        } else if (strcmp(type, "ready") == 0 && awaits_answer(s) && (s->config->listens || !p->connection))
+                accept_ready(p, c, message);
         else if (strcmp(type, "statistics") == 0)
-                s->lost = (uint64_t)json_integer_value(json_object_get(message, "lost"));
+                p->lost = (uint64_t)json_integer_value(json_object_get(message, "lost"));
         else if (strcmp(type, "progress") == 0 && s->state == SEND_RUNNING && s->window > 0)
                 follow_receiver(s, message);
-        else if (strcmp(type, "stop") == 0 && s->connection)
+        else if (strcmp(type, "stop") == 0 && p->connection)
                 take_stop(s, message);
         else if (strcmp(type, "report") == 0 && s->state == SEND_ENDING)
-                take_report(s, message);
+                take_report(p, message);
 }
 
 static void ended(void *ctx, struct json_connection *c, int error)
 {
-        struct sender *s = ctx;
+        struct peer *p = ctx;
+        struct sender *s = p->sender;
 
-        if (c != s->connection)
+        /* A receiver that has reported may leave before those of the same group. */
+        if (c != p->connection || p->report)
                 return;
-        s->connection = NULL;
+        p->connection = NULL;
         if (s->state == SEND_OFFERED) {
                 enter(s, SEND_CONNECTING);
                 return;
         }
-        reason_give(&s->reason, true, "%s: the receiver left: %s", peer_text(s),
+        reason_give(&s->reason, true, "%s: the receiver left: %s", peer_text(p),
                     stream_control_explain(error));
         if (s->state == SEND_RUNNING)
                 send_threads_abort(&s->threads);
-        else if (s->state == SEND_ENDING)
+        else if (s->state == SEND_CONNECTING)
                 finish(s);
+        else if (s->state == SEND_ENDING)
+                finish_if_reported(s);
 }
 
 static json_t *greet(void *ctx)
 {
-        const struct sender *s = ctx;
+        const struct peer *p = ctx;
 
-        return setup_encode(&s->offer);
+        return setup_encode(&p->sender->offer);
 }
 
 static void dial_failed(void *ctx, int error)
 {
-        struct sender *s = ctx;
+        struct peer *p = ctx;
+        struct sender *s = p->sender;
 
         if (error == -EBADMSG)
                 reason_give(&s->reason, true, "%s is not a receiver: it does not answer in JSON",
-                            peer_text(s));
+                            peer_text(p));
         else
-                reason_give(&s->reason, true, "%s: cannot connect: %s", peer_text(s), strerror(-error));
+                reason_give(&s->reason, true, "%s: cannot connect: %s", peer_text(p), strerror(-error));
         finish(s);
 }
 
@@ -336,13 +396,24 @@ static void take_signals(struct sender *s)
         s->signals_seen = n;
 }
 
+/* By all receivers. */
+static uint64_t count_lost(const struct sender *s)
+{
+        uint64_t lost = 0;
+
+        for (size_t i = 0; i < s->n_peers; i++)
+                lost = s->peers[i].lost == UINT64_MAX || lost == UINT64_MAX ? UINT64_MAX
+                                                                            : lost + s->peers[i].lost;
+        return lost;
+}
+
 static void show_progress(struct sender *s, uint64_t now_ns, bool last)
 {
         struct stream_progress p = {
                 .seconds = (double)(now_ns - s->begin_ns) / 1e9,
                 .packets = atomic_load_explicit(&s->threads.packets, memory_order_relaxed),
                 .bytes = atomic_load_explicit(&s->threads.bytes, memory_order_relaxed),
-                .lost = s->lost,
+                .lost = count_lost(s),
         };
 
         p.ring_percent = slot_ring_percent(&s->threads.ring);
@@ -354,11 +425,9 @@ static void tick(struct sender *s, uint64_t now_ns)
 {
         s->tick_ns += TICK_NS;
         show_progress(s, now_ns, false);
-        if (s->connection)
-                json_connection_send(s->connection,
-                                     json_pack("{s:s, s:I, s:I}", "type", "statistics", "packets",
-                                               (json_int_t)atomic_load(&s->threads.packets), "bytes",
-                                               (json_int_t)atomic_load(&s->threads.bytes)));
+        send_to_all(s, json_pack("{s:s, s:I, s:I}", "type", "statistics", "packets",
+                                 (json_int_t)atomic_load(&s->threads.packets), "bytes",
+                                 (json_int_t)atomic_load(&s->threads.bytes)));
 }
 
 /* If the last packets on their way are lost, the receiver has nothing to report, and the sender would wait
@@ -380,14 +449,19 @@ static uint64_t check_stall(struct sender *s, uint64_t now_ns)
 /* While the stream lasts. */
 static uint64_t take_running_turn(struct sender *s, uint64_t now_ns)
 {
-        uint64_t end_ns = s->config->duration_ns > 0 ? s->begin_ns + s->config->duration_ns : NEVER_NS;
+        uint64_t end_ns = s->config->duration_ns > 0
+                                  ? s->begin_ns + s->config->raw.warm_up_ns + s->config->duration_ns
+                                  : NEVER_NS,
+                 sample_ns = s->offer.rule.format == STREAM_RAW && s->state == SEND_RUNNING
+                                     ? raw_measure_sample(&s->threads.raw.measure, s->threads.network, now_ns)
+                                     : NEVER_NS;
 
         if (now_ns >= s->tick_ns)
                 tick(s, now_ns);
         if (s->state == SEND_RUNNING && now_ns >= end_ns)
                 send_threads_abort(&s->threads);
         else if (s->state == SEND_RUNNING)
-                return MIN(MIN(s->tick_ns, end_ns), check_stall(s, now_ns));
+                return MIN(MIN(s->tick_ns, end_ns), MIN(check_stall(s, now_ns), sample_ns));
         if (s->state != SEND_DRAINING)
                 return s->tick_ns;
         if (endpoint_unsent_bytes(s->endpoint) == 0 || now_ns >= s->state_ns + UNSENT_WAIT_NS)
@@ -401,8 +475,8 @@ static uint64_t take_turn(struct sender *s, uint64_t now_ns)
         switch (s->state) {
         case SEND_OFFERED:
                 if (now_ns >= s->state_ns + ANSWER_NS) {
-                        stream_control_refuse(s->connection, "the sender waited for an answer");
-                        s->connection = NULL;
+                        stream_control_refuse(s->peers[0].connection, "the sender waited for an answer");
+                        s->peers[0].connection = NULL;
                         enter(s, SEND_CONNECTING);
                 }
                 return s->state_ns + ANSWER_NS;
@@ -429,18 +503,56 @@ static void follow(struct sender *s)
                         break;
                 }
                 take_signals(s);
-                deadline_ns = stream_control_turn(&s->control, loop_now_ns(s->loop));
+                deadline_ns = NEVER_NS;
+                for (size_t i = 0; i < s->n_peers; i++)
+                        deadline_ns = MIN(deadline_ns,
+                                          stream_control_turn(&s->peers[i].control, loop_now_ns(s->loop)));
                 deadline_ns = MIN(deadline_ns, take_turn(s, loop_now_ns(s->loop)));
         }
         if (s->begin_ns > 0)
                 show_progress(s, clock_now_ns(), true);
 }
 
+/* One report, or those of all receivers of a group. */
+static json_t *merge_reports(const struct sender *s)
+{
+        json_t *all = json_array();
+
+        if (s->n_peers == 1) {
+                json_decref(all);
+                return report_merge(true, s->own, s->peers[0].report);
+        }
+        for (size_t i = 0; i < s->n_peers; i++)
+                json_array_append_new(all, report_merge(true, s->own, s->peers[i].report));
+        return stream_join_reports(all);
+}
+
+/* Logs what a receiver did not get. Returns whether it has all. */
+static bool is_whole(const struct sender *s, const struct peer *p)
+{
+        json_int_t sent = (json_int_t)atomic_load(&s->threads.packets),
+                   lost = sent -
+                          MAX(json_integer_value(json_object_get(p->report, "packets")), (json_int_t)0),
+                   corrupt = json_integer_value(json_object_get(p->report, "corrupt"));
+        bool failed = json_is_true(json_object_get(p->report, "failed"));
+
+        if (!p->report)
+                return false;
+        if (lost > 0 && s->n_peers > 1)
+                log_error("%s misses %lld of %lld packets", peer_text(p), (long long)lost, (long long)sent);
+        else if (lost > 0)
+                log_error("the receiver misses %lld of %lld packets", (long long)lost, (long long)sent);
+        if (corrupt > 0)
+                log_error("%lld packets arrived corrupt", (long long)corrupt);
+        if (!s->reason.failed && failed)
+                log_error("%s", s->reason.text[0] ? s->reason.text : "the receiver failed");
+        return lost <= 0 && corrupt <= 0 && !failed;
+}
+
 /* Logs what fell short, and returns the exit status. */
 static int conclude(struct sender *s, json_t **ret)
 {
-        json_t *merged;
-        json_int_t lost, corrupt;
+        bool whole = true;
 
         if (s->reason.failed)
                 log_error("%s", s->reason.text);
@@ -452,64 +564,67 @@ static int conclude(struct sender *s, json_t **ret)
                 s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
         }
         figures_warn_sender(&s->threads, s->config->input);
-        merged = report_merge(true, s->own, s->theirs);
-        lost = json_integer_value(json_object_get(merged, "packets_lost"));
-        corrupt = json_integer_value(json_object_get(merged, "corrupt"));
-        *ret = merged;
-        if (s->theirs && lost > 0)
-                log_error("the receiver misses %lld of %lld packets", (long long)lost,
-                          (long long)json_integer_value(json_object_get(merged, "packets_sent")));
+        *ret = merge_reports(s);
+        for (size_t i = 0; i < s->n_peers; i++)
+                whole &= is_whole(s, &s->peers[i]);
         if (s->endpoint->counts.send_failed > 0)
                 log_error("this machine's kernel refused %llu packet%s: %s",
                           (unsigned long long)s->endpoint->counts.send_failed,
                           s->endpoint->counts.send_failed == 1 ? "" : "s",
                           strerror(s->endpoint->counts.send_error));
-        if (s->theirs && corrupt > 0)
-                log_error("%lld packets arrived corrupt", (long long)corrupt);
-        if (s->theirs && !s->reason.failed && json_is_true(json_object_get(s->theirs, "failed")))
-                log_error("%s", s->reason.text[0] ? s->reason.text : "the receiver failed");
-        return s->reason.failed || !s->theirs || lost > 0 || corrupt > 0 ||
-                               json_is_true(json_object_get(s->theirs, "failed"))
-                       ? 1
-                       : 0;
+        return s->reason.failed || !whole;
 }
 
 static void sender_fini(struct sender *s)
 {
-        stream_control_close(&s->control);
+        for (size_t i = 0; i < s->n_peers; i++)
+                stream_control_close(&s->peers[i].control);
         send_threads_fini(&s->threads);
         endpoint_free(s->endpoint);
         stream_source_free(s->source);
         json_decref(s->own);
-        json_decref(s->theirs);
+        for (size_t i = 0; i < s->n_peers; i++)
+                json_decref(s->peers[i].report);
         loop_free(s->loop);
+}
+
+static int peer_init(struct sender *s, struct peer *p, const struct net_address *at)
+{
+        const struct stream_send_config *c = s->config;
+
+        p->sender = s;
+        p->address = *at;
+        p->lost = UINT64_MAX;
+        p->control.received = received;
+        p->control.ended = ended;
+        p->control.greet = greet;
+        p->control.failed = dial_failed;
+        p->control.ctx = p;
+        p->control.key = c->common.has_key ? &c->common.key : NULL;
+        if (c->listens)
+                return stream_control_listen(&p->control, s->loop, at);
+        stream_control_dial(&p->control, s->loop, at, c->wait_ns);
+        return 0;
 }
 
 /* Prepares all that comes before the first connection. Logs errors, and returns the exit status. */
 static int sender_init(struct sender *s)
 {
         const struct stream_send_config *c = s->config;
-        int status = send_setup_source(c, &s->source, &s->offer, &s->threads), r;
+        int status, r;
 
-        s->receiver = c->at;
+        s->peers[0].address = c->at[0];
+        status = send_setup_source(c, &s->source, &s->offer, &s->threads);
         if (status == 0 && !c->listens)
-                status = send_setup_path(c, NULL, &c->at, &s->endpoint, &s->offer, &s->threads);
+                status = send_setup_path(c, NULL, &c->at[0], &s->endpoint, &s->offer, &s->threads);
         if (status != 0)
                 return status;
         r = loop_new(&s->loop);
         if (r >= 0)
                 r = loop_catch_signals(s->loop);
-        s->control.received = received;
-        s->control.ended = ended;
-        s->control.greet = greet;
-        s->control.failed = dial_failed;
-        s->control.ctx = s;
-        s->control.key = c->common.has_key ? &c->common.key : NULL;
-        if (r >= 0 && c->listens)
-                r = stream_control_listen(&s->control, s->loop, &c->at);
-        else if (r >= 0)
-                stream_control_dial(&s->control, s->loop, &c->at, c->wait_ns);
-        return r < 0 ? (log_error_errno(r, "%s: cannot start: %m", peer_text(s)), 1) : 0;
+        for (size_t i = 0; r >= 0 && i < c->n_receivers; i++)
+                r = peer_init(s, &s->peers[s->n_peers++], &c->at[i]);
+        return r < 0 ? (log_error_errno(r, "%s: cannot start: %m", peer_text(&s->peers[0])), 1) : 0;
 }
 
 int stream_send(const struct stream_send_config *c, json_t **ret)
@@ -521,7 +636,6 @@ int stream_send(const struct stream_send_config *c, json_t **ret)
         if (!s)
                 return log_error_errno(ENOMEM, "%m"), 1;
         s->config = c;
-        s->lost = UINT64_MAX;
         s->done_io.fd = -1;
         status = sender_init(s);
         if (status == 0) {

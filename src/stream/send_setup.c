@@ -18,6 +18,8 @@
 #define DEFAULT_MAX_BYTES 8972u
 #define PACKET_MAX_BYTES 65507u
 #define LEAST_DATA_BYTES 1u
+#define TCP_DEFAULT_BYTES 65536u
+#define TCP_MAX_BYTES (4u << 20)
 /* Packets that leave together at a given rate take at most this time. */
 #define BURST_NS (100 * NS_PER_US)
 #define BURST_MAX 64u
@@ -49,14 +51,6 @@ static uint32_t path_bytes(const struct endpoint *e)
         return MIN((uint32_t)mtu - headers, PACKET_MAX_BYTES);
 }
 
-static void set_port(struct net_address *a, uint16_t port)
-{
-        if (a->any.sa_family == AF_INET6)
-                a->v6.sin6_port = htons(port);
-        else
-                a->v4.sin_port = htons(port);
-}
-
 static int open_socket(const struct stream_send_config *c, const struct net_address *local,
                        const struct net_address *to, bool single, struct endpoint **ret)
 {
@@ -72,7 +66,7 @@ static int open_socket(const struct stream_send_config *c, const struct net_addr
 
         if (local) {
                 config.local = *local;
-                set_port(&config.local, 0);
+                net_address_set_port(&config.local, 0);
         }
         r = endpoint_new_udp(ret, &config);
         if (r < 0)
@@ -87,7 +81,7 @@ int send_setup_aim(struct endpoint *e, const struct net_address *to, uint16_t po
 {
         struct net_address at = *to;
 
-        set_port(&at, port);
+        net_address_set_port(&at, port);
         return connect(e->fd, &at.any, at.size_bytes) < 0 ? -errno : 0;
 }
 
@@ -95,9 +89,13 @@ static int choose_size(const struct stream_send_config *c, const struct net_addr
                        const struct endpoint *e, struct stream_offer *o)
 {
         uint32_t path = path_bytes(e), header = packet_header_bytes(o->rule.format),
-                 bytes = c->packet_bytes ?: MIN(path, DEFAULT_MAX_BYTES);
+                 bytes = c->packet_bytes
+                                 ?: c->raw.tcp ? TCP_DEFAULT_BYTES
+                                               : MIN(path, DEFAULT_MAX_BYTES);
         char to[NET_ADDRESS_TEXT_MAX];
 
+        if (c->raw.tcp)
+                path = TCP_MAX_BYTES;
         net_address_format(at, to);
         if (o->rule.format == STREAM_VDIF) {
                 bytes = o->plan.frame_bytes + header;
@@ -168,6 +166,14 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
             getrandom(&offer->key, sizeof offer->key, 0) < 0)
                 return log_error_errno(errno, "cannot draw a random number: %m"), 1;
         offer->rule.format = c->format;
+        threads->options = &c->common;
+        if (c->format == STREAM_RAW) {
+                offer->raw = c->raw;
+                threads->raw.rule = &offer->raw;
+                threads->raw.packets_max = c->packets_max;
+                threads->raw.batch = c->batch;
+                return 0;
+        }
         if (stream_source_open(ret, c->input, offer->key, &e) < 0 ||
             (c->direct && stream_source_set_direct(*ret, &e) < 0))
                 return fail(&e);
@@ -175,7 +181,6 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
                 return fail(&e);
         check_rate(c, &offer->plan);
         offer->pattern = stream_source_is_pattern(*ret);
-        threads->options = &c->common;
         threads->source = *ret;
         threads->plan = c->format == STREAM_VDIF ? &offer->plan : NULL;
         return 0;
@@ -186,12 +191,21 @@ int send_setup_path(const struct stream_send_config *c, const struct net_address
                     struct send_threads *threads)
 {
         /* Each packet has a time of its own. */
-        bool single =
-                c->pacing == STREAM_PACING_TXTIME || (c->spacing_ns > 0 && c->pacing == STREAM_PACING_THREAD);
+        bool single = c->pacing == STREAM_PACING_TXTIME ||
+                      (c->spacing_ns > 0 && c->pacing == STREAM_PACING_THREAD) ||
+                      (c->format == STREAM_RAW && c->batch == 1);
+        struct net_address from;
         int status;
 
         if (open_socket(c, local, to, single, ret) < 0)
                 return 1;
+        if (c->raw.grouped) {
+                /* From the device of the path to the first receiver. */
+                from = (*ret)->local;
+                *ret = endpoint_free(*ret);
+                if (open_socket(c, &from, &c->raw.group, single, ret) < 0)
+                        return 1;
+        }
         status = choose_size(c, to, *ret, offer);
         if (status == 0)
                 status = choose_spacing(c, *ret, offer, threads);

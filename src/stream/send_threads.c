@@ -139,8 +139,16 @@ static uint32_t find_permitted(const struct send_threads *t, uint64_t sent, uint
         return 0;
 }
 
+static bool is_raw(const struct send_threads *t)
+{
+        return t->rule.format == STREAM_RAW;
+}
+
+/* Whatever a call of send() leaves, TCP has waited for. */
 static void wait_writable(const struct send_threads *t)
 {
+        if (t->raw.fd > 0)
+                return;
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLOUT};
         struct datagram ignored;
 
@@ -183,13 +191,13 @@ static void set_times(const struct send_threads *t, struct outgoing *out, uint32
                 out[i].leave_ns = spacing_leave_ns(&t->spacing, first_ns, i) + offset_ns;
 }
 
-/* Sends n packets from slot `sent` on. Returns how many the kernel took, or negative errno. */
-static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n)
+/* Hands over n packets from slot `sent` on, the first one to leave at first_ns. */
+static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n, uint64_t first_ns,
+                      uint64_t *ret_bytes)
 {
         uint32_t header = packet_header_bytes(t->rule.format);
         struct iovec parts[SEND_MAX];
         struct outgoing out[SEND_MAX];
-        uint64_t before_ns, after_ns, first_ns, bytes = 0;
         int taken;
 
         for (uint32_t i = 0; i < n; i++) {
@@ -198,21 +206,41 @@ static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n)
                 parts[i] = (struct iovec){slot_ring_at(&t->ring, sent + i), size};
                 out[i] = (struct outgoing){.iov = &parts[i], .n_iov = 1, .size_bytes = size};
         }
-        before_ns = clock_now_ns();
-        first_ns = first_leave_ns(t, before_ns);
         set_times(t, out, n, first_ns);
         taken = endpoint_send(t->endpoint, out, n);
-        after_ns = clock_now_ns();
-        if (taken <= 0)
-                return taken;
         for (int i = 0; i < taken; i++)
-                bytes += out[i].size_bytes - header;
+                *ret_bytes += out[i].size_bytes - header;
+        return taken;
+}
+
+/* Sends n packets from number `sent` on. Returns how many the kernel took, or negative errno. */
+static int send_packets(struct send_threads *t, uint64_t sent, uint32_t n)
+{
+        uint64_t before_ns = clock_now_ns(), after_ns, first_ns = first_leave_ns(t, before_ns), bytes = 0;
+        int taken = is_raw(t) ? raw_send_messages(t, n, &bytes) : send_slots(t, sent, n, first_ns, &bytes);
+
+        after_ns = clock_now_ns();
+        if (is_raw(t))
+                raw_measure_add(&t->raw.measure, after_ns, (uint64_t)MAX(taken, 0), bytes);
+        if (taken <= 0) {
+                atomic_fetch_add_explicit(&t->bytes, bytes, memory_order_relaxed);
+                return taken;
+        }
         note_times(t, first_ns, after_ns - before_ns, (uint32_t)taken);
         intervals_add(&t->intervals, first_ns - t->begin_ns, (uint64_t)taken, bytes);
         spacing_sent(&t->spacing, first_ns, (uint32_t)taken);
         atomic_fetch_add_explicit(&t->packets, (uint64_t)taken, memory_order_relaxed);
         atomic_fetch_add_explicit(&t->bytes, bytes, memory_order_relaxed);
         return taken;
+}
+
+/* Raw messages always wait, until enough are sent. */
+static uint32_t find_messages(struct send_threads *t, uint64_t sent, bool *over)
+{
+        uint64_t most = t->raw.packets_max ?: UINT64_MAX;
+
+        *over = is_over(t) || sent >= most;
+        return (uint32_t)MIN(most - MIN(sent, most), (uint64_t)t->raw.batch);
 }
 
 /* Waits for filled slots. Returns their number; 0: ask again. *over: the input has ended, and all are sent.
@@ -237,7 +265,7 @@ static void *run_network(void *ctx)
         /* Else a sleep may end 50 us late (prctl(2), PR_SET_TIMERSLACK). */
         (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
         while (!over) {
-                uint32_t n = find_filled(t, sent, &over);
+                uint32_t n = is_raw(t) ? find_messages(t, sent, &over) : find_filled(t, sent, &over);
                 int taken = 0;
 
                 if (over || n == 0)
@@ -245,12 +273,15 @@ static void *run_network(void *ctx)
                 n = find_permitted(t, sent, n);
                 if (n == 0)
                         continue;
-                if (!began)
+                if (!began) {
                         spacing_start(&t->spacing, clock_now_ns() + t->lead_ns);
+                        if (is_raw(t))
+                                raw_measure_open(&t->raw.measure, t->raw.rule, clock_now_ns());
+                }
                 began = true;
                 if (!is_due(t))
                         continue;
-                taken = send_slots(t, sent, spacing_group(&t->spacing, n));
+                taken = send_packets(t, sent, spacing_group(&t->spacing, n));
                 if (taken < 0) {
                         t->network_error = taken;
                         break;
@@ -260,6 +291,7 @@ static void *run_network(void *ctx)
                 sent += (uint64_t)taken;
                 slot_ring_empty(&t->ring, sent);
         }
+        raw_measure_close(&t->raw.measure, clock_now_ns());
         t->network_used_ns = thread_used_ns();
         (void)!write(t->done_fd, &one, sizeof one);
         return NULL;
@@ -268,8 +300,8 @@ static void *run_network(void *ctx)
 int send_threads_start(struct send_threads *t)
 {
         const struct stream_options *o = t->options;
-        uint64_t stride = packet_header_bytes(t->rule.format) + t->rule.payload_bytes;
-        uint64_t slots = MIN(MAX(o->ring_bytes / stride, UINT64_C(2)), SLOT_RING_SLOTS_MAX);
+        uint64_t stride = is_raw(t) ? 1 : packet_header_bytes(t->rule.format) + t->rule.payload_bytes;
+        uint64_t slots = is_raw(t) ? 1 : MIN(MAX(o->ring_bytes / stride, UINT64_C(2)), SLOT_RING_SLOTS_MAX);
         int r = slot_ring_init(&t->ring, slots, stride, &o->wake);
 
         if (r < 0)
@@ -281,8 +313,9 @@ int send_threads_start(struct send_threads *t)
         t->permit_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (t->done_fd < 0 || t->permit_fd < 0)
                 return -errno;
-        r = thread_start(&t->input, "evb-input", o->file_cpus.cpus, o->file_cpus.n, run_input, t);
-        t->started_input = r >= 0;
+        r = is_raw(t) ? raw_send_init(t)
+                      : thread_start(&t->input, "evb-input", o->file_cpus.cpus, o->file_cpus.n, run_input, t);
+        t->started_input = r >= 0 && !is_raw(t);
         if (r >= 0)
                 r = thread_start(&t->network, "evb-network", o->network_cpus.cpus, o->network_cpus.n,
                                  run_network, t);
@@ -325,5 +358,6 @@ void send_threads_fini(struct send_threads *t)
                 close(t->done_fd);
         if (t->permit_fd > 0)
                 close(t->permit_fd);
+        raw_send_fini(t);
         slot_ring_fini(&t->ring);
 }

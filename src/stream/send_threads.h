@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "net/endpoint.h"
+#include "stream/raw.h"
 #include "stream/slot_ring.h"
 #include "stream/rules/timing.h"
 #include "rules/packet.h"
@@ -29,6 +30,7 @@ struct send_threads {
         clockid_t leave_clock;
         bool follows; /* only packets below `permitted` may leave; see send_threads_permit() */
         _Atomic uint64_t permitted;
+        struct raw_send raw; /* raw: then there is no input, and the ring stays empty */
 
         struct slot_ring ring;
         int permit_fd; /* wakes the network thread */

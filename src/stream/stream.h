@@ -12,7 +12,8 @@
 #include "protocol/auth.h"
 #include "stream/slot_ring.h"
 
-enum stream_format { STREAM_PLAIN, STREAM_VDIF };
+/* Raw: messages that are only counted, see raw.h. */
+enum stream_format { STREAM_PLAIN, STREAM_VDIF, STREAM_RAW };
 enum stream_pacing {
         STREAM_PACING_THREAD,
         STREAM_PACING_KERNEL, /* the kernel knows the rate (SO_MAX_PACING_RATE) */
@@ -45,13 +46,29 @@ struct stream_options {
         void (*progress)(const struct stream_progress *p, bool last);
 };
 
+/* Of a raw stream. */
+struct stream_raw {
+        bool tcp, echo; /* neither: UDP */
+        bool grouped;
+        struct net_address group;         /* with the port; if `grouped` */
+        uint64_t warm_up_ns, duration_ns; /* duration 0: to the end */
+};
+
+/* Of a group. */
+#define STREAM_RECEIVERS_MAX 16u
+
 struct stream_send_config {
         struct stream_options common;
-        struct net_address at; /* the receiver's control port; or the own one, if it listens */
+        /* The receivers' control ports, several only of a group; or the own one, if it listens. */
+        struct net_address at[STREAM_RECEIVERS_MAX];
+        size_t n_receivers;
         bool listens;
-        const char *input; /* a path, "pattern:SIZE", "null:SIZE", "-" */
+        const char *input; /* a path, "pattern:SIZE", "null:SIZE", "-"; raw: NULL */
         bool direct;       /* a file, past the page cache (O_DIRECT) */
         enum stream_format format;
+        struct stream_raw raw;
+        uint64_t packets_max;  /* raw; 0: no limit */
+        uint32_t batch;        /* raw: messages of a system call */
         uint32_t packet_bytes; /* UDP payload; 0: as large as the path permits */
         /* At most one is not 0: the time between packets, or the rate of data without headers. Neither: VDIF
          * at its recorded rate, unless `full_speed`; plain at full speed. */
@@ -59,7 +76,7 @@ struct stream_send_config {
         bool full_speed;
         enum stream_pacing pacing;
         uint32_t frames_per_second; /* of one VDIF thread; 0: find it */
-        uint64_t duration_ns;       /* 0: until the input ends */
+        uint64_t duration_ns;       /* 0: until the input ends; raw: without the warm-up */
         uint64_t wait_ns;           /* for a receiver that does not listen yet */
 };
 
@@ -73,6 +90,9 @@ struct stream_receive_config {
         bool direct;             /* a file, past the page cache (O_DIRECT) */
         uint32_t window_packets; /* that may overtake a packet, until its place is given up */
         struct fault_config faults;
+        /* Raw: messages per second that it takes, 0: all; whether to watch the packets on the wire. */
+        uint64_t packets_per_s;
+        bool watches_wire;
 };
 
 /* The places of lost_at in a report. */

@@ -29,7 +29,7 @@ def mistakes(evb):
         ("10.0.0.5:1", "--input", "x", "--rate", "1Gbit", "--spacing", "1us"): "contradict each other",
         ("10.0.0.5:1", "--input", "x", "--rate", "fast"): "expected a rate",
         ("10.0.0.5:1", "--input", "x", "--spacing", "12"): "expected a time",
-        ("10.0.0.5:1", "--input", "x", "--format", "mark5b"): "expected plain or vdif",
+        ("10.0.0.5:1", "--input", "x", "--format", "mark5b"): "expected plain, vdif or raw",
         ("10.0.0.5:1", "--input", "x", "--wake", "signal=0"): "expected futex, signal=N",
         ("10.0.0.5:1", "--input", "x", "--network-cpus", "100000"): "processors of this machine",
         ("10.0.0.5:1", "--input", "x", "--set", "ros.count=1"): "option --set",

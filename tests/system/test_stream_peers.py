@@ -429,6 +429,9 @@ def protocol(evb):
             note(peer, "statistics")
             peer.say("report", report={})
             sender.finish(1)
+        with socket.create_server(of(free_address())) as server, \
+                End(evb, "send", "{}:{}".format(*server.getsockname()), format="raw"), Peer(server.accept()[0]) as peer:
+            assert note(peer, "open")["raw"] == {"tcp": False, "echo": False, "group": None, "warm_up_ns": 0, "duration_ns": 0}
         address = free_address()
         with End(evb, "recv", address, output=where / "out") as receiver:
             wait_for("receiver", is_listening(address))

@@ -223,7 +223,8 @@ static void print_report(FILE *to, const json_t *report)
         print_count(to, report, "\nduplicate", "packets_duplicate");
         print_count(to, report, ", out of order", "packets_out_of_order");
         print_count(to, report, ", foreign", "datagrams_foreign");
-        print_count(to, report, ", filled in", "frames_filled_in");
+        if (strcmp(json_string_value(json_object_get(report, "format")) ?: "", "raw") != 0)
+                print_count(to, report, ", filled in", "frames_filled_in");
         if (json_is_integer(json_object_get(report, "corrupt")))
                 print_count(to, report, ", corrupt", "corrupt");
         fputc('\n', to);

@@ -12,7 +12,8 @@
 struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
-        const char *overwrite, *direct, *window, *loss, *reorder, *duplicate, *seed, *connect, *wait;
+        const char *overwrite, *direct, *window, *loss, *reorder, *duplicate, *seed, *connect, *wait,
+                *packet_limit, *watch_wire;
 };
 
 static int read_fraction(const char *option, const char *text, double *ret)
@@ -53,6 +54,10 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
                 return r;
         if (quantity_parse_time(t->wait, &c->wait_ns) < 0)
                 return stream_usage("recv", "wait", t->wait, "a time, e.g. 10s");
+        if (t->packet_limit && (quantity_parse_count(t->packet_limit, &c->packets_per_s) < 0 ||
+                                c->packets_per_s == 0 || c->packets_per_s > NS_PER_S))
+                return stream_usage("recv", "packet-limit", t->packet_limit, "packets per second");
+        c->watches_wire = t->watch_wire;
         c->dials = t->connect;
         c->window_packets = (uint32_t)window;
         c->output = t->outputs.values[0];
@@ -93,6 +98,11 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
                  &t.wait},
+                {"packet-limit", "N", "receive at most N packets of a raw stream per second (default: all)",
+                 &t.packet_limit},
+                {"watch-wire", NULL,
+                 "measure the times between packets of a raw stream at the device (IPv4, CAP_NET_RAW)",
+                 &t.watch_wire},
                 {"loss", "FRACTION", "drop arriving packets, for tests", &t.loss},
                 {"reorder", "FRACTION", "hold back arriving packets, for tests", &t.reorder},
                 {"duplicate", "FRACTION", "process arriving packets twice, for tests", &t.duplicate},

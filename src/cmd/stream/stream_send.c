@@ -5,9 +5,13 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
+#include "stream/rules/setup.h"
 #include "stream_verbs.h"
 
 #define PACKET_MOST_BYTES 65507u
+#define TCP_MOST_BYTES (4u << 20)
+#define BATCH_MOST 64u
+#define TIME_MOST_NS (3600 * NS_PER_S)
 #define RATE_MOST_BPS UINT64_C(10000000000000)
 #define SPACING_MOST_NS NS_PER_S
 #define FRAME_RATE_MOST ((1u << 24) - 1)
@@ -16,7 +20,7 @@ struct send_texts {
         struct stream_texts stream;
         struct option_list inputs;
         const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen,
-                *direct;
+                *direct, *transport, *group, *echo, *batch, *packets, *warm_up;
 };
 
 static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
@@ -41,18 +45,16 @@ static int read_format(const struct send_texts *t, struct stream_send_config *c)
 {
         uint64_t n = 0;
 
-        if (strcmp(t->format, "vdif") == 0)
-                c->format = STREAM_VDIF;
-        else if (strcmp(t->format, "plain") != 0)
-                return stream_usage("send", "format", t->format, "plain or vdif");
+        if (!setup_format_parse(&c->format, t->format))
+                return stream_usage("send", "format", t->format, "plain, vdif or raw");
         if (strcmp(t->pacing, "kernel") == 0)
                 c->pacing = STREAM_PACING_KERNEL;
         else if (strcmp(t->pacing, "txtime") == 0)
                 c->pacing = STREAM_PACING_TXTIME;
         else if (strcmp(t->pacing, "thread") != 0)
                 return stream_usage("send", "pacing", t->pacing, "thread, kernel or txtime");
-        if (t->packet_size &&
-            (quantity_parse_bytes(t->packet_size, &n) < 0 || n == 0 || n > PACKET_MOST_BYTES))
+        if (t->packet_size && (quantity_parse_bytes(t->packet_size, &n) < 0 || n == 0 ||
+                               n > (c->raw.tcp ? TCP_MOST_BYTES : PACKET_MOST_BYTES)))
                 return stream_usage("send", "packet-size", t->packet_size, "bytes of UDP payload, e.g. 1472");
         if (t->packet_size && c->format == STREAM_VDIF) {
                 fprintf(stderr,
@@ -68,16 +70,93 @@ static int read_format(const struct send_texts *t, struct stream_send_config *c)
         return OPTIONS_GO_ON;
 }
 
+/* One receiver, or those of a group with a comma between two. */
+static int read_receivers(const struct send_texts *t, struct stream_send_config *c)
+{
+        char word[NET_ADDRESS_TEXT_MAX];
+        const char *at = t->stream.common.words[0];
+
+        for (bool more = true; more; c->n_receivers++) {
+                size_t n = strcspn(at, ",");
+                int r;
+
+                if (c->n_receivers == (t->group ? STREAM_RECEIVERS_MAX : 1)) {
+                        fprintf(stderr, "evb stream send: %s: expected %s\n", t->stream.common.words[0],
+                                t->group ? "at most 16 receivers" : "one receiver; several need --group");
+                        return 2;
+                }
+                snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
+                r = stream_read_address("send", word, t->listen, &c->at[c->n_receivers]);
+                if (r != OPTIONS_GO_ON)
+                        return r;
+                more = at[n] == ',';
+                at += n + 1;
+        }
+        return OPTIONS_GO_ON;
+}
+
+/* The options of raw streams are for them alone. */
+static int check_raw(const struct send_texts *t, const struct stream_send_config *c)
+{
+        const char *text = NULL;
+
+        if (!c->raw.tcp && !t->group && !t->echo && !t->batch && !t->packets && !t->warm_up &&
+            c->format != STREAM_RAW)
+                return OPTIONS_GO_ON;
+        if (c->format != STREAM_RAW)
+                text = "--transport tcp, --group, --echo, --batch, --packets and --warm-up need --format raw";
+        else if (c->raw.tcp + c->raw.echo + c->raw.grouped > 1)
+                text = "--transport tcp, --group and --echo contradict each other; use one of them";
+        else if (t->group && t->listen)
+                text = "--group and --listen contradict each other; use one of them";
+        else if (t->inputs.n > 0 || t->direct)
+                text = "--format raw sends zeros; leave --input and --direct out";
+        else if (c->pacing != STREAM_PACING_THREAD)
+                text = "--format raw needs --pacing thread";
+        if (!text)
+                return OPTIONS_GO_ON;
+        fprintf(stderr, "evb stream send: %s\n", text);
+        return 2;
+}
+
+static int read_raw(const struct send_texts *t, struct stream_send_config *c)
+{
+        uint64_t batch = 1;
+
+        if (strcmp(t->transport, "udp") != 0 && strcmp(t->transport, "tcp") != 0)
+                return stream_usage("send", "transport", t->transport, "udp or tcp");
+        c->raw.tcp = strcmp(t->transport, "tcp") == 0;
+        c->raw.echo = t->echo;
+        c->raw.grouped = t->group;
+        if (t->group && (net_address_parse_with_port(&c->raw.group, t->group) < 0 ||
+                         !net_address_is_multicast(&c->raw.group) || net_address_port(&c->raw.group) == 0))
+                return stream_usage("send", "group", t->group,
+                                    "a multicast address and a port, e.g. 239.255.69.1:7100");
+        if (t->batch && (quantity_parse_count(t->batch, &batch) < 0 || batch == 0 || batch > BATCH_MOST))
+                return stream_usage("send", "batch", t->batch, "1 to 64 messages");
+        c->batch = (uint32_t)batch;
+        if (t->packets && (quantity_parse_count(t->packets, &c->packets_max) < 0 || c->packets_max == 0))
+                return stream_usage("send", "packets", t->packets, "a positive number");
+        if (t->warm_up &&
+            (quantity_parse_time(t->warm_up, &c->raw.warm_up_ns) < 0 || c->raw.warm_up_ns > TIME_MOST_NS))
+                return stream_usage("send", "warm-up", t->warm_up, "a time up to 1 hour, e.g. 1s");
+        return OPTIONS_GO_ON;
+}
+
 static int read_all(const struct send_texts *t, struct stream_send_config *c)
 {
         int r = stream_read("send", &t->stream, &c->common);
 
         if (r == OPTIONS_GO_ON)
-                r = stream_read_address("send", t->stream.common.words[0], t->listen, &c->at);
+                r = read_receivers(t, c);
         if (r == OPTIONS_GO_ON)
+                r = read_raw(t, c);
+        if (r == OPTIONS_GO_ON && strcmp(t->format, "raw") != 0)
                 r = stream_check_files("send", "input", &t->inputs, NULL);
         if (r == OPTIONS_GO_ON)
                 r = read_format(t, c);
+        if (r == OPTIONS_GO_ON)
+                r = check_raw(t, c);
         if (r == OPTIONS_GO_ON)
                 r = read_spacing(t, c);
         if (r == OPTIONS_GO_ON && t->duration && quantity_parse_time(t->duration, &c->duration_ns) < 0)
@@ -86,7 +165,8 @@ static int read_all(const struct send_texts *t, struct stream_send_config *c)
                 return stream_usage("send", "wait", t->wait, "a time, e.g. 10s");
         if (r != OPTIONS_GO_ON)
                 return r;
-        c->input = t->inputs.values[0];
+        c->raw.duration_ns = c->duration_ns;
+        c->input = t->inputs.n > 0 ? t->inputs.values[0] : NULL;
         c->listens = t->listen;
         c->direct = t->direct;
         return OPTIONS_GO_ON;
@@ -104,12 +184,12 @@ static int send_one(void *ctx, size_t i, json_t **ret)
 
         c.common.progress = NULL;
         c.input = m->inputs->values[i];
-        return stream_next_port("send", &c.at, i) ?: stream_send(&c, ret);
+        return stream_next_port("send", &c.at[0], i) ?: stream_send(&c, ret);
 }
 
 int stream_send_verb(const struct command *command, int argc, char **argv)
 {
-        struct send_texts t = {.format = "plain", .pacing = "thread", .wait = "10s"};
+        struct send_texts t = {.format = "plain", .pacing = "thread", .wait = "10s", .transport = "udp"};
         const struct option_entry own[] = {
                 {"input", "SOURCE",
                  "what to send: a file, pattern:SIZE, null:SIZE, or - for standard input; repeatable, for "
@@ -117,7 +197,10 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  NULL, &t.inputs},
                 {"direct", NULL, "read files directly from the disk, past the page cache (O_DIRECT)",
                  &t.direct},
-                {"format", "NAME", "plain or vdif, one frame in each packet (default: plain)", &t.format},
+                {"format", "NAME",
+                 "plain; vdif, one frame in each packet; or raw, messages that are only counted, without "
+                 "--input (default: plain)",
+                 &t.format},
                 {"rate", "RATE",
                  "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
                  "recorded)",
@@ -132,6 +215,15 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"frame-rate", "N", "VDIF frames per second of one thread (default: as recorded)",
                  &t.frame_rate},
                 {"duration", "TIME", "end after this time (default: with the input)", &t.duration},
+                {"transport", "NAME", "of a raw stream: udp or tcp (default: udp)", &t.transport},
+                {"group", "ADDRESS:PORT",
+                 "multicast group of a raw stream to several receivers, HOST:PORT,HOST:PORT...", &t.group},
+                {"echo", NULL, "raw: send each message when the previous one has come back", &t.echo},
+                {"batch", "N",
+                 "raw: messages of one system call, which the kernel divides (default: 1; at most 64)",
+                 &t.batch},
+                {"packets", "N", "raw: end after N messages", &t.packets},
+                {"warm-up", "TIME", "raw: time before --duration that is not measured", &t.warm_up},
                 {"listen", NULL, "wait at this port for a receiver, evb stream recv --connect", &t.listen},
                 {"wait", "TIME", "how long to wait for the receiver to listen (default: 10s)", &t.wait},
         };
@@ -148,7 +240,7 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
         if (r == OPTIONS_GO_ON) {
                 struct send_many many = {&c, &t.inputs};
 
-                r = t.inputs.n == 1 ? stream_send(&c, &report)
+                r = t.inputs.n <= 1 ? stream_send(&c, &report)
                                     : stream_many(t.inputs.n, send_one, &many, &report);
                 r = stream_write_report(&t.stream.common, report, false, r);
         }

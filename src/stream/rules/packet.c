@@ -11,7 +11,10 @@
 
 uint32_t packet_header_bytes(enum stream_format format)
 {
-        return format == STREAM_VDIF ? PACKET_VTP_BYTES : PACKET_PLAIN_BYTES;
+        static const uint32_t bytes[] = {
+                [STREAM_PLAIN] = PACKET_PLAIN_BYTES, [STREAM_VDIF] = PACKET_VTP_BYTES, [STREAM_RAW] = 0};
+
+        return bytes[format];
 }
 
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence)

@@ -1,4 +1,4 @@
-/* The header of a stream's data packets, as docs/streams.md describes it. Pure. */
+/* The header of a stream's data packets, as docs/streams.md describes it; raw ones have none. Pure. */
 #pragma once
 
 #include <stddef.h>

@@ -11,6 +11,28 @@
 #define HEX64_MAX 17
 /* A datagram over IPv4 has at most as many. */
 #define PACKET_MAX_BYTES 65507u
+#define TCP_MESSAGE_MAX_BYTES (4u << 20)
+/* A day. */
+#define RAW_NS_MAX (86400 * (json_int_t)NS_PER_S)
+
+static const char *const format_names[] = {
+        [STREAM_PLAIN] = "plain", [STREAM_VDIF] = "vdif", [STREAM_RAW] = "raw"};
+
+const char *setup_format_name(enum stream_format format)
+{
+        return format_names[format];
+}
+
+bool setup_format_parse(enum stream_format *ret, const char *text)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(format_names); i++) {
+                if (strcmp(text, format_names[i]) != 0)
+                        continue;
+                *ret = (enum stream_format)i;
+                return true;
+        }
+        return false;
+}
 
 static json_t *encode_hex64(uint64_t v)
 {
@@ -66,18 +88,29 @@ static json_t *encode_plan(const struct vdif_plan *p)
         return json_pack("{s:i, s:o}", "frames_per_second", (int)p->frames_per_second, "headers", headers);
 }
 
+static json_t *encode_raw(const struct stream_raw *r)
+{
+        char group[NET_ADDRESS_TEXT_MAX];
+
+        return json_pack("{s:b, s:b, s:s?, s:I, s:I}", "tcp", (int)r->tcp, "echo", (int)r->echo, "group",
+                         r->grouped ? net_address_format(&r->group, group) : NULL, "warm_up_ns",
+                         (json_int_t)r->warm_up_ns, "duration_ns", (json_int_t)r->duration_ns);
+}
+
 json_t *setup_encode(const struct stream_offer *o)
 {
-        json_t *m = json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:b, s:b, s:b}", "type", "open",
-                              "protocol", SETUP_PROTOCOL, "program", "evb " EVB_VERSION, "format",
-                              o->rule.format == STREAM_VDIF ? "vdif" : "plain", "cookie",
-                              encode_hex64(o->rule.cookie), "payload_bytes", (int)o->rule.payload_bytes,
-                              "udp_port", (int)o->udp_port, "pattern", (int)o->pattern, "spaced",
-                              (int)o->spaced, "follows", (int)o->follows);
+        json_t *m =
+                json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:b, s:b, s:b}", "type", "open", "protocol",
+                          SETUP_PROTOCOL, "program", "evb " EVB_VERSION, "format",
+                          setup_format_name(o->rule.format), "cookie", encode_hex64(o->rule.cookie),
+                          "payload_bytes", (int)o->rule.payload_bytes, "udp_port", (int)o->udp_port,
+                          "pattern", (int)o->pattern, "spaced", (int)o->spaced, "follows", (int)o->follows);
 
         json_object_set_new(m, "key", encode_hex64(o->key));
         if (o->rule.format == STREAM_VDIF)
                 json_object_set_new(m, "vdif", encode_plan(&o->plan));
+        if (o->rule.format == STREAM_RAW)
+                json_object_set_new(m, "raw", encode_raw(&o->raw));
         return m;
 }
 
@@ -112,35 +145,47 @@ static bool decode_plan(struct vdif_plan *ret, const json_t *value, uint32_t fra
         return ret->frame_bytes == frame_bytes;
 }
 
-static int decode_format(enum stream_format *ret, const json_t *m, struct error *e)
+static bool decode_raw(struct stream_raw *ret, const json_t *value)
 {
-        const char *format = json_string_value(json_object_get(m, "format"));
+        const char *group = json_string_value(json_object_get(value, "group"));
+        json_int_t warm_up_ns, duration_ns;
 
-        if (format && strcmp(format, "plain") == 0)
-                *ret = STREAM_PLAIN;
-        else if (format && strcmp(format, "vdif") == 0)
-                *ret = STREAM_VDIF;
-        else
-                return error_set(e, -EBADMSG, "unknown format; this receiver knows plain and vdif");
-        return 0;
+        if (!decode_number(value, "warm_up_ns", 0, RAW_NS_MAX, &warm_up_ns) ||
+            !decode_number(value, "duration_ns", 0, RAW_NS_MAX, &duration_ns))
+                return false;
+        ret->tcp = json_is_true(json_object_get(value, "tcp"));
+        ret->echo = json_is_true(json_object_get(value, "echo"));
+        ret->warm_up_ns = (uint64_t)warm_up_ns;
+        ret->duration_ns = (uint64_t)duration_ns;
+        ret->grouped = group;
+        if (ret->tcp + ret->echo + ret->grouped > 1)
+                return false;
+        return !group || (net_address_parse_with_port(&ret->group, group) >= 0 &&
+                          net_address_is_multicast(&ret->group) && net_address_port(&ret->group) > 0);
+}
+
+/* The largest message that the transport carries. */
+static json_int_t most_bytes(const struct stream_offer *o)
+{
+        return o->raw.tcp ? TCP_MESSAGE_MAX_BYTES : PACKET_MAX_BYTES - packet_header_bytes(o->rule.format);
 }
 
 int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
 {
         json_int_t protocol, payload, port;
+        const char *format = json_string_value(json_object_get(m, "format"));
         struct stream_offer *o = ret;
-        int r;
 
         if (!decode_number(m, "protocol", 0, INT32_MAX, &protocol) || protocol != SETUP_PROTOCOL)
                 return error_set(e, -EPROTO,
                                  "the sender has version %lld of the protocol, this receiver (evb %s) has "
                                  "version %d; use the same version of evb on both ends",
                                  (long long)protocol, EVB_VERSION, SETUP_PROTOCOL);
-        r = decode_format(&o->rule.format, m, e);
-        if (r < 0)
-                return r;
-        if (!decode_number(m, "payload_bytes", 1, PACKET_MAX_BYTES - packet_header_bytes(o->rule.format),
-                           &payload) ||
+        if (!format || !setup_format_parse(&o->rule.format, format))
+                return error_set(e, -EBADMSG, "unknown format; this receiver knows plain, vdif and raw");
+        if (o->rule.format == STREAM_RAW && !decode_raw(&o->raw, json_object_get(m, "raw")))
+                return error_set(e, -EBADMSG, "the sender's description of a raw stream is invalid");
+        if (!decode_number(m, "payload_bytes", 1, most_bytes(o), &payload) ||
             !decode_number(m, "udp_port", 1, UINT16_MAX, &port) ||
             !decode_hex64(json_object_get(m, "cookie"), &o->rule.cookie) ||
             !decode_hex64(json_object_get(m, "key"), &o->key))

@@ -101,6 +101,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                       {"file_cpu_seconds", "file_cpu_seconds"},
                       {"cpu_percent", "cpu_percent"},
                       {"reason", "reason"}};
+        static const char *const of_raw[] = {"measured", "round_trip_us"};
         double seconds = json_number_value(json_object_get(from, "seconds"));
         json_t *o = json_pack("{s:s}", "role", is_sender ? "send" : "recv");
 
@@ -123,6 +124,11 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         }
         for (size_t i = 0; i < ARRAY_SIZE(of_receiver); i++)
                 copy(o, of_receiver[i].name, receiver, of_receiver[i].theirs);
+        /* Of raw streams. */
+        for (size_t i = 0; i < ARRAY_SIZE(of_raw); i++) {
+                if (json_object_get(own, of_raw[i]))
+                        copy(o, of_raw[i], own, of_raw[i]);
+        }
         copy(o, "frames_damaged", sender, "damaged");
         copy(o, "cut_bytes", sender, "cut_bytes");
         for (size_t i = 0; i < ARRAY_SIZE(of_own); i++)

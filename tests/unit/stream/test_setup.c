@@ -62,6 +62,7 @@ TEST(offers_survive_the_wire)
         check_survives(STREAM_PLAIN, 0);
         check_survives(STREAM_VDIF, 3);
         check_survives(STREAM_VDIF, VDIF_PLAN_THREADS_MAX);
+        check_survives(STREAM_RAW, 0);
 }
 
 static json_t *changed(const char *name, json_t *value)
@@ -73,6 +74,60 @@ static json_t *changed(const char *name, json_t *value)
         else
                 json_object_del(m, name);
         return m;
+}
+
+static void make_raw(void)
+{
+        make_offer(STREAM_RAW, 0);
+        offer.raw = (struct stream_raw){.warm_up_ns = 1, .duration_ns = 86400 * NS_PER_S};
+}
+
+TEST(raw_offers_survive_the_wire)
+{
+        struct error e;
+
+        for (unsigned kind = 0; kind < 4; kind++) {
+                make_raw();
+                offer.raw.tcp = kind == 1;
+                offer.raw.echo = kind == 2;
+                offer.raw.grouped = kind == 3;
+                if (offer.raw.grouped)
+                        assert_int_equal(net_address_parse_with_port(&offer.raw.group, "239.1.2.3:7"), 0);
+                /* A message of TCP is not a datagram. */
+                offer.rule.payload_bytes = offer.raw.tcp ? 4u << 20 : 65507;
+                assert_int_equal(decode(setup_encode(&offer), &e), 0);
+                assert_memory_equal(&back, &offer, sizeof back);
+                offer.rule.payload_bytes++;
+                assert_int_equal(decode(setup_encode(&offer), &e), -EBADMSG);
+        }
+}
+
+TEST(bad_raw_offers_are_refused)
+{
+        static const struct {
+                const char *name, *value;
+        } wrong[] = {{"group", "\"10.0.0.1:7\""},
+                     {"group", "\"239.1.2.3:0\""},
+                     {"group", "\"x\""},
+                     {"warm_up_ns", "-1"},
+                     {"warm_up_ns", "null"},
+                     {"duration_ns", "1.5"},
+                     {"duration_ns", "86400000000001"}};
+        struct error e;
+
+        make_raw();
+        offer.raw.tcp = offer.raw.echo = true;
+        assert_int_equal(decode(setup_encode(&offer), &e), -EBADMSG);
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                json_t *m;
+
+                make_raw();
+                m = setup_encode(&offer);
+                json_object_set_new(json_object_get(m, "raw"), wrong[i].name,
+                                    json_loads(wrong[i].value, JSON_DECODE_ANY, NULL));
+                assert_int_equal(decode(m, &e), -EBADMSG);
+        }
+        assert_int_equal(decode(changed("raw", NULL), &e), -EBADMSG);
 }
 
 TEST(bad_offers_are_refused)
