@@ -164,8 +164,22 @@ def verdicts(build):
     return "".join(f"{m['id']} {m['verdict']}: {m['why']}\n" for m in report["measurements"])
 
 
+def points(_):
+    """How many points each measurement has, in full, quick and simulated, and a digest of their settings: stored results have the
+    same, or are not reused."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from evb.lab.catalogue import MEASUREMENTS
+    from evb.lab.measurement import Simulation, points_of
+    found = []
+    for m in MEASUREMENTS:
+        for name, each in (("full", points_of(m)), ("quick", points_of(m, quick=True)), ("model", points_of(m, Simulation(model="processors=2")))):
+            text = "".join(f"{p.panel or ''}|{p.series}|{p.x:.17g}|{p.settings}\n" for p in each)
+            found.append(f"{m.id} {name} {len(each)} {hashlib.sha256(text.encode()).hexdigest()}\n")
+    return "".join(found)
+
+
 SECTIONS = {"help": help_texts, "keys": keys, "metrics": metrics, "reports": reports, "processes": processes, "files": files,
-            "histories": histories, "verdicts": verdicts}
+            "histories": histories, "points": points, "verdicts": verdicts}
 
 
 def compare(build, name):

@@ -195,7 +195,7 @@ def draw(description, folder):
         # The first python3 in PATH may lack matplotlib, which Debian installs for its own.
         if os.access(SYSTEM_PYTHON, os.X_OK) and "EVB_LAB_AGAIN" not in os.environ:
             os.environ["EVB_LAB_AGAIN"] = "1"
-            os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, "-m", "evb.lab", *sys.argv[1:]])
+            os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.orig_argv[1:]])
         print("evb lab report: matplotlib is not installed; install it with: apt-get install python3-matplotlib", file=sys.stderr)
         return SKIPPED
     path, n = page.write(description, folder)
@@ -244,7 +244,10 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def main():
+def main(more=()):
+    """`more`: measurements that the catalogue does not have. They are chosen like the others, by their IDs."""
+    for m in more:
+        catalogue.add(m)
     o = parse(sys.argv[1:])
     try:
         status = o.call(o)

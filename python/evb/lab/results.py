@@ -59,9 +59,13 @@ def is_of_the_catalogue(r):
     return r["panel"] in [panel.name for panel in m.panels] if "panel" in r else not m.panels
 
 
+def _refuse(name):
+    raise ValueError(f"{name} is not JSON")
+
+
 def _parse(line):
     try:
-        return json.loads(line)
+        return json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
 
