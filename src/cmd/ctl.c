@@ -334,57 +334,79 @@ static void print_state(const json_t *o)
 
 /* ---- Waiting ---- */
 
-/* The present and the last run before the command; 0: none. */
+/* As the DFM answered the command: the run that was there, and the last one; 0: none. */
 struct before {
         long long run, last;
 };
 
-/* Whether the run of the command has ended: the one that it began, or the one that it stopped. */
-static bool has_ended(const struct ctl *c, const json_t *o, const struct before *before)
+static long long last_run_of(const json_t *o)
 {
-        long long last = number_of(json_object_get(o, "last_run"), "run");
-
-        return last != before->last && (c->command == RUN_COMMAND_STOP || last != before->run);
+        return number_of(json_object_get(o, "last_run"), "run");
 }
 
-/* Whether the command has had its effect. A short run may be over before a request sees it running. */
+static struct before note_before(const json_t *o)
+{
+        return (struct before){number_of(o, "run"), last_run_of(o)};
+}
+
+/* Whether the run that the command begins has begun and ended. */
+static bool has_ended(const json_t *o, const struct before *before)
+{
+        return last_run_of(o) != before->last && last_run_of(o) != before->run;
+}
+
+/* Whether the command has had its effect. A short run may be over before a request sees it, and another
+ * operator may have begun one after the run that was stopped. */
 static bool is_reached(const struct ctl *c, const json_t *o, const struct before *before)
 {
-        const char *state = text_of(o, "state");
-        bool runs = strcmp(state, "running") == 0;
+        bool is_other = number_of(o, "run") != before->run;
 
-        switch (c->command) {
-        case RUN_COMMAND_START:
-        case RUN_COMMAND_NEXT_RUN:
-                return (runs && number_of(o, "run") != before->run) || has_ended(c, o, before);
-        case RUN_COMMAND_STOP:
-                return !runs && strcmp(state, "paused") != 0 && strcmp(state, "draining") != 0;
-        default:
-                return true;
-        }
+        if (c->command == RUN_COMMAND_STOP)
+                return is_other || before->run == 0;
+        /* A run that is resumed has no time yet. */
+        return (is_other && number_of(o, "run") != 0 && json_is_number(json_object_get(o, "seconds"))) ||
+               has_ended(o, before);
 }
 
-/* The exit status, if the run of the command has ended. */
-static int judge_end(const struct ctl *c, const json_t *o, const struct before *before)
+static int judge_last(const json_t *o)
 {
         const json_t *last = json_object_get(o, "last_run");
         const char *why = json_string_value(json_array_get(json_object_get(last, "reasons"), 0));
         const char *status = text_of(last, "status");
 
-        if (!has_ended(c, o, before) || strcmp(status, "ok") == 0)
+        if (strcmp(status, "ok") == 0)
                 return 0;
         fprintf(stderr, "evb ctl: run %lld %s%s%s\n", number_of(last, "run"),
                 strcmp(status, "error") == 0 ? "ended in an error" : status, why ? ": " : "", why ?: "");
         return 1;
 }
 
-/* Requests the state until the command has had its effect. *o is the last answer. */
-static int await(const struct ctl *c, const struct before *before, json_t **o)
+/* The exit status, by the end of the run that the command began or stopped, or that had ended when it came.
+ */
+static int judge(const struct ctl *c, const json_t *o, const struct before *before)
 {
+        long long run = before->run != 0 ? before->run : before->last;
+
+        if (c->command != RUN_COMMAND_STOP)
+                return has_ended(o, before) ? judge_last(o) : 0;
+        if (run == 0)
+                return 0;
+        if (last_run_of(o) == run)
+                return judge_last(o);
+        fprintf(stderr,
+                "evb ctl: run %lld has ended, and so has a later one; the log of the DFM says how it ended\n",
+                run);
+        return 1;
+}
+
+/* Requests the state until the command has had its effect. *o is the last answer. */
+static int await(const struct ctl *c, json_t **o)
+{
+        const struct before before = note_before(*o);
         bool starts = c->command != RUN_COMMAND_STOP;
         int r = 0;
 
-        while (r == 0 && !is_reached(c, *o, before)) {
+        while (r == 0 && !is_reached(c, *o, &before)) {
                 if (clock_now_ns() >= c->until_ns || (starts && strcmp(text_of(*o, "state"), "error") == 0)) {
                         wrong("the state is still %s%s%s", text_of(*o, "state"),
                               text_of(*o, "reason")[0] ? ": " : "", text_of(*o, "reason"));
@@ -394,24 +416,12 @@ static int await(const struct ctl *c, const struct before *before, json_t **o)
                 json_decref(*o);
                 r = ask(c, NULL, o);
         }
-        return r == 0 ? judge_end(c, *o, before) : r;
-}
-
-static int note_before(const struct ctl *c, struct before *ret)
-{
-        json_t *o;
-        int r = ask(c, NULL, &o);
-
-        ret->run = number_of(o, "run");
-        ret->last = number_of(json_object_get(o, "last_run"), "run");
-        json_decref(o);
-        return r;
+        return r == 0 ? judge(c, *o, &before) : r;
 }
 
 static int control(struct ctl *c)
 {
         _cleanup_free_ char *request = NULL;
-        struct before before = {};
         json_t *o = NULL, *shown = NULL;
         int r = make_request(c, &request);
 
@@ -419,12 +429,10 @@ static int control(struct ctl *c)
                 r = find_dfm(c);
         if (c->wait)
                 c->until_ns = clock_now_ns() + c->wait_ns;
-        if (r == 0 && c->wait)
-                r = note_before(c, &before);
         if (r == 0)
                 r = ask(c, request, &o);
         if (r == 0 && c->wait)
-                r = await(c, &before, &o);
+                r = await(c, &o);
         if (c->common.json && o)
                 return options_write_json(&c->common, o, r);
         if (json_object_get(o, "state")) {

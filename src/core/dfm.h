@@ -282,3 +282,6 @@ bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
 bool dfm_has_begun(const struct dfm *d);
 /* Whether there is a run: it has started, or an earlier DFM began it and this one waits for its nodes. */
 bool dfm_is_in_run(const struct dfm *d);
+/* Whether the run of an earlier DFM has no end, and no node of it has come yet. Once all required nodes are
+ * new ones, this DFM awaits it no longer. */
+bool dfm_awaits_run(const struct dfm *d);

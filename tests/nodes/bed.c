@@ -17,7 +17,7 @@
 #include "node/node.h"
 #include "sys/memory.h"
 
-#define PROCESSES_MAX 64
+#define PROCESSES_MAX 512
 #define SETTINGS_MAX 64
 #define EVENTS_MAX 131072
 #define LIMIT_NS (600 * NS_PER_S)
@@ -250,6 +250,7 @@ static void end_all(void)
                 }
         }
         n_processes = 0;
+        bed_control_ends();
         each_ms = NULL;
         look_at_event = NULL;
         free(scenario);
@@ -393,8 +394,10 @@ void bed_kill(const char *name)
         struct process *p = get(name);
 
         turns_kill(p->turn);
-        if (strcmp(name, "dfm") == 0)
+        if (strcmp(name, "dfm") == 0) {
                 unlock_state();
+                bed_control_ends();
+        }
 }
 
 void bed_freeze(const char *name, bool frozen)
@@ -466,15 +469,22 @@ bool bed_has_ended(const char *name)
         return get(name)->ended;
 }
 
-void bed_ends(const char *name, int status)
+int bed_status(const char *name)
 {
-        struct process *p = get(name);
+        const struct process *p = get(name);
 
         bed_until(p->ended);
-        if (p->status == status)
+        return p->status;
+}
+
+void bed_ends(const char *name, int status)
+{
+        int is = bed_status(name);
+
+        if (is == status)
                 return;
         print_logs();
-        fail_msg("%s: exit status %d, not %d", name, p->status, status);
+        fail_msg("%s: exit status %d, not %d", name, is, status);
 }
 
 void bed_all_end(int status)

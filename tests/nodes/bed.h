@@ -36,6 +36,15 @@ void bed_start_command(const char *name, bed_command command, const char *const 
 #define FARM(name, ...) bed_start_command(name, cmd_level2, (const char *const[]){__VA_ARGS__, NULL})
 #define FRONTEND(name, ...) bed_start_command(name, cmd_frontend, (const char *const[]){__VA_ARGS__, NULL})
 
+/* Starts `evb ctl` with a command, by any name: "start", "set trigger.rate=2kHz". `wait` is its --wait; NULL:
+ * none. The settings have CONTROL. Its report is what it prints. */
+#define CONTROL "control.listen=unix:control.sock"
+void bed_ctl_start(const char *name, const char *command, const char *wait);
+/* Waits for its end, and returns its exit status; its name is "ctl". */
+int bed_ctl(const char *command, const char *wait);
+/* The DFM answers no longer. */
+void bed_control_ends(void);
+
 /* SIGKILL; SIGSTOP and SIGCONT; a signal that the node catches. */
 void bed_kill(const char *name);
 void bed_freeze(const char *name, bool frozen);
@@ -61,6 +70,8 @@ void bed_each_ms(void (*turn)(void *ctx), void *ctx);
 void bed_check_limit(uint64_t from_ns, const char *what);
 
 bool bed_has_ended(const char *name);
+/* Waits for the end of the process, and returns its exit status. */
+int bed_status(const char *name);
 /* Waits for the end of the process; fails the test with the log if its exit status is another one. */
 void bed_ends(const char *name, int status);
 /* All of them. */

@@ -312,7 +312,8 @@ def ended_in_error(evb):
     """--wait fails with the reason if the run of the command has ended in an error, even if it never was seen running."""
     def state(name, last=None, status="ok", run=None):
         reasons = ["the output of sfi1 failed"] if status == "error" else []
-        return {"state": name, "run": run, "last_run": {"run": last, "status": status, "reasons": reasons} if last else None, "reason": None}
+        return {"state": name, "run": run, "seconds": 1.0 if run else None, "last_run": {"run": last, "status": status, "reasons": reasons} if last else None,
+                "reason": None}
 
     with folder() as where, socket.socket(socket.AF_UNIX) as dfm:
         dfm.bind(str(where / "a.sock"))
@@ -320,7 +321,7 @@ def ended_in_error(evb):
         dfm.settimeout(LIMIT_S)
 
         def answer(states):
-            """Answers the requests for the state before the command, the command itself, and the state after it."""
+            """Answers the command, and the requests for the state after it."""
             for each in states:
                 with dfm.accept()[0] as connection:
                     connection.recv(1000)
@@ -335,18 +336,23 @@ def ended_in_error(evb):
             assert (done.returncode, done.stderr) == (status, text), (command, states, done)
 
         failed = "evb ctl: run 2 ended in an error: the output of sfi1 failed\n"
-        says(1, failed, "start", state("configured", 1), state("configured", 1), state("error", 2, "error"))
-        says(1, failed, "next-run", state("running", run=1), state("draining", run=1), state("configured", 1), state("error", 2, "error"))
-        says(1, failed, "stop", state("running", 1, run=2), state("draining", 1, run=2), state("error", 2, "error"))
+        says(1, failed, "start", state("configured", 1), state("error", 2, "error"))
+        says(1, failed, "next-run", state("draining", run=1), state("configured", 1), state("error", 2, "error"))
+        says(1, failed, "stop", state("draining", 1, run=2), state("error", 2, "error"))
         # The run that next-run ended is not the one that it began; an earlier error is no error of this run.
-        says(0, "", "next-run", state("running", run=1), state("draining", run=1), state("running", 1, "error", run=2))
-        says(0, "", "start", state("error", 1, "error"), state("running", 1, "error", run=2))
+        says(0, "", "next-run", state("draining", run=1), state("running", 1, "error", run=2))
+        says(0, "", "start", state("configured", 1, "error"), state("running", 1, "error", run=2))
         says(1, "evb ctl: run 2 fell short\n", "start", state("configured", 1), state("configured", 2, "fell short"))
-        says(0, "", "stop", state("configured", 2, "error"), state("configured", 2, "error"))
+        # Another operator begins a run after the one that stop ends. Without a run, stop is about the last one.
+        says(0, "", "stop", state("draining", 1, run=2), state("running", 2, run=3))
+        says(1, failed, "stop", state("draining", 1, run=2), state("running", 2, "error", run=3))
+        says(1, "evb ctl: run 2 has ended, and so has a later one; the log of the DFM says how it ended\n", "stop", state("draining", 1, run=2), state("configured", 3))
+        says(1, failed, "stop", state("configured", 2, "error"))
+        says(0, "", "stop", state("configured", 2))
         # A DFM that is too busy to answer is asked again, but follows no command twice.
         busy = {"error": "the DFM does not answer, or ends"}
-        says(0, "", "stop", busy, state("running", 1, run=2), state("draining", 1, run=2), busy, busy, state("configured", 2))
-        says(1, f"evb ctl: {busy['error']}\n", "stop", state("running", 1, run=2), busy)
+        says(0, "", "stop", state("draining", 1, run=2), busy, busy, state("configured", 2))
+        says(1, f"evb ctl: {busy['error']}\n", "stop", busy)
 
 
 def suspended(evb):
@@ -761,13 +767,14 @@ def left_behind(evb):
         for _ in range(2):
             b.start("dfm")
             b.wait_listening()
-            state = b.wait_state("idle")
-            assert state["last_run"] == {"run": run, "status": "fell short", "reasons": ["has no end"]}, state
+            state = b.wait_state("resuming", run=run)
+            assert state["next_run"] is None and state["last_run"] is None, state
             assert re.search(rf"run {run} of an earlier DFM, which began at 20\S+Z, has no end", b.log("dfm")), b.log("dfm")
             b.terminate(names=["dfm"])
         b.start_all()
         b.wait_listening()
-        b.wait_state("configured")
+        state = b.wait_state("configured")
+        assert state["last_run"] == {"run": run, "status": "fell short", "reasons": ["it has no end"]}, state
         assert "is abandoned" not in b.log("dfm")
         assert b.start_run()["run"] > run
         assert re.search(rf"run {run}, which began at 20\S+Z, is abandoned without an end", b.log("dfm")), b.log("dfm")
@@ -793,7 +800,7 @@ def unreported(evb):
         b.start("dfm")
         b.wait_listening()
         last = b.wait_state("configured")["last_run"]
-        assert last == {"run": run, "status": "fell short", "reasons": ["ended, but its DFM did not report it"]}, last
+        assert last == {"run": run, "status": "fell short", "reasons": ["it ended, but its DFM did not report it"]}, last
         assert re.search(rf"run {run} of an earlier DFM, which began at 20\S+Z, ended, but its DFM did not report it", b.log("dfm")), b.log("dfm")
         b.start_run()
         b.wait_triggers()

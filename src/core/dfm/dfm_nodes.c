@@ -307,6 +307,12 @@ bool dfm_is_in_run(const struct dfm *d)
         return d->begun || d->resume.active;
 }
 
+bool dfm_awaits_run(const struct dfm *d)
+{
+        return d->config.former.cookie != 0 && d->state == RUN_STARTING && !d->resume.active &&
+               !dfm_is_ready(d);
+}
+
 bool dfm_is_overdue(const struct dfm *d)
 {
         return d->overdue;

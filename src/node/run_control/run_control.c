@@ -135,6 +135,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         struct dfm *core = c->node->core;
 
         c->view.is_held = c->view.has_failed = false;
+        c->view.ends_former = !dfm_is_in_run(core);
         if (dfm_is_in_run(core)) {
                 c->next_is_ready = true;
                 return;
@@ -165,7 +166,7 @@ static void refuse_number(const struct node *n, struct run_request *r)
 static bool may_have_another(const struct run_control *c, struct run_request *r)
 {
         const struct node *n = c->node;
-        bool is_first = n->runs == 0 && !dfm_is_in_run(n->core);
+        bool is_first = n->runs == 0 && !dfm_is_in_run(n->core) && !dfm_awaits_run(n->core);
 
         if (is_first || (node_stays(n) && !n->number_is_fixed))
                 return true;
@@ -197,7 +198,8 @@ static void stop(struct run_control *c, uint64_t now_ns)
 {
         c->view.is_held = true;
         c->next_is_ready = false;
-        if (!dfm_is_in_run(c->node->core))
+        c->view.ends_former = !dfm_is_in_run(c->node->core);
+        if (c->view.ends_former)
                 dfm_hold_start(c->node->core);
         stop_run(c, now_ns);
 }
@@ -217,8 +219,11 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
         char states[128];
 
         if (!run_state_permits(state, r->command)) {
-                refuse(r, 409, "the state is %s; %s needs %s", run_state_name(state),
-                       run_command_name(r->command), run_command_states(r->command, states, sizeof states));
+                refuse(r, 409, "the state is %s; %s needs %s%s", run_state_name(state),
+                       run_command_name(r->command), run_command_states(r->command, states, sizeof states),
+                       state == RUN_CONTROL_RESUMING && r->command == RUN_COMMAND_START
+                               ? "; next-run ends the run of the earlier DFM, and begins another one"
+                               : "");
                 return;
         }
         if (c->node->is_stopped) {
@@ -278,17 +283,35 @@ static void follow(void *ctx, struct run_request *r)
                 run_control_publish(f->control, f->now_ns);
 }
 
+/* The commands that came before its nodes concern a run that an earlier DFM left without an end. */
+static void end_former(struct run_control *c, uint64_t now_ns)
+{
+        struct node *n = c->node;
+
+        memcpy(n->metadata, n->scenario->metadata, sizeof n->metadata);
+        n->n_metadata = n->scenario->n_metadata;
+        c->next_is_ready = !c->view.is_held;
+        stop_run(c, now_ns);
+}
+
+static void note_begin(struct run_control *c, uint64_t now_ns)
+{
+        c->begun = true;
+        if (c->view.ends_former && !dfm_has_begun(c->node->core))
+                end_former(c, now_ns);
+        else
+                c->view.is_held = waits_for_start(c);
+        c->view.has_failed = c->view.ends_former = false;
+}
+
 void run_control_turn(struct run_control *c, uint64_t now_ns)
 {
         struct following f = {c, now_ns};
 
         if (!c)
                 return;
-        if (!c->begun && dfm_is_in_run(c->node->core)) {
-                c->begun = true;
-                c->view.is_held = waits_for_start(c);
-                c->view.has_failed = false;
-        }
+        if (!c->begun && dfm_is_in_run(c->node->core))
+                note_begin(c, now_ns);
         run_mailbox_turn(c->mailbox, follow, &f);
         if (note_state(c))
                 run_control_publish(c, now_ns);

@@ -10,11 +10,16 @@
 #include "core/dfm.h"
 #include "../progress/progress.h"
 
+static bool is_resuming(const struct dfm *core)
+{
+        return dfm_is_in_run(core) || dfm_awaits_run(core);
+}
+
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v)
 {
         switch (dfm_state(core)) {
         case RUN_STARTING:
-                return dfm_is_in_run(core)  ? RUN_CONTROL_RESUMING
+                return is_resuming(core)    ? RUN_CONTROL_RESUMING
                        : v->has_failed      ? RUN_CONTROL_ERROR
                        : dfm_is_ready(core) ? RUN_CONTROL_CONFIGURED
                                             : RUN_CONTROL_IDLE;
@@ -40,7 +45,7 @@ void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why
 {
         v->run = run;
         v->reasons = (struct reasons){};
-        reasons_add(&v->reasons, "%s", why);
+        reasons_add(&v->reasons, "it %s", why);
         v->outcome = RUN_OUTCOME_FELL_SHORT;
 }
 
@@ -84,7 +89,7 @@ static json_t *events_json(const struct dfm *core)
                          (json_int_t)c->lost, "rejected", (json_int_t)c->rejected);
 }
 
-/* A run that has been resumed is not the last one, but the present one. */
+/* A run that is resumed, or will be, is not the last one, but the present one. */
 static json_t *last_run_json(const struct dfm *core, const struct run_state_view *v)
 {
         static const char *const outcomes[] = {
@@ -94,7 +99,8 @@ static json_t *last_run_json(const struct dfm *core, const struct run_state_view
         };
         json_t *reasons;
 
-        if (v->outcome == RUN_OUTCOME_NONE || (dfm_is_in_run(core) && dfm_run(core) == v->run))
+        if (v->outcome == RUN_OUTCOME_NONE || dfm_awaits_run(core) ||
+            (dfm_is_in_run(core) && dfm_run(core) == v->run))
                 return json_null();
         reasons = json_array();
         for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
@@ -113,7 +119,9 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
                 return json_string(v->reasons.text[0]);
         if (state == RUN_CONTROL_CONFIGURED && dfm_is_held(n->core))
                 return json_string("waiting for the command start");
-        progress_text(n, now_ns, text, sizeof text);
+        progress_text(n, now_ns, text, OBSTACLE_TEXT_MAX);
+        if (text[0] && dfm_awaits_run(n->core) && v->ends_former)
+                strcat(text, "; then this run ends");
         return text[0] ? json_string(text) : json_null();
 }
 
@@ -132,13 +140,14 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
 {
         const struct dfm *core = n->core;
         enum run_control_state state = run_state_of(core, v);
-        bool is_in_run = dfm_is_in_run(core);
+        bool is_in_run = is_resuming(core);
+        uint32_t run = dfm_awaits_run(core) ? v->run : dfm_run(core);
         json_t *o = json_object();
         char *text;
 
         json_object_set_new(o, "state", json_string(run_state_name(state)));
-        json_object_set_new(o, "run", is_in_run ? integer(dfm_run(core)) : json_null());
-        json_object_set_new(o, "next_run", is_in_run ? json_null() : integer(dfm_run(core)));
+        json_object_set_new(o, "run", is_in_run ? integer(run) : json_null());
+        json_object_set_new(o, "next_run", is_in_run ? json_null() : integer(run));
         json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_is_held(core)));
         json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
         json_object_set_new(o, "permits", permits_json(state));

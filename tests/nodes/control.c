@@ -1,0 +1,159 @@
+/* Run control in virtual time: `evb ctl` asks the DFM's own HTTP code, without sockets and threads between
+ * them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "bed.h"
+#include "net/http_get.h"
+#include "net/http_server.h"
+#include "net/local_listener.h"
+#include "node/run_control/mailbox.h"
+
+/* As the DFM's HTTP threads wait for the event loop. */
+#define MAILBOX_NS (4 * NS_PER_S)
+
+static struct http_config server; /* of the DFM that runs; no `answer`: none does */
+static struct run_request *waiting;
+
+int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
+struct http_server *__wrap_http_server_free(struct http_server *s);
+void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns);
+bool __wrap_http_client_waits(int connection);
+int __wrap_local_listener_open(struct local_listener *ret, const char *path, struct error *e);
+int __wrap_chmod(const char *path, mode_t mode);
+bool __wrap_run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
+void __wrap_run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r),
+                             void *ctx);
+int __wrap_nanosleep(const struct timespec *duration, struct timespec *rest);
+
+void bed_control_ends(void)
+{
+        server = (struct http_config){};
+}
+
+int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e)
+{
+        (void)e;
+        server = *config;
+        *ret = (struct http_server *)&server;
+        return 0;
+}
+
+struct http_server *__wrap_http_server_free(struct http_server *s)
+{
+        if (s)
+                bed_control_ends();
+        return NULL;
+}
+
+int __wrap_local_listener_open(struct local_listener *ret, const char *path, struct error *e)
+{
+        (void)path;
+        (void)e;
+        ret->fd = -1;
+        return 0;
+}
+
+/* Of the socket's file, which does not exist. */
+int __wrap_chmod(const char *path, mode_t mode)
+{
+        (void)path;
+        (void)mode;
+        return 0;
+}
+
+bool __wrap_http_client_waits(int connection)
+{
+        (void)connection;
+        return true;
+}
+
+bool __wrap_run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
+{
+        uint64_t until_ns = turns_now_ns() + MAILBOX_NS;
+
+        (void)m;
+        while (waiting && turns_now_ns() < until_ns)
+                turns_pass(NS_PER_MS);
+        waiting = r;
+        while (waiting == r && server.answer && turns_now_ns() < until_ns)
+                turns_pass(NS_PER_MS);
+        if (waiting != r)
+                return true;
+        waiting = NULL;
+        return false;
+}
+
+void __wrap_run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r),
+                             void *ctx)
+{
+        (void)m;
+        if (waiting)
+                follow(ctx, waiting);
+        waiting = NULL;
+}
+
+/* The server's code runs in the thread of its client. */
+void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
+{
+        const struct net_address from = {.any.sa_family = AF_UNIX};
+        struct http_reply reply = {.status = 200};
+        struct http_request request = {
+                .path = gets->path,
+                .from = &from,
+                .is_post = gets->post != NULL,
+                .body = gets->post ?: "",
+                .body_bytes = strlen(gets->post ?: ""),
+        };
+
+        (void)timeout_ns;
+        assert_true(n == 1);
+        gets->error = -ECONNREFUSED;
+        if (!server.answer)
+                return;
+        server.answer(server.ctx, &request, &reply);
+        gets->error = server.answer ? 0 : -ECONNRESET;
+        gets->status = reply.status;
+        gets->body = reply.text;
+}
+
+int __wrap_nanosleep(const struct timespec *duration, struct timespec *rest)
+{
+        (void)rest;
+        turns_pass((uint64_t)duration->tv_sec * NS_PER_S + (uint64_t)duration->tv_nsec);
+        return 0;
+}
+
+static const char *const *ctl_words(const char *command, const char *wait)
+{
+        static const char *words[8];
+        static char text[64];
+        char *rest = text;
+        size_t n = 0;
+
+        snprintf(text, sizeof text, "%s", command);
+        while (n < 2 && (words[n] = strsep(&rest, " ")))
+                n++;
+        words[n++] = "--socket";
+        words[n++] = "control.sock";
+        if (wait) {
+                words[n++] = "--wait";
+                words[n++] = wait;
+        }
+        words[n] = NULL;
+        return words;
+}
+
+void bed_ctl_start(const char *name, const char *command, const char *wait)
+{
+        bed_start_command(name, cmd_ctl, ctl_words(command, wait));
+}
+
+int bed_ctl(const char *command, const char *wait)
+{
+        bed_ctl_start("ctl", command, wait);
+        return bed_status("ctl");
+}

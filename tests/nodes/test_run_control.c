@@ -1,0 +1,314 @@
+/* What `evb ctl` answers in each state of run control, and whether that is true, above all after the DFM has
+ * restarted: status 0 without an effect, or for a run that fell short, is an error. */
+#include "bed.h"
+
+#define BASE                                                                                                 \
+        CONTROL, "run.start=manual", "trigger.rate=1kHz", "trigger.events=0", "dfm.keep-alive=50ms",         \
+                "dfm.node-timeout=3s", "dfm.start-timeout=1h", "dfm.event-timeout=60s",                      \
+                "dfm.lost-after=10min", "ros.count=2", "sfi.count=2", "sfi.timeout=20s",                     \
+                "network.control-group=none"
+
+/* Where the DFM is when the command comes. It restarted in run 1: */
+enum scene {
+        SCENE_CONFIGURED,
+        SCENE_RUNNING,
+        SCENE_PAUSED,
+        SCENE_DRAINING,
+        SCENE_ENDED,     /* run 1, a moment ago */
+        SCENE_ALONE,     /* and no node has come yet; sfi2 is gone for good */
+        SCENE_WHOLE,     /* likewise, and all nodes will come */
+        SCENE_RESUMING,  /* and waits for sfi2 */
+        SCENE_ABANDONED, /* and all nodes are new: run 1 has no end */
+        SCENES,
+};
+
+/* ---- What the DFM says ---- */
+
+static json_t *show(void)
+{
+        static json_t *last;
+
+        json_decref(last);
+        assert_int_equal(bed_ctl("status", NULL), 0);
+        return last = bed_report("ctl");
+}
+
+static const char *text_of(json_t *o, const char *name)
+{
+        return json_string_value(json_object_get(o, name)) ?: "";
+}
+
+static bool is_state(const char *name)
+{
+        return strcmp(text_of(show(), "state"), name) == 0;
+}
+
+static long long run_of(json_t *o)
+{
+        return json_integer_value(json_object_get(o, "run"));
+}
+
+static json_t *last_run(void)
+{
+        return json_object_get(show(), "last_run");
+}
+
+/* ---- The scenes ---- */
+
+static void freeze_nodes(bool frozen)
+{
+        for (size_t i = 1; i < bed_scenario()->n_nodes; i++) {
+                if (!bed_has_ended(bed_scenario()->nodes[i].name))
+                        bed_freeze(bed_scenario()->nodes[i].name, frozen);
+        }
+}
+
+static void restart_dfm(bool without_sfi2)
+{
+        if (without_sfi2)
+                bed_kill("sfi2");
+        bed_kill("dfm");
+        freeze_nodes(true);
+        bed_start("dfm");
+        bed_pass(100 * NS_PER_MS);
+}
+
+static void begin_run(void)
+{
+        assert_int_equal(bed_ctl("start", "60s"), 0);
+        bed_until(count_of("dfm", triggers) > 200);
+}
+
+static void replace_nodes(void)
+{
+        for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
+                bed_kill(bed_scenario()->nodes[i].name);
+        bed_start_all();
+        bed_until(is_state("configured"));
+}
+
+static void bring(enum scene scene)
+{
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        if (scene == SCENE_CONFIGURED)
+                return;
+        begin_run();
+        switch (scene) {
+        case SCENE_PAUSED:
+                assert_int_equal(bed_ctl("pause", NULL), 0);
+                break;
+        case SCENE_DRAINING:
+                assert_int_equal(bed_ctl("stop", NULL), 0);
+                assert_true(is_state("draining"));
+                break;
+        case SCENE_ENDED:
+                assert_int_equal(bed_ctl("stop", "60s"), 0);
+                break;
+        case SCENE_ALONE:
+        case SCENE_RESUMING:
+                restart_dfm(true);
+                if (scene == SCENE_RESUMING)
+                        freeze_nodes(false);
+                bed_pass(NS_PER_S);
+                break;
+        case SCENE_WHOLE:
+                restart_dfm(false);
+                break;
+        case SCENE_ABANDONED:
+                replace_nodes();
+                break;
+        default:
+                break;
+        }
+}
+
+/* ---- One command in one scene ---- */
+
+/* What a command does. */
+enum effect {
+        REFUSED,
+        NOTHING,
+        ENDS,   /* run 1; no other one begins */
+        BEGINS, /* another run, after run 1 has ended, if there is one */
+        PAUSES,
+        RESUMES,
+        SETS,
+};
+
+#define AS_IN(a)                                                                                             \
+        {                                                                                                    \
+                a, a, a, a, a, a, a, a, a                                                                    \
+        }
+
+static const struct verb {
+        const char *name;
+        enum effect effects[SCENES];
+} verbs[] = {
+        /* configured, running, paused, draining, ended, alone, whole, resuming, abandoned */
+        {"status", AS_IN(NOTHING)},
+        {"start", {BEGINS, REFUSED, REFUSED, BEGINS, BEGINS, REFUSED, REFUSED, REFUSED, BEGINS}},
+        {"stop", {NOTHING, ENDS, ENDS, ENDS, NOTHING, ENDS, ENDS, ENDS, NOTHING}},
+        {"pause", {REFUSED, PAUSES, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED}},
+        {"resume", {REFUSED, REFUSED, RESUMES, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED}},
+        {"set trigger.rate=2kHz", AS_IN(SETS)},
+        {"next-run", {BEGINS, BEGINS, BEGINS, BEGINS, BEGINS, BEGINS, BEGINS, BEGINS, BEGINS}},
+};
+
+/* Run 1 fell short. */
+static bool is_short(enum scene scene)
+{
+        return scene == SCENE_ALONE || scene == SCENE_RESUMING || scene == SCENE_ABANDONED;
+}
+
+/* The nodes of run 1 that were away come, and for a run that begins those that are gone. */
+static void let_come(enum scene scene, bool begins)
+{
+        if (scene == SCENE_ALONE || scene == SCENE_WHOLE)
+                freeze_nodes(false);
+        if (!begins || (scene != SCENE_ALONE && scene != SCENE_RESUMING))
+                return;
+        bed_until(run_of(last_run()) == 1);
+        bed_start("sfi2");
+}
+
+static void check_run_1(enum scene scene)
+{
+        json_t *last;
+
+        bed_until(run_of(last_run()) == 1);
+        last = last_run();
+        assert_string_equal(text_of(last, "status"), is_short(scene) ? "fell short" : "ok");
+        assert_int_equal(json_array_size(json_object_get(last, "reasons")) > 0, is_short(scene));
+}
+
+/* The state stays as it is. */
+static void check_same(enum scene scene, const char *before)
+{
+        if (scene == SCENE_DRAINING)
+                return;
+        bed_pass(100 * NS_PER_MS);
+        assert_true(is_state(before));
+}
+
+static void check_effect(enum scene scene, enum effect effect)
+{
+        bool has_run_1 = scene != SCENE_CONFIGURED;
+
+        switch (effect) {
+        case ENDS:
+                check_run_1(scene);
+                bed_pass(5 * NS_PER_S);
+                assert_true(is_state("configured") || is_state("idle"));
+                break;
+        case BEGINS:
+                if (has_run_1)
+                        check_run_1(scene);
+                bed_until(is_state("running") && run_of(show()) > has_run_1);
+                break;
+        case PAUSES:
+                assert_true(is_state("paused"));
+                break;
+        case RESUMES:
+                assert_true(is_state("running"));
+                break;
+        case SETS:
+                assert_true(bed_logged("dfm", "set: trigger.rate 1kHz -> 2kHz"));
+                break;
+        case REFUSED:
+        case NOTHING:
+                break;
+        }
+}
+
+static void check_command(enum scene scene, const struct verb *v, bool waits)
+{
+        enum effect effect = v->effects[scene];
+        char before[32];
+        int status;
+
+        bring(scene);
+        snprintf(before, sizeof before, "%s", text_of(show(), "state"));
+        bed_ctl_start("operator", v->name, waits ? "200s" : NULL);
+        bed_pass(500 * NS_PER_MS);
+        if (effect == REFUSED || effect == NOTHING)
+                check_same(scene, before);
+        else if (!waits)
+                bed_ends("operator", 0);
+        let_come(scene, effect == BEGINS);
+        check_effect(scene, effect);
+        status = bed_status("operator");
+        assert_int_equal(status,
+                         effect == REFUSED || (waits && strcmp(v->name, "stop") == 0 && is_short(scene)));
+}
+
+TEST_EACH(each_command_in_each_scene, s, SCENES)
+{
+        static const char *const wait[] = {"start", "stop", "next-run"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+                bool may_wait = false;
+
+                for (size_t k = 0; k < ARRAY_SIZE(wait); k++)
+                        may_wait |= strcmp(verbs[i].name, wait[k]) == 0;
+                for (int waits = 0; waits <= may_wait; waits++)
+                        check_command((enum scene)s, &verbs[i], waits);
+        }
+}
+
+/* ---- Several operators ---- */
+
+static void begin_short_run(void)
+{
+        begin_run();
+        bed_kill("sfi2");
+        bed_start("sfi2");
+        bed_until(bed_logged("dfm", "sfi2 has restarted"));
+}
+
+/* Another operator begins a run while the stopped one drains: the answer is about that one. */
+TEST_EACH(another_run_begins_after_a_stop, i, 4)
+{
+        bool falls_short = i % 2;
+
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        if (falls_short)
+                begin_short_run();
+        else
+                begin_run();
+        bed_ctl_start("first", "stop", "60s");
+        bed_until(is_state("draining"));
+        assert_int_equal(bed_ctl(i / 2 ? "start" : "next-run", "60s"), 0);
+        bed_ends("first", falls_short);
+        bed_until(is_state("running") && run_of(show()) == 2);
+}
+
+/* Both runs end between two looks of the first operator, whose run fell short. */
+TEST(two_runs_end_between_two_looks)
+{
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        begin_short_run();
+        bed_ctl_start("first", "stop", "60s");
+        bed_until(is_state("draining"));
+        bed_freeze("first", true);
+        assert_int_equal(bed_ctl("next-run", "60s"), 0);
+        bed_until(count_of("dfm", triggers) > 0);
+        assert_int_equal(bed_ctl("stop", "60s"), 0);
+        bed_freeze("first", false);
+        bed_ends("first", 1);
+}
+
+/* A run that ends by itself just before an operator stops it. */
+TEST_EACH(a_stop_comes_after_the_end, falls_short, 2)
+{
+        RUN(1, BASE, "trigger.events=2000");
+        bed_until(is_state("configured"));
+        if (falls_short)
+                begin_short_run();
+        else
+                begin_run();
+        bed_until(bed_logged("dfm", "run 1 ended"));
+        assert_int_equal(bed_ctl("stop", "60s"), falls_short);
+}
