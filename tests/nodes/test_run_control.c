@@ -1,5 +1,7 @@
 /* What `evb ctl` answers in each state of run control, and whether that is true, above all after the DFM has
  * restarted: status 0 without an effect, or for a run that fell short, is an error. */
+#include <signal.h>
+
 #include "bed.h"
 
 #define BASE                                                                                                 \
@@ -254,6 +256,21 @@ TEST_EACH(each_command_in_each_scene, s, SCENES)
                 for (int waits = 0; waits <= may_wait; waits++)
                         check_command((enum scene)s, &verbs[i], waits);
         }
+}
+
+/* A signal is no end of the run: nodes that come while this DFM ends wait for the next one. */
+TEST(a_dfm_is_stopped_before_the_nodes_come)
+{
+        bring(SCENE_ALONE);
+        bed_start("sfi2");
+        bed_until(bed_logged("dfm", "sfi2 has joined"));
+        bed_signal("dfm", SIGTERM);
+        freeze_nodes(false);
+        bed_ends("dfm", 0);
+        bed_start("dfm");
+        bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
+        assert_int_equal(run_of(show()), 1);
+        assert_int_equal(bed_ctl("stop", "60s"), 1);
 }
 
 /* ---- Several operators ---- */

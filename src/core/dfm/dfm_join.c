@@ -128,6 +128,16 @@ static void notice_refusal(struct dfm *d, struct dfm_node *n, const struct messa
                       });
 }
 
+/* A node that comes after the end waits for the next run, and one in the run of an earlier DFM that this one
+ * did not resume, for the next DFM. */
+static bool waits_for_another(const struct dfm *d, const struct message *m)
+{
+        if (m->header.cookie == 0)
+                return d->state == RUN_ENDED;
+        return d->state >= RUN_DRAINING && !d->begun && !d->resume.active &&
+               m->header.cookie == d->config.former.cookie;
+}
+
 bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         uint16_t index = m->header.sender_index;
@@ -136,8 +146,7 @@ bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m)
 
         if ((role != ROLE_SFI || index >= d->config.n_sfi) && (role != ROLE_ROS || index >= d->config.n_ros))
                 return false;
-        /* A node that comes after the end waits for the next run. */
-        if (m->join.incarnation == 0 || (d->state == RUN_ENDED && m->header.cookie == 0))
+        if (m->join.incarnation == 0 || waits_for_another(d, m))
                 return m->join.incarnation != 0;
         n = dfm_node(d, role, index);
         n->verdict = judge(d, now_ns, n, m, &n->key);
