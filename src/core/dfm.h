@@ -30,6 +30,8 @@ struct dfm_former {
         bool known;
         uint64_t cookie; /* 0: it has ended */
         uint64_t age_ns; /* since the start of that run, at dfm_new() */
+        bool stopped;    /* it takes no further triggers */
+        bool failed;     /* likewise, because of a fault */
 };
 
 /* Where triggers come from. */
@@ -244,7 +246,9 @@ void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
  * once the nodes that still come have reported; the others' events count as lost, if nothing else is known.
  */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
-/* The same, because the run made no progress: the nodes exit with status 1. */
+/* Whether that stops the run; a run that has all its triggers drains without a stop. */
+bool dfm_is_stopped(const struct dfm *d);
+/* The same as dfm_stop(), because the run made no progress: the nodes exit with status 1. */
 void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
 /* Ends all open events of a run that drains as lost, and returns their number: nothing else will end them. An
  * SFI may build some of them nevertheless. */

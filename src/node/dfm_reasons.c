@@ -332,7 +332,7 @@ void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t 
 }
 
 /* A disk may fail after the DFM has counted all events of the SFI as complete. */
-static void failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
+void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
@@ -512,7 +512,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unsigned long long triggers = c->triggers;
         uint64_t open;
 
-        failed_outputs(d, s, to);
+        dfm_failed_outputs(d, s, to);
         if (dfm_is_in_run(d) && !dfm_has_begun(d))
                 reasons_add(
                         to,

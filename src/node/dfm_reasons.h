@@ -18,4 +18,6 @@ void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns,
 /* The ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none does. */
 void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
                         size_t size_bytes);
+/* SFIs whose output failed. */
+void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to);
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to);

@@ -40,22 +40,27 @@ void last_run_open(struct last_run *l, struct node *n, const struct run_former *
         struct tm tm = {};
 
         *l = (struct last_run){.cookie = f->dfm.cookie};
+        snprintf(l->cause, sizeof l->cause, "%s", f->cause);
         if (f->dfm.cookie == 0 && !f->is_unreported)
                 return;
         l->run = f->run;
         gmtime_r(&began, &tm);
         strftime(l->began, sizeof l->began, "%Y-%m-%dT%H:%M:%SZ", &tm);
-        log_warning("run %u of an earlier DFM, which began at %s, %s", l->run, l->began, what);
-        run_control_note_last(n->control_of_runs, l->run, what);
+        log_warning("run %u of an earlier DFM, which began at %s, %s%s%s", l->run, l->began, what,
+                    l->cause[0] ? ": " : "", l->cause);
+        run_control_note_last(n->control_of_runs, l->run, what, l->cause);
         if (f->dfm.cookie != 0 && has_duration)
                 log_doubtful_age(f->age, f->dfm.age_ns);
 }
 
-void last_run_begin(struct last_run *l, uint64_t cookie)
+bool last_run_begin(struct last_run *l, uint64_t cookie)
 {
+        if (l->cookie != cookie)
+                l->cause[0] = '\0';
         if (l->run != 0 && l->cookie != 0 && l->cookie != cookie)
                 log_warning(
                         "run %u, which began at %s, is abandoned without an end: no account has its events",
                         l->run, l->began);
         l->run = 0;
+        return l->cause[0];
 }

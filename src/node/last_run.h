@@ -2,6 +2,7 @@
  * this DFM resumes it or begins another one. */
 #pragma once
 
+#include "data/reasons.h"
 #include "node_internal.h"
 #include "run_record.h"
 
@@ -9,9 +10,10 @@ struct last_run {
         uint32_t run;    /* 0: there is no such run */
         uint64_t cookie; /* 0: it has ended */
         char began[32];
+        char cause[REASON_TEXT_MAX]; /* the fault that ends it; "": none */
 };
 
 /* Names the run of the record. `has_duration`: its age decides when it ends. */
 void last_run_open(struct last_run *l, struct node *n, const struct run_former *f, bool has_duration);
-/* The run with this cookie begins or continues. */
-void last_run_begin(struct last_run *l, uint64_t cookie);
+/* The run with this cookie begins or continues. Returns whether it ends because of a fault, the cause. */
+bool last_run_begin(struct last_run *l, uint64_t cookie);

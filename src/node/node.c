@@ -108,7 +108,7 @@ static int open_run(struct node *n)
         n->control.incarnation = n->member.incarnation;
         n->run = 0;
         n->membership = (struct membership){};
-        n->is_sealing = n->ended_by_stall = n->has_begun = n->is_stopped = false;
+        n->is_sealing = n->ended_by_stall = n->ended_by_former = n->has_begun = n->is_stopped = false;
         n->reasons = (struct reasons){};
         file_list_clear(&n->files);
         memcpy(n->metadata, s->metadata, sizeof n->metadata);

@@ -65,6 +65,7 @@ struct node {
         struct run_file_job *run_file; /* of an SFI: the record of the run; NULL: not begun */
         struct stall stall;
         bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
+        bool ended_by_former;             /* of a DFM: because of a fault that an earlier DFM recorded */
         bool has_begun;                   /* the log says that the run has begun */
         bool is_stopped;                  /* by a signal, or by its loss of the DFM */
         uint64_t stopped_ns;              /* the first signal; 0: none */

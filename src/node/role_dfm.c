@@ -48,7 +48,9 @@ struct dfm_role {
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
-        bool noted, step_logged, wait_logged, ended_noted;
+        bool noted, step_logged, wait_logged;
+        enum run_stage stage;        /* as it is recorded, once noted */
+        char cause[REASON_TEXT_MAX]; /* likewise */
         struct dfm_end end;
         struct level2_server *level2; /* NULL: none */
         struct replay *replay;        /* event headers, if all ROSs replay one file; NULL: none */
@@ -204,7 +206,7 @@ static int open_role(struct node *n)
 static int record_run(struct dfm_role *d, enum run_stage stage)
 {
         return run_record_write(&d->record, dfm_run(d->core), dfm_cookie(d->core),
-                                dfm_age_ns(d->core, clock_now_ns()), stage);
+                                dfm_age_ns(d->core, clock_now_ns()), stage, d->cause);
 }
 
 static void close_role(struct node *n)
@@ -213,7 +215,7 @@ static void close_role(struct node *n)
 
         /* The report of the run is written. A stopped run has ended, even if it did not end in time: a
          * restarted DFM must not resume it. */
-        if (d->core && d->noted && (d->ended_noted || d->give_up_ns != NEVER_NS))
+        if (d->core && d->noted && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS))
                 (void)record_run(d, RUN_STAGE_REPORTED);
         processes_file_close(&d->processes);
         run_record_close(&d->record);
@@ -270,26 +272,57 @@ static bool step(void *role, uint64_t now_ns, struct message_to *ret_to, struct 
         return is_made;
 }
 
-/* Records whether the run continues or has ended: a restarted DFM resumes only a run that continues. */
-static void remember_run(struct dfm_role *d)
+/* The fault that ends the run; "": none. */
+static void find_cause(const struct node *n, const struct dfm_role *d, char cause[static REASON_TEXT_MAX])
+{
+        struct reasons faults = {};
+
+        cause[0] = '\0';
+        if (dfm_state(d->core) < RUN_DRAINING)
+                return;
+        if (n->ended_by_former)
+                reasons_add(&faults, "%s", d->last_run.cause);
+        if (d->end.reason[0])
+                reasons_add(&faults, "%s", d->end.reason);
+        dfm_failed_outputs(d->core, n->scenario, &faults);
+        snprintf(cause, REASON_TEXT_MAX, "%s", faults.text[0]);
+}
+
+static enum run_stage find_stage(const struct dfm *core, const char *cause)
+{
+        if (dfm_state(core) == RUN_ENDED)
+                return dfm_has_begun(core) ? RUN_STAGE_ENDED : RUN_STAGE_REPORTED;
+        return cause[0] || dfm_is_stopped(core) ? RUN_STAGE_STOPPED : RUN_STAGE_RUNNING;
+}
+
+/* Records whether the run continues, stops or has ended, and why: a restarted DFM resumes only a run that has
+ * not ended, and takes no triggers for one that stops. */
+static void remember_run(struct node *n, struct dfm_role *d)
 {
         bool ended = dfm_state(d->core) == RUN_ENDED, begun = dfm_has_begun(d->core);
+        char cause[REASON_TEXT_MAX];
+        enum run_stage stage;
         int r;
 
-        if ((!begun && !ended) || (d->noted && ended == d->ended_noted))
+        if ((!begun && !ended) || (d->noted && dfm_state(d->core) == RUN_RUNNING))
                 return;
         /* A run without an end keeps its record until another one begins. */
         if (!begun && d->last_run.cookie != 0)
                 return;
-        if (begun)
-                last_run_begin(&d->last_run, dfm_cookie(d->core));
+        if (begun && !d->noted)
+                n->ended_by_former = last_run_begin(&d->last_run, dfm_cookie(d->core));
+        find_cause(n, d, cause);
+        stage = find_stage(d->core, cause);
+        if (d->noted && stage == d->stage && strcmp(cause, d->cause) == 0)
+                return;
         d->noted = true;
-        d->ended_noted = ended;
+        d->stage = stage;
+        strcpy(d->cause, cause);
         if (ended && d->processes.processes)
                 processes_file_remove(&d->processes);
         if (d->record.fd < 0)
                 return;
-        r = record_run(d, !ended ? RUN_STAGE_RUNNING : begun ? RUN_STAGE_ENDED : RUN_STAGE_REPORTED);
+        r = record_run(d, stage);
         if (r < 0)
                 log_warning_errno(r, "%s: %m; a restarted DFM may be unable to resume this run",
                                   d->record.path);
@@ -376,7 +409,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         node_send_due(n, d, step, now_ns);
         level2_server_send(d->level2, now_ns);
         roster_log(n, d->core);
-        remember_run(d);
+        remember_run(n, d);
         log_wait(n, d, now_ns);
         dfm_end_turn(n, d->core, &d->end, now_ns);
         return 0;
@@ -433,6 +466,8 @@ static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct dfm_role *d = n->state;
 
+        if (n->ended_by_former)
+                reasons_add(to, "%s", d->last_run.cause);
         dfm_end_reasons(&d->end, to);
         dfm_reasons(d->core, n->scenario, &d->idle, to);
         trigger_input_reasons(d->core, n->scenario, n->stats, to);

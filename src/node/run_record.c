@@ -18,11 +18,13 @@
 
 /* The beginning by the wall clock, and in time since the machine started, which may be before that. */
 static const char *const format =
-        "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "\n";
+        "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "%s%s\n";
+#define CAUSE " because "
 
 /* Earlier versions write "ended" for a run that has ended, reported or not. */
 static const char *const stages[] = {
         [RUN_STAGE_RUNNING] = "running",
+        [RUN_STAGE_STOPPED] = "stopped",
         [RUN_STAGE_ENDED] = "unreported",
         [RUN_STAGE_REPORTED] = "ended",
 };
@@ -30,7 +32,7 @@ static const char *const stages[] = {
 /* A larger step of the wall clock is reported. */
 #define STEP_NS NS_PER_S
 #define BOOT_ID_MAX 40
-#define RECORD_MAX 256
+#define RECORD_MAX (256 + REASON_TEXT_MAX)
 
 static bool find_directory(char *path, size_t size_bytes)
 {
@@ -178,6 +180,15 @@ static enum run_age find_age(uint64_t began_utc_ns, const char *boot, int64_t be
         return by_wall_ns < 0 ? RUN_AGE_UNKNOWN : RUN_AGE_BY_WALL;
 }
 
+static void read_cause(const char *text, char cause[static REASON_TEXT_MAX])
+{
+        const char *at = strstr(text, CAUSE);
+
+        if (at)
+                snprintf(cause, REASON_TEXT_MAX, "%.*s", (int)strcspn(at + strlen(CAUSE), "\n"),
+                         at + strlen(CAUSE));
+}
+
 struct run_former run_record_former(const struct run_record *s)
 {
         char text[RECORD_MAX], word[16], boot[BOOT_ID_MAX] = "-";
@@ -194,14 +205,17 @@ struct run_former run_record_former(const struct run_record *s)
                    &cookie, &f.began_utc_ns, word, boot, &boot_ns) < 4)
                 return (struct run_former){.is_damaged = n > 0};
         f.dfm.known = true;
-        f.dfm.cookie = strcmp(word, stages[RUN_STAGE_RUNNING]) == 0 ? cookie : 0;
+        read_cause(text, f.cause);
+        f.dfm.stopped = strcmp(word, stages[RUN_STAGE_STOPPED]) == 0;
+        f.dfm.failed = f.cause[0];
+        f.dfm.cookie = f.dfm.stopped || strcmp(word, stages[RUN_STAGE_RUNNING]) == 0 ? cookie : 0;
         f.is_unreported = strcmp(word, stages[RUN_STAGE_ENDED]) == 0;
         f.age = find_age(f.began_utc_ns, boot, boot_ns, &f.dfm.age_ns);
         return f;
 }
 
 int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns,
-                     enum run_stage stage)
+                     enum run_stage stage, const char *cause)
 {
         char text[RECORD_MAX], boot[BOOT_ID_MAX];
 
@@ -209,10 +223,10 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
                 return -ENOENT;
         read_boot_id(boot);
         snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, stages[stage], boot,
-                 (int64_t)(clock_boot_ns() - age_ns));
+                 (int64_t)(clock_boot_ns() - age_ns), cause[0] ? CAUSE : "", cause);
         /* Sync the start of a run, so that the DFM recognizes its nodes after a power failure. The end need
          * not be synced. */
-        return write_whole(s->fd, text, stage == RUN_STAGE_RUNNING);
+        return write_whole(s->fd, text, stage <= RUN_STAGE_STOPPED);
 }
 
 /* Returns the number after the stored one; 0: the file is damaged. */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/dfm.h"
+#include "data/reasons.h"
 
 #define RUN_RECORD_PATH_MAX 512
 
@@ -20,6 +21,7 @@ enum run_age {
 
 enum run_stage {
         RUN_STAGE_RUNNING,
+        RUN_STAGE_STOPPED,  /* it takes no further triggers, also if it is resumed */
         RUN_STAGE_ENDED,    /* it must not be resumed; its DFM has not reported it yet */
         RUN_STAGE_REPORTED, /* likewise, and it has */
 };
@@ -30,8 +32,9 @@ struct run_former {
         uint32_t run; /* 0: none is known */
         uint64_t began_utc_ns;
         enum run_age age;
-        bool is_unreported; /* it has ended without a report of its DFM */
-        bool is_damaged;    /* the record is, so nothing is known */
+        bool is_unreported;          /* it has ended without a report of its DFM */
+        char cause[REASON_TEXT_MAX]; /* the fault that ended it; "": none */
+        bool is_damaged;             /* the record is, so nothing is known */
 };
 
 struct run_record {
@@ -50,8 +53,8 @@ struct run_former run_record_former(const struct run_record *s);
 int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX]);
 /* The same, and logs why the number is that of the clock. Negative errno, logged: only if `strict` is set. */
 int run_record_take_number(uint32_t *ret, bool strict);
-/* Records the stage of the run, which began `age_ns` ago. Negative errno. Only the age of a
- * run that continues is read again: record it at once, as a suspension of the machine does not add to
- * `age_ns`. */
+/* Records the stage of the run, which began `age_ns` ago, and the fault that ends it ("": none). Negative
+ * errno. Only the age of a run that continues is read again: record it at once, as a suspension of the
+ * machine does not add to `age_ns`. */
 int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns,
-                     enum run_stage stage);
+                     enum run_stage stage, const char *cause);

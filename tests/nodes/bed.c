@@ -58,6 +58,7 @@ static void (*each_ms)(void *ctx);
 static void *each_ms_ctx;
 static void (*look_at_event)(void *ctx, const struct sfi_built *built, const uint8_t *buffer);
 static void *look_ctx;
+static const char *failing; /* an SFI */
 static _Thread_local struct process *self;
 
 int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
@@ -122,6 +123,10 @@ void __wrap_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool fail
 {
         struct sfi_built built;
 
+        if (failing && strcmp(self->name, failing) == 0) {
+                sfi_set_failed(s, now_ns, REASON_DISK_FULL);
+                failed = true;
+        }
         sfi_built_event(s, slot, &built);
         if (!failed && built.end != EVENT_LOST && built.event < EVENTS_MAX) {
                 *(written[built.event]++ == 0 ? &n_events : &n_events_again) += 1;
@@ -251,6 +256,7 @@ static void end_all(void)
         }
         n_processes = 0;
         bed_control_ends();
+        failing = NULL;
         each_ms = NULL;
         look_at_event = NULL;
         free(scenario);
@@ -417,6 +423,11 @@ void bed_reload(const char *node, const char *const *settings)
         p->source.n_settings = join_settings(p->settings, settings);
         bed_signal(node, SIGHUP);
         bed_pass(10 * NS_PER_MS);
+}
+
+void bed_fail_output(const char *sfi)
+{
+        failing = sfi;
 }
 
 void bed_cut(const char *from, const char *to)

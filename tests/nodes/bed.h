@@ -53,6 +53,8 @@ void bed_signal(const char *name, int number);
 /* The node reads its settings again (SIGHUP): those of the test, and these. */
 void bed_reload(const char *node, const char *const *settings);
 #define RELOAD(node, ...) bed_reload(node, (const char *const[]){__VA_ARGS__, NULL})
+/* The output of this SFI fails from its next event on: disk full. NULL: of none. */
+void bed_fail_output(const char *sfi);
 /* No datagram of `from` reaches `to` any longer. */
 void bed_cut(const char *from, const char *to);
 /* No multicast reaches it any longer. */

@@ -273,6 +273,91 @@ TEST(a_dfm_is_stopped_before_the_nodes_come)
         assert_int_equal(bed_ctl("stop", "60s"), 1);
 }
 
+/* ---- A DFM restarts while its run ends ---- */
+
+static bool has_reason(json_t *last, const char *text)
+{
+        json_t *reason;
+        bool has = false;
+        size_t i;
+
+        json_array_foreach(json_object_get(last, "reasons"), i, reason) has |=
+                strstr(json_string_value(reason), text) != NULL;
+        return has;
+}
+
+static void check_failed(void)
+{
+        json_t *last;
+
+        bed_until(run_of(last_run()) == 1);
+        last = last_run();
+        assert_string_equal(text_of(last, "status"), "error");
+        assert_true(has_reason(last, "the output of sfi1 failed (disk full"));
+        assert_true(is_state("error"));
+}
+
+/* Only the DFM knew why the run ends, if the SFI is gone as well. */
+TEST_EACH(a_dfm_restarts_while_its_run_fails, i, 3)
+{
+        bool gone = i > 0;
+
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        begin_run();
+        bed_fail_output("sfi1");
+        bed_freeze("ros1", true);
+        bed_until(bed_logged("dfm", "the output of sfi1 failed (disk full"));
+        bed_kill("dfm");
+        if (gone)
+                bed_kill("sfi1");
+        bed_fail_output(NULL);
+        bed_start("dfm");
+        if (gone)
+                bed_start("sfi1");
+        if (i > 1) {
+                bed_pass(200 * NS_PER_MS);
+                bed_kill("dfm");
+                bed_start("dfm");
+        }
+        bed_freeze("ros1", false);
+        check_failed();
+}
+
+/* The run has ended, and its DFM is killed before the report. */
+TEST(a_dfm_restarts_after_its_run_has_failed)
+{
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        begin_run();
+        bed_fail_output("sfi1");
+        bed_until(atomic_load(&bed_stats("dfm")->state) == NODE_ENDED);
+        bed_kill("dfm");
+        bed_start("dfm");
+        check_failed();
+        assert_true(bed_logged("dfm", "ended, but its DFM did not report it: the output of sfi1 failed"));
+}
+
+/* A stopped run takes no further trigger, and is complete. */
+TEST(a_dfm_restarts_while_its_run_is_stopped)
+{
+        uint64_t triggers;
+
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        begin_run();
+        bed_freeze("ros1", true);
+        bed_pass(100 * NS_PER_MS);
+        assert_int_equal(bed_ctl("stop", NULL), 0);
+        triggers = count_of("dfm", triggers);
+        bed_kill("dfm");
+        bed_start("dfm");
+        bed_freeze("ros1", false);
+        bed_until(run_of(last_run()) == 1);
+        assert_string_equal(text_of(last_run(), "status"), "ok");
+        assert_int_equal(bed_events(), triggers);
+}
+
 /* ---- Several operators ---- */
 
 static void begin_short_run(void)

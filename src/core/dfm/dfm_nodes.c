@@ -370,6 +370,8 @@ static void begin(struct dfm *d, uint64_t now_ns)
                 /* Its files are open. */
                 d->hold.metadata = (struct metadata_set){};
                 dfm_settle_resume(d, now_ns);
+                d->stopped |= c->former.stopped && c->former.cookie == d->cookie;
+                d->failed |= c->former.failed && c->former.cookie == d->cookie;
                 note_overdue(d, now_ns);
         } else {
                 d->started_ns = now_ns;
@@ -430,6 +432,11 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns)
         if (d->state == RUN_DRAINING && !d->resume.active && d->table.used == 0 && d->n_clears == 0)
                 end(d, now_ns);
         d->done |= d->state == RUN_ENDED && may_leave_nodes(d, now_ns);
+}
+
+bool dfm_is_stopped(const struct dfm *d)
+{
+        return d->stopped;
 }
 
 void dfm_stop(struct dfm *d, uint64_t now_ns)

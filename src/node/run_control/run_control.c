@@ -329,10 +329,10 @@ void run_control_prepare(struct run_control *c, struct dfm *core)
         c->next_is_ready = false;
 }
 
-void run_control_note_last(struct run_control *c, uint32_t run, const char *why)
+void run_control_note_last(struct run_control *c, uint32_t run, const char *why, const char *cause)
 {
         if (c)
-                run_state_note_last(&c->view, run, why);
+                run_state_note_last(&c->view, run, why, cause);
 }
 
 void run_control_note_end(struct run_control *c)

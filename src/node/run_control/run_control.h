@@ -24,8 +24,8 @@ void run_control_prepare(struct run_control *c, struct dfm *core);
 void run_control_turn(struct run_control *c, uint64_t now_ns);
 /* Publishes the state for readers at metrics.listen, who do not wake the event loop. */
 void run_control_publish(struct run_control *c, uint64_t now_ns);
-/* An earlier DFM left this run, without an end or without a report. */
-void run_control_note_last(struct run_control *c, uint32_t run, const char *why);
+/* An earlier DFM left this run, without an end or without a report; `cause`: a fault, or "". */
+void run_control_note_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
 /* The run of this core is over; n->reasons says how. */
 void run_control_note_end(struct run_control *c);
 /* What other servers of this process need. NULL: there is no run control. */

@@ -41,21 +41,25 @@ static bool output_failed(const struct node *n)
         return false;
 }
 
-void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why)
+void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause)
 {
         v->run = run;
         v->reasons = (struct reasons){};
         reasons_add(&v->reasons, "it %s", why);
-        v->outcome = RUN_OUTCOME_FELL_SHORT;
+        if (cause[0])
+                reasons_add(&v->reasons, "%s", cause);
+        v->outcome = cause[0] ? RUN_OUTCOME_ERROR : RUN_OUTCOME_FELL_SHORT;
+        v->has_failed = cause[0];
+        v->is_held |= v->has_failed;
 }
 
 void run_state_note_end(const struct node *n, struct run_state_view *v)
 {
         v->run = n->run;
         v->reasons = n->reasons;
-        v->outcome = n->ended_by_stall || output_failed(n) ? RUN_OUTCOME_ERROR
-                     : n->reasons.n > 0                    ? RUN_OUTCOME_FELL_SHORT
-                                                           : RUN_OUTCOME_OK;
+        v->outcome = n->ended_by_stall || n->ended_by_former || output_failed(n) ? RUN_OUTCOME_ERROR
+                     : n->reasons.n > 0                                          ? RUN_OUTCOME_FELL_SHORT
+                                                                                 : RUN_OUTCOME_OK;
         v->has_failed = v->outcome == RUN_OUTCOME_ERROR;
 }
 

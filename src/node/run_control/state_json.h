@@ -20,8 +20,8 @@ struct run_state_view {
 };
 
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
-/* An earlier DFM left this run, which fell short. */
-void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why);
+/* An earlier DFM left this run, which fell short, or failed: the cause is not "". */
+void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
 /* The run of this node is over. */
 void run_state_note_end(const struct node *n, struct run_state_view *v);
 /* Both are from malloc(); NULL: no memory. */

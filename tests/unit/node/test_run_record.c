@@ -192,12 +192,12 @@ TEST(only_an_unfinished_run_can_be_resumed)
         run_record_open(&s, "127.0.0.1", 5);
         assert_true(s.fd >= 0);
         assert_false(former(&s).known);
-        assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, RUN_STAGE_RUNNING), 0);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, RUN_STAGE_RUNNING, ""), 0);
         /* Another DFM with this address does not get the record. */
         run_record_open(&again, "127.0.0.1", 5);
         assert_true(again.fd < 0);
         assert_false(former(&again).known);
-        assert_int_equal(run_record_write(&again, 8, 1, 0, RUN_STAGE_ENDED), -ENOENT);
+        assert_int_equal(run_record_write(&again, 8, 1, 0, RUN_STAGE_ENDED, ""), -ENOENT);
         run_record_close(&s);
         run_record_open(&s, "127.0.0.1", 5);
         f = former(&s);
@@ -205,7 +205,7 @@ TEST(only_an_unfinished_run_can_be_resumed)
         assert_int_equal(f.cookie, 0xABC);
         assert_true(f.age_ns >= 5 * NS_PER_S);
         for (enum run_stage stage = RUN_STAGE_ENDED; stage <= RUN_STAGE_REPORTED; stage++) {
-                assert_int_equal(run_record_write(&s, 7, 0xABC, 1, stage), 0);
+                assert_int_equal(run_record_write(&s, 7, 0xABC, 1, stage, ""), 0);
                 f = former(&s);
                 assert_true(f.known);
                 assert_int_equal(f.cookie, 0);
@@ -217,19 +217,43 @@ TEST(only_an_unfinished_run_can_be_resumed)
 /* The next DFM can name a run whose DFM was killed before its report, and when it began. */
 TEST(a_run_without_a_report_is_named)
 {
-        static const bool unreported[] = {
-                [RUN_STAGE_RUNNING] = false, [RUN_STAGE_ENDED] = true, [RUN_STAGE_REPORTED] = false};
+        static const bool unreported[] = {[RUN_STAGE_RUNNING] = false,
+                                          [RUN_STAGE_STOPPED] = false,
+                                          [RUN_STAGE_ENDED] = true,
+                                          [RUN_STAGE_REPORTED] = false};
 
         for (enum run_stage stage = RUN_STAGE_RUNNING; stage <= RUN_STAGE_REPORTED; stage++) {
                 struct run_record s;
                 struct run_former f;
 
                 run_record_open(&s, "127.0.0.1", 5);
-                assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage), 0);
+                assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage, ""), 0);
                 f = run_record_former(&s);
                 run_record_close(&s);
                 assert_fields(&f, run, 7, is_unreported, unreported[stage]);
                 assert_in_range(clock_utc_ns() - f.began_utc_ns, NS_PER_S, 600 * NS_PER_S);
+        }
+        drop("dfm-127.0.0.1-5");
+}
+
+/* The next DFM resumes a run that was to end, and lets it end for the same reason. */
+TEST(a_run_that_ends_keeps_its_cause)
+{
+        static const char *const causes[] = {"", "the output of sfi1 failed (disk full)"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
+                for (enum run_stage stage = RUN_STAGE_RUNNING; stage <= RUN_STAGE_REPORTED; stage++) {
+                        struct run_record s;
+                        struct run_former f;
+
+                        run_record_open(&s, "127.0.0.1", 5);
+                        assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage, causes[i]), 0);
+                        f = run_record_former(&s);
+                        run_record_close(&s);
+                        assert_fields(&f.dfm, cookie, stage <= RUN_STAGE_STOPPED ? 0xABC : 0, stopped,
+                                      stage == RUN_STAGE_STOPPED, failed, i);
+                        assert_string_equal(f.cause, causes[i]);
+                }
         }
         drop("dfm-127.0.0.1-5");
 }
@@ -279,7 +303,7 @@ static const char *record(uint64_t age_ns, int64_t step_ns, bool other_boot)
         FILE *f;
 
         run_record_open(&s, "127.0.0.1", 6);
-        assert_int_equal(run_record_write(&s, 7, 0xABC, age_ns, RUN_STAGE_RUNNING), 0);
+        assert_int_equal(run_record_write(&s, 7, 0xABC, age_ns, RUN_STAGE_RUNNING, ""), 0);
         run_record_close(&s);
         path_of("dfm-127.0.0.1-6", path, sizeof path);
         f = fopen(path, "r");
