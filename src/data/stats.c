@@ -48,6 +48,12 @@ const char *stats_key(const struct counter *c)
         return c->name + (prefix ? strlen(prefix) : 0);
 }
 
+void stats_read(const struct node_stats *s, uint64_t ret[static COUNTERS])
+{
+        for (size_t i = 0; i < COUNTERS; i++)
+                ret[i] = stats_value(s, i);
+}
+
 void stats_add_all(struct node_stats *to, const struct node_stats *from)
 {
         for (size_t i = 0; i < COUNTERS; i++)

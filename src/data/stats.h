@@ -349,6 +349,7 @@ static inline _Atomic uint64_t *stats_counter(struct node_stats *s, size_t count
 
 /* The key of a counter in its object. */
 const char *stats_key(const struct counter *c);
+void stats_read(const struct node_stats *s, uint64_t ret[static COUNTERS]);
 /* Adds all counters of another process of the same node. */
 void stats_add_all(struct node_stats *to, const struct node_stats *from);
 

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -12,6 +13,7 @@
 #include "base/util.h"
 #include "data/network.h"
 #include "node/metrics/counters.h"
+#include "node/metrics/losses.h"
 #include "shape/model/layout.h"
 #include "sys/priority.h"
 #include "front_ends.h"
@@ -213,25 +215,31 @@ static const struct node_stats *shaped_ros(const struct launch *l)
         return NULL;
 }
 
+static json_t *known(double value)
+{
+        return isnan(value) ? json_null() : json_integer((json_int_t)value);
+}
+
 static json_t *drops(const struct launch *l)
 {
-        uint64_t lost = SUM(l, ROLE_SFI, packets_lost), socket = SUM(l, ROLE_SFI, packets_socket_dropped);
-        /* These have sequence numbers but never left the source. */
-        uint64_t known = socket + SUM(l, ROLE_ROS, packets_send_failed);
+        double lost[LOSS_PLACES], node[LOSS_PLACES];
+        uint64_t counts[COUNTERS];
         json_t *o = json_object();
 
-        if (shaped_ros(l))
-                set(o, "source_qdisc_packets", SUM(l, ROLE_ROS, packets_source_dropped));
-        else
-                json_object_set_new(o, "source_qdisc_packets", json_null());
-        if (l->scenario->scenario.transport == TRANSPORT_UDP)
-                set(o, "network_packets", lost > known ? lost - known : 0);
-        else
-                json_object_set_new(o, "network_packets", json_null());
+        losses_begin(lost);
+        for (size_t i = 0; i < l->n_children; i++) {
+                stats_read(l->children[i].stats, counts);
+                losses_of_node(l->scenario, l->children[i].node->role, counts, node);
+                losses_add(lost, node);
+        }
+        losses_end(lost);
+        json_object_set_new(o, loss_places[LOSS_SOURCE_QDISC].key,
+                            shaped_ros(l) ? known(lost[LOSS_SOURCE_QDISC]) : json_null());
+        json_object_set_new(o, loss_places[LOSS_NETWORK].key, known(lost[LOSS_NETWORK]));
         json_object_set_new(o, "switch_packets",
                             l->has_switch ? json_integer((json_int_t)l->at_switch.dropped_packets)
                                           : json_null());
-        set(o, "socket_packets", socket);
+        json_object_set_new(o, loss_places[LOSS_SOCKET].key, known(lost[LOSS_SOCKET]));
         return o;
 }
 

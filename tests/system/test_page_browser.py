@@ -119,7 +119,7 @@ def check_figures(look, b, place):
     assert page.evaluate(f"{look.box('ros1')}.querySelector('.word').textContent") == "running"
     page.wait("charts", "[...document.querySelectorAll('.chart path.line')].every((e) => e.getAttribute('d').length > 20)")
     rows = page.evaluate("[...document.querySelectorAll('#loss tbody tr')].map((r) => r.textContent)")
-    assert len(rows) == 12 and any(row.startswith("Network and switch") for row in rows), rows
+    assert len(rows) == 13 and any(row.startswith("Network and switch") for row in rows), rows
     page.evaluate("document.querySelector('details summary').click()")
     assert page.evaluate("document.querySelectorAll('#node-table tbody tr').length") == 6
     page.evaluate("document.querySelector('details summary').click()")

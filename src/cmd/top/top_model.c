@@ -10,6 +10,8 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
+#include "node/metrics/losses.h"
+#include "node/metrics/losses_text.h"
 
 int top_model_init(struct top_model *m, const struct statuses *from)
 {
@@ -79,14 +81,13 @@ static double ask_others(const struct top_model *m, const struct top_node *n, en
         return all;
 }
 
-static double drops_of(const json_t *status)
+/* Packets; boards send them to the socket of a ROS, too. */
+static double drops_of(const double *lost)
 {
-        static const char *const places[] = {"source_qdisc_packets", "send_failed_packets", "network_packets",
-                                             "socket_packets"};
-        double all = NAN;
+        double all = lost[LOSS_FRAME_SOCKET];
 
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-                all = sum(all, number_in(status, "drops", places[i]));
+        for (size_t i = 0; i < LOSS_PLACES; i++)
+                all = loss_places[i].key ? sum(all, lost[i]) : all;
         return all;
 }
 
@@ -104,7 +105,6 @@ static void take_common(double *f, const json_t *s, enum node_role role)
         f[TOP_PARTIAL] = number_in(s, "counts", "events_partial");
         f[TOP_LOST] =
                 role == ROLE_DFM ? number_in(s, "counts", "events_lost") : number_in(s, "fragments", "lost");
-        f[TOP_DROPS] = drops_of(s);
         f[TOP_DISK] = number(s, "output_free_bytes");
         f[TOP_DISK_SIZE] = number(s, "output_size_bytes");
 }
@@ -118,6 +118,8 @@ static void take_figures(const struct top_model *m, struct top_node *n)
         for (size_t i = 0; i < TOP_FIGURES; i++)
                 f[i] = NAN;
         take_common(f, s, role);
+        losses_read(n->from, n->lost);
+        f[TOP_DROPS] = drops_of(n->lost);
         if (role == ROLE_DFM)
                 f[TOP_FREE] = sum_of(json_object_get(s, "peers"), NULL, "free_credits");
         if (role == ROLE_ROS) {
@@ -263,23 +265,18 @@ static void take_dfm(struct top_model *m, const struct top_node *n)
         t[TOP_TOTAL_P99_US] = number_in(s, "latency_us", "p99");
 }
 
-/* As in a run's report: packets that the kernel of a ROS refused to send are missing at an SFI, but the
- * network did not lose them. */
-static void take_drops(struct top_model *m)
+static void take_sums(struct top_model *m)
 {
-        double *t = m->totals, refused = total_of(m, ROLE_ROS, "drops", "send_failed_packets");
+        double *t = m->totals;
 
-        t[TOP_TOTAL_SOURCE_QDISC] = total_of(m, ROLE_ROS, "drops", "source_qdisc_packets");
-        t[TOP_TOTAL_NETWORK] = total_of(m, ROLE_SFI, "drops", "network_packets");
-        if (refused > 0 && !isnan(t[TOP_TOTAL_NETWORK]))
-                t[TOP_TOTAL_NETWORK] = fmax(0, t[TOP_TOTAL_NETWORK] - refused);
-        t[TOP_TOTAL_SOCKET] = total_of(m, ROLE_SFI, "drops", "socket_packets");
         t[TOP_TOTAL_LATE] = total_of(m, ROLE_SFI, "fragments", "late");
-        t[TOP_TOTAL_CORRUPT] = total_of(m, ROLE_SFI, "fragments", "corrupt");
+        losses_begin(m->lost);
         for (size_t i = 0; i < m->n; i++) {
+                losses_add(m->lost, m->nodes[i].lost);
                 if (m->nodes[i].from->node->role == ROLE_ROS)
                         t[TOP_TOTAL_BACKLOG] = sum(t[TOP_TOTAL_BACKLOG], m->nodes[i].figures[TOP_BACKLOG]);
         }
+        losses_end(m->lost);
 }
 
 /* Adds the counts of one node to {"packets malformed": 3, ...}, without those that the totals include. */
@@ -353,7 +350,7 @@ void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
                 if (n->from->node->role == ROLE_DFM)
                         take_dfm(m, n);
         }
-        take_drops(m);
+        take_sums(m);
         take_discarded(m);
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/stats.h"
 #include "node/metrics/run_summary.h"
 
 /* Figures of one node; NAN: unknown, or its role does not have it. */
@@ -39,7 +40,8 @@ struct top_node {
         char state_text[12];                /* "running", "losing", "late", "no_answer" */
         char note[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
         double figures[TOP_FIGURES];
-        bool grew[TOP_FIGURES]; /* since the previous update */
+        double lost[LOSS_PLACES]; /* NAN: unknown */
+        bool grew[TOP_FIGURES];   /* since the previous update */
         /* Of the previous answer: its count, and since when this count has been the same. */
         uint64_t answered_ns, moved_ns;
         double start_time, moved;
@@ -60,11 +62,7 @@ enum top_total {
         TOP_TOTAL_P50_US,
         TOP_TOTAL_P99_US,
         TOP_TOTAL_BACKLOG,
-        TOP_TOTAL_SOURCE_QDISC,
-        TOP_TOTAL_NETWORK,
-        TOP_TOTAL_SOCKET,
         TOP_TOTAL_LATE,
-        TOP_TOTAL_CORRUPT,
         TOP_TOTALS,
 };
 
@@ -72,7 +70,7 @@ struct top_model {
         const struct statuses *from;
         size_t n, n_silent, n_late;
         struct top_node *nodes; /* in the order of the scenario */
-        double totals[TOP_TOTALS];
+        double totals[TOP_TOTALS], lost[LOSS_PLACES];
         char discarded[512];            /* "packets malformed 3, ...": what no total includes; "": nothing */
         struct run_summary run;         /* as of the last answers */
         char run_state[16];             /* of it, or "late" if the DFM is */

@@ -139,11 +139,11 @@ static void add_summary(struct page *p, const struct top_model *m)
         add_item(p, "Latency p50 %s, p99 %s", time_of(t[TOP_TOTAL_P50_US], a),
                  time_of(t[TOP_TOTAL_P99_US], b));
         add_line(p, TOP_PLAIN);
-        add_item(p, "Drops: source queue %s", si(t[TOP_TOTAL_SOURCE_QDISC], "", a));
-        add_item(p, "network %s", si(t[TOP_TOTAL_NETWORK], "", a));
-        add_item(p, "socket %s", si(t[TOP_TOTAL_SOCKET], "", a));
+        add_item(p, "Drops: source queue %s", si(m->lost[LOSS_SOURCE_QDISC], "", a));
+        add_item(p, "network %s", si(m->lost[LOSS_NETWORK], "", a));
+        add_item(p, "socket %s", si(m->lost[LOSS_SOCKET], "", a));
         add_item(p, "late %s", si(t[TOP_TOTAL_LATE], "", a));
-        add_item(p, "corrupt %s", si(t[TOP_TOTAL_CORRUPT], "", a));
+        add_item(p, "corrupt %s", si(m->lost[LOSS_CORRUPT], "", a));
 }
 
 /* Adds figures that are shown only if they exist. */

@@ -127,6 +127,19 @@ static json_t *make_reasons(enum counter_group group, const uint64_t *values)
         return o;
 }
 
+const json_t *counters_find(const json_t *status, size_t counter)
+{
+        static const char *const objects[COUNTER_OBJECTS] = {
+                [OBJECT_COUNTS] = "counts", [OBJECT_FRAGMENTS] = "fragments", [OBJECT_DROPS] = "drops"};
+        const struct counter *c = &stats_table[counter];
+        const char *discarded = groups[c->group].discarded, *object = objects[c->object];
+
+        if (discarded)
+                return json_object_get(json_object_get(json_object_get(status, "discarded"), discarded),
+                                       c->label);
+        return object ? json_object_get(json_object_get(status, object), stats_key(c)) : NULL;
+}
+
 json_t *counters_make_discarded(const uint64_t values[static COUNTERS], enum node_role role)
 {
         json_t *o = json_object();

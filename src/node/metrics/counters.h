@@ -12,6 +12,8 @@ void counters_set_all(json_t *o, const struct node_stats *s);
 /* Sets the counters of an object; those that none of these roles has (bits by COUNTER_ROLE()) are null. */
 void counters_set(json_t *o, enum counter_object object, unsigned roles,
                   const uint64_t values[static COUNTERS]);
+/* A counter in the status of a node; NULL: it is not there. */
+const json_t *counters_find(const json_t *status, size_t counter);
 /* What a node discarded, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds that the role
  * does not have are null. The caller owns it; NULL: out of memory. */
 json_t *counters_make_discarded(const uint64_t values[static COUNTERS], enum node_role role);

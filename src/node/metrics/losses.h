@@ -1,19 +1,42 @@
-/* What a node lost a short while ago, so that an operator sees that a run loses events now, whatever it has
- * lost before. Pure. */
+/* Where a node or a run loses something, and what a node lost a short while ago, so that an operator sees
+ * that a run loses events now, whatever it has lost before. Pure. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "conf/scenario.h"
+#include "data/stats.h"
+
+/* A place; its counters are those of stats_table[] with `place`. */
+struct loss_place_text {
+        const char *name, *unit; /* "Network and switch", "packet" */
+        unsigned roles;          /* whose counters count there, bits by COUNTER_ROLE() */
+        const char *key, *word;  /* in "drops" and "losses" of /status, and in a sentence; NULL: not there */
+};
+
+/* By enum loss_place, from LOSS_NOWHERE + 1. */
+extern const struct loss_place_text loss_places[LOSS_PLACES];
+
+/* Where a counter of a node of this role counts losses; LOSS_NOWHERE: it counts none. */
+enum loss_place losses_place_of(const struct counter *c, enum node_role role);
+/* Whether the counter counts events that are lost, partial or not written. */
+bool losses_are_events(const struct counter *c);
+/* What a node lost, by place; NAN: not known, or not there. */
+void losses_of_node(const struct scenario *s, enum node_role role, const uint64_t counts[static COUNTERS],
+                    double ret[static LOSS_PLACES]);
+/* Those of a run are the sum of those of its nodes; begin with all NAN. losses_end() takes from those of the
+ * network what only others know. */
+void losses_begin(double total[static LOSS_PLACES]);
+void losses_add(double total[static LOSS_PLACES], const double node[static LOSS_PLACES]);
+void losses_end(double total[static LOSS_PLACES]);
 
 /* A window begins after this time, so it covers the last 5 to 10 s. */
 #define LOSSES_STEP_NS UINT64_C(5000000000)
 
 struct losses_sample {
         uint64_t now_ns;
-        uint64_t complete, partial, lost; /* events */
-        uint64_t not_written;
-        uint64_t packets_lost, packets_socket_dropped;        /* of an SFI; lost: by their numbers */
-        uint64_t packets_source_dropped, packets_send_failed; /* of a ROS */
+        uint64_t counts[COUNTERS];
 };
 
 /* All zero: a run begins. */

@@ -7,22 +7,20 @@
 #include "base/quantity.h"
 #include "base/strbuf.h"
 #include "base/util.h"
+#include "counters.h"
+#include "losses.h"
 
 /* Names in a text; the others are counted. */
 #define NAMES_MAX 3
 
 static const struct {
         const char *key, *word;
-} events[] = {{"events_lost", "lost"}, {"events_partial", "partial"}, {"events_not_written", "not written"}},
-  packets[] = {{"source_qdisc_packets", "source queue"},
-               {"send_failed_packets", "refused by the kernel"},
-               {"network_packets", "network"},
-               {"socket_packets", "socket"}};
+} events[] = {{"events_lost", "lost"}, {"events_partial", "partial"}, {"events_not_written", "not written"}};
 
 /* Where fragments and packets are lost, as one node or several say. */
 struct places {
         const struct scenario *scenario;
-        double packets[ARRAY_SIZE(packets)];
+        double packets[LOSS_PLACES];
         double missing[1 + EVB_ROS_MAX + EVB_SFI_MAX]; /* fragments of each node */
 };
 
@@ -33,13 +31,38 @@ static double count_of(const json_t *o, const char *key)
         return value > 0 ? value : 0;
 }
 
+/* The losses of packets in "drops" or "losses" of a node. */
+static void read_packets(const json_t *o, enum node_role role, double ret[static LOSS_PLACES])
+{
+        losses_begin(ret);
+        for (size_t i = 0; i < LOSS_PLACES; i++) {
+                const struct loss_place_text *p = &loss_places[i];
+
+                if (p->key && p->roles & COUNTER_ROLE(role) && json_is_number(json_object_get(o, p->key)))
+                        ret[i] = count_of(o, p->key);
+        }
+}
+
+void losses_read(const struct node_status *n, double ret[static LOSS_PLACES])
+{
+        read_packets(json_object_get(n->status, "drops"), n->node->role, ret);
+        for (size_t i = 0; i < COUNTERS; i++) {
+                enum loss_place place = losses_place_of(&stats_table[i], n->node->role);
+                const json_t *value = counters_find(n->status, i);
+
+                if (place != LOSS_NOWHERE && !loss_places[place].key && json_is_number(value))
+                        ret[place] = (isnan(ret[place]) ? 0 : ret[place]) + fmax(json_number_value(value), 0);
+        }
+}
+
 static void add_places(struct places *p, const struct node_status *n)
 {
         const json_t *losses = json_object_get(n->status, "losses"),
                      *missing = json_object_get(losses, "missing_fragments");
+        double packets[LOSS_PLACES];
 
-        for (size_t i = 0; i < ARRAY_SIZE(packets); i++)
-                p->packets[i] += count_of(losses, packets[i].key);
+        read_packets(losses, n->node->role, packets);
+        losses_add(p->packets, packets);
         for (size_t i = 0; json_is_object(missing) && i < p->scenario->n_nodes; i++)
                 p->missing[i] += count_of(missing, p->scenario->nodes[i].name);
 }
@@ -76,10 +99,11 @@ static void write_places(struct strbuf *b, struct places *p)
         const char *before = "; dropped packets: ";
 
         write_missing(b, p);
-        for (size_t i = 0; i < ARRAY_SIZE(packets); i++) {
-                if (p->packets[i] <= 0)
+        losses_end(p->packets);
+        for (size_t i = 0; i < LOSS_PLACES; i++) {
+                if (!(p->packets[i] > 0))
                         continue;
-                add_item(b, before, packets[i].word, p->packets[i]);
+                add_item(b, before, loss_places[i].word, p->packets[i]);
                 before = ", ";
         }
 }
@@ -110,6 +134,7 @@ bool losses_describe(const struct scenario *s, const struct node_status *n, char
         struct strbuf b = strbuf_init(text, size_bytes);
         struct places p = {.scenario = s};
 
+        losses_begin(p.packets);
         if (!write_events(&b, json_object_get(n->status, "losses")))
                 return false;
         add_places(&p, n);
@@ -122,6 +147,7 @@ void losses_describe_places(const struct statuses *s, char *text, size_t size_by
         struct strbuf b = strbuf_init(text, size_bytes);
         struct places p = {.scenario = s->scenario};
 
+        losses_begin(p.packets);
         for (size_t i = 0; i < s->n; i++)
                 add_places(&p, &s->nodes[i]);
         write_places(&b, &p);

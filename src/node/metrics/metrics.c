@@ -67,19 +67,9 @@ static void note_rates(struct metrics *m, struct metrics_state *to)
 /* Returns whether the window moved, and that of the peers with it. */
 static bool note_losses(const struct metrics *m, struct metrics_state *to)
 {
-        const struct node_stats *s = m->stats;
-        const struct losses_sample now = {
-                .now_ns = clock_now_ns(),
-                .complete = stats_get(&s->events_complete),
-                .partial = stats_get(&s->events_partial),
-                .lost = stats_get(&s->events_lost),
-                .not_written = stats_get(&s->events_not_written),
-                .packets_lost = stats_get(&s->packets_lost),
-                .packets_socket_dropped = stats_get(&s->packets_socket_dropped),
-                .packets_source_dropped = stats_get(&s->packets_source_dropped),
-                .packets_send_failed = stats_get(&s->packets_send_failed),
-        };
+        struct losses_sample now = {.now_ns = clock_now_ns()};
 
+        stats_read(m->stats, now.counts);
         return losses_note(&to->losses, &now);
 }
 

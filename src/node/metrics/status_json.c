@@ -2,6 +2,7 @@
 #include "status_json.h"
 
 #include <jansson.h>
+#include <math.h>
 
 #include "base/util.h"
 #include "counters.h"
@@ -62,17 +63,21 @@ static json_t *make_object(const struct metrics_view *v, enum counter_object obj
         return o;
 }
 
-/* Packets that the kernel of a ROS refused to send are missing at an SFI, but only the ROS knows
- * why. */
+static void set_place(json_t *o, enum loss_place place, const double *lost)
+{
+        bool known = !isnan(lost[place]);
+
+        set_count(o, loss_places[place].key, known, known ? (uint64_t)lost[place] : 0);
+}
+
 static json_t *make_drops(const struct metrics_view *v, const uint64_t *counts)
 {
-        bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;
-        uint64_t lost = counts[COUNTER_packets_lost], socket = counts[COUNTER_packets_socket_dropped];
         json_t *o = make_object(v, OBJECT_DROPS, counts);
+        double lost[LOSS_PLACES];
 
-        if (!is_shaped_by_plan(v))
-                json_object_set_new(o, "source_qdisc_packets", json_null());
-        set_count(o, "network_packets", is_sfi(v) && udp, lost > socket ? lost - socket : 0);
+        losses_of_node(v->scenario, v->self->role, counts, lost);
+        set_place(o, LOSS_SOURCE_QDISC, lost);
+        set_place(o, LOSS_NETWORK, lost);
         return o;
 }
 
@@ -93,19 +98,22 @@ static json_t *make_missing(const struct metrics_view *v)
 static json_t *make_losses(const struct metrics_view *v, uint64_t now_ns)
 {
         const struct losses_sample r = losses_recent(&v->shared->losses);
-        bool udp = v->scenario->scenario.transport == TRANSPORT_UDP;
         json_t *o = json_object();
+        double lost[LOSS_PLACES];
 
+        losses_of_node(v->scenario, v->self->role, r.counts, lost);
         set_real(o, "seconds", r.now_ns > 0, (double)(now_ns - MIN(r.now_ns, now_ns)) / NS_PER_S);
-        set_count(o, "events_lost", !is_ros(v), r.lost);
-        set_count(o, "events_partial", !is_ros(v), r.partial);
-        set_count(o, "events_not_written", is_sfi(v), r.not_written);
+        for (size_t i = 0; i < COUNTERS; i++) {
+                const struct counter *c = &stats_table[i];
+
+                if (losses_are_events(c))
+                        set_count(o, c->name, c->roles & COUNTER_ROLE(v->self->role), r.counts[i]);
+        }
         json_object_set_new(o, "missing_fragments", make_missing(v));
-        set_count(o, "network_packets", is_sfi(v) && udp,
-                  r.packets_lost - MIN(r.packets_lost, r.packets_socket_dropped));
-        set_count(o, "socket_packets", is_sfi(v), r.packets_socket_dropped);
-        set_count(o, "source_qdisc_packets", is_shaped_by_plan(v), r.packets_source_dropped);
-        set_count(o, "send_failed_packets", is_ros(v), r.packets_send_failed);
+        for (enum loss_place i = LOSS_NOWHERE + 1; i < LOSS_PLACES; i++) {
+                if (loss_places[i].key)
+                        set_place(o, i, lost);
+        }
         return o;
 }
 

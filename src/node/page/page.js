@@ -107,40 +107,15 @@ function fillTable(table, heads, rows) {
   table.replaceChildren(head, body);
 }
 
-const sum = (object, except) => (object ? Object.entries(object).reduce((all, [key, value]) => all + (key === except ? 0 : numberOf(value)), 0) : undefined);
-
-const PLACES = [
-  ["Trigger input", "trigger", (n) => (n.role === "dfm" ? numberOf(sum(n.discarded?.triggers)) + numberOf(sum(n.discarded?.trigger_datagrams)) : undefined)],
-  ["Front-end to ROS", "frame", (n) => (n.role === "ros" && n.discarded ? numberOf(sum(n.discarded.front_end_frames)) + numberOf(sum(n.discarded.slice_frames)) : undefined)],
-  ["ROS, shaping queue", "packet", (n) => n.drops?.source_qdisc_packets],
-  ["ROS, refused by the kernel", "packet", (n) => n.drops?.send_failed_packets],
-  ["Network and switch", "packet", (n) => n.drops?.network_packets],
-  ["Receive socket", "packet", (n) => n.drops?.socket_packets],
-  ["Foreign or malformed", "packet", (n) => sum(n.discarded?.packets, "socket_full")],
-  ["SFI, fragment missing", "fragment", (n) => (n.role === "sfi" ? n.fragments?.lost : undefined)],
-  ["SFI, fragment corrupt", "fragment", (n) => (n.role === "sfi" ? n.fragments?.corrupt : undefined)],
-  ["SFI, disk too slow", "event", (n) => (n.role === "sfi" ? n.counts?.events_not_written : undefined)],
-  ["Events partial", "event", (n) => (n.role === "dfm" ? n.counts?.events_partial : undefined)],
-  ["Events lost", "event", (n) => (n.role === "dfm" ? n.counts?.events_lost : undefined)],
-];
-
+// Losses by place. There is no rate while nodes come, go or begin again, because totals jump then.
 function showLoss(now, before) {
-  const seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.nodes || []).map((node) => [node.node, node]));
-  fillTable(byId("loss"), [["Place"], ["Now", "number"], ["Total", "number"], ["Most at"]], PLACES.map(([place, unit, read]) => {
-    let total, gained = 0, most = null, known = false;
-    for (const node of now.nodes) {
-      const value = node.reachable ? read(node) : undefined, earlier = last.get(node.node);
-      if (!isNumber(value)) continue;
-      total = numberOf(total) + value;
-      if (value > 0 && (!most || value > most[1])) most = [String(node.node), value];
-      if (earlier?.reachable && earlier.start_time === node.start_time && isNumber(read(earlier)) && seconds > 0) {
-        known = true;
-        gained += Math.max(0, value - read(earlier)) / seconds;
-      }
-    }
-    const kind = total > 0 ? "loss" : "none";
-    return { cells: [[place], [known ? (gained > 0 ? `${si(gained, "")}/s` : "0") : "–", gained > 0 ? "loss" : "none"],
-      [isNumber(total) ? some(total, unit) : "not known", kind], [most ? most[0] : "", most ? "" : "none"]] };
+  const seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.places || []).map((row) => [row.place, row.total]));
+  const nodesOf = (message) => JSON.stringify(message.nodes.map((node) => [node.node, node.reachable, node.start_time]));
+  const same = seconds > 0 && nodesOf(now) === nodesOf(before);
+  fillTable(byId("loss"), [["Place"], ["Now", "number"], ["Total", "number"], ["Most at"]], (now.places || []).map(({ place, unit, total, nodes }) => {
+    const gained = same ? Math.max(0, total - last.get(place)) / seconds : NaN, most = Object.entries(nodes).sort((a, b) => b[1] - a[1])[0];
+    return { cells: [[place], [isNumber(gained) ? (gained > 0 ? `${si(gained, "")}/s` : "0") : "–", gained > 0 ? "loss" : "none"],
+      [isNumber(total) ? some(total, unit) : "not known", total > 0 ? "loss" : "none"], [most ? most[0] : "", most ? "" : "none"]] };
   }));
 }
 

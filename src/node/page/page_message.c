@@ -2,10 +2,14 @@
  * bounded. Leaves out what the page does not need, because a large run has many pairs of nodes. */
 #include "page_message.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "node/run_states.h"
+#include "node/metrics/losses.h"
+#include "node/metrics/losses_text.h"
 #include "node/metrics/run_summary.h"
 
 /* Bounds for one node, and for all. The message leaves longer states out. */
@@ -128,6 +132,39 @@ static json_t *make_nodes(const struct statuses *s)
         return all;
 }
 
+/* What is lost by place: in all, and of the nodes that lost something. */
+static json_t *make_place(const struct statuses *s, enum loss_place place, double total,
+                          double (*lost)[LOSS_PLACES])
+{
+        json_t *nodes = json_object(), *o = json_pack("{s:s, s:s, s:o}", "place", loss_places[place].name,
+                                                      "unit", loss_places[place].unit, "nodes", nodes);
+
+        if (!isnan(total))
+                json_object_set_new(o, "total", json_real(total));
+        for (size_t i = 0; i < s->n; i++) {
+                if (lost[i][place] > 0)
+                        json_object_set_new(nodes, s->nodes[i].node->name, json_real(lost[i][place]));
+        }
+        return o;
+}
+
+static json_t *make_places(const struct statuses *s)
+{
+        _cleanup_free_ double(*lost)[LOSS_PLACES] = calloc(s->n + 1, sizeof *lost);
+        double total[LOSS_PLACES];
+        json_t *all = json_array();
+
+        losses_begin(total);
+        for (size_t i = 0; lost && i < s->n; i++) {
+                losses_read(&s->nodes[i], lost[i]);
+                losses_add(total, lost[i]);
+        }
+        losses_end(total);
+        for (enum loss_place i = LOSS_NOWHERE + 1; lost && i < LOSS_PLACES; i++)
+                json_array_append_new(all, make_place(s, i, total[i], lost));
+        return all;
+}
+
 /* The states of run control that permit each command; null: the page may not control runs. */
 static json_t *make_commands(bool takes_commands)
 {
@@ -163,6 +200,7 @@ char *page_make_message(const struct statuses *s, const struct page_moment *mome
         json_object_set_new(o, "transport",
                             json_string(scenario->scenario.transport == TRANSPORT_TCP ? "tcp" : "udp"));
         json_object_set_new(o, "nodes", make_nodes(s));
+        json_object_set_new(o, "places", make_places(s));
         json_object_set_new(o, "shaping", sum_shaping(s));
         text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
         json_decref(o);

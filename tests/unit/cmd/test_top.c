@@ -48,7 +48,7 @@ TEST_WITH(drops_are_summed_by_place, NULL, sample_close)
 {
         sample_open(2, 2);
         sample_look();
-        assert_true(isnan(t.model.totals[TOP_TOTAL_NETWORK]));
+        assert_true(isnan(t.model.lost[LOSS_NETWORK]));
         sample_answer(1, "'drops':{'source_qdisc_packets':1,'send_failed_packets':4,'socket_packets':100}");
         sample_answer(2,
                       "'drops':{'source_qdisc_packets':2},'discarded':{'packets':{'malformed':3,'foreign':0},"
@@ -60,10 +60,10 @@ TEST_WITH(drops_are_summed_by_place, NULL, sample_close)
                 "'drops':{'network_packets':1},'fragments':{'late':1},'discarded':{'packets':{'malformed':4,"
                 "'socket_full':9},'fragments':{'late':1,'duplicate':5}}");
         sample_look();
-        assert_true(t.model.totals[TOP_TOTAL_SOURCE_QDISC] == 3);
-        assert_true(t.model.totals[TOP_TOTAL_NETWORK] == 7);
-        assert_true(t.model.totals[TOP_TOTAL_SOCKET] == 5);
-        assert_true(t.model.totals[TOP_TOTAL_LATE] == 7 && t.model.totals[TOP_TOTAL_CORRUPT] == 7);
+        assert_true(t.model.lost[LOSS_SOURCE_QDISC] == 3);
+        assert_true(t.model.lost[LOSS_NETWORK] == 7);
+        assert_true(t.model.lost[LOSS_SOCKET] == 5);
+        assert_true(t.model.totals[TOP_TOTAL_LATE] == 7 && t.model.lost[LOSS_CORRUPT] == 7);
         assert_string_equal(t.model.discarded,
                             "packets malformed 7, front end frames no room 2, fragments duplicate 5");
 }

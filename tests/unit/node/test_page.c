@@ -5,6 +5,7 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/scenario.h"
+#include "data/stats.h"
 #include "node/page/history.h"
 #include "node/page/page_message.h"
 
@@ -109,6 +110,34 @@ TEST_WITH(shaping_is_summed_by_destination, NULL, tear_down)
         assert_true(real(row, "bytes") == 5);
         assert_null(json_object_get(row, "live"));
         json_decref(o);
+}
+
+/* A refused packet is missing at an SFI, but the network did not lose it. */
+TEST_WITH(losses_are_summed_by_place, NULL, tear_down)
+{
+        json_auto_t *o;
+        const json_t *places;
+
+        make(2, 2,
+             "{\"state\": \"running\", \"drops\": {\"send_failed_packets\": 2, \"socket_packets\": 9},"
+             " \"discarded\": {\"packets\": {\"socket_full\": 9, \"malformed\": 1}}}",
+             "{\"state\": \"running\", \"drops\": {\"network_packets\": 5, \"socket_packets\": 3},"
+             " \"counts\": {\"events_partial\": 7}, \"fragments\": {\"lost\": 8, \"corrupt\": null}}");
+        o = message(NULL);
+        places = json_object_get(o, "places");
+        assert_int_equal(json_array_size(places), LOSS_PLACES - 1);
+#define PLACE(name) json_array_get(places, LOSS_##name - 1)
+        assert_json(PLACE(SEND_FAILED),
+                    "{'total': 4.0, 'unit': 'packet', 'nodes': {'ros1': 2.0, 'ros2': 2.0}}");
+        assert_json(PLACE(NETWORK),
+                    "{'place': 'Network and switch', 'total': 6.0, 'nodes': {'sfi1': 5.0, 'sfi2': 5.0}}");
+        assert_json(PLACE(SOCKET), "{'total': 6.0, 'nodes': {'sfi1': 3.0, 'sfi2': 3.0}}");
+        assert_json(PLACE(FRAME_SOCKET), "{'total': 18.0}");
+        assert_json(PLACE(FOREIGN), "{'total': 2.0}");
+        assert_json(PLACE(MISSING), "{'total': 16.0}");
+        assert_null(json_object_get(PLACE(CORRUPT), "total"));
+        /* Only the DFM counts each event once, and it has not said. */
+        assert_null(json_object_get(PLACE(PARTIAL), "total"));
 }
 
 TEST_WITH(pairs_of_very_many_nodes_are_left_out, NULL, tear_down)

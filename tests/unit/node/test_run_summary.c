@@ -89,7 +89,8 @@ TEST_WITH(a_dfm_without_an_answer_has_no_state, set_up, tear_down)
 TEST_WITH(a_losing_run_says_where, set_up, tear_down)
 {
         json_object_set_new(t.nodes[1].status, "losses",
-                            json_pack("{s:i, s:n}", "source_qdisc_packets", 4, "network_packets"));
+                            json_pack("{s:i, s:i, s:n}", "source_qdisc_packets", 4, "send_failed_packets", 3,
+                                      "network_packets"));
         for (size_t i = 2; i < NODES; i++) {
                 bad(i, CONDITION_LOSING, "3 events partial in the last 7 s");
                 json_object_set_new(t.nodes[i].status, "losses",
@@ -99,20 +100,17 @@ TEST_WITH(a_losing_run_says_where, set_up, tear_down)
         /* The DFM has not heard of it yet. */
         assert_run("losing", false,
                    "sfi1: 3 events partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
-                   "source queue "
-                   "4, network 10");
+                   "source queue 4, refused by the kernel 3, network 7");
         bad(0, CONDITION_LOSING, "2 events lost, 6 partial in the last 7 s");
         assert_run("losing", false,
                    "2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
-                   "source "
-                   "queue 4, network 10");
+                   "source queue 4, refused by the kernel 3, network 7");
         /* That is one problem; others are others. */
         bad(1, CONDITION_SILENT, "no answer");
         t.nodes[0].condition = CONDITION_PAUSED;
         assert_run("paused", false,
                    "2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
-                   "source "
-                   "queue 4, network 10; 1 more problem");
+                   "source queue 4, refused by the kernel 3, network 7; 1 more problem");
 }
 
 TEST_WITH(the_object_has_null_for_what_is_not_known, set_up, tear_down)

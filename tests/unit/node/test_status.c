@@ -164,14 +164,16 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
 TEST_WITH(recent_losses_have_a_count_for_each_place, NULL, end)
 {
         view_of("dfm");
-        shared.losses =
-                (struct losses){.older = {.now_ns = NS_PER_S, .lost = 2, .partial = 1, .packets_lost = 1},
-                                .now = {.now_ns = 2 * NS_PER_S,
-                                        .lost = 7,
-                                        .partial = 7,
-                                        .packets_lost = 31,
-                                        .not_written = 4}};
-        shared.losses.now.packets_socket_dropped = 10;
+        shared.losses = (struct losses){.older = {.now_ns = NS_PER_S,
+                                                  .counts = {[COUNTER_events_lost] = 2,
+                                                             [COUNTER_events_partial] = 1,
+                                                             [COUNTER_packets_lost] = 1}},
+                                        .now = {.now_ns = 2 * NS_PER_S,
+                                                .counts = {[COUNTER_events_lost] = 7,
+                                                           [COUNTER_events_partial] = 7,
+                                                           [COUNTER_packets_lost] = 31,
+                                                           [COUNTER_events_not_written] = 4,
+                                                           [COUNTER_packets_socket_dropped] = 10}}};
         shared.peers[2].lost_recently = 14;
         v.control_state = "error";
         strcpy(v.control_error, "it stalled");
