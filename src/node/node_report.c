@@ -13,6 +13,7 @@
 #include "sys/memory.h"
 #include "sys/thread.h"
 #include "shape/model/layout.h"
+#include "node/event_rates.h"
 #include "node/metrics/counters.h"
 #include "node/progress/progress.h"
 
@@ -58,6 +59,8 @@ static json_t *make_report(const struct node *n, const struct reasons *why)
         set(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
         if (n->self->role == ROLE_ROS)
                 add_shaping(o, s);
+        if (n->self->role == ROLE_DFM)
+                event_rates_add(o, s);
         set(o, "peak_rss_bytes", memory_peak_bytes());
         json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
         for (size_t i = 0; i < n->files.n; i++)

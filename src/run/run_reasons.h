@@ -11,7 +11,6 @@ struct accounts {
         uint64_t triggers, assigned, complete, partial, lost, rejected;
         uint64_t expected, received, fragments_lost, fragments_absent;
         uint64_t payload_bytes;
-        uint64_t begin_ns, first_ns, last_ns; /* the first trigger, the first and the last complete event */
         uint64_t stored;                      /* in closed files, if any */
         uint64_t unexplained;                 /* built by SFIs beyond the DFM's count */
         bool balanced, all_lived;

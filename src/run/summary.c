@@ -12,6 +12,7 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "data/network.h"
+#include "node/event_rates.h"
 #include "node/metrics/counters.h"
 #include "node/metrics/losses.h"
 #include "shape/model/layout.h"
@@ -110,9 +111,6 @@ static struct accounts account(const struct launch *l)
                 .fragments_lost = stats_get(&s->fragments_lost),
                 .fragments_absent = stats_get(&s->fragments_optional),
                 .payload_bytes = stats_get(&s->payload_bytes),
-                .begin_ns = stats_get(&s->first_trigger_ns),
-                .first_ns = stats_get(&s->first_complete_ns),
-                .last_ns = stats_get(&s->last_complete_ns),
         };
         uint64_t n_ros = l->scenario->ros.count, ends = a.complete + a.partial + a.lost + a.rejected;
 
@@ -146,23 +144,6 @@ static void set(json_t *o, const char *name, uint64_t value)
 static void set_real(json_t *o, const char *name, double value)
 {
         json_object_set_new(o, name, json_real(value));
-}
-
-static json_t *latency(const struct histogram *h)
-{
-        json_t *o = json_object();
-        static const struct {
-                const char *name;
-                double q;
-        } quantiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
-
-        for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++) {
-                if (h->count == 0)
-                        json_object_set_new(o, quantiles[i].name, json_null());
-                else
-                        set_real(o, quantiles[i].name, (double)histogram_quantile(h, quantiles[i].q) / 1e3);
-        }
-        return o;
 }
 
 /* Processor time is the sum over a role's nodes. Shares and peak memory are those of single nodes. */
@@ -308,23 +289,10 @@ static void add_switch(json_t *o, const struct launch *l)
                             c ? json_integer((json_int_t)c->lost_packets) : json_null());
 }
 
-/* The time from the first to the last complete event. */
-static double span_seconds(const struct accounts *a)
-{
-        return (double)(a->last_ns - a->first_ns) / 1e9;
-}
-
-/* In that time, all complete events but the first were built. */
-static double bytes_per_second(const struct accounts *a)
-{
-        return (double)a->payload_bytes / (double)a->complete * (double)(a->complete - 1) / span_seconds(a);
-}
-
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
 {
         const struct scenario *s = l->scenario;
         json_t *o = json_object(), *nodes = json_array(), *files = json_array();
-        double span = span_seconds(a);
         uint64_t sums[COUNTERS];
 
         launch_sums(l, sums);
@@ -344,17 +312,10 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         set(o, "triggers_not_taken", stats_get(&launch_dfm(l)->stats->triggers_not_taken));
         json_object_set_new(o, "events_stored",
                             s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
-        json_object_set_new(o, "event_rate_hz",
-                            span > 0 ? json_real((double)(a->complete - 1) / span) : json_null());
         set(o, "payload_bytes", a->payload_bytes);
-        json_object_set_new(o, "throughput_bytes_per_second",
-                            span > 0 ? json_real(bytes_per_second(a)) : json_null());
-        json_object_set_new(o, "building_seconds",
-                            a->last_ns > 0 ? json_real((double)(a->last_ns - a->begin_ns) / 1e9)
-                                           : json_null());
-        json_object_set_new(o, "latency_us", latency(&launch_dfm(l)->stats->latency_ns));
+        event_rates_add(o, launch_dfm(l)->stats);
         trigger_summary_add(o, l, sums);
-        summary_level2_add(o, l, sums, latency(&launch_dfm(l)->stats->level2_latency_ns));
+        summary_level2_add(o, l, sums, event_rates_latency(&launch_dfm(l)->stats->level2_latency_ns));
         json_object_set_new(o, "fragments", fragments(a, sums));
         json_object_set_new(o, "front_ends", front_ends_report(l));
         json_object_set_new(o, "drops", drops(l));
@@ -444,8 +405,9 @@ static void write_control(const struct launch *l, double span)
 static void write_text(const struct launch *l, const struct accounts *a, const json_t *report,
                        const json_t *records)
 {
-        const struct histogram *h = &launch_dfm(l)->stats->latency_ns;
-        double span = span_seconds(a);
+        const struct node_stats *dfm = launch_dfm(l)->stats;
+        const struct histogram *h = &dfm->latency_ns;
+        double span = event_rates_span_seconds(dfm);
         char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX],
                 bytes[QUANTITY_TEXT_MAX];
 
@@ -459,8 +421,8 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
         trigger_summary_write(l);
         if (span > 0)
                 printf("  rate       %s events/s, %s/s of payload\n",
-                       quantity_format_count((uint64_t)((double)(a->complete - 1) / span), rate),
-                       quantity_format_bytes((uint64_t)bytes_per_second(a), bytes));
+                       quantity_format_count((uint64_t)event_rates_hz(dfm), rate),
+                       quantity_format_bytes((uint64_t)event_rates_bytes_per_second(dfm), bytes));
         printf("  fragments  %" PRIu64 " expected, %" PRIu64 " received, %" PRIu64 " lost", a->expected,
                a->received, a->fragments_lost);
         if (a->fragments_absent > 0)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "conf/scenario.h"
+#include "node/event_rates.h"
 #include "shape/model/layout.h"
 
 /* Sets all values of an object to null; the names stay. */
@@ -36,6 +37,8 @@ static void complete_node(json_t *node, const struct launch *l, const struct chi
         set(node, "run", l->virtual_run->run);
         set(node, "granted_receive_buffer_bytes", stats_get(&c->stats->granted_receive_buffer_bytes));
         set(node, "granted_send_buffer_bytes", stats_get(&c->stats->granted_send_buffer_bytes));
+        if (c->node->role == ROLE_DFM)
+                event_rates_add(node, c->stats);
         if (c->node->role != ROLE_ROS)
                 return;
         json_object_set_new(node, "interface", json_object());
