@@ -114,6 +114,8 @@ class Testbed:
     link_rate_bps: float
     mtu_bytes: int
     switch_buffer_bytes: int
+    ssh: tuple[str, ...] = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5")  # before ADDRESS COMMAND
+    program: str = "evb"      # on the machines
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Program:
     Its output goes into memory or a temporary file, so it never waits for this process.
     """
 
-    def __init__(self, words, *, namespace=None, raised=False, stdin=subprocess.DEVNULL, env=None):
+    def __init__(self, words, *, namespace=None, raised=False, stdin=subprocess.DEVNULL):
         self.words = [str(word) for word in words]
         self.out = tempfile.TemporaryFile()
         self.err = tempfile.TemporaryFile()
@@ -53,8 +53,7 @@ class Program:
                 enter_namespace(namespace)
 
         try:
-            self.process = subprocess.Popen(self.words, stdin=stdin, stdout=self.out, stderr=self.err, preexec_fn=become,
-                                            start_new_session=True, env={**os.environ, **(env or {})})
+            self.process = subprocess.Popen(self.words, stdin=stdin, stdout=self.out, stderr=self.err, preexec_fn=become, start_new_session=True)
         except (OSError, subprocess.SubprocessError) as error:
             raise PointFailed(f"cannot start {self.words[0]}: {error}") from error
 
@@ -79,16 +78,20 @@ class Program:
         return self.process.returncode
 
     def end(self):
+        """The end of its input is the first request, if it has one."""
+        ways = [self.process.terminate, self.process.kill]
         if self.process.stdin:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-        if not self.has_ended:
-            self.process.terminate()
-            try:
+            ways.insert(0, self.close_input)
+        while not self.has_ended and ways:
+            ways.pop(0)()
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(TERM_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
         self.process.wait()
+        self.close_input()
+
+    def close_input(self):
+        with contextlib.suppress(OSError, AttributeError):
+            self.process.stdin.close()
 
     def output(self):
         self.out.seek(0)

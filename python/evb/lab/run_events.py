@@ -28,7 +28,7 @@ def run_here(point, context):
 
 
 def run(point, context):
-    report = machines.run_events(point, context) if isinstance(point.bed, Testbed) else run_here(point, context)
+    report = machines.run_events(point, context, defaults(context)) if isinstance(point.bed, Testbed) else run_here(point, context)
     if report["triggers"] == 0:
         raise PointFailed("the run accepted no trigger")
     return event_figures.of_report(report, offer_of(point, context)) | machine_figures(report)
