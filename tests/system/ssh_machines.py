@@ -72,11 +72,12 @@ class SshMachines:
 
     def nodes(self):
         """The processes of nodes on these machines, by name."""
+        here = {os.stat(f"/run/netns/{self.network.name(name)}").st_ino for name in self.roles}
         found = {}
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = path.read_bytes().split(b"\0")
-                if words[0].decode() == self.evb and b"--node" in words:
+                if words[0].decode() == self.evb and b"--node" in words and os.stat(path.parent / "ns" / "net").st_ino in here:
                     found[words[words.index(b"--node") + 1].decode()] = int(path.parent.name)
         return found
 

@@ -11,6 +11,7 @@ from .judge import judge
 from .measurement import Simulation
 from .needs import needs_of
 from .run import Context, Made, Order, Progress, Run, Stop, make_points, say
+from .testbed import TestbedError, open_testbed
 from .valid import SAMPLES
 from .verdict import Verdict
 
@@ -147,8 +148,7 @@ def find_bed(o, evb):
     if simulation:
         return simulation
     if o.config:
-        from .testbed import open_testbed  # pylint: disable=import-outside-toplevel
-        return open_testbed(evb, o.config, o.set)
+        return open_testbed(evb, o.config, o.set, o.ssh, o.program)
     if os.geteuid() != 0:
         raise Mistake("network namespaces require root; run it as root, or use other machines (--config)", SKIPPED)
     return None
@@ -171,15 +171,16 @@ def run_simulations(run):
 def run(o):
     stop, evb = Stop(), find_evb()
     words = [word for argument in o.words for word in argument.split(",") if word]
-    if o.set and not o.config:
-        raise Mistake("--set needs --config FILE")
+    for option, value in (("set", o.set), ("ssh", o.ssh), ("program", o.program)):
+        if value and not o.config:
+            raise Mistake(f"--{option} needs --config FILE")
     try:
         order = Order(catalogue.select(words), set(words), find_bed(o, evb), o.quick, o.again, o.accept_disturbed, o.results)
         the_run = Run(order, Context(evb, stopped=stop), results.Machine(version_of(evb)),
                       Progress(o.progress or (sys.stderr.isatty() and not o.quiet)))
     except catalogue.UnknownMeasurement as e:
         raise Mistake(str(e)) from e
-    except results.NotReadable as e:
+    except (results.NotReadable, TestbedError) as e:
         print(e, file=sys.stderr)
         return 1 if isinstance(e, results.Busy) else 2
     if isinstance(order.bed, Simulation):
@@ -241,6 +242,8 @@ def parse(arguments):
     verb.add_argument("--results", metavar="FILE", default="evb-lab.jsonl", help="results file (default: evb-lab.jsonl)")
     verb.add_argument("--config", "--scenario", metavar="FILE", help="measure on the machines of this scenario")
     verb.add_argument("--set", metavar="SECTION.KEY=VALUE", action="append", default=[], help="override a key of the scenario")
+    verb.add_argument("--ssh", metavar="COMMAND", help='what reaches a machine, before its address (default: ssh -o BatchMode=yes)')
+    verb.add_argument("--program", metavar="PATH", help="evb on the machines (default: evb)")
     return parser.parse_args(arguments)
 
 
