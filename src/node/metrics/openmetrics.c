@@ -7,6 +7,7 @@
 #include "node/run_states.h"
 #include "shape/model/layout.h"
 #include "counters.h"
+#include "gauges.h"
 
 const char *metrics_state_name(enum node_state state)
 {
@@ -63,15 +64,11 @@ static void write_control_state(struct metrics_writer *w, const struct metrics_v
         }
 }
 
-static void write_dfm(struct metrics_writer *w, const struct metrics_view *v)
+/* Of a DFM. */
+static void write_times(struct metrics_writer *w, const struct metrics_view *v)
 {
         const struct metrics_state *s = v->shared;
 
-        write_control_state(w, v);
-        write_gauge(w, "evb_open_events", NULL, "events that have begun and not ended", s->open_events);
-        write_gauge(w, "evb_busy", NULL, "1 while triggers are held back, otherwise 0", s->busy);
-        write_gauge(w, "evb_waiting_triggers", NULL, "triggers that wait for a free credit",
-                    s->waiting_triggers);
         metrics_family(w, METRICS_HISTOGRAM, "evb_event_latency_seconds", "seconds",
                        "time from the trigger to the end of the event");
         metrics_buckets(w, &s->event_latency);
@@ -87,109 +84,37 @@ static void write_dfm(struct metrics_writer *w, const struct metrics_view *v)
         }
 }
 
-static void write_sfi(struct metrics_writer *w, const struct metrics_view *v)
+static void write_gauges(struct metrics_writer *w, const struct metrics_view *v)
 {
-        const struct metrics_state *s = v->shared;
+        char name[64];
 
-        write_gauge(w, "evb_open_events", NULL, "events that have begun and not ended", s->open_events);
-        write_gauge(w, "evb_credits", NULL, "events that the SFI can take at a time", s->credits);
-        write_gauge(w, "evb_unwritten_events", NULL, "built events that wait until they are written",
-                    s->unwritten_events);
-        write_gauge(w, "evb_buffer_size_bytes", "bytes", "memory for fragments",
-                    v->scenario->sfi.buffer_size_bytes);
-        write_gauge(w, "evb_buffer_used_bytes", "bytes", "memory that fragments use", s->buffer_used_bytes);
-        if (!v->disk.known)
-                return;
-        write_gauge(w, "evb_output_free_bytes", "bytes",
-                    "free bytes of the file system of sfi.directory, for this user", v->disk.free_bytes);
-        write_gauge(w, "evb_output_size_bytes", "bytes", "size of the file system of sfi.directory",
-                    v->disk.size_bytes);
+        for (size_t i = 0; i < GAUGES; i++) {
+                const struct gauge *g = &gauges[i];
+
+                /* A flag is 0 as a metric where it is null in /status. */
+                if (!(g->roles & COUNTER_ROLE(v->self->role)) ||
+                    (g->is_known && !g->is_flag && !g->is_known(v)))
+                        continue;
+                snprintf(name, sizeof name, "evb_%s", g->metric ?: g->key);
+                write_gauge(w, name, g->unit, g->help, g->read(v));
+        }
 }
 
-static void write_ros(struct metrics_writer *w, const struct metrics_view *v)
-{
-        const struct metrics_state *s = v->shared;
-
-        write_gauge(w, "evb_held_fragments", NULL, "fragments in the buffer that are not cleared",
-                    s->held_fragments);
-        write_gauge(w, "evb_buffer_size_bytes", "bytes", "memory for fragments",
-                    v->scenario->ros.buffer_size_bytes);
-        write_gauge(w, "evb_buffer_used_bytes", "bytes", "memory that fragments use", s->buffer_used_bytes);
-        write_gauge(w, "evb_shaping_expected", NULL, "1 if the scenario asks for shaping, otherwise 0",
-                    v->scenario->qos.backend != QOS_NONE);
-        write_gauge(w, "evb_shaping_installed", NULL,
-                    "1 if the shaping is in the kernel as planned, otherwise 0", s->shaped);
-}
-
-/* One metric of a node's connections to others. */
-struct peer_metric {
-        enum node_role self, peer;
-        enum metrics_type type;
-        const char *name, *unit, *help;
-        size_t offset; /* in struct metrics_peer, or in struct metrics_shaped */
-        bool shaped;
-};
-
-#define PEER(self, peer, type, name, unit, help, member)                                                     \
-        {                                                                                                    \
-                self, peer, type, name, unit, help, offsetof(struct metrics_peer, member), false             \
-        }
-#define SHAPED(type, name, unit, help, member)                                                               \
-        {                                                                                                    \
-                ROLE_ROS, ROLE_SFI, type, "evb_shaping_" name, unit, help,                                   \
-                        offsetof(struct metrics_shaped, member), true                                        \
-        }
-
-static const struct peer_metric peer_metrics[] = {
-        PEER(ROLE_DFM, ROLE_SFI, METRICS_GAUGE, "evb_free_credits", NULL,
-             "events that the DFM can assign to an SFI now", free_credits),
-        PEER(ROLE_ROS, ROLE_SFI, METRICS_COUNTER, "evb_pair_fragments_sent", NULL,
-             "fragments, and answers without one, that a ROS sent to an SFI", fragments),
-        PEER(ROLE_ROS, ROLE_SFI, METRICS_COUNTER, "evb_pair_sent_bytes", "bytes",
-             "payload that a ROS sent to an SFI", bytes),
-        PEER(ROLE_ROS, ROLE_SFI, METRICS_GAUGE, "evb_pair_queued_bytes", "bytes",
-             "payload that waits in a ROS for an SFI", queued_bytes),
-        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_fragments_received", NULL,
-             "fragments of a ROS that an SFI received for the ended events", fragments),
-        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_received_bytes", "bytes",
-             "payload of the fragments of a ROS that an SFI received for the ended events", bytes),
-        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_fragments_lost", NULL,
-             "fragments of a ROS missing from the ended events", fragments_lost),
-        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_fragments_optional", NULL,
-             "fragments of an optional ROS that the ended events do without", fragments_absent),
-        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_packets_received", NULL,
-             "data datagrams of a ROS that an SFI received", packets),
-        PEER(ROLE_SFI, ROLE_ROS, METRICS_COUNTER, "evb_pair_packets_lost", NULL,
-             "data datagrams of a ROS missing by their sequence numbers", packets_lost),
-        SHAPED(METRICS_COUNTER, "sent_bytes", "bytes", "bytes to an SFI that the shaping let pass", bytes),
-        SHAPED(METRICS_COUNTER, "packets_sent", NULL, "packets to an SFI that the shaping let pass", packets),
-        SHAPED(METRICS_COUNTER, "packets_dropped", NULL, "packets to an SFI that the shaping dropped", drops),
-        SHAPED(METRICS_COUNTER, "overlimits", NULL,
-               "times that packets to an SFI had to wait for the shaping", overlimits),
-        SHAPED(METRICS_GAUGE, "backlog_bytes", "bytes", "bytes in the shaping's queue to an SFI",
-               backlog_bytes),
-        SHAPED(METRICS_GAUGE, "limit_bytes", "bytes", "largest size of the shaping's queue to an SFI",
-               limit_bytes),
-};
-
-static void write_peer_metric(struct metrics_writer *w, const struct metrics_view *v,
-                              const struct peer_metric *m)
+static void write_peer_figure(struct metrics_writer *w, const struct metrics_view *v,
+                              const struct peer_figure *f)
 {
         bool begun = false;
 
         for (size_t i = 0; i < v->shared->n_peers; i++) {
                 const struct scenario_node *n = &v->scenario->nodes[i];
                 const struct metrics_label label = {scenario_role_name(n->role), n->name};
-                const void *from = m->shaped ? (const void *)&v->shared->shapings[i] : &v->shared->peers[i];
-                uint64_t value;
 
-                if (n->role != m->peer || (m->shaped && !v->shared->shapings[i].known))
+                if (n->role != f->peer || (f->is_shaped && !v->shared->shapings[i].known))
                         continue;
                 if (!begun)
-                        metrics_family(w, m->type, m->name, m->unit, m->help);
+                        metrics_family(w, f->type, f->metric, f->unit, f->help);
                 begun = true;
-                memcpy(&value, (const char *)from + m->offset, sizeof value);
-                metrics_count(w, &label, value);
+                metrics_count(w, &label, peer_figure_read(f, v, i));
         }
 }
 
@@ -224,9 +149,9 @@ static void write_peers(struct metrics_writer *w, const struct metrics_view *v)
                                 metrics_count(w, &label, v->shared->peers[i].live);
                 }
         }
-        for (size_t i = 0; i < ARRAY_SIZE(peer_metrics); i++) {
-                if (peer_metrics[i].self == v->self->role)
-                        write_peer_metric(w, v, &peer_metrics[i]);
+        for (size_t i = 0; i < PEER_FIGURES; i++) {
+                if (peer_figures[i].self == v->self->role && peer_figures[i].metric)
+                        write_peer_figure(w, v, &peer_figures[i]);
         }
         if (v->self->role == ROLE_ROS)
                 write_shaped_rates(w, v);
@@ -273,11 +198,10 @@ void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metric
                 v->obstacle.kind == OBSTACLE_STALL);
         counters_write_metrics(&w, v->counters);
         if (v->self->role == ROLE_DFM)
-                write_dfm(&w, v);
-        else if (v->self->role == ROLE_SFI)
-                write_sfi(&w, v);
-        else
-                write_ros(&w, v);
+                write_control_state(&w, v);
+        write_gauges(&w, v);
+        if (v->self->role == ROLE_DFM)
+                write_times(&w, v);
         write_gauge(&w, "evb_granted_receive_buffer_bytes", "bytes",
                     "receive buffer of the data socket as granted by the kernel (0: none)",
                     v->receive_buffer_bytes);

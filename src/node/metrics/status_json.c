@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "counters.h"
+#include "gauges.h"
 
 static bool is_dfm(const struct metrics_view *v)
 {
@@ -20,11 +21,6 @@ static bool is_ros(const struct metrics_view *v)
 static bool is_sfi(const struct metrics_view *v)
 {
         return v->self->role == ROLE_SFI;
-}
-
-static bool is_shaped_by_plan(const struct metrics_view *v)
-{
-        return is_ros(v) && v->scenario->qos.backend != QOS_NONE;
 }
 
 static void set_count(json_t *o, const char *name, bool known, uint64_t value)
@@ -129,25 +125,32 @@ static json_t *make_latency(const struct metrics_view *v)
         return o;
 }
 
+/* Figures that this pair of roles does not have are null. */
+static void set_figures(json_t *o, const struct metrics_view *v, size_t node, bool is_shaped)
+{
+        enum node_role self = v->self->role, peer = v->scenario->nodes[node].role;
+
+        for (size_t i = 0; i < PEER_FIGURES; i++) {
+                const struct peer_figure *f = &peer_figures[i];
+                bool known = f->self == self && (f->peer == 0 || f->peer == peer);
+
+                if (!f->key || f->is_shaped != is_shaped || (!known && json_object_get(o, f->key)))
+                        continue;
+                if (f->is_flag)
+                        set_flag(o, f->key, known, peer_figure_read(f, v, node));
+                else
+                        set_count(o, f->key, known, peer_figure_read(f, v, node));
+        }
+}
+
 static json_t *make_peer(const struct metrics_view *v, size_t i)
 {
         const struct scenario_node *n = &v->scenario->nodes[i];
-        const struct metrics_peer *p = &v->shared->peers[i];
-        bool sfi_of_dfm = is_dfm(v) && n->role == ROLE_SFI;
         json_t *o = json_object();
 
         json_object_set_new(o, "node", json_string(n->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(n->role)));
-        set_flag(o, "live", is_dfm(v), p->live);
-        set_flag(o, "xoff", is_dfm(v) && n->role == ROLE_ROS, p->xoff);
-        set_count(o, "free_credits", sfi_of_dfm, p->free_credits);
-        set_count(o, "held", sfi_of_dfm, p->held);
-        set_count(o, "fragments", !is_dfm(v), p->fragments);
-        set_count(o, "bytes", !is_dfm(v), p->bytes);
-        set_count(o, "queued_bytes", is_ros(v), p->queued_bytes);
-        set_count(o, "fragments_lost", is_sfi(v), p->fragments_lost);
-        set_count(o, "fragments_absent", is_sfi(v), p->fragments_absent);
-        set_count(o, "packets_lost", is_sfi(v), p->packets_lost);
+        set_figures(o, v, i, false);
         return o;
 }
 
@@ -169,25 +172,19 @@ static json_t *make_shaping(const struct metrics_view *v)
 {
         json_t *all = json_array();
 
-        if (!is_shaped_by_plan(v)) {
+        if (!gauges_is_shaped_by_plan(v)) {
                 json_decref(all);
                 return json_null();
         }
         for (size_t i = 0; i < v->shared->n_peers; i++) {
-                const struct metrics_shaped *s = &v->shared->shapings[i];
                 json_t *o;
 
-                if (!s->known)
+                if (!v->shared->shapings[i].known)
                         continue;
                 o = json_object();
                 json_object_set_new(o, "node", json_string(v->scenario->nodes[i].name));
                 json_object_set_new(o, "address", json_string(v->scenario->nodes[i].address));
-                set_count(o, "rate_bps", true, s->rate_bps);
-                set_count(o, "limit_bytes", true, s->limit_bytes);
-                set_count(o, "backlog_bytes", true, s->backlog_bytes);
-                set_count(o, "bytes", true, s->bytes);
-                set_count(o, "packets", true, s->packets);
-                set_count(o, "drops", true, s->drops);
+                set_figures(o, v, i, true);
                 json_array_append_new(all, o);
         }
         return all;
@@ -206,21 +203,24 @@ static void add_obstacle(json_t *o, const struct obstacle *b, uint64_t now_ns)
 
 static void add_gauges(json_t *o, const struct metrics_view *v)
 {
-        const struct metrics_state *s = v->shared;
-        uint64_t size = is_ros(v) ? v->scenario->ros.buffer_size_bytes : v->scenario->sfi.buffer_size_bytes;
+        for (size_t i = 0; i < GAUGES; i++) {
+                const struct gauge *g = &gauges[i];
+                bool known = g->roles & COUNTER_ROLE(v->self->role) && (!g->is_known || g->is_known(v));
 
-        set_count(o, "open_events", !is_ros(v), s->open_events);
-        set_flag(o, "busy", is_dfm(v), s->busy);
-        set_count(o, "waiting_triggers", is_dfm(v), s->waiting_triggers);
-        set_count(o, "credits", is_sfi(v), s->credits);
-        set_count(o, "unwritten_events", is_sfi(v), s->unwritten_events);
-        set_count(o, "held_fragments", is_ros(v), s->held_fragments);
-        set_real(o, "buffer_used", !is_dfm(v), size > 0 ? (double)s->buffer_used_bytes / (double)size : 0);
-        set_count(o, "buffer_used_bytes", !is_dfm(v), s->buffer_used_bytes);
-        set_count(o, "buffer_size_bytes", !is_dfm(v), size);
-        set_flag(o, "shaped", is_shaped_by_plan(v), s->shaped);
-        set_count(o, "output_free_bytes", v->disk.known, v->disk.free_bytes);
-        set_count(o, "output_size_bytes", v->disk.known, v->disk.size_bytes);
+                if (g->key && g->is_flag)
+                        set_flag(o, g->key, known, g->read(v));
+                else if (g->key)
+                        set_count(o, g->key, known, g->read(v));
+        }
+}
+
+/* The used share of the memory for fragments. */
+static void add_buffer_used(json_t *o, const struct metrics_view *v)
+{
+        double used = json_number_value(json_object_get(o, "buffer_used_bytes")),
+               size = json_number_value(json_object_get(o, "buffer_size_bytes"));
+
+        set_real(o, "buffer_used", !is_dfm(v), size > 0 ? used / size : 0);
 }
 
 /* Of the present run. */
@@ -252,6 +252,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         add_obstacle(o, &v->obstacle, now_ns);
         json_object_set_new(o, "losses", make_losses(v, now_ns));
         add_gauges(o, v);
+        add_buffer_used(o, v);
         json_object_set_new(o, "latency_us", make_latency(v));
         json_object_set_new(o, "fragments", make_object(v, OBJECT_FRAGMENTS, counts));
         json_object_set_new(o, "drops", make_drops(v, counts));
