@@ -28,6 +28,7 @@ struct ros_fragment {
         uint16_t order;
         uint8_t form, status;
         uint32_t frames; /* a slice of time: number of frames in it */
+        uint32_t copies; /* and of those of the slice before, in its overlap */
 };
 
 struct ros_config {
@@ -84,6 +85,7 @@ struct ros_slice_counts {
         uint64_t used, late;
         uint64_t dropped; /* their slice is a duplicate or impossible */
         uint64_t left_over;
+        uint64_t copied; /* no class: copies, whatever became of the frame in its own slice */
 };
 
 struct ros_counts {
@@ -179,6 +181,8 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
 void ros_commit(struct ros *r);
 /* Whether a frame with this counter would be late. If so, the caller leaves it out: it does not count. */
 bool ros_pass_late(struct ros *r, uint64_t counter);
+/* Whether the run has triggers up to this counter, and from it on. */
+bool ros_is_within_run(const struct ros *r, uint64_t counter);
 /* The next `n` frames were lost, or the one that began broke off, or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */

@@ -293,6 +293,10 @@ static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
             (former_ns > 0 && time_ns + LEAP_NS >= former_ns))
                 return false;
         s->leap_ns = time_ns;
+        log_limited(LOG_LEVEL_WARNING, NULL,
+                    "front-end: the time of a frame is %.3f s ahead of the one before; its slice waits until "
+                    "other frames come to it",
+                    (double)(time_ns - s->newest_ns) / 1e9);
         return true;
 }
 
@@ -324,6 +328,34 @@ void slicer_skip(struct slicer *s)
                 release(s, s->arriving);
         s->arriving = NONE;
         s->discards = false;
+}
+
+/* What becomes of a frame whose slice is open at the end of the run. Nothing shows that the board ever came
+ * to the time of one that leapt ahead. */
+static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
+{
+        struct slicer_counts *c = &s->counts;
+
+        if (f->time_ns > s->newest_ns) {
+                c->dropped++;
+                c->ahead++;
+                c->ahead_ns = f->time_ns - s->newest_ns;
+        } else
+                ++*(in_run ? &c->late : &c->left_over);
+}
+
+/* The run is over: no slice of after its last event becomes one. */
+static void end_open(struct slicer *s, const struct ros *core)
+{
+        for (uint64_t k = s->oldest; s->counts.waiting > 0; k++) {
+                struct frames *list = open_slice(s, k);
+                bool in_run = list->n > 0 && ros_is_within_run(core, k);
+
+                for (uint32_t i = list->first; i != NONE; i = s->frames[i].next)
+                        end_frame(s, &s->frames[i], in_run);
+                s->counts.waiting -= list->n;
+                empty(s, list, NULL, 0);
+        }
 }
 
 /* The board's time at which the oldest slice closes. */
@@ -403,6 +435,7 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
                 .bytes = (uint32_t)(s->kept.bytes + list->bytes),
                 .form = FORM_RAW,
                 .frames = list->n,
+                .copies = s->kept.n,
         };
         uint64_t at;
 
@@ -412,7 +445,6 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
         case ROS_STORE:
                 if (fragment.bytes > 0)
                         copy(s, list, copy(s, &s->kept, buffer + at));
-                s->counts.copied += s->kept.n;
                 s->went_back = false;
                 break;
         case ROS_DISCARD:
@@ -428,6 +460,10 @@ uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full,
 {
         uint64_t n = 0;
 
+        if (ros_run_state(core) == RUN_ENDED) {
+                end_open(s, core);
+                return 0;
+        }
         for (int k = 0; k < CLOSE_MAX && may_close(s, now_ns, idle, full && k == 0); k++) {
                 if (leave_out_late(s, core))
                         continue;
@@ -445,10 +481,10 @@ void slicer_account(const struct slicer *s, const struct ros *core, struct node_
 
         stats_set(&stats->slice_frames, c->frames);
         stats_set(&stats->slice_frames_used, passed->used);
-        stats_set(&stats->slice_frames_copied, c->copied);
+        stats_set(&stats->slice_frames_copied, passed->copied);
         stats_set(&stats->slice_frames_late, c->late + passed->late);
         stats_set(&stats->slice_frames_dropped, c->dropped + passed->dropped);
-        stats_set(&stats->slice_frames_left_over, c->waiting + passed->left_over);
+        stats_set(&stats->slice_frames_left_over, c->waiting + c->left_over + passed->left_over);
         stats_set(&stats->slice_restarts, c->restarts);
 }
 

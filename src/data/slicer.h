@@ -30,13 +30,16 @@ struct slicer_config {
 };
 
 struct slicer_counts {
-        uint64_t frames; /* each is passed, late, dropped, or waits for the end of its slice */
-        uint64_t passed; /* to the core with their slice, where ros_counts() has them */
-        uint64_t copied;
-        uint64_t late;    /* their slice was closed, or its event did not wait */
-        uint64_t dropped; /* broke off, had no possible time, or did not fit */
+        /* Each is passed, late, dropped or left over, or waits for the end of its slice. */
+        uint64_t frames;
+        uint64_t passed;   /* to the core with their slice, where ros_counts() has them */
+        uint64_t late;     /* their slice was closed, or its event did not wait */
+        uint64_t dropped;  /* broke off, had no possible time, or did not fit */
+        uint64_t ahead;    /* of these: their time leapt ahead, and the board never came to it, */
+        uint64_t ahead_ns; /* at the end of the run by this much for the last one */
         uint64_t waiting;
-        uint64_t restarts; /* times that the board's time went back, or far ahead */
+        uint64_t left_over; /* their slice was open at the end of the run, and lies after its last event */
+        uint64_t restarts;  /* times that the board's time went back, or far ahead */
 };
 
 struct slicer;

@@ -242,6 +242,31 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
                         (long long)n->scenario->ros.number_from_value + offset);
 }
 
+/* Frames with times that are in no event, although they are of the run. */
+static void add_slice_reasons(const struct node *n, const struct ros_node *r, struct reasons *to)
+{
+        const struct slicer_counts *c = slicer_counts(r->slicer);
+        unsigned long long late = stats_get(&n->stats->slice_frames_late),
+                           others = stats_get(&n->stats->slice_frames_dropped) - c->ahead;
+
+        if (late > 0)
+                reasons_add(to,
+                            "frames with times were lost, as they came after their slice was closed, or its "
+                            "event did not wait for them: %llu",
+                            late);
+        if (others > 0)
+                reasons_add(to,
+                            "frames with times were dropped, as they were incomplete, had no possible time, "
+                            "did not fit, or belong to a slice that was used before: %llu",
+                            others);
+        if (c->ahead > 0)
+                reasons_add(
+                        to,
+                        "frames with times were dropped, as their times are ahead of those that its board "
+                        "had come to at the end: %llu, the last one by %.3f s",
+                        (unsigned long long)c->ahead, (double)c->ahead_ns / 1e9);
+}
+
 static void add_frame_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
@@ -257,16 +282,8 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                         "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
                         "were dropped: %llu",
                         (unsigned long long)c->dropped);
-        if (stats_get(&n->stats->slice_frames_late) > 0)
-                reasons_add(to,
-                            "frames with times were lost, as they came after their slice was closed, or its "
-                            "event did not wait for them: %llu",
-                            (unsigned long long)stats_get(&n->stats->slice_frames_late));
-        if (stats_get(&n->stats->slice_frames_dropped) > 0)
-                reasons_add(to,
-                            "frames with times were dropped, as they were incomplete, had no possible time, "
-                            "did not fit, or belong to a slice that was used before: %llu",
-                            (unsigned long long)stats_get(&n->stats->slice_frames_dropped));
+        if (r->slicer)
+                add_slice_reasons(n, r, to);
         if (c->restarts > 0)
                 reasons_add(
                         to,

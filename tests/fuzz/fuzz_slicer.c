@@ -84,7 +84,7 @@ static void check(const struct bench *b)
         const struct ros_slice_counts *slices = &ros_counts(b->core)->slices;
 
         assert(c->frames == b->frames);
-        assert(c->frames == c->passed + c->late + c->dropped + c->waiting);
+        assert(c->frames == c->passed + c->late + c->dropped + c->waiting + c->left_over);
         assert(c->passed == slices->used + slices->late + slices->dropped + slices->left_over);
 }
 

@@ -67,6 +67,7 @@ struct sim *sim_free(struct sim *s)
                         sfi_free(n->sfi);
                 slicer_free(n->slicer);
                 free(n->built);
+                free(n->copied);
                 free(n->way_free_ns);
                 free(n->buffer);
                 free(n->writing);

@@ -32,8 +32,10 @@ struct sim_boards {
         uint64_t first_ns, pause_ns; /* pause before a reset */
         uint64_t first;              /* number of the first one */
         uint64_t ragged;             /* board i misses i times this number of first triggers */
-        uint64_t lies_at;            /* then the first board's counter is far ahead for a while */
-        uint32_t leader;             /* ROS whose frames alone make events, plus 1; 0: any */
+        /* At this trigger the first board's counter is ahead, for so many frames (0: for 50), and by so much:
+         * by more than there are triggers (0: by 5000). */
+        uint64_t lies_at, lies, lie;
+        uint32_t leader; /* ROS whose frames alone make events, plus 1; 0: any */
         uint64_t window_ns;
 };
 

@@ -13,8 +13,8 @@
 #define PAUSE_TRIGGERS 300
 /* Own triggers that no board misses: the run begins with them. */
 #define FIRST_TRIGGERS 10
-#define LIES 50
-#define LIE 5000
+#define LIES 50u
+#define LIE 5000u
 /* A full ROS takes the frame again after this time, never together with a new one: their order counts. */
 #define FULL_PAUSE_NS (5 * NS_PER_MS + 7)
 
@@ -35,13 +35,18 @@ static bool has_forgotten(const struct sim_boards *b, uint32_t ros, uint64_t tri
                (b->reset_at == 0 || trigger < b->reset_at);
 }
 
+static uint64_t lie_of(const struct sim_boards *b)
+{
+        return b->lie ?: LIE;
+}
+
 static uint64_t counter_of(const struct sim_boards *b, uint32_t ros, uint64_t trigger)
 {
         uint64_t n = has_forgotten(b, ros, trigger) ? trigger - b->dead_until
                                                     : since_reset(b, trigger) + (uint64_t)b->from;
 
-        if (b->lies_at > 0 && ros == 0 && trigger - b->lies_at < LIES)
-                n += LIE;
+        if (b->lies_at > 0 && ros == 0 && trigger - b->lies_at < (b->lies ?: LIES))
+                n += lie_of(b);
         return b->bits < 64 ? n & ((UINT64_C(1) << b->bits) - 1) : n;
 }
 
@@ -138,7 +143,7 @@ bool sim_boards_is_lie(const struct sim *s, uint64_t number)
 {
         const struct sim_boards *b = &s->config.boards;
 
-        return b->free > 0 && b->lies_at > 0 && number - b->first >= LIE;
+        return b->free > 0 && b->lies_at > 0 && number - b->first >= lie_of(b);
 }
 
 uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
@@ -151,7 +156,7 @@ uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, con
         if (b->free == 0)
                 return built->event;
         if (sim_boards_is_lie(s, number))
-                number -= LIE;
+                number -= lie_of(b);
         if (b->reset_at > 0 && after < b->free && is_built_of(s, sfi, built, after))
                 return after;
         return MIN(number - b->first, b->free - 1);

@@ -26,10 +26,11 @@ struct sim_node {
         uint64_t arrive_frame;
         uint64_t frames;  /* of a board */
         uint64_t full_ns; /* frames of the board wait until then */
-        /* A board with slices: its hits, and how many times each is in an event. */
+        /* A board with slices: its hits, and how many times each is in the event of its slice, and in the
+         * next one. */
         struct slicer *slicer;
-        uint8_t *built;
-        uint64_t hits, hits_built, slices, hit_ns;
+        uint8_t *built, *copied;
+        uint64_t hits, hits_built, hits_copied, slices, hit_ns;
         /* SFI: slots being written, in order of completion. */
         uint32_t *writing;
         uint64_t *written_ns;

@@ -31,7 +31,8 @@ void sim_slices_begin(struct sim *s)
                 for (n->hits = 0; c->hit(c->ctx, i, n->hits, &hit); n->hits++)
                         sim_send_frame(s, 1 + i, n->hits, hit.sent_ns);
                 n->built = calloc(MAX(n->hits, UINT64_C(1)), 1);
-                assert(n->built);
+                n->copied = calloc(MAX(n->hits, UINT64_C(1)), 1);
+                assert(n->built && n->copied);
         }
 }
 
@@ -105,9 +106,12 @@ static bool take_hit(struct sim *s, uint32_t ros, uint64_t slice, const struct p
 
         if (p->ros != ros || p->hit >= n->hits)
                 return false;
-        if (p->time_ns / c->slice_ns != slice)
+        if (p->time_ns / c->slice_ns != slice) {
+                n->hits_copied += n->copied[p->hit] == 0;
                 return p->time_ns / c->slice_ns + 1 == slice &&
-                       p->time_ns + c->overlap_ns >= slice * c->slice_ns;
+                       p->time_ns + c->overlap_ns >= slice * c->slice_ns &&
+                       (n->copied[p->hit]++ == 0 || s->config.records);
+        }
         n->hits_built += n->built[p->hit] == 0;
         /* A DFM or an SFI that is replaced may have the event built again. */
         return n->built[p->hit]++ == 0 || s->config.records;
@@ -137,8 +141,11 @@ struct sim_hits sim_hits(const struct sim *s, uint32_t ros)
 {
         const struct sim_node *n = &s->nodes[1 + ros];
 
-        return (struct sim_hits){
-                .sent = n->hits, .read = n->frames, .built = n->hits_built, .slices = n->slices};
+        return (struct sim_hits){.sent = n->hits,
+                                 .read = n->frames,
+                                 .built = n->hits_built,
+                                 .copied = n->hits_copied,
+                                 .slices = n->slices};
 }
 
 bool sim_hit_is_built(const struct sim *s, uint32_t ros, uint64_t hit)

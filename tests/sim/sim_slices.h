@@ -5,9 +5,9 @@
 #include "sim.h"
 
 /* Of the board of this ROS, in this process of the ROS: hits that the board sends, that the ROS read, and
- * that are in events; slices that were passed to its core. */
+ * that are in events of their slice, or of the next one; slices that were passed to its core. */
 struct sim_hits {
-        uint64_t sent, read, built, slices;
+        uint64_t sent, read, built, copied, slices;
 };
 
 struct sim_hits sim_hits(const struct sim *s, uint32_t ros);

@@ -78,11 +78,11 @@ static void check_hits(struct sim *s, const struct sim_config *c)
                 struct sim_hits h = sim_hits(s, i);
 
                 check(h.read == h.sent && n->frames == h.read);
-                check(n->frames == n->passed + n->late + n->dropped + n->waiting);
+                check(n->frames == n->passed + n->late + n->dropped + n->left_over && n->waiting == 0);
                 check(n->passed == p->used + p->late + p->dropped + p->left_over);
                 check(h.slices ==
                       r->used + r->late + r->duplicate + r->impossible + r->dropped + r->left_over);
-                check(p->used == h.built);
+                check(p->used == h.built && p->copied == h.copied);
         }
 }
 
@@ -112,7 +112,7 @@ static struct ros_slice_counts others(const struct sim *s, uint32_t ros)
                 .used = p.used,
                 .late = p.late + n->late,
                 .dropped = p.dropped + n->dropped,
-                .left_over = p.left_over + n->waiting,
+                .left_over = p.left_over + n->left_over,
         };
 }
 

@@ -145,6 +145,14 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
         return true;
 }
 
+bool ros_is_within_run(const struct ros *r, uint64_t counter)
+{
+        /* Only looks. */
+        struct ros_numbers n = r->numbers;
+
+        return n.has_trigger && ros_numbers_is_within(&n, ros_numbers_of_frame(&n, counter));
+}
+
 /* Events of newer numbers have ended, and nothing is known of one with this number. */
 static bool has_no_event(const struct ros *r, uint64_t number)
 {

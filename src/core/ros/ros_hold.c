@@ -250,10 +250,12 @@ void ros_count_no_event(struct ros *r, uint32_t in_slice)
         r->counts.no_event++;
 }
 
-/* The end of a frame whose trigger did not come. What the DFM learned of is its to account for. */
+/* The end of a frame whose trigger did not come. Until the run ends, what the DFM learned of may still become
+ * an event. */
 static void account_untriggered(struct ros *r, const struct ros_entry *e)
 {
-        if (r->config.leads && !e->announced && ros_numbers_is_within(&r->numbers, e->number))
+        if (r->config.leads && (!e->announced || r->run_state == RUN_ENDED) &&
+            ros_numbers_is_within(&r->numbers, e->number))
                 ros_count_no_event(r, e->fragment.frames);
         else {
                 r->left_behind++;
@@ -306,8 +308,12 @@ static void account(struct ros *r, uint32_t i)
         r->n_frames--;
         if (!e->triggered)
                 account_untriggered(r, e);
-        else /* late: its SFI did not wait for it */
-                ros_count_frame(r, e->queued > 0 && !e->sent ? FRAME_LATE : FRAME_GOOD, e->fragment.frames);
+        else if (e->queued > 0 && !e->sent) /* its SFI did not wait for it */
+                ros_count_frame(r, FRAME_LATE, e->fragment.frames);
+        else {
+                ros_count_frame(r, FRAME_GOOD, e->fragment.frames);
+                r->counts.slices.copied += e->fragment.copies;
+        }
 }
 
 void ros_drop(struct ros *r, uint32_t i)

@@ -107,6 +107,8 @@ bool ros_comes_too_late(const struct ros *r, uint64_t number)
 
 void ros_end_suspects(struct ros *r)
 {
+        if (r->leaper != UINT32_MAX)
+                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
         for (uint32_t k = r->n_suspects; k-- > 0;) {
                 uint32_t i = r->suspects[k];
                 const struct ros_entry *e = &r->entries[i];
@@ -124,7 +126,7 @@ void ros_end_frames(struct ros *r)
         ros_end_suspects(r);
         for (uint32_t i = r->early.first, next; r->config.leads && i != NO_ITEM; i = next) {
                 next = r->entries[i].next;
-                if (!r->entries[i].announced && ros_numbers_is_within(&r->numbers, r->entries[i].number))
+                if (ros_numbers_is_within(&r->numbers, r->entries[i].number))
                         ros_drop(r, i);
         }
 }

@@ -148,7 +148,8 @@ static void check_frames(struct history *h)
                                 h->frames, h->classified);
 }
 
-/* Frames with times of one board that are in no file, although slices before and after theirs are. */
+/* Frames with times of one board that are in no file, although slices before and after theirs are, or their
+ * time is that of no slice that the board came to. */
 static uint64_t missing_frames(const struct history *h, uint32_t ros)
 {
         const struct sim_slices *c = &h->config.slices;
@@ -159,7 +160,8 @@ static uint64_t missing_frames(const struct history *h, uint32_t ros)
         for (uint64_t k = 0; c->hit(c->ctx, ros, k, &hit); k++) {
                 uint64_t slice = hit.time_ns / c->slice_ns;
 
-                n += slice >= run.from && slice < run.until && !sim_hit_is_built(h->sim, ros, k);
+                n += ((slice >= run.from && slice < run.until) || history_leaps(&h->times, ros, k)) &&
+                     !sim_hit_is_built(h->sim, ros, k);
         }
         return n;
 }
@@ -186,6 +188,9 @@ static void check_slices_of(struct history *h, const struct dfm_counts *d, uint3
         if (d->lost == 0 && d->rejected == 0 && d->partial == 0 && used != hits.built)
                 history_violate(h, "ros%u counts %" PRIu64 " frames as used, but the files hold %" PRIu64,
                                 ros + 1, used, hits.built);
+        if (d->lost + d->rejected + d->partial == 0 && stats_get(&s.slice_frames_copied) != hits.copied)
+                history_violate(h, "ros%u counts %" PRIu64 " frames as copied, but the files hold %" PRIu64,
+                                ros + 1, stats_get(&s.slice_frames_copied), hits.copied);
         if (h->status == 0 && d->rejected == 0 && missing_frames(h, ros) > 0)
                 history_violate(h,
                                 "status 0, but %" PRIu64 " of %" PRIu64
@@ -241,7 +246,8 @@ static bool is_calm(const struct history *h)
         return h->n_actions == 0 && history_ends_together(h) && c->faults.loss == 0 &&
                c->faults.reorder == 0 && c->faults.duplicate == 0 && c->stall_until_ns == 0 &&
                (!h->box.on || h->box.obeys) && b->missed + b->late + b->repeated + f->late == 0 &&
-               b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns == 0;
+               b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns + f->leap_n ==
+                       0;
 }
 
 /* With status 0, a board's frame is in no event only if its trigger is none of the run, or rejected. */
@@ -257,6 +263,25 @@ static void check_discarded(struct history *h, uint32_t ros)
                                 "status 0, but of the frames of ros%u %" PRIu64 " are late, %" PRIu64
                                 " duplicate, %" PRIu64 " impossible, %" PRIu64 " dropped",
                                 ros + 1, c->late, c->duplicate, c->impossible, c->dropped);
+}
+
+/* With status 0, each frame that reached its ROS is in the event of its number, but for those of before the
+ * run. The stop came long after the last one. */
+static void check_present(struct history *h, const struct dfm_counts *d)
+{
+        const struct range run = range_of_events(h);
+        uint64_t events = h->config.events, until = h->config.boards.free > 0 ? events : d->triggers;
+
+        for (uint64_t k = run.from; k < until; k++) {
+                const struct sim_event *e = sim_event(h->sim, k), *lie = sim_event(h->sim, events + k);
+                unsigned reached = ((1u << h->config.n_ros) - 1) & ~(unsigned)(e->absent | e->unsure);
+
+                if (reached & ~(unsigned)(e->present | lie->present))
+                        history_violate(h,
+                                        "status 0, but of the boards %x that sent number %" PRIu64
+                                        ", only %x are in its event",
+                                        reached, k, e->present | lie->present);
+        }
 }
 
 /* Before the first trigger, a board began to count again: then its frames so far are of before the run,
@@ -306,6 +331,8 @@ static void check_status(struct history *h, const struct dfm_counts *d, const st
                                 h->box.sent, d->triggers);
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
                 check_discarded(h, i);
+        if (h->config.boards.bits > 0 && h->dead_ross == 0 && !h->config.level2.on && !has_begun_again(h))
+                check_present(h, d);
         /* What a ROS had read when it died is lost with it. */
         if (h->config.boards.free > 0 && h->dead_ross == 0 && !h->config.level2.on && !has_begun_again(h))
                 check_numbers(h);

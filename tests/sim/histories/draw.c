@@ -5,6 +5,9 @@
 #include "base/util.h"
 #include "history.h"
 
+/* Draws of leaps and overlaps are a sequence of their own: the others keep theirs. */
+#define LEAPS UINT64_C(0x1ea5000)
+
 static bool has(const struct history *h, enum history_feature f)
 {
         return h->features >> f & 1;
@@ -92,6 +95,25 @@ static void draw_faults(struct random *r, struct sim_boards *b, uint64_t events)
         b->lies_at = one_in(r, 4) ? between(r, 5, events) : 0;
 }
 
+/* Of one frame, of some, or of all from then on; by more than there are events. */
+static void draw_lies(const struct history *h, struct sim_boards *b, uint64_t events)
+{
+        static const uint64_t most[] = {600, 2000, 30000};
+        struct random r;
+        uint64_t at, n, by, kind;
+
+        random_init(&r, h->seed ^ LEAPS);
+        at = between(&r, 1, events - 1);
+        n = between(&r, 1, 20);
+        by = between(&r, 150, most[random_below(&r, ARRAY_SIZE(most))]);
+        kind = random_below(&r, 4);
+        if (!one_in(&r, 3) || !has(h, HISTORY_leaps))
+                return;
+        b->lies_at = kind == 1 ? events - 1 : at;
+        b->lies = kind < 2 ? 1 : kind == 2 ? n : events;
+        b->lie = by;
+}
+
 static void draw_boards(struct random *r, struct history *h)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
@@ -104,6 +126,7 @@ static void draw_boards(struct random *r, struct history *h)
                 faults.bits = b.bits;
                 b = faults;
         }
+        draw_lies(h, &b, c->events);
         b.window_ns = between(r, 2, 50) * NS_PER_MS;
         if (on && has(h, HISTORY_boards))
                 c->boards = b;
@@ -116,6 +139,11 @@ static uint64_t time_of(const struct history_frames *f, uint32_t ros, uint64_t f
         return f->first_ns + frame * f->period_ns + (after ? f->silent_ns : 0) + ros * 1000;
 }
 
+bool history_leaps(const struct history_frames *f, uint32_t ros, uint64_t frame)
+{
+        return ros == 0 && frame - f->leap_from < f->leap_n;
+}
+
 static bool describe_hit(void *ctx, uint32_t ros, uint64_t frame, struct sim_hit *ret)
 {
         const struct history *h = ctx;
@@ -126,7 +154,25 @@ static bool describe_hit(void *ctx, uint32_t ros, uint64_t frame, struct sim_hit
         ret->sent_ns += (double)chance < f->late * 1000 ? f->late_ns : 0;
         if (ros == 0 && ret->sent_ns >= f->held_from_ns)
                 ret->sent_ns = MAX(ret->sent_ns, f->held_until_ns);
+        if (history_leaps(f, ros, frame))
+                ret->time_ns += (uint64_t)f->leap_ns;
         return frame < f->n;
+}
+
+/* One frame may leap by more than slices may be open; several ones are believed, so each slice up to theirs
+ * becomes an event. */
+static void draw_leap(struct random *r, const struct history *h, struct history_frames *f, uint64_t slice_ns)
+{
+        uint64_t kind = random_below(r, 4), n = between(r, 2, 30), at = random_below(r, f->n);
+        uint64_t slices = one_in(r, 2) ? between(r, 1, 80) : between(r, 80, kind == 0 ? 70000 : 2000);
+        uint64_t room_ns = f->first_ns + at * f->period_ns;
+        bool on = one_in(r, 4), back = one_in(r, 4);
+
+        if (!on || !has(h, HISTORY_leaps))
+                return;
+        f->leap_from = kind == 1 ? f->n - 1 : at;
+        f->leap_n = kind < 2 ? 1 : kind == 2 ? n : f->n;
+        f->leap_ns = back ? -(int64_t)MIN(slices * slice_ns, room_ns) : (int64_t)(slices * slice_ns);
 }
 
 static void draw_slices(struct random *r, struct history *h, bool on)
@@ -134,6 +180,8 @@ static void draw_slices(struct random *r, struct history *h, bool on)
         struct sim_config *c = &h->config;
         struct history_frames f = {.period_ns = between(r, 200, 3000) * NS_PER_US, .n = between(r, 30, 150)};
         uint64_t slice_ns = f.period_ns * between(r, 1, 6), window_ns = between(r, 1, 60) * NS_PER_MS;
+        uint64_t overlap_ns;
+        struct random own;
 
         f.first_ns = between(r, 1, 40) * NS_PER_MS;
         f.late = one_in(r, 3) ? 0.05 : 0;
@@ -146,12 +194,16 @@ static void draw_slices(struct random *r, struct history *h, bool on)
                 f.late = 0;
                 f.held_until_ns = f.silent_ns = 0;
         }
+        random_init(&own, h->seed ^ LEAPS);
+        overlap_ns = one_in(&own, 2) ? random_below(&own, slice_ns) : 0;
+        draw_leap(&own, h, &f, slice_ns);
         if (!on || !has(h, HISTORY_slices))
                 return;
         h->times = f;
-        c->slices = (struct sim_slices){.slice_ns = slice_ns, .hit = describe_hit, .ctx = h};
+        c->slices = (struct sim_slices){
+                .slice_ns = slice_ns, .overlap_ns = overlap_ns, .hit = describe_hit, .ctx = h};
         c->boards = (struct sim_boards){.window_ns = window_ns};
-        c->events = (time_of(&f, 0, f.n) + NS_PER_MS) / slice_ns + 2;
+        c->events = (time_of(&f, 0, f.n) + (uint64_t)MAX(f.leap_ns, 0) + NS_PER_MS) / slice_ns + 2;
 }
 
 /* Where triggers come from: the schedule in half of the histories. */
@@ -264,10 +316,13 @@ static void describe_boards(const struct sim_boards *b)
         fprintf(stderr, "  boards: %u bits, missed %.2f, late %.2f by %.0f ms, repeated %.2f after %.0f ms",
                 b->bits, b->missed, b->late, (double)b->late_ns / 1e6, b->repeated,
                 (double)b->repeated_ns / 1e6);
-        fprintf(stderr, ", held %.0f to %.0f ms, dead %llu to %llu, lies at %llu%s\n",
+        fprintf(stderr,
+                ", held %.0f to %.0f ms, dead %llu to %llu, lies at %llu (%llu, by "
+                "%llu)%s\n",
                 (double)b->held_from_ns / 1e6, (double)b->held_until_ns / 1e6,
                 (unsigned long long)b->dead_from, (unsigned long long)b->dead_until,
-                (unsigned long long)b->lies_at, b->free > 0 ? ", frames make triggers" : "");
+                (unsigned long long)b->lies_at, (unsigned long long)b->lies, (unsigned long long)b->lie,
+                b->free > 0 ? ", frames make triggers" : "");
 }
 
 static void describe_slices(const struct history *h)
@@ -284,6 +339,9 @@ static void describe_slices(const struct history *h)
                 f->late, (double)f->late_ns / 1e6, (double)f->held_from_ns / 1e6,
                 (double)f->held_until_ns / 1e6, (unsigned long long)f->silent_from,
                 (double)f->silent_ns / 1e6);
+        fprintf(stderr, "  overlap %.3f ms; %llu frames from %llu on leap by %.1f ms\n",
+                (double)h->config.slices.overlap_ns / 1e6, (unsigned long long)f->leap_n,
+                (unsigned long long)f->leap_from, (double)f->leap_ns / 1e6);
 }
 
 void history_describe(const struct history *h)

@@ -15,6 +15,7 @@
         X(frames, "the numbers of the frames make the triggers")                                             \
         X(faulty, "boards miss, delay and repeat frames, pause, restart and lie")                            \
         X(slices, "frames carry times, and slices of time are the events")                                   \
+        X(leaps, "times and numbers leap ahead, or back, once, for a while or for good")                     \
         X(dfm, "the DFM is replaced")                                                                        \
         X(resumed, "also while frames make the triggers, or slices of time")                                 \
         X(cut, "SFIs are cut off and return")                                                                \
@@ -56,6 +57,9 @@ struct history_frames {
         /* The first board holds back what is due in this interval, and sends nothing for a while before a
          * frame. */
         uint64_t held_from_ns, held_until_ns, silent_from, silent_ns;
+        /* The times of these frames of the first board are ahead, or back. */
+        uint64_t leap_from, leap_n;
+        int64_t leap_ns;
 };
 
 struct history {
@@ -80,6 +84,8 @@ struct history {
 
 /* draw.c */
 void history_draw(struct history *h, uint64_t seed, unsigned features);
+/* Whether the time of this frame is not the board's. */
+bool history_leaps(const struct history_frames *f, uint32_t ros, uint64_t frame);
 /* Until the last trigger. */
 uint64_t history_run_ns(const struct history *h);
 /* Whether the last frames of all boards are in the same slice of time. A board is absent from a slice in

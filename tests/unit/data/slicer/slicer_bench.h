@@ -70,7 +70,7 @@ static inline void end(void)
         const struct ros_slice_counts *passed = &ros_counts(b.core)->slices;
 
         assert_int_equal(c->frames, b.frames);
-        assert_int_equal(c->frames, c->passed + c->late + c->dropped + c->waiting);
+        assert_int_equal(c->frames, c->passed + c->late + c->dropped + c->left_over + c->waiting);
         assert_int_equal(c->passed, passed->used + passed->late + passed->dropped + passed->left_over);
         slicer_free(b.slicer);
         ros_free(b.core);

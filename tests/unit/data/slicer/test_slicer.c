@@ -46,7 +46,62 @@ TEST(the_overlap_is_in_both)
         assert_slice(5, COUNTS(579, 580, 599));
         assert_slice(6, COUNTS(580, 599, 601));
         assert_slice(7, 0, NULL);
-        assert_int_equal(slicer_counts(b.slicer)->copied, 2);
+        end();
+}
+
+/* The event of slice 5 did not wait for it. Its frames are late, but two of them are in the next event too.
+ */
+TEST(copies_count_apart)
+{
+        struct slicer_config c = standard();
+        struct ros_job job;
+
+        c.overlap_ns = 20 * TICK_NS;
+        begin(&c);
+        requests(3, 3);
+        requests(5, 5);
+        requests(6, 6);
+        ends(5);
+        for (unsigned k = 0; k < 4; k++)
+                comes((const uint64_t[]){301, 579, 580, 599}[k]);
+        comes(601);
+        comes(1000);
+        delivers(false, false);
+        while (ros_jobs(b.core, 0, &job, 1) == 1)
+                ros_sent(b.core, 0, 1, 0);
+        ends(3);
+        ends(6);
+        assert_int_equal(slicer_counts(b.slicer)->late, 3);
+        assert_fields(&ros_counts(b.core)->slices, used, 2, copied, 2);
+        end();
+}
+
+/* A frame whose time leapt ahead, to where the board never came, is not one of after the run. */
+TEST(an_open_slice_ends_with_the_run)
+{
+        struct slicer_config c = standard();
+        static struct message m;
+
+        c.bits = 64;
+        c.slice_ns = NS_PER_MS;
+        c.window_ns = 2 * NS_PER_MS;
+        c.tick_ns = 1000;
+        begin(&c);
+        requests(7, 7);
+        comes(5100);
+        comes(7900);
+        comes(10000000);
+        comes(8200);
+        delivers(false, false);
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE},
+                .dfm = 1,
+                .keep_alive = {.state = RUN_ENDED}};
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+        comes(8300);
+        delivers(true, false);
+        assert_fields(slicer_counts(b.slicer), passed, 1, late, 1, dropped, 1, ahead, 1, left_over, 2,
+                      waiting, 0);
         end();
 }
 
