@@ -109,6 +109,7 @@ enum dfm_notice_kind {
         NOTICE_TAKEN_IN, /* it is no longer */
         NOTICE_FAILED,   /* the output of an SFI failed */
         NOTICE_OVERDUE,  /* the duration of a resumed run had passed */
+        NOTICE_APART,    /* the numbers of frames are: see dfm_numbers_apart() */
         NOTICE_BEGUN, /* triggers start, with the nodes that are present; see `run`. Not if overdue, nor after
                          dfm_stop() */
 };
@@ -155,6 +156,12 @@ struct dfm_announced {
         uint64_t numbers;
         uint64_t confirmed; /* known from another ROS, or repeated */
         uint64_t late;      /* too old to become an event */
+};
+
+/* The newest numbers of the frames of two ROSs, and how far they are apart. */
+struct dfm_apart {
+        uint16_t ahead, behind; /* ROSs */
+        uint64_t by;
 };
 
 struct dfm_counts {
@@ -222,6 +229,9 @@ bool dfm_waits_for_frames(const struct dfm *d);
 uint32_t dfm_waiting(const struct dfm *d);
 /* Announced numbers that are not offered yet, and the number of ROSs that lead at present. */
 uint32_t dfm_announced_waiting(const struct dfm *d);
+/* Frames make the triggers, and the required ROSs agree on none, or some of their numbers were too far ahead:
+ * the two that differ most. False: this is not so, or none is far from the others. */
+bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret);
 uint32_t dfm_leaders(const struct dfm *d);
 
 /* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing

@@ -510,6 +510,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
 {
         const struct dfm_counts *c = dfm_counts(d);
         unsigned long long triggers = c->triggers;
+        char text[REASON_TEXT_MAX];
         uint64_t open;
 
         dfm_failed_outputs(d, s, to);
@@ -528,6 +529,8 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(
                         to,
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
+        if (roster_describe_apart(s, d, text, sizeof text)[0])
+                reasons_add(to, "%s", text);
         vanished_sfis(d, s, to);
         unclosed_files(d, s, to);
         unknown_ends(d, s, to);

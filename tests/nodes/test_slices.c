@@ -155,6 +155,7 @@ TEST_EACH(a_dead_board_costs_its_fragment, i, 3)
 
 static struct ticks {
         bool quiet, over; /* quiet: the third board */
+        uint64_t ahead;   /* by which the clock of the second board is */
         uint64_t tick;
         uint64_t sent;
 } ticks;
@@ -174,7 +175,7 @@ static void turn(void *ctx)
         for (int b = 1; !ticks.over && b <= BEAM_BOARDS; b++) {
                 if (b == 3 && ticks.quiet)
                         continue;
-                send_tick(b, ticks.tick);
+                send_tick(b, ticks.tick + (b == 2 ? ticks.ahead : 0));
                 ticks.sent++;
         }
         ticks.tick++;
@@ -235,4 +236,38 @@ TEST(a_frame_of_a_closed_slice_is_late)
         assert_int_equal(count_of("dfm", events_complete), count_of("dfm", triggers));
         assert_true(bed_logged("ros1", "came after its slice of time 50 was closed"));
         assert_true(bed_has_reason("ros1", "frames with times were lost"));
+}
+
+/* A frame whose time leaps ahead, for once, is not one of after the end of the run. */
+TEST(a_frame_that_leaps_ahead_is_dropped)
+{
+        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
+        begin_ticks();
+        bed_until(count_of("dfm", events_complete) > 30);
+        send_tick(1, ticks.tick + 30000);
+        bed_until(count_of("dfm", events_complete) > 60);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("ros1", 1);
+        bed_until(bed_has_ended("dfm"));
+        assert_int_equal(count_of("dfm", events_complete), count_of("dfm", triggers));
+        assert_each(count_of, "ros1", slice_frames_dropped, 1, slice_frames_late, 0);
+        assert_true(bed_logged("ros1", "the time of a frame is 30.00"));
+        assert_true(bed_has_reason("ros1", "ahead of those that its board had come to at the end: 1"));
+        assert_true(bed_has_reason("dfm", "ros1"));
+}
+
+/* A clock that is ahead of the others. */
+TEST(a_clock_that_is_ahead_is_named)
+{
+        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
+        begin_ticks();
+        ticks.ahead = 100000;
+        bed_until(bed_logged("dfm", "the times of the frames of ros2 are 100.0"));
+        bed_until(count_of("dfm", events_partial) > 30);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 1);
+        assert_true(bed_has_reason("dfm", "the times of the frames of ros2 are 100.0"));
+        assert_true(bed_has_reason("dfm", "ahead of those of ros1: the clocks of their boards differ"));
+        assert_int_equal(count_of("dfm", events_partial), count_of("dfm", triggers));
+        assert_int_equal(count_of("ros2", slice_frames_used), 0);
 }

@@ -247,10 +247,22 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
         return dfm_make_sfi_message(d, now_ns, to, m) || dfm_make_announcement(d, now_ns, to, m);
 }
 
+static void note_apart(struct dfm *d)
+{
+        struct dfm_apart a;
+
+        if (d->lead.apart || !dfm_numbers_apart(d, &a))
+                return;
+        d->lead.apart = true;
+        dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_APART, .role = ROLE_ROS, .index = a.ahead});
+}
+
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
-        if (now_ns >= d->keep_alive_due_ns)
+        if (now_ns >= d->keep_alive_due_ns) {
                 dfm_check_nodes(d, now_ns);
+                note_apart(d);
+        }
         dfm_count_pause(d, now_ns);
         dfm_expire(d, now_ns);
         dfm_level2_expire(d, now_ns);

@@ -15,6 +15,8 @@
 #define FAR_WAIT_NS NS_PER_S
 /* Reports of ROSs may be this much apart. */
 #define LEADER_KEEP_ALIVES 3u
+/* Before the boards count as apart, so many events have ended, and none is complete. */
+#define APART_EVENTS 16u
 /* A longer jump is not counted as numbers that are missing. */
 #define GAP_MAX (UINT64_C(1) << 20)
 
@@ -379,6 +381,33 @@ static void begin_run(struct dfm *d)
                 drop_first(d, &d->counts.offered.not_taken);
 }
 
+bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
+{
+        struct dfm_apart a = {};
+        uint64_t least = UINT64_MAX, most = 0;
+
+        if (!is_on(d) || (d->counts.offered.implausible == 0 &&
+                          (d->counts.complete > 0 || d->counts.partial < APART_EVENTS)))
+                return false;
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                const struct dfm_have *h = &d->lead.haves[i];
+
+                if (!h->has_last || d->ross[i].optional || d->ross[i].left_out)
+                        continue;
+                if (h->last < least) {
+                        least = h->last;
+                        a.behind = (uint16_t)i;
+                }
+                if (h->last >= most) {
+                        most = h->last;
+                        a.ahead = (uint16_t)i;
+                }
+        }
+        a.by = most - MIN(least, most);
+        *ret = a;
+        return a.by >= DFM_LEAD_FAR;
+}
+
 static void offer_due(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_lead *f = &d->lead;
@@ -451,13 +480,22 @@ void dfm_lead_tick(struct dfm *d, uint64_t now_ns)
                 close_epoch(d, now_ns);
 }
 
+/* The boards' last numbers, at the stop, follow those that were taken. One that is far ahead still waited for
+ * others that agree. */
 void dfm_lead_drop(struct dfm *d)
 {
-        struct dfm_lead *f = &d->lead;
+        const struct dfm_numbers *taken = &d->triggers.numbers;
+        struct dfm_offered *o = &d->counts.offered;
+        uint64_t near = taken->next;
 
-        d->counts.offered.triggers += f->n;
-        d->counts.offered.not_taken += f->n;
-        f->n = 0;
+        for (bool far = false; d->lead.n > 0; remove_first(&d->lead)) {
+                uint64_t number = dfm_lead_at(&d->lead, 0)->number;
+
+                far |= taken->started && number >= near && number - near >= DFM_LEAD_FAR;
+                near = MAX(near, number);
+                o->triggers++;
+                ++*(far ? &o->implausible : &o->not_taken);
+        }
 }
 
 uint64_t dfm_lead_deadline_ns(const struct dfm *d)

@@ -38,6 +38,7 @@ struct dfm_lead {
         bool begun;                /* the first number is chosen */
         uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
         uint64_t near_ns;          /* when a number close to those taken last came */
+        bool apart;                /* the log has been told that the boards are */
         bool closing;              /* the boards began again: all earlier numbers end */
         /* Frames of all leading ROSs, and when this number last grew; frames of all other ROSs at that time.
          */

@@ -121,8 +121,36 @@ static void log_failure(const struct node *n, const struct dfm *core, const stru
                  roster_describe_failure(n->scenario, core, o, text, sizeof text));
 }
 
+const char *roster_describe_apart(const struct scenario *s, const struct dfm *core, char *text,
+                                  size_t size_bytes)
+{
+        struct strbuf b = strbuf_init(text, size_bytes);
+        struct dfm_apart a;
+
+        if (!dfm_numbers_apart(core, &a))
+                return text;
+        const struct scenario_node *ahead = scenario_node_of(s, ROLE_ROS, a.ahead),
+                                   *behind = scenario_node_of(s, ROLE_ROS, a.behind);
+
+        if (scenario_has_slices(s))
+                strbuf_add(
+                        &b,
+                        "the times of the frames of %s are %.3f s ahead of those of %s: the clocks of their "
+                        "boards differ, or ros.event-time or ros.tick is wrong",
+                        ahead->name, (double)a.by * (double)s->trigger.slice_ns / 1e9, behind->name);
+        else
+                strbuf_add(
+                        &b,
+                        "the numbers of the frames of %s are %llu ahead of those of %s: their boards do not "
+                        "count the same triggers, or ros.event-number is wrong",
+                        ahead->name, (unsigned long long)a.by, behind->name);
+        return text;
+}
+
 static void log_notice(struct node *n, const struct dfm *core, const struct dfm_notice *o)
 {
+        char text[256];
+
         switch (o->kind) {
         case NOTICE_JOINED:
         case NOTICE_RESTARTED:
@@ -156,6 +184,10 @@ static void log_notice(struct node *n, const struct dfm *core, const struct dfm_
         case NOTICE_TAKEN_IN:
                 log_warning("the front-end of %s is back; events wait for its fragments again",
                             name_of(n, o->role, o->index));
+                break;
+        case NOTICE_APART:
+                if (roster_describe_apart(n->scenario, core, text, sizeof text)[0])
+                        log_error("%s", text);
                 break;
         case NOTICE_UNRELIABLE:
                 log_error("%s %s; events may combine fragments of different triggers",

@@ -307,3 +307,34 @@ FRAMES_TEST(what_waits_at_the_end_is_not_taken, 2, 64, 7)
         assert_int_equal(offered(t)->not_taken, 3);
         assert_int_equal(dfm_counts(t->dfm)->triggers, 1);
 }
+
+/* What waits at the stop follows the numbers that were taken, unless it is far ahead. */
+FRAMES_TEST(a_leap_just_before_the_stop_is_implausible, 2, 64, 7,
+            c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
+{
+        have_range(t, 0, 8, 3);
+        assert_takes(t, "8 9 10");
+        dfm_pass_ns(t, 1);
+        have_one(t, 0, 5000);
+        assert_takes_after(t, 3 * NS_PER_S, "");
+        dfm_stop(t->dfm, t->now_ns);
+        takes(t);
+        assert_counts(offered(t), implausible, 1, not_taken, 0);
+}
+
+/* Two boards that count from different numbers. */
+FRAMES_TEST(boards_that_are_apart_are_named, 2, 64, 7)
+{
+        struct dfm_apart a;
+
+        have_range(t, 0, 8, 2);
+        have_range(t, 1, 5008, 2);
+        assert_takes_after(t, WINDOW_NS, "8 9");
+        assert_false(dfm_numbers_apart(t->dfm, &a));
+        have_range(t, 0, 10, 2);
+        have_range(t, 1, 5010, 2);
+        assert_takes_after(t, NS_PER_S, "10 11");
+        takes(t);
+        assert_true(dfm_numbers_apart(t->dfm, &a));
+        assert_fields(&a, ahead, 1, behind, 0, by, 5000);
+}
