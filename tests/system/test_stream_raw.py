@@ -37,9 +37,9 @@ def mistakes(evb):
         ("--transport", "tcp", "--input", "x"): "need --format raw",
         ("--packets", "3", "--input", "x"): "need --format raw",
         ("--format", "raw", "--input", "x"): "sends zeros",
-        ("--format", "raw", "--transport", "sctp"): "expected udp or tcp",
-        ("--format", "raw", "--transport", "tcp", "--echo"): "contradict each other",
-        ("--format", "raw", "--group", "10.0.0.1:7100"): "expected a multicast address and a port",
+        ("--format", "raw", "--transport", "sctp"): "expected udp, tcp, echo",
+        ("--format", "raw", "--transport", "10.0.0.1:7100"): "or a multicast group and port",
+        ("--format", "raw", "--transport", "239.1.2.3:7100", "--listen"): "contradicts the multicast group",
         ("--format", "raw", "--batch", "65"): "expected 1 to 64",
         ("--format", "raw", "--packets", "0"): "expected a positive number",
         ("--format", "raw", "--warm-up", "2h"): "expected a time up to 1 hour",
@@ -48,9 +48,9 @@ def mistakes(evb):
     }.items():
         error = failed(evb, "send", "127.0.0.1:1", *words)
         assert message in error, (words, error)
-    for word, options, message in (("127.0.0.1:1,127.0.0.1:2", (), "several need --group"),
-                                   (",".join(["127.0.0.1:1"] * 17), ("--group", f"{GROUP}:7"), "at most 16 receivers"),
-                                   ("127.0.0.1:1,", ("--group", f"{GROUP}:7"), "is not an address and a port")):
+    for word, options, message in (("127.0.0.1:1,127.0.0.1:2", (), "several need --transport GROUP"),
+                                   (",".join(["127.0.0.1:1"] * 17), ("--transport", f"{GROUP}:7"), "at most 16 receivers"),
+                                   ("127.0.0.1:1,", ("--transport", f"{GROUP}:7"), "is not an address and a port")):
         error = failed(evb, "send", word, "--format", "raw", *options)
         assert message in error, (word, error)
     assert "expected packets per second" in failed(evb, "recv", "1", "--output", "null", "--packet-limit", "0")
@@ -100,7 +100,7 @@ def wire(evb):
 
 
 def echo(evb):
-    report = move(evb, "--echo", packets=FEW, packet_size=4)
+    report = move(evb, transport="echo", packets=FEW, packet_size=4)
     assert sum(n for _, n in report["round_trip_us"]["histogram"]) == FEW, report
     assert 0 < report["round_trip_us"]["p50"] <= report["round_trip_us"]["max"], report
 
@@ -128,7 +128,7 @@ def multicast(evb):
     with contextlib.ExitStack() as stack:
         receivers = [stack.enter_context(End(evb, "recv", address, output="null", loss=loss))
                      for address, loss in zip(addresses, ("0%", "20%", "0%"))]
-        end = stack.enter_context(sender(evb, ",".join(addresses), group=f"{GROUP}:{next(ports)}", packets=FEW, packet_size=100, rate="1Mbit"))
+        end = stack.enter_context(sender(evb, ",".join(addresses), transport=f"{GROUP}:{next(ports)}", packets=FEW, packet_size=100, rate="1Mbit"))
         sent, error = end.finish(1)
         received = [receiver.finish(i == 1 and 1)[0] for i, receiver in enumerate(receivers)]
     assert [r["packets_received"] for r in sent["streams"]] == [r["packets_received"] for r in received], (sent, received)
@@ -143,7 +143,7 @@ def incomplete_group(evb):
     """Without one of the receivers nothing is sent, and the others say so."""
     here, nowhere = free_address(), free_address()
     with End(evb, "recv", here, output="null") as receiver, \
-            sender(evb, f"{here},{nowhere}", group=f"{GROUP}:{next(ports)}", packets=FEW, wait="1s") as end:
+            sender(evb, f"{here},{nowhere}", transport=f"{GROUP}:{next(ports)}", packets=FEW, wait="1s") as end:
         report, error = end.finish(1)
         assert report is None and f"{nowhere}: cannot connect" in error, error
         received, _ = receiver.finish(1)

@@ -20,7 +20,7 @@ struct send_texts {
         struct stream_texts stream;
         struct option_list inputs;
         const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen,
-                *direct, *transport, *group, *echo, *batch, *packets, *warm_up;
+                *direct, *transport, *batch, *packets, *warm_up;
 };
 
 static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
@@ -80,9 +80,10 @@ static int read_receivers(const struct send_texts *t, struct stream_send_config 
                 size_t n = strcspn(at, ",");
                 int r;
 
-                if (c->n_receivers == (t->group ? STREAM_RECEIVERS_MAX : 1)) {
+                if (c->n_receivers == (c->raw.grouped ? STREAM_RECEIVERS_MAX : 1)) {
                         fprintf(stderr, "evb stream send: %s: expected %s\n", t->stream.common.words[0],
-                                t->group ? "at most 16 receivers" : "one receiver; several need --group");
+                                c->raw.grouped ? "at most 16 receivers"
+                                               : "one receiver; several need --transport GROUP:PORT");
                         return 2;
                 }
                 snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
@@ -100,15 +101,13 @@ static int check_raw(const struct send_texts *t, const struct stream_send_config
 {
         const char *text = NULL;
 
-        if (!c->raw.tcp && !t->group && !t->echo && !t->batch && !t->packets && !t->warm_up &&
-            c->format != STREAM_RAW)
+        if (c->format != STREAM_RAW &&
+            (strcmp(t->transport, "udp") != 0 || t->batch || t->packets || t->warm_up))
+                text = "--transport, --batch, --packets and --warm-up need --format raw";
+        else if (c->format != STREAM_RAW)
                 return OPTIONS_GO_ON;
-        if (c->format != STREAM_RAW)
-                text = "--transport tcp, --group, --echo, --batch, --packets and --warm-up need --format raw";
-        else if (c->raw.tcp + c->raw.echo + c->raw.grouped > 1)
-                text = "--transport tcp, --group and --echo contradict each other; use one of them";
-        else if (t->group && t->listen)
-                text = "--group and --listen contradict each other; use one of them";
+        else if (c->raw.grouped && t->listen)
+                text = "--listen contradicts the multicast group of --transport; use one of them";
         else if (t->inputs.n > 0 || t->direct)
                 text = "--format raw sends zeros; leave --input and --direct out";
         else if (c->pacing != STREAM_PACING_THREAD)
@@ -123,15 +122,14 @@ static int read_raw(const struct send_texts *t, struct stream_send_config *c)
 {
         uint64_t batch = 1;
 
-        if (strcmp(t->transport, "udp") != 0 && strcmp(t->transport, "tcp") != 0)
-                return stream_usage("send", "transport", t->transport, "udp or tcp");
         c->raw.tcp = strcmp(t->transport, "tcp") == 0;
-        c->raw.echo = t->echo;
-        c->raw.grouped = t->group;
-        if (t->group && (net_address_parse_with_port(&c->raw.group, t->group) < 0 ||
-                         !net_address_is_multicast(&c->raw.group) || net_address_port(&c->raw.group) == 0))
-                return stream_usage("send", "group", t->group,
-                                    "a multicast address and a port, e.g. 239.255.69.1:7100");
+        c->raw.echo = strcmp(t->transport, "echo") == 0;
+        c->raw.grouped = !c->raw.tcp && !c->raw.echo && strcmp(t->transport, "udp") != 0;
+        if (c->raw.grouped &&
+            (net_address_parse_with_port(&c->raw.group, t->transport) < 0 ||
+             !net_address_is_multicast(&c->raw.group) || net_address_port(&c->raw.group) == 0))
+                return stream_usage("send", "transport", t->transport,
+                                    "udp, tcp, echo, or a multicast group and port, e.g. 239.255.69.1:7100");
         if (t->batch && (quantity_parse_count(t->batch, &batch) < 0 || batch == 0 || batch > BATCH_MOST))
                 return stream_usage("send", "batch", t->batch, "1 to 64 messages");
         c->batch = (uint32_t)batch;
@@ -148,9 +146,9 @@ static int read_all(const struct send_texts *t, struct stream_send_config *c)
         int r = stream_read("send", &t->stream, &c->common);
 
         if (r == OPTIONS_GO_ON)
-                r = read_receivers(t, c);
-        if (r == OPTIONS_GO_ON)
                 r = read_raw(t, c);
+        if (r == OPTIONS_GO_ON)
+                r = read_receivers(t, c);
         if (r == OPTIONS_GO_ON && strcmp(t->format, "raw") != 0)
                 r = stream_check_files("send", "input", &t->inputs, NULL);
         if (r == OPTIONS_GO_ON)
@@ -198,8 +196,8 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"direct", NULL, "read files directly from the disk, past the page cache (O_DIRECT)",
                  &t.direct},
                 {"format", "NAME",
-                 "plain; vdif, one frame in each packet; or raw, messages that are only counted, without "
-                 "--input (default: plain)",
+                 "plain; vdif, one frame in each packet; or raw, zeros that are only counted (default: "
+                 "plain)",
                  &t.format},
                 {"rate", "RATE",
                  "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
@@ -215,13 +213,12 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"frame-rate", "N", "VDIF frames per second of one thread (default: as recorded)",
                  &t.frame_rate},
                 {"duration", "TIME", "end after this time (default: with the input)", &t.duration},
-                {"transport", "NAME", "of a raw stream: udp or tcp (default: udp)", &t.transport},
-                {"group", "ADDRESS:PORT",
-                 "multicast group of a raw stream to several receivers, HOST:PORT,HOST:PORT...", &t.group},
-                {"echo", NULL, "raw: send each message when the previous one has come back", &t.echo},
-                {"batch", "N",
-                 "raw: messages of one system call, which the kernel divides (default: 1; at most 64)",
-                 &t.batch},
+                {"transport", "KIND",
+                 "raw: udp, tcp, echo (each message comes back before the next one), or GROUP:PORT, "
+                 "multicast "
+                 "to several HOST:PORT with commas (default: udp)",
+                 &t.transport},
+                {"batch", "N", "raw: messages of one system call, 1 to 64 (default: 1)", &t.batch},
                 {"packets", "N", "raw: end after N messages", &t.packets},
                 {"warm-up", "TIME", "raw: time before --duration that is not measured", &t.warm_up},
                 {"listen", NULL, "wait at this port for a receiver, evb stream recv --connect", &t.listen},
