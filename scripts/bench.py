@@ -6,7 +6,7 @@
 Each round runs every case once, so that what else the machine does affects all alike; the ratios of the table are
 medians of the ratios within a round. `--list` names the cases, e.g. "6x1 push UDP 1KiB": sources x builders, mode,
 transport, fragment, and what differs from the default: "file" writes the events, "unchecked" does not compare the
-received bytes, "receive-threads=2" sets that key of [sfi]. `--cases .` is every case.
+received bytes. `--cases .` is every case.
 
 The references are `evb bench wire` (the kernel alone), iperf3, and with `--spead2` the program spead2_bench.py of
 the Python package spead2. `--baseline` runs each case with another build of evb, too, to compare two versions. The script needs
@@ -47,8 +47,6 @@ def cases():
                     yield name, keys
                     yield f"{name} unchecked", {**keys, "sfi.verify": "no"}
                     yield f"{name} file", {**keys, "sfi.output": "file"}
-                    for n in (1, 2) if transport == "UDP" else ():
-                        yield f"{name} receive-threads={n}", {**keys, "sfi.receive-threads": n}
 
 
 @contextlib.contextmanager

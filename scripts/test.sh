@@ -145,7 +145,7 @@ check "the rest of static analysis" arrive analysis
 if runs '\.[ch]$|meson'; then
   part "build with the thread sanitizer" scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
   mapfile -t threads < <(changed system/{control,drift}:'^src/(shape|node)' system/{files,storage}:'^src/(store|data|node)' \
-    system/{metrics,page}:'^src/(net|node)' system/receive_threads:'^src/data' system/stream{,_peers}:'^src/(stream|net)')
+    system/{metrics,page}:'^src/(net|node)' system/stream{,_peers}:'^src/(stream|net)')
   suite "pure tests with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \

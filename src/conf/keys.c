@@ -37,6 +37,23 @@ const struct scenario_key *scenario_key_find(const char *section, const char *na
         return NULL;
 }
 
+/* Whether `full` is SECTION.NAME. */
+static bool is_full_name(const char *full, const char *section, const char *name)
+{
+        size_t n = strlen(section);
+
+        return strncmp(full, section, n) == 0 && full[n] == '.' && strcmp(full + n + 1, name) == 0;
+}
+
+const struct removed_key *removed_key_find(const char *section, const char *name)
+{
+        for (const struct removed_key *k = removed_keys; k->name; k++) {
+                if (is_full_name(k->name, section, name))
+                        return k;
+        }
+        return NULL;
+}
+
 bool scenario_setting_is_local(const char *setting)
 {
         size_t n = strcspn(setting, "="), section = strcspn(setting, ".");

@@ -44,8 +44,18 @@ struct scenario_key {
 extern const struct scenario_key scenario_keys[];
 extern const size_t n_scenario_keys;
 
+/* A key of an earlier version that has no effect any more. */
+struct removed_key {
+        const char *name;    /* SECTION.KEY */
+        const char *instead; /* what the user does instead, as an imperative or a fact */
+};
+
+extern const struct removed_key removed_keys[]; /* ends with a row without a name */
+
 /* By name or old name. */
 const struct scenario_key *scenario_key_find(const char *section, const char *name);
+/* NULL: there was no such key. */
+const struct removed_key *removed_key_find(const char *section, const char *name);
 /* The values that a key takes: "push or pull", "a time from 1ms to 60s"; returns `text`. */
 char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t size_bytes);
 /* Why scenario_key_set() rejected `value`, and what it expects instead; returns `text`. */

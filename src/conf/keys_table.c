@@ -280,13 +280,6 @@ const struct scenario_key scenario_keys[] = {
                 WAS("re-ask-after"), LIVE(SFI)),
         CHOICE("sfi", "verify", sfi.verify, "yes", "no|yes",
                "Whether the SFI checks every byte of pattern fragments.", ONLY(SFI)),
-        NUMBER(KEY_COUNT, "sfi", "receive-threads", sfi.receive_threads, "0", 0, SCENARIO_RECEIVE_THREADS_MAX,
-               "Number of threads in which an SFI receives and checks fragments, each with a socket of its "
-               "own (0: "
-               "its event loop receives). With n of them, every n-th ROS belongs to the same thread; there "
-               "are "
-               "at most as many as ROSs. Only with UDP. See docs/performance.md.",
-               ONLY(SFI)),
 
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
@@ -448,6 +441,11 @@ const struct scenario_key scenario_keys[] = {
                "Least important messages that a node logs. EVB_LOG in the environment overrides it; see "
                "evb(1).",
                LIVE(DFM | ROS | SFI)),
+};
+
+const struct removed_key removed_keys[] = {
+        {"sfi.receive-threads", "run several SFIs on the machine"},
+        {},
 };
 
 const size_t n_scenario_keys = ARRAY_SIZE(scenario_keys);

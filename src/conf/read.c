@@ -130,14 +130,17 @@ static void set_key(struct loading *l, unsigned line, const char *section, const
                     const char *value)
 {
         const struct scenario_key *key = scenario_key_find(section, name);
+        const struct removed_key *removed = removed_key_find(section, name);
         char what[64], reason[400];
         bool old;
         size_t i;
 
-        if (!key) {
+        if (removed)
+                conf_warn(l, line, "%s has no effect any more: %s", removed->name, removed->instead);
+        else if (!key)
                 unknown_key(l, line, section, name);
+        if (!key)
                 return;
-        }
         i = (size_t)(key - scenario_keys);
         old = strcmp(name, key->name) != 0;
         snprintf(what, sizeof what, "%s.%s", section, name);

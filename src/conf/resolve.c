@@ -244,9 +244,6 @@ void conf_check_fit(struct loading *l)
                 conf_key_error(l, "dfm", "event-timeout", "too short; expected longer than sfi.timeout");
         if (s->ros.wait_ns >= s->sfi.timeout_ns)
                 conf_key_error(l, "ros", "wait", "too long; expected shorter than sfi.timeout");
-        if (s->sfi.receive_threads > 0 && s->scenario.transport != TRANSPORT_UDP)
-                conf_key_error(l, "sfi", "receive-threads",
-                               "has no effect with TCP; expected 0, or scenario.transport = udp");
         conf_check_level2(l);
         conf_check_metrics(l);
         conf_check_control(l);

@@ -14,7 +14,6 @@
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
-#define SCENARIO_RECEIVE_THREADS_MAX 16
 #define SCENARIO_METADATA_MAX 12 /* an event file has 16, of which evb itself uses 4 */
 #define SCENARIO_AUTO 0          /* a number whose value is `auto` */
 #define SCENARIO_UNCHANGED UINT32_MAX
@@ -123,7 +122,6 @@ struct scenario {
                         buffer_size_bytes;
                 uint64_t timeout_ns, retries, retry_after_ns, verify, durability, write_direct, page_cache,
                         slow_disk;
-                uint64_t receive_threads; /* 0: the event loop receives */
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {

@@ -23,8 +23,7 @@ struct data_receiver_ops {
         void (*close)(struct data_receiver *r);
 };
 
-/* data_receive_threads: over UDP, with sfi.receive-threads. */
-extern const struct data_receiver_ops data_receive_udp, data_receive_threads, data_receive_tcp;
+extern const struct data_receiver_ops data_receive_udp, data_receive_tcp;
 
 struct data_receiver {
         const struct data_receiver_ops *ops;

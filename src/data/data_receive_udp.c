@@ -1,20 +1,23 @@
 /* Receives fragments over UDP: splits batches of datagrams into chunks, reserves their bytes in the SFI's
- * buffer, copies each payload once, and commits it. All in the event loop; receive/data_receive_threads.c
- * receives in threads. */
+ * buffer, copies each payload once, and commits it. All in the event loop. */
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "base/log.h"
 #include "base/util.h"
+#include "data/data_receive.h"
 #include "data/network.h"
 #include "data/socket_open.h"
 #include "net/injected_faults.h"
-#include "receive/fragments.h"
+#include "protocol/chunk.h"
 
 #define DATAGRAMS 512
 #define CHUNKS 1024
 /* Batches per turn, before the node handles control messages and timers. */
 #define ROUNDS 8
+/* Default of network.receive-buffer: the 2003 measurements used 8 MB. */
+#define RECEIVE_BUFFER_BYTES (8u << 20)
 
 struct udp_receiver {
         struct endpoint *endpoint;
@@ -38,7 +41,12 @@ static int udp_open(struct data_receiver *r)
         const struct scenario *s = r->context.scenario;
         struct fault_config faults = network_fault_config(s, r->context.self, 2);
         struct udp_receiver *u = calloc(1, sizeof *u);
-        struct udp_config config = fragments_socket(r);
+        uint64_t buffer_bytes = s->network.receive_buffer_bytes ?: RECEIVE_BUFFER_BYTES;
+        struct udp_config config = {
+                .receive_buffer_bytes = buffer_bytes,
+                .segmentation = (enum segmentation)s->network.segmentation,
+                .device = r->context.self->device,
+        };
         int k;
 
         if (!u)
@@ -53,7 +61,9 @@ static int udp_open(struct data_receiver *r)
         k = socket_open_udp(&u->endpoint, &config, "fragments");
         if (k < 0)
                 return k;
-        fragments_note_granted(r, u->endpoint->granted_receive_bytes);
+        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.receive_buffer_bytes > 0, buffer_bytes,
+                           u->endpoint->granted_receive_bytes);
+        stats_set(&r->context.stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
         return loop_add(r->context.loop, &u->io);
 }
@@ -69,17 +79,30 @@ static void udp_close(struct data_receiver *r)
         free(u);
 }
 
+/* Reserves, copies and commits the payload of the chunks. */
 static void store(struct data_receiver *r, struct udp_receiver *u, uint64_t now_ns)
 {
-        fragments_store(r, now_ns, u->chunks, u->payload, u->n);
+        sfi_reserve(r->core, now_ns, u->chunks, u->n);
+        for (size_t i = 0; i < u->n; i++) {
+                const struct sfi_chunk *c = &u->chunks[i];
+
+                if (c->verdict == SFI_STORE && c->chunk.length > 0)
+                        memcpy(r->buffer + c->at, u->payload[i], c->chunk.length);
+        }
+        sfi_commit(r->core, now_ns, u->chunks, u->n);
         u->n = 0;
 }
 
 static void take(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d, uint64_t now_ns)
 {
         struct chunk_reader reader;
-        enum message_verdict v = fragments_check(r->context.nodes, sfi_member(r->core)->cookie, d, &reader);
+        enum message_verdict v =
+                chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
+        /* Only the ROS that it names may have sent it. */
+        if (v == MESSAGE_OK &&
+            !address_book_is_host(r->context.nodes, ROLE_ROS, reader.header.sender_index, d->from))
+                v = MESSAGE_FOREIGN;
         stats_count_refusal(r->context.stats, v);
         if (v != MESSAGE_OK)
                 return;
@@ -113,7 +136,8 @@ static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
 
 static uint64_t udp_room(const struct data_receiver *r)
 {
-        return fragments_room_bytes(((struct udp_receiver *)r->state)->endpoint->granted_receive_bytes);
+        /* The kernel charges its own bookkeeping of each packet to the granted bytes. */
+        return ((struct udp_receiver *)r->state)->endpoint->granted_receive_bytes / 4 * 3;
 }
 
 static bool udp_is_holding(const struct data_receiver *r)

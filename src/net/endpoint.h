@@ -72,12 +72,8 @@ struct udp_config {
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* 0: the system's default */
         enum segmentation segmentation;
         uint32_t super_packet_max_bytes; /* 0: the kernel's maximum */
-        /* An endpoint without group whose address this one shares (SO_REUSEPORT), or NULL: nobody else may
-         * have the address. The kernel divides what arrives among them by the flow, or by endpoint_divide().
-         */
-        struct endpoint *beside;
-        const char *device; /* device to bind to; NULL or "": none */
-        bool timestamps;    /* note when each datagram arrives */
+        const char *device;              /* device to bind to; NULL or "": none */
+        bool timestamps;                 /* note when each datagram arrives */
 };
 
 /* Negative errno. */
@@ -86,23 +82,6 @@ int endpoint_new_udp(struct endpoint **ret, const struct udp_config *config);
  * arrives there. At most `capacity` datagrams of at most 64 KiB wait; more are dropped and counted. */
 int endpoint_new_inproc(struct endpoint **ret, const struct net_address *local, uint32_t capacity);
 struct endpoint *endpoint_free(struct endpoint *e);
-
-/* The rest of this block is for UDP endpoints only. */
-
-/* For endpoints that share the address of `e`: a program of the classic BPF, which sees a datagram's bytes
- * from offset 0 on and returns who takes it: 0 is `e`, and the others follow in the order of their creation.
- * Negative errno. */
-struct sock_filter;
-int endpoint_divide(struct endpoint *e, const struct sock_filter *program, uint16_t n);
-/* From the next system call on, datagrams arrive in `memory`, ENDPOINT_MEMORY_BYTES of the caller. What
- * arrived before stays where it is. Call it only while endpoint_has_more() is false. */
-#define ENDPOINT_MEMORY_BYTES (512u << 10)
-void endpoint_receive_into(struct endpoint *e, uint8_t *memory);
-/* The next endpoint_receive() returns datagrams of the last system call, without another one. */
-bool endpoint_has_more(const struct endpoint *e);
-/* The kernel's number of datagrams dropped by the full receive buffer, which wraps. Any thread may call it.
- */
-uint32_t endpoint_read_dropped(const struct endpoint *e);
 
 /* Receives up to n waiting datagrams: their number, 0 (none), or negative errno. */
 static inline int endpoint_receive(struct endpoint *e, struct datagram *out, size_t n)

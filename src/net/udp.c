@@ -1,6 +1,5 @@
 /* Opens, binds and closes UDP sockets and joins groups. udp_batch.c moves the batches. */
 #include <errno.h>
-#include <linux/filter.h>
 #include <netinet/udp.h>
 #include <string.h>
 
@@ -57,21 +56,9 @@ static void set_multicast_out(int fd, const struct net_address *local)
         setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof m);
 }
 
-/* Sockets share an address if both permit it. The first one permits it only after it is bound: so its bind
- * fails if any other socket has the address, even one that would share it, as a second process of a node
- * would. */
-static int share(const struct udp *u, const struct endpoint *beside)
-{
-        int r = set_int(beside->fd, SOL_SOCKET, SO_REUSEPORT, 1);
-
-        return r < 0 ? r : set_int(u->endpoint.fd, SOL_SOCKET, SO_REUSEPORT, 1);
-}
-
 static int set_up(struct udp *u, const struct udp_config *config)
 {
-        const struct net_address *bind_to = config->group
-                                                    ?: config->beside ? &config->beside->local
-                                                                      : &config->local;
+        const struct net_address *bind_to = config->group ?: &config->local;
         int fd = u->endpoint.fd, r = 0;
 
         u->endpoint.granted_receive_bytes =
@@ -87,8 +74,6 @@ static int set_up(struct udp *u, const struct udp_config *config)
                 set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
         if (config->group)
                 r = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-        else if (config->beside)
-                r = share(u, config->beside);
         if (r < 0 || bind(fd, &bind_to->any, bind_to->size_bytes) < 0)
                 return r < 0 ? r : -errno;
         if (config->group)
@@ -152,11 +137,4 @@ struct endpoint *endpoint_free(struct endpoint *e)
         if (e)
                 e->ops->free(e);
         return NULL;
-}
-
-int endpoint_divide(struct endpoint *e, const struct sock_filter *program, uint16_t n)
-{
-        struct sock_fprog f = {.len = n, .filter = (struct sock_filter *)program};
-
-        return setsockopt(e->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &f, sizeof f) < 0 ? -errno : 0;
 }

@@ -1,6 +1,5 @@
 /* Moves batches of a UDP endpoint: several super-packets per system call, segmented and joined by the kernel.
  * Falls back to single datagrams if the kernel refuses. */
-#include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/udp.h>
@@ -10,24 +9,6 @@
 
 #include "base/util.h"
 #include "udp_internal.h"
-
-static_assert(ENDPOINT_MEMORY_BYTES == UDP_RECEIVE_BATCH * UDP_BUFFER_BYTES, "a buffer for each message");
-
-void endpoint_receive_into(struct endpoint *e, uint8_t *memory)
-{
-        struct udp *u = (struct udp *)e;
-
-        assert(!endpoint_has_more(e));
-        for (int i = 0; i < UDP_RECEIVE_BATCH; i++)
-                u->receive_iov[i].iov_base = memory + (size_t)i * UDP_BUFFER_BYTES;
-}
-
-bool endpoint_has_more(const struct endpoint *e)
-{
-        const struct udp *u = (const struct udp *)e;
-
-        return u->at < u->n_messages;
-}
 
 void udp_prepare_receive(struct udp *u)
 {
@@ -285,7 +266,8 @@ int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
         return (int)taken;
 }
 
-uint32_t endpoint_read_dropped(const struct endpoint *e)
+/* The kernel's number of datagrams dropped by the full receive buffer, which wraps. */
+static uint32_t read_dropped(const struct endpoint *e)
 {
         uint32_t memory[9] = {}; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
         socklen_t size = sizeof memory;
@@ -298,7 +280,7 @@ uint32_t endpoint_read_dropped(const struct endpoint *e)
 void udp_counts(struct endpoint *e)
 {
         /* The count in control messages (SO_RXQ_OVFL) misses drops after the last received datagram. */
-        (void)note_overflow((struct udp *)e, endpoint_read_dropped(e));
+        (void)note_overflow((struct udp *)e, read_dropped(e));
 }
 
 uint64_t udp_unsent(struct endpoint *e)

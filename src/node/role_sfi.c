@@ -89,9 +89,7 @@ static int open_role(struct node *n)
         if (!s->buffer)
                 return machine_no_memory("sfi.buffer-size", sc->sfi.buffer_size_bytes);
         s->receiver = (struct data_receiver){
-                .ops = sc->scenario.transport == TRANSPORT_TCP ? &data_receive_tcp
-                       : sc->sfi.receive_threads > 0           ? &data_receive_threads
-                                                               : &data_receive_udp,
+                .ops = sc->scenario.transport == TRANSPORT_TCP ? &data_receive_tcp : &data_receive_udp,
                 .context = context,
                 .buffer = s->buffer,
         };

@@ -19,9 +19,7 @@
 /* The first byte of a data message. That of all other messages is 0x45 (MESSAGE_MAGIC). */
 #define FRAGMENTS_MAGIC 0xEB
 #define FRAGMENTS_HEADER_BYTES 20
-/* Offset of the sender in the header: a little-endian number of 16 bits, whose lower bits are the index of
- * the ROS. */
-#define FRAGMENTS_SENDER_AT 2
+/* The lower bits of the sender are the index of the ROS. */
 #define FRAGMENTS_INDEX_BITS 12
 /* Maximum number of chunks in a message, and bytes of an entry. */
 #define CHUNKS_MAX 256u

@@ -61,10 +61,6 @@ def runs_tcp(evb):
     three_runs(evb, transport="tcp")
 
 
-def runs_threads(evb):
-    three_runs(evb, **{"sfi.receive-threads": 2})
-
-
 def by_themselves(evb):
     """With run.start = auto, runs follow each other, until stop; then none begins until start."""
     with control_bed(evb, {"run.start": "auto", "trigger.events": 300}) as b:
@@ -1035,7 +1031,7 @@ def one_run(evb):
 
 if __name__ == "__main__":
     main({
-        "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "runs-threads": runs_threads, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
+        "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
         "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported, "killed-in-pause": killed_in_pause,

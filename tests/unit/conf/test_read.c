@@ -89,6 +89,21 @@ TEST(accepts_old_names)
         assert_int_equal(sample_errors.n_warnings, 0);
 }
 
+TEST(removed_keys_have_no_effect)
+{
+        char wanted[160];
+
+        /* Nor does their value matter, or how often they are set. */
+        assert_int_equal(sample_load_with(COUNTS "[sfi]\nreceive-threads = x\nreceive-threads = 2\n",
+                                          (const char *[]){"sfi.receive-threads=0"}, 1),
+                         0);
+        assert_int_equal(sample_errors.n_warnings, 3);
+        snprintf(wanted, sizeof wanted,
+                 "%s:6: warning: sfi.receive-threads has no effect any more: run several SFIs on the machine",
+                 sample_path);
+        assert_string_equal(sample_errors.warnings[0], wanted);
+}
+
 /* One key, whichever names set it. */
 TEST(old_and_new_name_are_duplicates)
 {

@@ -168,11 +168,6 @@ TEST(test_contradictory_keys)
                             "[level2]\nlisten = tcp:5000\n",
                      ":10: level2.listen: ", "equals network.data-port");
         assert_loads(COUNTS "[network]\ndata-port = 5000\n[level2]\nlisten = tcp:5000\n");
-        assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[sfi]\nreceive-threads = 2\n",
-                     ":8: sfi.receive-threads: ",
-                     "has no effect with TCP; expected 0, or scenario.transport = udp");
-        assert_loads(COUNTS "[scenario]\ntransport = tcp\n[sfi]\nreceive-threads = 0\n");
-        assert_loads(COUNTS "[sfi]\nreceive-threads = 16\n");
         assert_wrong("[ros]\ncount = 3\nfragment-size = 2000kB\n[sfi]\ncount = 1\n"
                      "buffer-size = 5MiB\n",
                      ":6: sfi.buffer-size: ",
