@@ -6,6 +6,7 @@ import time
 from .context import PointFailed
 from .process import LOOK_SECONDS, Program
 
+DEVICE = "eth0"
 LIMIT_SECONDS = 60  # to build it, or to remove it
 
 
