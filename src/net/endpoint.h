@@ -1,4 +1,4 @@
-/* Datagram endpoints behind a small table of functions: UDP sockets, and links within a process for tests.
+/* Datagram endpoints behind a small table of functions: UDP sockets, and in tests links within a process.
  * They move batches: several datagrams per system call, and several per super-packet, which the kernel
  * segments and joins (UDP_SEGMENT, UDP_GRO; udp(7)). One thread per endpoint; nothing is allocated after
  * creation. */
@@ -78,9 +78,6 @@ struct udp_config {
 
 /* Negative errno. */
 int endpoint_new_udp(struct endpoint **ret, const struct udp_config *config);
-/* A link within this process, for tests in one thread. A datagram sent to the `local` address of an endpoint
- * arrives there. At most `capacity` datagrams of at most 64 KiB wait; more are dropped and counted. */
-int endpoint_new_inproc(struct endpoint **ret, const struct net_address *local, uint32_t capacity);
 struct endpoint *endpoint_free(struct endpoint *e);
 
 /* Receives up to n waiting datagrams: their number, 0 (none), or negative errno. */

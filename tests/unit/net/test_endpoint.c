@@ -14,6 +14,7 @@
 #include "net/endpoint.h"
 #include "net/injected_faults.h"
 #include "sys/loop.h"
+#include "inproc.h"
 
 DEFINE_FREEP(endpoint)
 DEFINE_FREEP(faults)

@@ -1,11 +1,11 @@
-/* Links endpoints of one process, for tests. A datagram is queued at the endpoint with its destination
- * address. One thread. */
+/* A datagram is queued at the endpoint with its destination address. */
+#include "inproc.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
 #include "base/util.h"
-#include "net/endpoint.h"
 
 #define DATAGRAM_MAX_BYTES 65536u
 
