@@ -39,7 +39,8 @@ def cases_of(test):
 
 
 def run(notes, build, *arguments):
-    log = pathlib.Path(build, "meson-logs", "testlog.json")
+    base = arguments[arguments.index("--logbase") + 1] if "--logbase" in arguments else "testlog"
+    log = pathlib.Path(build, "meson-logs", base + ".json")
     log.unlink(missing_ok=True)
     command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *arguments]
     before = need.stolen()

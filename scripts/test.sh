@@ -138,12 +138,17 @@ mapfile -t sources < <(((full)) && git ls-files 'src/*.c' || grep -E '^src/.*\.c
 ahead analysis scripts/lint.sh build "${sources[@]:-src/main.c}"
 pure=(--suite unit --suite nodes --suite fuzz)
 ((!full)) || pure+=(--suite sim)
-suite "system and pure tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 \
-  --suite system "${pure[@]}"
+ahead pure scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 "${pure[@]}"
+if runs '\.[ch]$|meson'; then
+  ahead threads scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
+fi
+# System tests mostly wait, so what began ahead computes meanwhile.
+suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 --suite system
+part "the rest of the pure tests, with these sanitizers" arrive pure || (($? == 1)) || note failed 0 "pure tests"
 part "the rest of the simulations and tools" arrive simulations || (($? == 1)) || note failed 0 "simulations and tools"
 check "the rest of static analysis" arrive analysis
 if runs '\.[ch]$|meson'; then
-  part "build with the thread sanitizer" scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
+  part "the rest of the build with the thread sanitizer" arrive threads
   mapfile -t threads < <(changed system/{control,drift}:'^src/(shape|node)' system/{files,storage}:'^src/(store|data|node)' \
     system/{metrics,page}:'^src/(net|node)' system/stream{,_peers}:'^src/(stream|net)')
   suite "pure tests with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
