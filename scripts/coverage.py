@@ -5,7 +5,7 @@
     scripts/coverage.py --lines FILE          # also print the lines of FILE that no test executes
 
 Builds these layers and their tests with gcc's instrumentation, runs the tests, and prints a table. The exit status is 1 if a
-layer has less than the least share of executed lines; then the files that lack most are named. Whether the tests pass is
+layer has less than its share of executed lines in LAYERS; then the files that lack most are named. Whether the tests pass is
 for scripts/test.sh to say: it runs them without instrumentation, and with time for each.
 """
 import argparse
@@ -17,8 +17,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-LAYERS = ["core", "format", "conf", "store", "shape/kernel", "shape/model"]
-LEAST_PERCENT = 90.0
+# The least share of executed lines, in percent: what the tests once reached.
+LAYERS = {"core": 97.5, "format": 99.0, "conf": 95.9, "store": 94.6, "shape/kernel": 91.0, "shape/model": 96.1}
 NAMED_FILES = 10
 # The simulated scenes would execute little more, and take most of the time.
 TESTS = re.compile(r"unit/(" + "|".join(LAYERS) + r")/")
@@ -101,9 +101,9 @@ def report(by_layer, skipped):
     print(f"{'layer':12} {'lines':>7} {'executed':>9}")
     low = []
     for layer, files in by_layer.items():
-        share, verdict = percent(files), ""
-        if share < LEAST_PERCENT:
-            verdict = "  not judged, as tests were skipped" if layer in skipped else f"  expected {LEAST_PERCENT:.0f} %"
+        share, verdict = round(percent(files), 1), ""
+        if share < LAYERS[layer]:
+            verdict = "  not judged, as tests were skipped" if layer in skipped else f"  expected {LAYERS[layer]} %"
             low += [] if layer in skipped else [f for f in files if f.missed]
         print(f"{layer:12} {sum(f.lines for f in files):7} {share:7.1f} %{verdict}")
     for f in sorted(low, key=lambda f: -len(f.missed))[:NAMED_FILES]:

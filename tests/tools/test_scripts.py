@@ -105,14 +105,16 @@ def coverage(_):
     def file(name, executed, lines):
         return module.File(name, {line: int(line <= executed) for line in range(1, lines + 1)})
 
-    by_layer = {"core": [file("src/core/good.c", 90, 100)],
+    by_layer = {"core": [file("src/core/good.c", 975, 1000)],
                 "shape/kernel": [file("src/shape/kernel/good.c", 100, 100), file("src/shape/kernel/bad.c", 20, 100), file("src/shape/kernel/none.c", 0, 5)]}
+    # Each layer has a mark of its own.
+    assert module.LAYERS["core"] == 97.5 and not module.report({"core": [file("src/core/worse.c", 974, 1000)]}, set())
     for skipped, enough in ((set(), False), ({"shape/kernel"}, True)):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             assert module.report(by_layer, skipped) == enough, skipped
         lines = printed.getvalue().splitlines()
-        assert lines[1].split() == ["core", "100", "90.0", "%"], lines
+        assert lines[1].split() == ["core", "1000", "97.5", "%"], lines
         assert lines[2].split()[:4] == ["shape/kernel", "205", "58.5", "%"] and ("not judged" in lines[2]) == enough, lines
         assert lines[3:] == ([] if enough else ["src/shape/kernel/bad.c: 80 of 100 lines are not executed",
                                                 "src/shape/kernel/none.c: 5 of 5 lines are not executed"]), lines
