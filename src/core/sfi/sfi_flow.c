@@ -40,6 +40,9 @@
 /* A new fragment is expected to have at most the smoothed size plus this many deviations. */
 #define SIZE_DEVIATIONS 2u
 #define SIZE_SHIFT 4
+/* Losses decrease no limit below this at an unknown port: if they have another cause, they would stop the
+ * flow, as what is lost counts as in flight, and nothing overtakes it. */
+#define LOSSY_LEAST_BYTES 32768u
 /* How much later than a credit its Assign comes; a frame for each, until it is known how many share one; and
  * the weight of a message in the mean. */
 #define ASSIGNS_NS (4 * NS_PER_MS)
@@ -238,6 +241,11 @@ void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *c)
         };
 }
 
+static uint64_t lossy_least_bytes(const struct sfi_limit *l)
+{
+        return l->config->port_bytes > 0 ? 0 : LOSSY_LEAST_BYTES;
+}
+
 /* The limit stays below the one that lost packets, by a quarter: doubling overshoots by less than a factor of
  * 2, so three more losses find a limit without. */
 static void set_limit(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
@@ -245,7 +253,7 @@ static void set_limit(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
         uint64_t most = l->most_bytes;
 
         if (now_ns < l->lossy_until_ns)
-                most = MIN(most, l->lossy_bytes / 4 * 3);
+                most = MIN(most, MAX(l->lossy_bytes / 4 * 3, lossy_least_bytes(l)));
         l->bytes = MAX(MIN(bytes, most), l->least_bytes);
 }
 
@@ -308,6 +316,7 @@ bool sfi_limit_note_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_fligh
         l->decreased_ns = now_ns;
         l->slow_start = false;
         set_limit(l, now_ns, l->bytes / 2);
+        l->bytes = MAX(l->bytes, MIN(lossy_least_bytes(l), l->lossy_bytes));
         return true;
 }
 

@@ -46,13 +46,19 @@ void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
         e->queued = true;
 }
 
-/* Time without a sign of the ROS after which it is asked again. Where datagrams get lost, the first retry
- * allows for packets in another order only, and not for a process that is late. */
+/* Where datagrams get lost, the first retry allows for packets in another order only, and not for a process
+ * that is late. So do the next ones, which soon allow for more: retries get lost too. */
+static uint64_t hurried_ns(const struct sfi_requests *q, const struct sfi_slot *e)
+{
+        if (!q->has_losses || (e->rounds > 0 && q->config->retries_max != UINT32_MAX))
+                return sfi_retry_interval_ns(q->retry);
+        return sfi_retry_hurried_ns(q->retry, q->reordering_ns) << MIN(2u * e->rounds, 16u);
+}
+
+/* Time without a sign of the ROS after which it is asked again. */
 static uint64_t silence_ns(const struct sfi_requests *q, const struct sfi_slot *e)
 {
-        if (!q->has_losses || e->rounds > 0)
-                return sfi_retry_interval_ns(q->retry);
-        return sfi_retry_hurried_ns(q->retry, q->reordering_ns);
+        return MIN(hurried_ns(q, e), sfi_retry_interval_ns(q->retry));
 }
 
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
@@ -60,8 +66,8 @@ void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
         const struct sfi_slot *e = &q->slots->items[slot];
         uint64_t next_ns = sfi_retry_next_ns(q->retry, now_ns, e->rounds, e->expire_ns);
 
-        if (q->has_losses && e->rounds <= 1 && next_ns != NEVER_NS)
-                next_ns = MIN(next_ns, now_ns + silence_ns(q, e));
+        if (q->has_losses && (e->rounds <= 1 || q->config->retries_max == UINT32_MAX) && next_ns != NEVER_NS)
+                next_ns = MIN(next_ns, now_ns + hurried_ns(q, e));
         sfi_slots_set_retry(q->slots, slot, next_ns);
 }
 

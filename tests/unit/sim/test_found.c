@@ -149,6 +149,30 @@ TEST(large_fragments_survive_losses)
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 1, NS_PER_S);
 }
 
+/* A tenth of 20,000 chunks is lost, and of their requests and retries. Losses left one frame of each ROS in
+ * flight, which nothing overtook, and a lost retry was followed by a pause of 10 ms or more: 13 s. */
+TEST(large_fragments_survive_many_losses)
+{
+        static const char *const keys[] = {
+                "scenario.mode=pull",
+                "trigger.events=3",
+                "trigger.rate=100Hz",
+                "ros.count=3",
+                "ros.fragment-size=3MB",
+                "ros.buffer-size=64MiB",
+                "sfi.count=1",
+                "sfi.buffer-size=64MiB",
+                "sfi.timeout=10s",
+                "dfm.event-timeout=40s",
+                "dfm.keep-alive=200ms",
+                "dfm.node-timeout=3s",
+                "network.link-rate=unlimited",
+                "network.loss=0.1",
+        };
+
+        expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 3, 2 * NS_PER_S);
+}
+
 /* Four events come at once, as no size is known yet, and the memory holds one of them and a part of another.
  * The others used up their retries, whose answers found no memory, and their time. */
 TEST(the_first_events_wait_for_memory)
