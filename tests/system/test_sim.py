@@ -80,12 +80,12 @@ def places(evb):
 
 
 def same_report(evb):
-    """The report has the fields of a real run, those of the nodes included, and two more."""
+    """The report has the fields of a real run, those of the nodes included, and those of docs/sim.md."""
     with folder() as where:
         path = scenario(where, SHORT)
         real = run(evb, path, {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"})
         virtual = report_of(evb, path)
-        assert set(virtual) - set(real) == {"seed", "digest"} and set(real) <= set(virtual), set(real) ^ set(virtual)
+        assert set(virtual) - set(real) == {"seed", "digest", "violation", "plan_fits", "port_most_bytes"} and set(real) <= set(virtual), set(real) ^ set(virtual)
         for a, b in zip(real["nodes"], virtual["nodes"]):
             assert set(a) == set(b), (a["name"], set(a) ^ set(b))
         assert set(virtual["cpu_seconds"].values()) == set(virtual["peak_rss_bytes"].values()) == {None}, virtual["cpu_seconds"]
