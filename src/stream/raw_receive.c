@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/if_ether.h>
 #include <netinet/ip.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #include "sys/thread.h"
 
 #define RECEIVE_MAX 64u
-#define TCP_BYTES 262144u
+#define BUFFER_BYTES 262144u
 #define WAIT_MS 20
 /* After the end of a stream, UDP messages that do not come within this time are lost; a shaped TCP connection
  * may pause longer. */
@@ -125,6 +126,50 @@ static int receive_udp(struct receive_threads *t)
         return n;
 }
 
+/* The number of messages that the kernel has joined; 0: another size. */
+static uint64_t count_joined(const struct receive_threads *t, struct msghdr *m, size_t bytes)
+{
+        int size = (int)bytes;
+
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+                if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO)
+                        memcpy(&size, CMSG_DATA(c), sizeof size);
+        }
+        return size == (int)t->rule.payload_bytes && bytes % t->rule.payload_bytes == 0
+                       ? bytes / t->rule.payload_bytes
+                       : 0;
+}
+
+/* Messages of a batch come as a super-packet: one call for all. */
+static int receive_super_packet(struct receive_threads *t, uint8_t *buffer)
+{
+        struct net_address from = {.size_bytes = sizeof from.v6};
+        uint8_t control[128] __attribute__((aligned(16)));
+        struct iovec iov = {buffer, BUFFER_BYTES};
+        struct msghdr m = {.msg_name = &from.any,
+                           .msg_namelen = sizeof from.v6,
+                           .msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
+        ssize_t n = recvmsg(t->endpoint->fd, &m, 0);
+        uint64_t messages;
+
+        if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNREFUSED)
+                return -errno;
+        if (n < 0) {
+                wait_for_messages(t);
+                return 0;
+        }
+        from.size_bytes = m.msg_namelen;
+        messages = net_address_equal(&from, &t->from) ? count_joined(t, &m, (size_t)n) : 0;
+        t->foreign += messages == 0;
+        t->endpoint->counts.calls++;
+        if (messages > 0)
+                count(t, clock_now_ns(), messages, (uint64_t)n);
+        return 0;
+}
+
 /* Returns 1 while there is no connection. */
 static int accept_sender(struct receive_threads *t)
 {
@@ -155,7 +200,7 @@ static int receive_tcp(struct receive_threads *t, uint8_t *buffer)
 
         if (t->raw.fd <= 0)
                 return MIN(accept_sender(t), 0);
-        n = recv(t->raw.fd, buffer, TCP_BYTES, 0);
+        n = recv(t->raw.fd, buffer, BUFFER_BYTES, 0);
         if (n < 0)
                 return errno == EAGAIN || errno == EINTR ? 0 : -errno;
         t->raw.at_end = n == 0;
@@ -194,11 +239,14 @@ static void conclude(struct receive_threads *t)
 
 int raw_receive_all(struct receive_threads *t)
 {
-        _cleanup_free_ uint8_t *buffer = malloc(TCP_BYTES);
+        _cleanup_free_ uint8_t *buffer = malloc(BUFFER_BYTES);
+        bool joined = t->drop_packets > 1 && !t->faults && t->raw.packets_per_s == 0;
         int r = buffer ? 0 : -ENOMEM;
 
         while (r >= 0 && !is_over(t) && !atomic_load_explicit(&t->aborted, memory_order_relaxed))
-                r = t->raw.rule->tcp ? receive_tcp(t, buffer) : receive_udp(t);
+                r = t->raw.rule->tcp ? receive_tcp(t, buffer)
+                    : joined         ? receive_super_packet(t, buffer)
+                                     : receive_udp(t);
         conclude(t);
         return MIN(r, 0);
 }
