@@ -3,24 +3,36 @@
 #include "bench.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
 #include "lab/valid.h"
+#include "run/netns.h"
 #include "run/testbed.h"
+#include "stream/stream.h"
 #include "sys/loop.h"
 #include "sys/priority.h"
-#include "traffic/flows.h"
 
 #define NAME "evb bench wire"
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60
 #define SIZES_MAX 16
-#define PORT 7100
+#define PORT 26900
+/* Messages of a super-packet, and how long the receiver may take to listen. */
+#define BATCH 64u
+#define WAIT_NS (10 * NS_PER_S)
+#define LOOK_NS (20 * NS_PER_MS)
 #define SOCKET_BUFFER_BYTES (8u << 20)
 /* The kernel refuses to segment for a device whose MTU is smaller. */
 #define IP_UDP_HEADER_BYTES 28u
@@ -46,31 +58,143 @@ static double per(double value, double n)
         return n > 0 ? value / n : 0;
 }
 
-static json_t *describe(const struct attempt *a, const struct flow_result *r)
-{
-        double sent = (double)r->sent_messages, received = (double)r->received_messages[0];
+/* One end of the stream, as a process of its own. */
+struct end {
+        pid_t pid; /* 0: it has ended */
+        int report_fd;
+};
 
-        return json_pack(
-                "{s:i, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "datagram_bytes", (int)a->size_bytes,
-                "seconds", r->seconds, "sent_packets", (json_int_t)r->sent_messages, "received_packets",
-                (json_int_t)r->received_messages[0], "lost_percent", 100 * per(sent - received, sent),
-                "throughput_bytes_per_second", per((double)r->received_bytes[0], r->seconds),
-                "datagrams_per_second", per(received, r->seconds), "sender_ns_per_datagram",
-                per(r->sender_cpu_seconds * 1e9, sent), "receiver_ns_per_datagram",
-                per(r->receiver_cpu_seconds * 1e9, received));
+static double number(const json_t *figures, const char *key)
+{
+        return json_number_value(json_object_get(figures, key));
+}
+
+static json_t *describe(const struct attempt *a, const json_t *report)
+{
+        const json_t *sender = json_object_get(report, "measured"), *peer = json_object_get(report, "peer"),
+                     *receiver = json_object_get(peer, "measured");
+        double sent = number(sender, "packets"), received = number(receiver, "packets"),
+               seconds = number(sender, "seconds");
+
+        return json_pack("{s:i, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "datagram_bytes",
+                         (int)a->size_bytes, "seconds", seconds, "sent_packets", (json_int_t)sent,
+                         "received_packets", (json_int_t)received, "lost_percent",
+                         100 * per(sent - received, sent), "throughput_bytes_per_second",
+                         per(number(receiver, "bytes"), seconds), "datagrams_per_second",
+                         per(received, seconds), "sender_ns_per_datagram",
+                         per(number(sender, "cpu_seconds") * 1e9, sent), "receiver_ns_per_datagram",
+                         per(number(receiver, "cpu_seconds") * 1e9, received));
+}
+
+static int run_stream(const struct attempt *a, const char *to, bool sends, json_t **ret)
+{
+        const struct stream_options common = {
+                .ring_bytes = 1u << 20, .socket_buffer_bytes = SOCKET_BUFFER_BYTES, .wake = {WAKE_FUTEX, 0}};
+        const uint64_t duration_ns = a->options->n_seconds * NS_PER_S;
+        struct stream_receive_config receive = {.common = common, .output = "null"};
+        struct stream_send_config send = {
+                .common = common,
+                .n_receivers = 1,
+                .format = STREAM_RAW,
+                .full_speed = true,
+                .batch = BATCH,
+                .packet_bytes = a->size_bytes,
+                .duration_ns = duration_ns,
+                .wait_ns = WAIT_NS,
+        };
+
+        if (net_address_parse(&receive.at, to, PORT) < 0)
+                return -EINVAL;
+        send.at[0] = receive.at;
+        return sends ? stream_send(&send, ret) : stream_receive(&receive, ret);
+}
+
+/* What is lost is a figure here, and no message. */
+static _Noreturn void become_end(const struct attempt *a, int namespace, const char *to, bool sends,
+                                 int report_fd, pid_t parent)
+{
+        int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        json_t *report = NULL;
+
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent || nowhere < 0 || netns_enter(namespace) < 0)
+                _exit(1);
+        (void)priority_raise();
+        (void)dup2(nowhere, STDERR_FILENO);
+        (void)run_stream(a, to, sends, &report);
+        _exit(!report || json_dumpfd(report, report_fd, JSON_COMPACT) < 0);
+}
+
+static int start_end(struct end *e, const struct attempt *a, int namespace, const char *to, bool sends,
+                     struct machine_watch *watch)
+{
+        pid_t self = getpid();
+
+        e->report_fd = memfd_create("evb-report", MFD_CLOEXEC);
+        e->pid = e->report_fd < 0 ? -1 : fork();
+        if (e->pid == 0)
+                become_end(a, namespace, to, sends, e->report_fd, self);
+        if (e->pid < 0) {
+                e->pid = 0;
+                return -errno;
+        }
+        machine_watch_add(watch, e->pid);
+        return 0;
+}
+
+/* Waits until both ends have ended, or a signal comes. */
+static int follow(struct end ends[static 2], struct machine_watch *watch)
+{
+        int r = 0;
+
+        while (ends[0].pid > 0 || ends[1].pid > 0) {
+                machine_watch_turn(watch, clock_now_ns(), true);
+                if (signals_are_waiting()) {
+                        r = -EINTR;
+                        break;
+                }
+                nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+                for (unsigned i = 0; i < 2; i++) {
+                        if (ends[i].pid > 0 && waitpid(ends[i].pid, NULL, WNOHANG) == ends[i].pid)
+                                ends[i].pid = 0;
+                }
+        }
+        machine_watch_turn(watch, clock_now_ns(), false);
+        return r;
+}
+
+static void end_fini(struct end *e)
+{
+        if (e->pid > 0) {
+                kill(e->pid, SIGKILL);
+                waitpid(e->pid, NULL, 0);
+        }
+        if (e->report_fd > 0)
+                close(e->report_fd);
+}
+
+static json_t *read_report(const struct end *e)
+{
+        json_t *report = lseek(e->report_fd, 0, SEEK_SET) < 0 ? NULL : json_loadfd(e->report_fd, 0, NULL);
+        const char *reason = json_string_value(json_object_get(report, "reason"));
+
+        if (!reason && json_is_object(json_object_get(report, "peer")))
+                return report;
+        log_error(NAME ": the stream failed: %s", reason ?: "an end did not report");
+        json_decref(report);
+        return NULL;
 }
 
 /* Sends from one namespace to the other. Returns NULL after it has logged an error. */
 static json_t *measure(const struct attempt *a, struct machine_watch *watch)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
-        _cleanup_free_ struct flow_result *result = calloc(1, sizeof *result);
-        static const struct flow_shape unshaped;
         struct testbed *testbed = NULL;
-        struct flow flow;
+        struct end ends[2] = {};
+        json_t *report = NULL, *figures = NULL;
         int r;
 
-        if (!s || !result) {
+        if (!s) {
                 log_error_errno(ENOMEM, NAME ": %m");
                 return NULL;
         }
@@ -82,17 +206,20 @@ static json_t *measure(const struct attempt *a, struct machine_watch *watch)
         strcpy(s->nodes[1].name, "receiver");
         r = testbed_new(&testbed, s);
         /* The testbed sets the addresses. */
-        flow = (struct flow){.kind = FLOW_SEGMENTS,
-                             .from = &s->nodes[0],
-                             .to = {&s->nodes[1]},
-                             .n_to = 1,
-                             .port = PORT,
-                             .message_bytes = a->size_bytes,
-                             .buffer_bytes = SOCKET_BUFFER_BYTES};
+        for (unsigned i = 0; r >= 0 && i < 2; i++)
+                r = start_end(&ends[i], a, testbed_node_namespace(testbed, s->nodes[i].name),
+                              s->nodes[1].address, i == 0, watch);
         if (r >= 0)
-                r = flows_run(testbed, &flow, 1, &unshaped, (double)a->options->n_seconds, watch, result);
+                r = follow(ends, watch);
+        if (r >= 0)
+                report = read_report(&ends[0]);
+        if (report)
+                figures = describe(a, report);
+        json_decref(report);
+        for (unsigned i = 0; i < 2; i++)
+                end_fini(&ends[i]);
         testbed_free(testbed);
-        return r < 0 ? NULL : describe(a, result);
+        return figures;
 }
 
 /* A measurement, with what else the machine did meanwhile. */
@@ -128,11 +255,6 @@ static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX]
                 }
         }
         return true;
-}
-
-static double number(const json_t *figures, const char *key)
-{
-        return json_number_value(json_object_get(figures, key));
 }
 
 static void print(const struct bench_options *o, const json_t *sizes)
