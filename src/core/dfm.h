@@ -151,13 +151,6 @@ struct dfm_node_view {
         bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or in no account */
 };
 
-/* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */
-struct dfm_announced {
-        uint64_t numbers;
-        uint64_t confirmed; /* known from another ROS, or repeated */
-        uint64_t late;      /* too old to become an event */
-};
-
 /* The newest numbers of the frames of two ROSs, and how far they are apart. */
 struct dfm_apart {
         uint16_t ahead, behind; /* ROSs */

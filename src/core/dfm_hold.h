@@ -19,7 +19,7 @@ bool dfm_is_held(const struct dfm *d);
 bool dfm_is_ready(const struct dfm *d);
 
 /* Sets the metadata of the run, at most METADATA_MAX, which each SFI receives before it receives events. Has
- * no effect once the run has begun. */
+ * no effect once the run has begun, nor in the run of a former DFM, which has its own. */
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
 
 /* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The

@@ -1,23 +1,26 @@
-/* What a DFM knows of the SFI processes of its run. Processes that ended can no longer report which events
- * they built, so a DFM that resumes the run needs it: the caller stores it for that. Part of the DFM's core,
- * see dfm.h. */
+/* The record of a run: what its DFM knows, and the next DFM cannot learn from the nodes that are left. A DFM
+ * that resumes the run needs it: the caller stores it for that. Part of the DFM's core, see dfm.h. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/dfm_level2.h"
 #include "protocol/event.h"
 #include "protocol/message.h"
 
 struct dfm;
 
-/* The last process of one SFI. */
+/* The last process of one node. */
 struct dfm_process {
         uint64_t incarnation;    /* 0: none */
-        bool gone;               /* `ends` are all that count, unless it returns */
         bool vanished, replaced; /* see struct dfm_node_view */
+        bool left;               /* it said that it left; an SFI: with its files closed */
+        uint16_t flags;          /* ALIVE_*, as reported last */
+        uint64_t frames;         /* of a ROS: likewise */
+        /* Of an SFI: */
+        bool gone;               /* `ends` are all that count, unless it returns */
         bool unknown;            /* some ends of a process before it are not known */
-        bool left;               /* it said that it left, with its files closed */
         struct node_totals ends; /* of its events, as the DFM counted them */
         uint64_t unclosed;       /* built events of processes before it that did not say that they left */
 };
@@ -63,6 +66,21 @@ struct dfm_came {
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
 
+/* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */
+struct dfm_announced {
+        uint64_t numbers;
+        uint64_t confirmed; /* known from another ROS, or repeated */
+        uint64_t late;      /* too old to become an event */
+};
+
+/* What only reports need. The record may have figures of up to a second before. */
+struct dfm_figures {
+        uint64_t assigned, reassigned;
+        uint64_t busy_ns, paused_ns;
+        struct dfm_announced announced;
+        struct dfm_level2_counts level2;
+};
+
 #define DFM_LINEAGE 8
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
 
@@ -73,14 +91,16 @@ struct dfm_processes {
         uint64_t dfms[DFM_LINEAGE];
         bool has_all;                /* no process of the run is missing */
         bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
-        bool ros_replaced;           /* see dfm_had_replaced_ros() */
+        bool unrecorded;             /* see dfm_was_unrecorded() */
         uint64_t forgotten;          /* see dfm_forgotten() */
         struct node_totals replaced; /* of all processes that others replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
         struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
         struct dfm_came came;
-        uint32_t n_sfi;
-        struct dfm_process sfis[EVB_SFI_MAX];
+        struct dfm_figures figures;
+        struct metadata_set metadata; /* of its operator */
+        uint32_t n_ros, n_sfi;
+        struct dfm_process ross[EVB_ROS_MAX], sfis[EVB_SFI_MAX];
         /* All events below `oldest` have ended, and none from `next` on was taken. */
         uint64_t oldest, next;
         /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */
@@ -97,5 +117,5 @@ uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
  * ended. */
 bool dfm_has_guessed(const struct dfm *d);
-/* Whether a ROS with a front-end was replaced in the run under an earlier DFM, see struct dfm_node_view. */
-bool dfm_had_replaced_ros(const struct dfm *d);
+/* Whether a DFM resumed the run without the record of its predecessor. */
+bool dfm_was_unrecorded(const struct dfm *d);

@@ -32,8 +32,9 @@ struct trigger_input {
         struct sequence sequence;
         uint32_t reset_sequence; /* of the datagram that brought the last reset */
         bool was_reset;
-        uint64_t began_ns; /* when datagram 0 came last; 0: never */
-        uint64_t first_ns; /* when the first datagram of this sender came */
+        uint64_t began_ns;      /* when datagram 0 came last; 0: never */
+        uint64_t first_ns;      /* when the first datagram of this sender came */
+        uint64_t late, dropped; /* datagrams of this process; the counters include those of former DFMs */
         /* Of the newest datagrams, by sequence number: one that comes again has the same triggers. */
         uint64_t digests[SEQUENCE_WINDOW];
         /* When such ones came last; 0: never */
@@ -169,6 +170,7 @@ static bool is_of_run(struct trigger_input *t, uint64_t now_ns, const struct tri
 static void drop_late(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         stats_add(&t->stats->trigger_datagrams_late, 1);
+        t->late++;
         if (log_is_new_fault(&t->late_ns, now_ns))
                 log_error("datagram %u with %u triggers came after the counter reset that was sent behind "
                           "it; its triggers make no events",
@@ -229,8 +231,7 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
         if (*known == d || !take_preceding(t, now_ns, p))
                 take_following(t, now_ns, p, *known == d);
         *known = d;
-        dfm_note_datagrams_lost(t->core,
-                                sequence_lost(&t->sequence) + stats_get(&t->stats->trigger_datagrams_late));
+        dfm_note_datagrams_lost(t->core, sequence_lost(&t->sequence) + t->late);
 }
 
 static void log_unusable(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
@@ -280,7 +281,8 @@ void trigger_input_turn(struct trigger_input *t, uint64_t now_ns)
                         triggers += take_datagram(t, now_ns, &d[i]);
         }
         t->ready = n > 0;
-        stats_set(&t->stats->trigger_datagrams_dropped, endpoint_counts(t->endpoint)->dropped);
+        stats_add(&t->stats->trigger_datagrams_dropped, endpoint_counts(t->endpoint)->dropped - t->dropped);
+        t->dropped = endpoint_counts(t->endpoint)->dropped;
 }
 
 uint64_t trigger_input_deadline_ns(const struct trigger_input *t)

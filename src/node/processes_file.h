@@ -1,15 +1,32 @@
-/* Stores what a DFM knows of the SFI processes of its run beside the record of the run (run_record.h), so
- * that a restarted DFM accounts for processes that ended. The file is replaced as a whole. One thread. */
+/* Stores what a DFM knows of its run beside the record of runs (run_record.h), so that a restarted DFM
+ * accounts for what happened before, and for processes that ended. The file is replaced as a whole. One
+ * thread. */
 #pragma once
 
 #include "core/dfm_processes.h"
 #include "run_record.h"
 
+/* Counters of the DFM's node that its core does not know (data/stats.h). */
+#define PROCESSES_FILE_COUNTERS(X)                                                                           \
+        X(trigger_datagrams)                                                                                 \
+        X(trigger_datagrams_repeated)                                                                        \
+        X(trigger_datagrams_late)                                                                            \
+        X(trigger_datagrams_other_run)                                                                       \
+        X(trigger_datagrams_dropped)                                                                         \
+        X(busy_datagrams)
+
+struct processes_counters {
+#define X(name) uint64_t name;
+        PROCESSES_FILE_COUNTERS(X)
+#undef X
+};
+
 struct processes_file {
         char path[RUN_RECORD_PATH_MAX + 16]; /* "": none */
         char next[RUN_RECORD_PATH_MAX + 24]; /* the file that replaces it */
         uint8_t *bytes;
-        struct dfm_processes *processes; /* as read, and later as last written; cookie 0: none */
+        struct dfm_processes *processes;    /* as read, and later as last written; cookie 0: none */
+        struct processes_counters counters; /* likewise */
 };
 
 /* `record_path`: of the run's record, which the caller has locked. -ENOMEM. */

@@ -33,7 +33,7 @@
 /* So is a larger step of the wall clock, and a longer suspension of the machine. */
 #define STEP_LOG_NS NS_PER_S
 
-/* How long after a failure to store the SFIs' processes. */
+/* How long after a failure to store the record of the run. */
 #define PROCESSES_RETRY_NS NS_PER_S
 
 struct dfm_role {
@@ -48,7 +48,7 @@ struct dfm_role {
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
-        bool noted, step_logged, wait_logged;
+        bool recorded, noted, step_logged, wait_logged;
         enum run_stage stage;        /* as it is recorded, once noted */
         char cause[REASON_TEXT_MAX]; /* likewise */
         struct dfm_end end;
@@ -82,7 +82,7 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* What the former DFM stored of the SFIs' processes matters only if its run continues. */
+/* What the former DFM stored matters only if its run continues. */
 static int open_processes(struct dfm_role *d, struct dfm_config *config)
 {
         int r = processes_file_open(&d->processes, d->record.path);
@@ -95,8 +95,8 @@ static int open_processes(struct dfm_role *d, struct dfm_config *config)
         r = processes_file_read(&d->processes);
         if (r < 0 && r != -ENOENT)
                 log_warning_errno(r,
-                                  "cannot read the ends of former SFI processes from %s: %m; if their run "
-                                  "continues, it may count their events as lost",
+                                  "cannot read the record of the last run from %s: %m; if that run "
+                                  "continues, its report will say that the record was missing",
                                   d->processes.path);
         return 0;
 }
@@ -235,9 +235,34 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* Stores the SFIs' processes before any message leaves that follows from a change: a node must not act on
- * what the next DFM would not know. */
-static void remember_processes(struct dfm_role *d, uint64_t now_ns)
+/* Before the first record: goes on from the one of the former DFM if the run is the same. */
+static void continue_run(struct node *n, struct dfm_role *d)
+{
+        const struct processes_counters *c = &d->processes.counters;
+        bool is_first = !d->recorded;
+
+        d->recorded = true;
+        if (!is_first || d->processes.processes->cookie != dfm_cookie(d->core))
+                return;
+        node_add_metadata(n, &d->processes.processes->metadata);
+#define X(name) stats_add(&n->stats->name, c->name);
+        PROCESSES_FILE_COUNTERS(X)
+#undef X
+}
+
+static void take_processes(struct node *n, struct dfm_role *d)
+{
+        dfm_processes_take(d->core, d->processes.processes);
+        d->processes.counters = (struct processes_counters){
+#define X(counter) .counter = stats_get(&n->stats->counter),
+                PROCESSES_FILE_COUNTERS(X)
+#undef X
+        };
+}
+
+/* Stores the record before any message leaves that follows from a change: a node must not act on what the
+ * next DFM would not know. */
+static void remember_processes(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t version = dfm_processes_version(d->core);
         int r;
@@ -245,7 +270,8 @@ static void remember_processes(struct dfm_role *d, uint64_t now_ns)
         if (version == d->processes_version || now_ns < d->processes_retry_ns || !d->processes.processes ||
             dfm_state(d->core) == RUN_ENDED)
                 return;
-        dfm_processes_take(d->core, d->processes.processes);
+        continue_run(n, d);
+        take_processes(n, d);
         r = processes_file_write(&d->processes);
         if (r >= 0) {
                 d->processes_version = version;
@@ -254,20 +280,21 @@ static void remember_processes(struct dfm_role *d, uint64_t now_ns)
         }
         if (d->processes_retry_ns == 0)
                 log_warning_errno(r,
-                                  "%s: %m; a DFM that restarts in this run may count events of former SFI "
-                                  "processes as lost",
+                                  "%s: %m; the report of a DFM that restarts in this run will say that the "
+                                  "record was missing",
                                   d->processes.path);
         d->processes_retry_ns = now_ns + PROCESSES_RETRY_NS;
 }
 
 /* The busy signal does not wait for further messages. */
-static bool step(void *role, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
+static bool step(void *node, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
-        struct dfm_role *d = role;
+        struct node *n = node;
+        struct dfm_role *d = n->state;
         bool is_made = dfm_step(d->core, now_ns, ret_to, ret);
         const struct busy_packet busy = dfm_busy(d->core);
 
-        remember_processes(d, now_ns);
+        remember_processes(n, d, now_ns);
         busy_output_turn(d->busy, now_ns, &busy);
         return is_made;
 }
@@ -406,7 +433,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         r = level2_server_receive(d->level2, now_ns);
         if (r < 0)
                 return r;
-        node_send_due(n, d, step, now_ns);
+        node_send_due(n, n, step, now_ns);
         level2_server_send(d->level2, now_ns);
         roster_log(n, d->core);
         remember_run(n, d);

@@ -334,6 +334,26 @@ TEST(a_ros_restarts_while_frames_make_events)
         assert_each(count_of, "ros2", front_end_frames, 2000, front_end_used, 2000);
 }
 
+/* What a dead ROS had read is in no account, although all events are complete. The next DFM knows. */
+TEST(the_dfm_restarts_after_a_ros_died)
+{
+        RUN(1, FRAMES_TRIGGER, "dfm.start-timeout=4s");
+        bed_pass(10 * NS_PER_MS);
+        send_frames_to_all(0, 200);
+        bed_until(bed_events() == 200);
+        bed_pass(NS_PER_S);
+        bed_kill("ros2");
+        bed_pass(5 * NS_PER_S);
+        bed_kill("dfm");
+        bed_start("dfm");
+        bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
+        bed_pass(10 * NS_PER_S);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 1);
+        assert_each(count_of, "dfm", events_complete, 200, events_assigned, 200);
+        assert_true(bed_has_reason("dfm", "ros2 did not report the end of the run"));
+}
+
 /* It continues after the numbers that were taken. What the former DFM had taken and given to no SFI is lost.
  */
 TEST_EACH(the_dfm_restarts_while_frames_make_events, seed, 5)

@@ -187,6 +187,28 @@ def metadata(evb):
             assert reports["sfi1"][run - 1]["metadata"] == names
 
 
+def metadata_resumed(evb):
+    """A DFM that restarts in the run knows its metadata, and gives them to a builder that comes later."""
+    with configured(evb, {"sfi.format": "eformat5"}) as b:
+        b.start_run("--set-meta", "shift=7")
+        b.wait_triggers()
+        b.kill("dfm")
+        b.start("dfm")
+        b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+        assert b.wait_state("running")["metadata"] == {"shift": "7"}
+        b.kill("sfi2")
+        b.start("sfi2")
+        b.wait_log("dfm", "sfi2 has restarted")
+        b.wait("events of the new builder", lambda: b.log("sfi2").count("run 1 has begun: ") == 2)
+        b.wait_triggers()
+        b.stop_run()
+        reports = b.terminate(expect={"dfm": 1})
+        assert len(b.files(1)) >= 2
+        for path in b.files(1):
+            assert "shift=7" in b.dump(path)["metadata"], (path, b.dump(path)["metadata"])
+        assert reports["dfm"][-1]["metadata"] == {"shift": "7"}
+
+
 def metadata_of_v2(evb):
     """Files of version 2 have no place for metadata: the records of the run have them."""
     with configured(evb) as b:
@@ -807,7 +829,8 @@ def unreported(evb):
 
 
 def killed_in_pause(evb):
-    """A DFM restarts in a pause of its trigger box: no trigger is missed, whether the box goes on afterwards or not."""
+    """A DFM restarts in a pause of its trigger box: no trigger is missed, whether the box goes on afterwards or not. The report has what the
+    first DFM counted."""
     for more in (0, 40):
         board = Board()
         keys = board.keys()
@@ -818,6 +841,7 @@ def killed_in_pause(evb):
             board.send(0, 40, flags=RESET)
             b.wait("the end of all events", lambda: b.state()["events"]["complete"] == 40)
             b.ctl("pause")
+            b.wait("a record of the pause", lambda: b.state()["paused_seconds"] > 2.5)
             b.kill("dfm")
             b.start("dfm")
             b.wait_log("dfm", "resumed run 1 of an earlier DFM")
@@ -828,6 +852,8 @@ def killed_in_pause(evb):
             assert (last := b.stop_run()["last_run"]) == {"run": 1, "status": "ok", "reasons": []}, last
             dfm = b.terminate()["dfm"][-1]
             assert dfm["triggers"] == dfm["events_complete"] == 40 + more and dfm["triggers_missed"] == 0, dfm
+            assert dfm["events_assigned"] == 40 + more and dfm["trigger_datagrams"] == 1 + bool(more), dfm
+            assert dfm["paused_ns"] > 1e9 and dfm["busy_datagrams"] > 2, dfm
 
 
 def sigterm(evb):
@@ -1033,7 +1059,7 @@ def one_run(evb):
 if __name__ == "__main__":
     main({
         "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
-        "manual": manual, "metadata": metadata, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
+        "manual": manual, "metadata": metadata, "metadata-resumed": metadata_resumed, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
         "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
         "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported, "killed-in-pause": killed_in_pause,
         "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "no-record": no_record, "metrics": metrics, "one-run": one_run,

@@ -271,6 +271,7 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
         dfm_lead_tick(d, now_ns);
         dfm_assign_due(d, now_ns);
         dfm_judge_busy(d, now_ns);
+        dfm_ledger_note_shortfalls(d);
         if (!make_message(d, now_ns, ret_to, ret))
                 return false;
         dfm_charge(d, now_ns, ret_to, ret);

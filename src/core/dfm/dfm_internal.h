@@ -9,6 +9,9 @@
 #include "dfm_lead.h"
 #include "dfm_resume.h"
 
+/* Flags of Alive that stay true, whatever a node, or another process of it, reports later. */
+#define DFM_FLAGS_KEPT (ALIVE_UNRELIABLE | ALIVE_FAILED | ALIVE_SHORT)
+
 #define SLOT_NONE UINT32_MAX
 #define NO_SFI UINT16_MAX
 
@@ -118,7 +121,7 @@ struct dfm_node {
         uint16_t metadata;      /* version that an SFI has */
         uint16_t metadata_sent; /* names of the present version that were sent */
         uint64_t metadata_due_ns;
-        uint16_t flags, reason, reason_node; /* of the last Alive */
+        uint16_t flags, reason, reason_node; /* of the last Alive, and DFM_FLAGS_KEPT of earlier ones */
         uint32_t reason_ms;
         uint64_t frames;
         /* For a resumed run: the SFI's work before. */

@@ -77,7 +77,8 @@ static bool replaces_ros(const struct dfm *d, const struct dfm_node *n, uint16_t
         bool in_run = d->begun || d->resume.active;
 
         return in_run && dfm_requires_frames(d, ros) &&
-               (n->welcomed != 0 || (d->resume.resumed && m->header.cookie == 0));
+               (n->welcomed != 0 || dfm_process_is_another(d, ROLE_ROS, ros, m->join.incarnation) ||
+                (d->resume.resumed && m->header.cookie == 0));
 }
 
 static void note_replaced_ros(struct dfm *d, struct dfm_node *n)

@@ -298,7 +298,7 @@ static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
         dfm_ledger_note(d);
-        dfm_ledger_note_offered(d);
+        dfm_ledger_note_counts(d, now_ns);
         dfm_address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
         m->keep_alive.oldest = oldest_not_cleared(d);
         m->keep_alive.triggers = d->counts.triggers;

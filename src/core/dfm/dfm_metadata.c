@@ -8,7 +8,7 @@ void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entr
         uint16_t version = (uint16_t)(m->version == UINT16_MAX ? 1 : m->version + 1);
 
         /* Without names, there is nothing to send, unless SFIs have earlier ones. */
-        if (d->begun || (n == 0 && m->version == 0))
+        if (dfm_is_in_run(d) || (n == 0 && m->version == 0))
                 return;
         *m = (struct metadata_set){.version = version, .n = n};
         for (uint16_t i = 0; i < n; i++)

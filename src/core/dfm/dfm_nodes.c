@@ -71,9 +71,9 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         d->frames_known = false;
         d->keep_alive_due_ns = now_ns;
         n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
+        dfm_process_goes(d, role, index);
         if (role == ROLE_SFI) {
                 dfm_disown(d, now_ns, index);
-                dfm_process_goes(d, index);
         } else {
                 dfm_set_xoff(d, index, false);
                 dfm_level2_note_room(d, index, 0);
@@ -94,7 +94,7 @@ static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_
         else
                 sfi_resumes(s, now_ns);
         s->leaving = n->state >= RUN_DRAINING;
-        dfm_process_comes(d, index, incarnation);
+        dfm_process_comes(d, ROLE_SFI, index, incarnation);
         node_comes(d, now_ns, n, ROLE_SFI, index);
 }
 
@@ -106,7 +106,9 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         if (m->alive.flags & ~n->flags & ALIVE_FAILED)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_FAILED, .role = role, .index = index});
         n->state = (enum run_state)m->alive.state;
-        n->flags = m->alive.flags | (n->flags & (ALIVE_UNRELIABLE | ALIVE_FAILED));
+        if (m->alive.flags & ~n->flags & DFM_FLAGS_KEPT)
+                dfm_ledger_changed(d);
+        n->flags = m->alive.flags | (n->flags & DFM_FLAGS_KEPT);
         n->reason = m->alive.reason;
         n->reason_node = m->alive.reason_node;
         n->reason_ms = m->alive.reason_ms;
@@ -124,8 +126,7 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         note_alive(d, n, role, index, m);
         if (n->state == RUN_ENDED) {
                 n->left = true;
-                if (role == ROLE_SFI)
-                        dfm_process_left(d, index);
+                dfm_process_left(d, role, index);
                 node_goes(d, now_ns, role, index, NOTICE_LEFT);
                 return;
         }
@@ -134,6 +135,7 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
                 d->failed |= (n->flags & ALIVE_FAILED) != 0;
                 return;
         }
+        dfm_process_comes(d, ROLE_ROS, index, n->welcomed);
         if (!n->live)
                 node_comes(d, now_ns, n, role, index);
         d->triggers.known &= !dfm_is_behind(d, index);
@@ -233,8 +235,9 @@ static bool is_unfinished(const struct dfm *d, const struct dfm_node *n, enum no
 {
         if (!d->done || n->left)
                 return false;
-        return role == ROLE_SFI ? d->sfis[index].next > 0 || n->was_in_run
-                                : d->begun && n->heard && dfm_requires_frames(d, index);
+        return role == ROLE_SFI ? d->sfis[index].next > 0 || n->was_in_run || dfm_process_has_built(d, index)
+                                : d->begun && dfm_process_was_in_run(d, ROLE_ROS, index) &&
+                                          dfm_requires_frames(d, index);
 }
 
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
@@ -367,8 +370,6 @@ static void begin(struct dfm *d, uint64_t now_ns)
         d->hold.held = false;
         d->begun = true;
         if (d->resume.active) {
-                /* Its files are open. */
-                d->hold.metadata = (struct metadata_set){};
                 dfm_settle_resume(d, now_ns);
                 d->stopped |= c->former.stopped && c->former.cookie == d->cookie;
                 d->failed |= c->former.failed && c->former.cookie == d->cookie;

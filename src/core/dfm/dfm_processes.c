@@ -1,5 +1,6 @@
-/* Accounts for the ends of SFI processes one by one, so that those of a process that is gone still count when
- * another DFM resumes the run. dfm_resume.c learns the rest from the processes that are left. */
+/* Keeps the record of the run. It accounts for the ends of SFI processes one by one, so that those of a
+ * process that is gone still count when another DFM resumes the run. dfm_resume.c learns the rest from the
+ * processes that are left. */
 #include "core/dfm_processes.h"
 
 #include <errno.h>
@@ -50,10 +51,11 @@ int dfm_ledger_init(struct dfm *d)
         l->has_all = true;
         l->version = 1;
         l->dfms[0] = d->config.incarnation;
-        l->sfis = calloc(d->config.n_sfi, sizeof *l->sfis);
-        if (!l->sfis || event_set_init(&l->ended) < 0)
+        l->nodes = calloc(d->config.n_ros + d->config.n_sfi, sizeof *l->nodes);
+        if (!l->nodes || event_set_init(&l->ended) < 0)
                 return -ENOMEM;
-        if (!f || f->cookie == 0 || f->n_sfi != d->config.n_sfi || f->n_words > DFM_PROCESSES_WORDS)
+        if (!f || f->cookie == 0 || f->n_ros != d->config.n_ros || f->n_sfi != d->config.n_sfi ||
+            f->n_words > DFM_PROCESSES_WORDS)
                 return 0;
         l->former = calloc(1, sizeof *l->former);
         if (!l->former)
@@ -65,8 +67,18 @@ int dfm_ledger_init(struct dfm *d)
 void dfm_ledger_fini(struct dfm *d)
 {
         event_set_fini(&d->ledger.ended);
-        free(d->ledger.sfis);
+        free(d->ledger.nodes);
         free(d->ledger.former);
+}
+
+static struct dfm_process *process(const struct dfm *d, enum node_role role, uint32_t index)
+{
+        return &d->ledger.nodes[role == ROLE_ROS ? index : d->config.n_ros + index];
+}
+
+static struct dfm_process *sfi_process(const struct dfm *d, uint32_t sfi)
+{
+        return process(d, ROLE_SFI, sfi);
 }
 
 static uint64_t built(const struct dfm_process *p)
@@ -89,50 +101,69 @@ static void replace(struct dfm *d, struct dfm_node *n, struct dfm_process *p, ui
         n->awaited = n->was_in_run && !n->inventory_done;
 }
 
-void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation)
+void dfm_process_comes(struct dfm *d, enum node_role role, uint16_t index, uint64_t incarnation)
 {
-        struct dfm_process *p = &d->ledger.sfis[sfi];
+        struct dfm_process *p = process(d, role, index);
 
-        if (p->incarnation != incarnation)
-                replace(d, dfm_node(d, ROLE_SFI, sfi), p, incarnation);
-        else if (!p->gone)
+        if (p->incarnation == incarnation && !p->gone)
                 return;
+        if (p->incarnation != incarnation && role == ROLE_SFI)
+                replace(d, dfm_node(d, ROLE_SFI, index), p, incarnation);
+        else if (p->incarnation != incarnation)
+                *p = (struct dfm_process){.incarnation = incarnation};
         p->gone = false;
         dfm_ledger_changed(d);
 }
 
-void dfm_process_goes(struct dfm *d, uint16_t sfi)
+void dfm_process_goes(struct dfm *d, enum node_role role, uint16_t index)
 {
-        d->ledger.sfis[sfi].gone = true;
+        process(d, role, index)->gone = true;
         dfm_ledger_changed(d);
 }
 
-void dfm_process_left(struct dfm *d, uint16_t sfi)
+void dfm_process_left(struct dfm *d, enum node_role role, uint16_t index)
 {
-        if (d->ledger.sfis[sfi].left)
+        struct dfm_process *p = process(d, role, index);
+
+        if (p->left)
                 return;
-        d->ledger.sfis[sfi].left = true;
+        p->left = true;
         dfm_ledger_changed(d);
+}
+
+bool dfm_process_was_in_run(const struct dfm *d, enum node_role role, uint32_t index)
+{
+        return process(d, role, index)->incarnation != 0;
+}
+
+bool dfm_process_is_another(const struct dfm *d, enum node_role role, uint32_t index, uint64_t incarnation)
+{
+        return dfm_process_was_in_run(d, role, index) && process(d, role, index)->incarnation != incarnation;
+}
+
+bool dfm_process_has_built(const struct dfm *d, uint32_t sfi)
+{
+        return built(sfi_process(d, sfi)) > 0;
 }
 
 uint64_t dfm_process_unclosed(const struct dfm *d, uint32_t sfi)
 {
-        return d->ledger.sfis[sfi].unclosed;
+        return sfi_process(d, sfi)->unclosed;
 }
 
 uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi)
 {
-        return dfm_node(d, ROLE_SFI, sfi)->live ? 0 : built(&d->ledger.sfis[sfi]);
+        return dfm_node(d, ROLE_SFI, sfi)->live ? 0 : built(sfi_process(d, sfi));
 }
 
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation)
 {
-        return dfm_node(d, ROLE_SFI, sfi)->welcomed == 0 && d->ledger.sfis[sfi].incarnation == incarnation;
+        return dfm_node(d, ROLE_SFI, sfi)->welcomed == 0 && sfi_process(d, sfi)->incarnation == incarnation;
 }
 
 void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again)
 {
-        add_end(&d->ledger.sfis[sfi].ends, f, d->config.n_ros);
+        add_end(&sfi_process(d, sfi)->ends, f, d->config.n_ros);
         if (!again)
                 return;
         add_end(&d->ledger.again, f, d->config.n_ros);
@@ -153,26 +184,77 @@ void dfm_ledger_note(struct dfm *d)
         dfm_ledger_changed(d);
 }
 
-void dfm_ledger_note_offered(struct dfm *d)
+static struct dfm_figures figures_now(const struct dfm *d)
 {
-        const struct dfm_offered *c = &d->counts.offered;
-        uint64_t sum = c->refused + c->repeated + c->implausible + c->not_taken + c->missing + c->missed +
-                       c->unclear + c->datagrams_lost + c->spills_begun + c->spills_ended;
+        const struct dfm_counts *c = &d->counts;
 
-        if (sum == d->ledger.noted_offered)
+        return (struct dfm_figures){c->assigned,  c->reassigned, c->busy_ns,
+                                    c->paused_ns, c->announced,  d->level2.counts};
+}
+
+static void note_figures(struct dfm *d, uint64_t now_ns)
+{
+        const struct dfm_figures now = figures_now(d);
+        struct dfm_ledger *l = &d->ledger;
+
+        if (now_ns - l->noted_figures_ns < NS_PER_S || memcmp(&now, &l->noted_figures, sizeof now) == 0)
                 return;
-        d->ledger.noted_offered = sum;
+        l->noted_figures = now;
+        l->noted_figures_ns = now_ns;
         dfm_ledger_changed(d);
 }
 
-static void load_process(struct dfm *d, uint32_t i, const struct dfm_process *p)
+void dfm_ledger_note_counts(struct dfm *d, uint64_t now_ns)
 {
-        struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
+        const struct dfm_offered *c = &d->counts.offered;
+        uint64_t sum = c->refused + c->repeated + c->implausible + c->not_taken + c->missing + c->missed +
+                       c->unclear + c->datagrams_lost + c->spills_begun + c->spills_ended +
+                       d->counts.announced.late;
 
-        d->ledger.sfis[i] = *p;
+        if (sum != d->ledger.noted_discarded)
+                dfm_ledger_changed(d);
+        d->ledger.noted_discarded = sum;
+        note_figures(d, now_ns);
+}
+
+void dfm_ledger_note_shortfalls(struct dfm *d)
+{
+        const struct dfm_offered *c = &d->counts.offered;
+        const uint64_t counts[] = {c->refused, c->repeated,       c->implausible, c->missed,
+                                   c->unclear, c->datagrams_lost, c->in_pauses,   d->counts.announced.late};
+        unsigned shortfalls = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
+                shortfalls |= (counts[i] > 0) << i;
+        if (shortfalls != d->ledger.noted_shortfalls)
+                dfm_ledger_changed(d);
+        d->ledger.noted_shortfalls = shortfalls;
+}
+
+/* A count of frames is final only if its ROS left. */
+static void load_process(struct dfm *d, enum node_role role, uint32_t i, const struct dfm_process *p)
+{
+        struct dfm_node *n = dfm_node(d, role, i);
+
+        *process(d, role, i) = *p;
         n->vanished = p->vanished;
         n->replaced = p->replaced;
-        n->awaited = p->incarnation != 0 && !p->gone;
+        n->left = p->left;
+        n->flags = p->flags & (DFM_FLAGS_KEPT | (p->left ? ALIVE_QUIET | ALIVE_COUNTS : 0));
+        n->frames = p->frames;
+        n->awaited = role == ROLE_SFI && p->incarnation != 0 && !p->gone;
+        d->failed |= (n->flags & ALIVE_FAILED) != 0;
+}
+
+static void load_figures(struct dfm *d, const struct dfm_figures *f)
+{
+        struct dfm_counts *c = &d->counts;
+
+        c->reassigned = f->reassigned;
+        c->busy_ns += f->busy_ns;
+        c->paused_ns += f->paused_ns;
+        c->announced = f->announced;
+        d->level2.counts = f->level2;
 }
 
 void dfm_ledger_load(struct dfm *d)
@@ -181,7 +263,8 @@ void dfm_ledger_load(struct dfm *d)
         const struct dfm_processes *f = l->former;
 
         dfm_ledger_changed(d);
-        memset(l->sfis, 0, d->config.n_sfi * sizeof *l->sfis);
+        memset(l->nodes, 0, (d->config.n_ros + d->config.n_sfi) * sizeof *l->nodes);
+        d->hold.metadata = (struct metadata_set){};
         l->has_all = f && f->cookie == d->cookie && f->has_all;
         if (!f || f->cookie != d->cookie) {
                 free(l->former);
@@ -192,10 +275,14 @@ void dfm_ledger_load(struct dfm *d)
         l->replaced = f->replaced;
         l->again = f->again;
         l->guessed = f->guessed;
-        l->ros_replaced = f->ros_replaced;
+        l->unrecorded = f->unrecorded;
         l->forgotten = f->forgotten;
+        d->hold.metadata = f->metadata;
+        load_figures(d, &f->figures);
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                load_process(d, ROLE_ROS, i, &f->ross[i]);
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                load_process(d, i, &f->sfis[i]);
+                load_process(d, ROLE_SFI, i, &f->sfis[i]);
         d->resume.oldest = f->oldest;
         d->resume.newest = MIN(MAX(f->next, f->oldest), f->oldest + EVB_EVENT_WINDOW);
 }
@@ -235,7 +322,7 @@ struct node_totals dfm_ledger_former(const struct dfm *d)
 struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t)
 {
         struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
-        struct node_totals *counted = &d->ledger.sfis[sfi].ends, more;
+        struct node_totals *counted = &sfi_process(d, sfi)->ends, more;
 
         more = (struct node_totals){
                 .complete = above(t->complete, counted->complete),
@@ -246,7 +333,7 @@ struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct n
         };
         *counted = *t;
         n->awaited = false;
-        d->ledger.sfis[sfi].unknown |= n->late && d->ledger.had_gaps;
+        sfi_process(d, sfi)->unknown |= n->late && d->ledger.had_gaps;
         dfm_ledger_changed(d);
         return more;
 }
@@ -255,7 +342,7 @@ struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct n
 static void settle_process(struct dfm *d, uint32_t i)
 {
         struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
-        struct dfm_process *p = &d->ledger.sfis[i];
+        struct dfm_process *p = sfi_process(d, i);
 
         if (!d->ledger.has_all && !n->inventory_done) {
                 n->awaited |= p->incarnation == 0;
@@ -271,9 +358,10 @@ struct node_totals dfm_ledger_settle(struct dfm *d)
 
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 settle_process(d, i);
-                add(&sum, &d->ledger.sfis[i].ends);
+                add(&sum, &sfi_process(d, i)->ends);
         }
         d->ledger.had_gaps = !d->ledger.has_all;
+        d->ledger.unrecorded |= !d->ledger.has_all;
         d->ledger.has_all = true;
         dfm_ledger_changed(d);
         return sum;
@@ -281,7 +369,7 @@ struct node_totals dfm_ledger_settle(struct dfm *d)
 
 bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi)
 {
-        return d->ledger.sfis[sfi].unknown || dfm_node(d, ROLE_SFI, sfi)->awaited;
+        return sfi_process(d, sfi)->unknown || dfm_node(d, ROLE_SFI, sfi)->awaited;
 }
 
 uint64_t dfm_forgotten(const struct dfm *d)
@@ -294,18 +382,9 @@ bool dfm_has_guessed(const struct dfm *d)
         return d->ledger.guessed;
 }
 
-bool dfm_had_replaced_ros(const struct dfm *d)
+bool dfm_was_unrecorded(const struct dfm *d)
 {
-        return d->ledger.ros_replaced;
-}
-
-static bool has_replaced_ros(const struct dfm *d)
-{
-        bool any = d->ledger.ros_replaced;
-
-        for (uint32_t i = 0; i < d->config.n_ros; i++)
-                any |= dfm_node(d, ROLE_ROS, i)->replaced;
-        return any;
+        return d->ledger.unrecorded;
 }
 
 uint64_t dfm_processes_version(const struct dfm *d)
@@ -375,6 +454,19 @@ static void take_events(const struct dfm *d, struct dfm_processes *ret)
                 ret->words[ret->n_words++] = event_set_word(&d->ledger.ended, at);
 }
 
+static void take_process(const struct dfm *d, enum node_role role, uint32_t i, struct dfm_process *ret)
+{
+        const struct dfm_node *n = dfm_node(d, role, i);
+
+        *ret = *process(d, role, i);
+        ret->gone &= !n->awaited;
+        ret->vanished = n->vanished;
+        ret->replaced = n->replaced;
+        ret->flags = n->flags;
+        ret->frames = n->frames;
+        ret->unknown |= n->awaited && ret->incarnation == 0;
+}
+
 void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_ledger *l = &d->ledger;
@@ -383,21 +475,18 @@ void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
         memcpy(ret->dfms, l->dfms, sizeof ret->dfms);
         ret->has_all = l->has_all;
         ret->guessed = l->guessed;
-        ret->ros_replaced = has_replaced_ros(d);
+        ret->unrecorded = l->unrecorded;
         ret->forgotten = dfm_forgotten(d);
         ret->replaced = l->replaced;
         ret->again = l->again;
+        ret->figures = figures_now(d);
+        ret->metadata = d->hold.metadata;
+        ret->n_ros = d->config.n_ros;
         ret->n_sfi = d->config.n_sfi;
-        for (uint32_t i = 0; i < d->config.n_sfi; i++) {
-                const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
-                struct dfm_process *p = &ret->sfis[i];
-
-                *p = l->sfis[i];
-                p->gone &= !n->awaited;
-                p->vanished = n->vanished;
-                p->replaced = n->replaced;
-                p->unknown |= n->awaited && p->incarnation == 0;
-        }
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                take_process(d, ROLE_ROS, i, &ret->ross[i]);
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                take_process(d, ROLE_SFI, i, &ret->sfis[i]);
         if (d->resume.active)
                 take_former(d, ret);
         else

@@ -408,6 +408,17 @@ static void count_fragments(struct dfm *d, const struct node_totals *t)
         c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
 }
 
+/* At least: with level 2, an event may end before it has an SFI. Each other one has been assigned once. */
+static uint64_t count_assigned(const struct dfm *d)
+{
+        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_counts *c = &d->counts;
+
+        if (!d->config.level2.on)
+                return d->resume.newest + c->reassigned;
+        return MAX(f ? f->figures.assigned : 0, c->complete + c->partial + c->reassigned);
+}
+
 /* Accounts for all triggers so far: those that the former DFM's record says ended, those that the SFIs built
  * since, and the open ones. All others are lost, as they may have ended on an SFI that left; with level 2
  * they were rejected, if all SFIs have reported. */
@@ -428,7 +439,7 @@ static void count_former(struct dfm *d)
                 guess(d, &sum);
         r->none_is_lost = none_is_lost(d);
         c->not_taken = f->not_taken;
-        c->triggers = c->assigned = r->newest - c->not_taken;
+        c->triggers = r->newest - c->not_taken;
         c->complete = f->complete + r->complete;
         c->partial = f->partial + r->partial;
         c->lost = f->lost + (r->none_is_lost ? r->forgotten : r->unreported);
@@ -436,6 +447,7 @@ static void count_former(struct dfm *d)
         again->complete = sum.complete - MIN(sum.complete, c->complete);
         again->partial = sum.partial - MIN(sum.partial, c->partial);
         c->ended_again = again->complete + again->partial;
+        c->assigned = count_assigned(d);
         count_fragments(d, &sum);
 }
 

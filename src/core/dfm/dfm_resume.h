@@ -21,20 +21,23 @@ struct dfm_resume {
         uint64_t forgotten; /* of these, events that may have been open: nobody knows their triggers */
 };
 
-/* The ends of all SFI processes of the run, as the next DFM will need them. */
+/* What the next DFM will need. */
 struct dfm_ledger {
         struct dfm_processes *former; /* of the former DFM; NULL: nothing is known */
-        struct dfm_process *sfis;
+        struct dfm_process *nodes;    /* as in struct dfm */
         struct node_totals replaced, again;
         struct event_set ended; /* events that have ended, from the oldest open one on */
         uint64_t dfms[DFM_LINEAGE];
         uint64_t version;
         bool has_all;  /* no process is missing */
         bool had_gaps; /* some were when the run resumed */
-        bool guessed;
-        bool ros_replaced;                                /* under a former DFM */
-        uint64_t forgotten;                               /* by all previous DFMs */
-        uint64_t noted_ends, noted_oldest, noted_offered; /* when it changed last for their sake */
+        bool guessed, unrecorded;
+        uint64_t forgotten; /* by all previous DFMs */
+        /* As it changed last for their sake */
+        uint64_t noted_ends, noted_oldest, noted_discarded;
+        unsigned noted_shortfalls;
+        struct dfm_figures noted_figures;
+        uint64_t noted_figures_ns;
 };
 
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
@@ -48,14 +51,19 @@ bool dfm_resume_is_settled(const struct dfm *d);
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_resume_deadline_ns(const struct dfm *d);
 
-/* dfm_processes.c: the ends of SFI processes. */
+/* dfm_processes.c: the record of the run. */
 int dfm_ledger_init(struct dfm *d); /* -ENOMEM */
 void dfm_ledger_fini(struct dfm *d);
-/* A process of the SFI takes part, for the first time or again; it does not any longer. */
-void dfm_process_comes(struct dfm *d, uint16_t sfi, uint64_t incarnation);
-void dfm_process_goes(struct dfm *d, uint16_t sfi);
+/* A process of the node takes part, for the first time or again; it does not any longer. */
+void dfm_process_comes(struct dfm *d, enum node_role role, uint16_t index, uint64_t incarnation);
+void dfm_process_goes(struct dfm *d, enum node_role role, uint16_t index);
 /* It said that it left. */
-void dfm_process_left(struct dfm *d, uint16_t sfi);
+void dfm_process_left(struct dfm *d, enum node_role role, uint16_t index);
+/* Whether a process of the node was in the run, under this DFM or an earlier one; whether that was not this
+ * one; whether that built events. */
+bool dfm_process_was_in_run(const struct dfm *d, enum node_role role, uint32_t index);
+bool dfm_process_is_another(const struct dfm *d, enum node_role role, uint32_t index, uint64_t incarnation);
+bool dfm_process_has_built(const struct dfm *d, uint32_t sfi);
 /* See struct dfm_node_view. */
 uint64_t dfm_process_unclosed(const struct dfm *d, uint32_t sfi);
 uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi);
@@ -66,8 +74,10 @@ void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, b
 /* Before a message leaves by which nodes forget events: changes the version if the next DFM could not find
  * out how these events ended. */
 void dfm_ledger_note(struct dfm *d);
-/* The same for triggers from outside that became no event. */
-void dfm_ledger_note_offered(struct dfm *d);
+/* The same for triggers from outside and numbers that became no event, and once a second for the figures. */
+void dfm_ledger_note_counts(struct dfm *d, uint64_t now_ns);
+/* The same for the first one of each kind: the next DFM must not call the run complete. */
+void dfm_ledger_note_shortfalls(struct dfm *d);
 /* The next DFM needs to know what has just changed. */
 void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: begins with what the former DFM knew. */

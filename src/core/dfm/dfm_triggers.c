@@ -64,6 +64,7 @@ void dfm_triggers_resume(struct dfm *d)
         const struct dfm_processes *f = d->ledger.former;
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
+        struct dfm_announced *a = &d->counts.announced;
         bool reset = c->resets > 0 && !frames_trigger(d), came = c->triggers > 0;
 
         if (!dfm_triggers_are_outside(d))
@@ -75,7 +76,7 @@ void dfm_triggers_resume(struct dfm *d)
         q->datagrams_lost = c->datagrams_lost;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
                 return;
-        d->counts.announced.numbers = frames_trigger(d) ? c->triggers : 0;
+        a->numbers = frames_trigger(d) ? c->triggers + a->confirmed + a->late : 0;
         if (f && d->resume.is_exact && f->came.numbered && !reset)
                 resume_numbers(d, f);
         else

@@ -329,6 +329,8 @@ static void check_status(struct history *h, const struct dfm_counts *d, const st
         if (h->box.on && h->box.sent != d->triggers)
                 history_violate(h, "status 0, but of %" PRIu64 " triggers of the box %" PRIu64 " were taken",
                                 h->box.sent, d->triggers);
+        if (has_front_ends(h) && h->has_lost_ros)
+                history_violate(h, "status 0, but a ROS died, and what its board sent is in no account");
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
                 check_discarded(h, i);
         if (h->config.boards.bits > 0 && h->dead_ross == 0 && !h->config.level2.on && !has_begun_again(h))

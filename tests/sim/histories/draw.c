@@ -266,18 +266,20 @@ static bool is_permitted(const struct history *h, const struct history_action *a
         static const enum history_feature features[] = {
                 [ACT_DFM] = HISTORY_dfm,      [ACT_CUT_SFI] = HISTORY_cut, [ACT_REPLACE_SFI] = HISTORY_sfi,
                 [ACT_KILL_SFI] = HISTORY_sfi, [ACT_CUT_ROS] = HISTORY_ros, [ACT_REPLACE_ROS] = HISTORY_ros,
+                [ACT_KILL_ROS] = HISTORY_ros,
         };
 
         if (a->act == ACT_DFM && !has(h, HISTORY_resumed) &&
             (h->config.boards.free > 0 || h->config.slices.slice_ns > 0))
                 return false;
-        /* One SFI stays, or the run would wait for another one. */
-        return has(h, features[a->act]) && !(a->act == ACT_KILL_SFI && a->index == 0);
+        /* One node of each role stays, or the run would wait for another one. */
+        return has(h, features[a->act]) &&
+               !((a->act == ACT_KILL_SFI || a->act == ACT_KILL_ROS) && a->index == 0);
 }
 
 static void draw_actions(struct random *r, struct history *h)
 {
-        uint64_t n = random_below(r, HISTORY_ACTIONS_MAX - 1);
+        uint64_t n = random_below(r, 5);
         bool stalls = one_in(r, 5);
         uint64_t from_ns = between(r, 1, 30) * NS_PER_MS,
                  until_ns = from_ns + between(r, 10, 3000) * NS_PER_MS;
@@ -294,6 +296,26 @@ static void draw_actions(struct random *r, struct history *h)
         }
 }
 
+/* A ROS dies for good, also behind the last trigger; often, so does the DFM after it. */
+static void draw_death(struct random *r, struct history *h)
+{
+        uint64_t early_ns = between(r, NS_PER_MS, history_run_ns(h)),
+                 later_ns = between(r, 0, 800) * NS_PER_MS;
+        uint64_t rest_ns = between(r, 0, 2000) * NS_PER_MS,
+                 at_ns = one_in(r, 2) ? early_ns : history_run_ns(h) + rest_ns;
+        struct history_action ros = {.act = ACT_KILL_ROS, .at_ns = at_ns}, dfm = {.act = ACT_DFM};
+        bool dies = one_in(r, 6), another = one_in(r, 2);
+
+        ros.index = (uint32_t)random_below(r, h->config.n_ros);
+        dfm.at_ns = at_ns + later_ns;
+        dfm.for_ns = draw_absence_ns(r);
+        if (!dies || !is_permitted(h, &ros))
+                return;
+        h->actions[h->n_actions++] = ros;
+        if (another && is_permitted(h, &dfm))
+                h->actions[h->n_actions++] = dfm;
+}
+
 void history_draw(struct history *h, uint64_t seed, unsigned features)
 {
         struct random r;
@@ -307,6 +329,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_boards(&r, h);
         draw_triggers(&r, h);
         draw_actions(&r, h);
+        draw_death(&r, h);
 }
 
 static void describe_boards(const struct sim_boards *b)
@@ -349,6 +372,7 @@ void history_describe(const struct history *h)
         static const char *const acts[] = {
                 [ACT_DFM] = "replace dfm",   [ACT_CUT_SFI] = "cut sfi", [ACT_REPLACE_SFI] = "replace sfi",
                 [ACT_KILL_SFI] = "kill sfi", [ACT_CUT_ROS] = "cut ros", [ACT_REPLACE_ROS] = "replace ros",
+                [ACT_KILL_ROS] = "kill ros",
         };
         const struct sim_config *c = &h->config;
 

@@ -20,7 +20,7 @@
         X(resumed, "also while frames make the triggers, or slices of time")                                 \
         X(cut, "SFIs are cut off and return")                                                                \
         X(sfi, "SFIs are replaced, or die")                                                                  \
-        X(ros, "ROSs are cut off or replaced")                                                               \
+        X(ros, "ROSs are cut off or replaced, or die")                                                       \
         X(disk, "the SFIs' disks stall")
 
 enum history_feature {
@@ -32,7 +32,15 @@ enum history_feature {
 
 #define HISTORY_ALL ((1u << HISTORY_FEATURES_COUNT) - 1)
 
-enum history_act { ACT_DFM, ACT_CUT_SFI, ACT_REPLACE_SFI, ACT_KILL_SFI, ACT_CUT_ROS, ACT_REPLACE_ROS };
+enum history_act {
+        ACT_DFM,
+        ACT_CUT_SFI,
+        ACT_REPLACE_SFI,
+        ACT_KILL_SFI,
+        ACT_CUT_ROS,
+        ACT_REPLACE_ROS,
+        ACT_KILL_ROS
+};
 
 /* Happens to one node, which returns `for_ns` later. */
 struct history_action {
@@ -41,7 +49,7 @@ struct history_action {
         uint64_t at_ns, for_ns;
 };
 
-#define HISTORY_ACTIONS_MAX 6
+#define HISTORY_ACTIONS_MAX 7
 
 /* The trigger box sends all of its triggers, whether a DFM takes them or not. */
 struct history_box {
@@ -76,6 +84,7 @@ struct history {
         uint64_t frames, classified; /* of ROS processes that ended */
         bool has_deaths;             /* a process ended before the run did */
         uint32_t dead_ross;          /* bit i: a process of ROS i ended */
+        bool has_lost_ros;           /* one that took part, before the end of the run */
         int status;                  /* as the product judges it */
         struct reasons reasons;
         char violation[400]; /* "": all holds */

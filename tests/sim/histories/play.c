@@ -63,6 +63,15 @@ static bool pass_until(struct history *h, uint64_t until_ns)
         return false;
 }
 
+static void note_death(struct history *h, const struct history_action *a)
+{
+        enum run_state state = ros_run_state(sim_ros(h->sim, a->index));
+
+        if (a->act == ACT_REPLACE_ROS)
+                history_note_frames(h, a->index);
+        h->has_lost_ros |= state == RUN_RUNNING || state == RUN_DRAINING;
+}
+
 static void begin_action(struct history *h, const struct history_action *a)
 {
         enum node_role role = a->act == ACT_DFM ? ROLE_DFM : a->act >= ACT_CUT_ROS ? ROLE_ROS : ROLE_SFI;
@@ -74,9 +83,9 @@ static void begin_action(struct history *h, const struct history_action *a)
         /* A DFM that ended its run is not in anyone's way: no other one takes it over. */
         if (a->act == ACT_DFM && dfm_state(sim_dfm(h->sim)) == RUN_ENDED)
                 return;
-        if (a->act == ACT_REPLACE_ROS && sim_lives(h->sim, role, a->index))
-                history_note_frames(h, a->index);
-        h->dead_ross |= a->act == ACT_REPLACE_ROS ? 1u << a->index : 0;
+        if (a->act >= ACT_REPLACE_ROS && sim_lives(h->sim, role, a->index))
+                note_death(h, a);
+        h->dead_ross |= a->act >= ACT_REPLACE_ROS ? 1u << a->index : 0;
         sim_kill(h->sim, role, a->index);
         h->has_deaths = true;
 }
@@ -95,6 +104,7 @@ static void end_action(struct history *h, const struct history_action *a)
                 sim_restart_sfi(h->sim, a->index);
                 break;
         case ACT_KILL_SFI:
+        case ACT_KILL_ROS:
                 break;
         case ACT_CUT_ROS:
                 sim_cut(h->sim, ROLE_ROS, a->index, false);

@@ -73,6 +73,7 @@ static inline const struct dfm_processes *outside_record(struct dfm_came came)
                 .cookie = TRACE_COOKIE,
                 .dfms = {0xF0},
                 .has_all = true,
+                .n_ros = 2,
                 .n_sfi = 2,
                 .sfis = {{.incarnation = 1}, {.incarnation = 1}},
                 .came = came,

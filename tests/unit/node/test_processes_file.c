@@ -1,4 +1,4 @@
-/* The file of a DFM's SFI processes: whole or refused, and gone if it cannot be written. */
+/* The record of a DFM's run: whole or refused, and gone if it cannot be written. */
 #include "../test.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static void fill(struct dfm_processes *p)
         p->dfms[DFM_LINEAGE - 1] = 9;
         p->has_all = true;
         p->guessed = true;
-        p->ros_replaced = true;
+        p->unrecorded = true;
         p->forgotten = 17;
         p->replaced = (struct node_totals){1, 2, 3, 4, 5};
         p->again = (struct node_totals){11, 12, 13, 14, 15};
@@ -40,7 +40,12 @@ static void fill(struct dfm_processes *p)
                 p->came.seen[i] = UINT64_MAX / 3 + i;
         p->came.in_spill = true;
         p->came.paused = true;
+        p->figures = (struct dfm_figures){41, 42, 43, 44, {45, 46, 47}, {51, 52, 53, 54, 55, 56}};
+        p->metadata = (struct metadata_set){.version = 61, .n = 2, {{"target", "Pb"}, {"who", ""}}};
+        p->n_ros = 1;
         p->n_sfi = 2;
+        p->ross[0] = (struct dfm_process){
+                .incarnation = 10, .left = true, .flags = ALIVE_SHORT | ALIVE_UNRELIABLE, .frames = 62};
         p->sfis[0] = (struct dfm_process){.incarnation = 11,
                                           .gone = true,
                                           .replaced = true,
@@ -65,10 +70,12 @@ TEST(what_was_written_is_read)
         open_file(&f);
         assert_int_equal(processes_file_read(&f), -ENOENT);
         fill(f.processes);
+        f.counters = (struct processes_counters){.trigger_datagrams = 71, .busy_datagrams = 72};
         assert_int_equal(processes_file_write(&f), 0);
         open_file(&g);
         assert_int_equal(processes_file_read(&g), 0);
         assert_memory_equal(g.processes, expected, sizeof *expected);
+        assert_memory_equal(&g.counters, &f.counters, sizeof f.counters);
         processes_file_remove(&f);
         assert_int_equal(processes_file_read(&g), -ENOENT);
         assert_int_equal(g.processes->cookie, 0);
@@ -78,7 +85,7 @@ TEST(what_was_written_is_read)
 TEST(a_damaged_file_is_refused)
 {
         _cleanup_(processes_file_close) struct processes_file f;
-        uint8_t bytes[2048];
+        uint8_t bytes[4096];
         ssize_t n;
         FILE *file;
 

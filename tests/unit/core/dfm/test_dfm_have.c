@@ -235,6 +235,44 @@ FRAMES_TEST(a_late_number_is_recorded, 2, 64, 7)
         assert_true(dfm_processes_version(t->dfm) > version);
 }
 
+/* The first one before its HaveAck, further ones by the next KeepAlive: another DFM does not call the run
+ * complete. */
+FRAMES_TEST(numbers_too_late_are_recorded, 2, 64, 6007)
+{
+        static struct dfm_processes record;
+        uint64_t version = dfm_processes_version(t->dfm);
+
+        have_one(t, 0, 1);
+        (void)dfm_makes(t);
+        assert_int_equal(dfm_processes_version(t->dfm), version + 1);
+        assert_takes(t, "");
+        have_one(t, 0, 2);
+        assert_takes(t, "");
+        assert_int_equal(dfm_processes_version(t->dfm), version + 1);
+        assert_takes_after(t, c.keep_alive_ns, "");
+        assert_true(dfm_processes_version(t->dfm) > version + 1);
+        dfm_processes_take(t->dfm, &record);
+        assert_int_equal(record.figures.announced.late, 2);
+}
+
+/* What the record says of the announced numbers counts on. */
+TEST(announced_numbers_count_on)
+{
+        const struct dfm_announced before = {.numbers = 12, .confirmed = 5, .late = 3};
+        struct dfm_config c = frames_config(2, 64);
+        struct dfm_processes *record = (struct dfm_processes *)outside_record(
+                (struct dfm_came){.next = 13, .seen = {0xff << 5}, .numbered = true});
+        struct dfm_driver t;
+
+        record->figures.announced = before;
+        c.former_processes = record;
+        memset(have_next, 0, sizeof have_next);
+        outside_resumes(&t, &c);
+        assert_takes(&t, "");
+        assert_counts(&dfm_counts(t.dfm)->announced, numbers, 4 + 5 + 3, confirmed, 5, late, 3);
+        dfm_driver_fini(&t);
+}
+
 TEST(a_late_number_that_waits_is_recorded_as_missing)
 {
         static struct dfm_processes record;
