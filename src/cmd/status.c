@@ -35,15 +35,13 @@ static void write_printable(const char *from)
 }
 
 /* Why it is not as it should be, or what it waits for, on a line of its own. */
-static void write_reason(const struct node_status *n)
+static void write_reason(const struct statuses *s, const struct node_status *n)
 {
-        const char *waits = json_string_value(json_object_get(n->status, "reason"));
+        struct node_view view;
 
-        if (!n->problem[0] && !waits)
-                return;
-        fputs("  ", stdout);
-        write_printable(n->problem[0] ? n->problem : waits);
-        putchar('\n');
+        node_view_make(s, n, 0, NEVER_NS, &view);
+        if (view.why[0])
+                printf("  %s\n", view.why);
 }
 
 static void write_figures(const struct node_status *n)
@@ -64,7 +62,7 @@ static void write_figures(const struct node_status *n)
                format_figure(data, figure(n, "rates", "bytes_per_second"), "B/s"), share);
 }
 
-static void write_node(const struct node_status *n)
+static void write_node(const struct statuses *s, const struct node_status *n)
 {
         char word[10];
 
@@ -76,7 +74,7 @@ static void write_node(const struct node_status *n)
                 write_figures(n);
         }
         putchar('\n');
-        write_reason(n);
+        write_reason(s, n);
 }
 
 /* What has become of the events of the run, by the DFM. */
@@ -103,7 +101,7 @@ static void write_table(const struct statuses *s, const struct run_summary *run)
         printf("%-16s %-4s %-9s %10s %8s %9s %10s %6s\n", "NODE", "ROLE", "STATE", "RUN", "DONE", "RATE",
                "DATA", "BUFFER");
         for (size_t i = 0; i < s->n; i++)
-                write_node(&s->nodes[i]);
+                write_node(s, &s->nodes[i]);
         if (run->run > 0)
                 snprintf(number, sizeof number, "run %u of ", run->run);
         /* Most reasons begin with the word for the state. */

@@ -20,15 +20,21 @@ from test_page import HOSTILE, page_bed, status_of
 WIDTHS = (375, 1440)
 
 
+def judged(kind="good", word="running", why=""):
+    return {"view": {"kind": kind, "word": word, "why": why}}
+
+
 def many(ros, sfi):
     """A message of many nodes, of which one is gone and one stalls."""
-    nodes = [{"node": "dfm", "role": "dfm", "state": "running", "reachable": True, "start_time": 1, "run": 7,
+    nodes = [{"node": "dfm", "role": "dfm", "state": "running", "reachable": True, "start_time": 1, "run": 7, **judged(),
               "rates": {"triggers_hz": 900, "events_hz": 899, "bytes_per_second": 1e8, "busy_share": 0.1},
               "peers": [{"node": "ros1", "role": "ros", "live": False}]}]
     nodes += [{"node": f"ros{i + 1}", "role": "ros", "state": "running", "reachable": i > 0, "problem": "no answer from 10.0.0.1:9464: Connection refused" if i == 0 else None,
+               **(judged("gone", "gone", "no answer from 10.0.0.1:9464: Connection refused") if i == 0 else judged()),
                "rates": {"bytes_per_second": 1e6 * (1 + i % 5), "fragments_hz": 900}, "buffer_used": 0.3} for i in range(ros)]
     nodes += [{"node": f"sfi{i + 1}", "role": "sfi", "state": "running", "reachable": True, "rates": {"bytes_per_second": 1e7, "events_hz": 100},
-               "buffer_used": 0.95, **({"stalled_seconds": 4, "reason": "the disk is full"} if i == 1 else {})} for i in range(sfi)]
+               "buffer_used": 0.95, **judged(),
+               **({"stalled_seconds": 4, "reason": "the disk is full", **judged("bad", "stalled", "the disk is full")} if i == 1 else {})} for i in range(sfi)]
     return {"time": time.time(), "elapsed": 50, "dfm": "dfm", "scenario": "many", "mode": "push", "transport": "udp", "nodes": nodes, "shaping": [
         {"node": f"sfi{i + 1}", "address": f"10.0.1.{i + 1}", "sources": ros, "rate_bps": 1e9, "backlog_bytes": 2e5, "limit_bytes": 3e5, "bytes": 1e9, "drops": 12} for i in range(sfi)]}
 
@@ -206,13 +212,15 @@ def check_made_up(look):
     message = many(2, 2)
     del message["nodes"][4]["stalled_seconds"]
     message["nodes"][1]["reachable"], message["nodes"][0]["peers"] = True, []
+    for node in (message["nodes"][1], message["nodes"][4]):
+        node.update(judged())
     message["nodes"][0]["counts"] = {"triggers": 1, "events_lost": 1}
     reason = "1 event lost in the last 7 s; missing fragments: ros1 4"
     for node in (message["nodes"][0], message["nodes"][3]):
-        node.update({"condition": "losing", "problem": "1 event lost in the last 7 s"})
+        node.update({"condition": "losing", "problem": "1 event lost in the last 7 s", **judged("bad", "losing", "1 event lost in the last 7 s")})
     for state in ("losing", "paused"):
         message["elapsed"] += 1
-        message["nodes"][0].update({"condition": state, "control_state": "paused" if state == "paused" else "running"})
+        message["nodes"][0].update({"condition": state, "control_state": "paused" if state == "paused" else "running", **judged("bad", state)})
         message["run"] = {"ok": False, "run": 7, "state": state, "reason": reason}
         page.evaluate(f"receive({json.dumps(json.dumps(message))})")
         banners = page.evaluate("document.getElementById('banners').textContent")
@@ -227,7 +235,7 @@ def check_made_up(look):
     message = many(2, 2)
     message["scenario"] = HOSTILE
     for node in message["nodes"][1:]:
-        node.update({"node": node["node"] + HOSTILE, "problem": HOSTILE, "reason": HOSTILE, "state": HOSTILE, "stalled_seconds": 1})
+        node.update({"node": node["node"] + HOSTILE, "problem": HOSTILE, "reason": HOSTILE, "state": HOSTILE, "stalled_seconds": 1, **judged("bad", HOSTILE[:15], HOSTILE)})
     message["nodes"][1]["rates"] = message["nodes"][2]["peers"] = "text"
     message["shaping"][0].update({"node": HOSTILE, "address": HOSTILE, "rate_bps": HOSTILE})
     page.evaluate(f"document.getElementById('node-table-box').open = true; receive({json.dumps(json.dumps(message))})")

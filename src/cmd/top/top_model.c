@@ -196,23 +196,18 @@ static void judge_version(struct top_node *n)
                 set_note(n, "it runs evb %.40s, and this is evb %s", version, EVB_VERSION);
 }
 
-static void judge(struct top_node *n, uint64_t now_ns, uint64_t late_ns)
+static void judge(const struct top_model *m, struct top_node *n, uint64_t now_ns, uint64_t late_ns)
 {
         const struct node_status *from = n->from;
-        const char *reason = json_string_value(json_object_get(from->status, "reason"));
+        struct node_view view;
 
-        if (!from->status && !from->problem[0]) {
-                set_state(n, TOP_LATE, "late");
-                set_note(n, "no answer yet");
-                return;
-        }
-        set_note(n, "%s", from->problem[0] ? from->problem : reason ?: "");
-        if (!from->status)
+        node_view_make(m->from, from, now_ns, late_ns, &view);
+        set_note(n, "%s", view.why);
+        if (view.is_late)
+                set_state(n, TOP_LATE, view.word);
+        else if (!from->status)
                 set_state(n, TOP_SILENT, node_status_word(from));
-        else if (from->asked_ns > 0 && now_ns - MIN(from->asked_ns, now_ns) >= late_ns) {
-                set_state(n, TOP_LATE, "late");
-                set_note(n, "no answer for %.1f s", (double)(now_ns - from->answered_ns) / NS_PER_S);
-        } else
+        else
                 set_state(n, from->problem[0] ? TOP_PROBLEM : TOP_FINE, node_status_word(from));
         if (from->status && !n->note[0])
                 judge_version(n);
@@ -223,7 +218,7 @@ static void update_node(const struct top_model *m, struct top_node *n, uint64_t 
         double before[TOP_FIGURES];
 
         memcpy(before, n->figures, sizeof before);
-        judge(n, now_ns, late_ns);
+        judge(m, n, now_ns, late_ns);
         take_figures(m, n);
         if (!n->from->status)
                 n->moved_ns = 0;

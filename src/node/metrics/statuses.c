@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,6 +310,116 @@ const char *node_status_word(const struct node_status *n)
         };
 
         return n->condition == CONDITION_FINE ? text_of(n->status, "state") : words[n->condition];
+}
+
+/* What the DFM says of a node; NULL: nothing. */
+static const json_t *find_peer(const json_t *dfm, const struct scenario_node *n)
+{
+        const json_t *peers = json_object_get(dfm, "peers");
+
+        for (size_t i = 0; i < json_array_size(peers); i++) {
+                const json_t *peer = json_array_get(peers, i);
+
+                if (strcmp(text_of(peer, "node"), n->name) == 0)
+                        return peer;
+        }
+        return NULL;
+}
+
+static const json_t *dfm_status(const struct statuses *s)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].node->role == ROLE_DFM)
+                        return s->nodes[i].status;
+        }
+        return NULL;
+}
+
+static void __attribute__((format(printf, 4, 5)))
+view_set(struct node_view *v, enum node_mood mood, const char *word, const char *format, ...)
+{
+        va_list args;
+
+        v->mood = mood;
+        snprintf(v->word, sizeof v->word, "%s", word);
+        va_start(args, format);
+        vsnprintf(v->why, sizeof v->why, format, args);
+        va_end(args);
+        text_make_printable(v->word);
+        text_make_printable(v->why);
+}
+
+#define UNHEARD "the DFM does not hear from it"
+
+static void view_silent(const struct node_status *n, const json_t *peer, struct node_view *ret)
+{
+        const json_t *live = json_object_get(peer, "live");
+
+        ret->is_late = !n->problem[0];
+        if (ret->is_late)
+                view_set(ret, MOOD_GONE, "late", "no answer yet");
+        else if (json_is_false(live))
+                view_set(ret, MOOD_GONE, "gone", UNHEARD "; %.300s", n->problem);
+        else if (json_is_true(live))
+                view_set(ret, MOOD_WARN, "no figures", "%s", n->problem);
+        else
+                view_set(ret, MOOD_GONE, node_status_word(n), "%s", n->problem);
+}
+
+/* A node that does what it should, or that waits. */
+static void view_fine(const struct node_status *n, const json_t *peer, struct node_view *ret)
+{
+        const char *reason = json_string_value(json_object_get(n->status, "reason")),
+                   *state = text_of(n->status, "state");
+
+        if (json_is_false(json_object_get(n->status, "shaped")))
+                view_set(ret, MOOD_WARN, "not shaped", "its shaping is not installed as planned");
+        else if (json_is_true(json_object_get(peer, "xoff")))
+                view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
+        else if (reason)
+                view_set(ret, MOOD_WARN, "waiting", "%s", reason);
+        else if (json_is_true(json_object_get(n->status, "busy")))
+                view_set(ret, MOOD_WARN, "busy", "triggers wait for free credits");
+        else
+                view_set(ret, strcmp(state, "running") == 0 ? MOOD_GOOD : MOOD_IDLE, state, "%s", "");
+}
+
+void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
+                    struct node_view *ret)
+{
+        const json_t *dfm = dfm_status(s), *peer = find_peer(dfm, n->node);
+        const char *reason = json_string_value(json_object_get(n->status, "reason"));
+
+        *ret = (struct node_view){};
+        if (!n->status)
+                view_silent(n, peer, ret);
+        else if (n->asked_ns > 0 && now_ns - MIN(n->asked_ns, now_ns) >= late_ns) {
+                view_set(ret, MOOD_WARN, "late", "no answer for %.1f s",
+                         (double)(now_ns - n->answered_ns) / NS_PER_S);
+                ret->is_late = true;
+        } else if (n->condition == CONDITION_PAUSED)
+                view_set(ret, n->problem[0] ? MOOD_BAD : MOOD_WARN, "paused", "%s",
+                         n->problem[0] ? n->problem : reason ?: "");
+        else if (n->condition > CONDITION_LOSING)
+                view_set(ret, MOOD_BAD, node_status_word(n), "%s", n->problem);
+        else if (json_is_false(json_object_get(peer, "live")) &&
+                 strcmp(text_of(dfm, "state"), "running") == 0)
+                view_set(ret, MOOD_BAD, "not heard", UNHEARD);
+        else if (n->condition == CONDITION_LOSING)
+                view_set(ret, MOOD_BAD, node_status_word(n), "%s", n->problem);
+        else
+                view_fine(n, peer, ret);
+}
+
+json_t *node_view_to_json(const struct node_view *v)
+{
+        static const char *const kinds[] = {[MOOD_GOOD] = "good",
+                                            [MOOD_IDLE] = "idle",
+                                            [MOOD_WARN] = "warn",
+                                            [MOOD_BAD] = "bad",
+                                            [MOOD_GONE] = "gone"};
+
+        return json_pack("{s:s, s:s, s:s}", "kind", kinds[v->mood], "word", v->word, "why", v->why);
 }
 
 json_t *node_status_to_json(const struct node_status *n)

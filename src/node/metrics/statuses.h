@@ -11,6 +11,7 @@
 #include "sys/loop.h"
 
 #define NODE_STATUS_PROBLEM_MAX 400
+#define NODE_STATUS_WORD_MAX 16
 
 /* What a node does, as an operator should see it; the worst comes last. */
 enum node_condition {
@@ -63,6 +64,23 @@ uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
 /* Ends the requests whose time is over. */
 void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
 
+/* How good that is. */
+enum node_mood { MOOD_GOOD, MOOD_IDLE, MOOD_WARN, MOOD_BAD, MOOD_GONE };
+
+/* The state of a node as a screen shows it, with what the DFM says of the node. */
+struct node_view {
+        enum node_mood mood;
+        bool is_late; /* an answer is under way for too long */
+        char word[NODE_STATUS_WORD_MAX];
+        char why[NODE_STATUS_PROBLEM_MAX]; /* "": nothing to explain */
+};
+
+/* The one judgement of a node, for evb status, evb top and the page. `late_ns`: age from which a request
+ * under way makes its node late; NEVER_NS: none does. */
+void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
+                    struct node_view *ret);
+/* {"kind": "warn", "word": "waiting", "why": "..."} */
+json_t *node_view_to_json(const struct node_view *v);
 /* One word for the condition, or the node's own word for its state; "?": it has none. */
 const char *node_status_word(const struct node_status *n);
 /* What a node answered, with "reachable", "condition" and "problem"; of a node that did not answer, its name

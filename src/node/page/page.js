@@ -13,23 +13,14 @@ let message = null, former = null, receivedMs = 0, samples = [], connection = nu
 
 // ---- The state of a node, in words.
 
-function judge(node, peer, dfmState) {
-  const view = { name: String(node.node), role: String(node.role), bytes: node.rates?.bytes_per_second, buffer: node.buffer_used };
-  const set = (kind, glyph, word, why) => Object.assign(view, { kind, glyph, word, why });
-  view.figures = figuresOf(node, peer);
-  if (!node.reachable && peer?.live === false) return set("gone", "✕", "gone", `the DFM does not hear from it; ${node.problem || ""}`);
-  if (!node.reachable) return set(peer?.live ? "warn" : "gone", "?", peer?.live ? "no figures" : "no answer", node.problem);
-  if (node.condition === "error") return set("bad", "✕", "error", node.problem);
-  if (node.condition === "paused") return set(node.problem ? "bad" : "warn", "‖", "paused", node.problem || node.reason);
-  if (isNumber(node.stalled_seconds)) return set("bad", "■", "stalled", node.reason || `no progress for ${duration(node.stalled_seconds)}`);
-  if (peer?.live === false && dfmState === "running") return set("bad", "✕", "not heard", "the DFM does not hear from it");
-  if (node.condition === "losing") return set("bad", "▼", "losing", node.problem);
-  if (node.shaped === false) return set("warn", "▲", "not shaped", "its shaping is not installed as planned");
-  if (peer?.xoff) return set("warn", "‖", "holds back", "its buffer is nearly full, and triggers wait");
-  if (node.reason) return set("warn", "◔", "waiting", node.reason);
-  if (node.busy) return set("warn", "‖", "busy", "triggers wait for free credits");
-  if (node.state === "running") return set("good", "●", "running");
-  return set("idle", "○", String(node.state));
+const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "not heard": "✕", "losing": "▼",
+  "not shaped": "▲", "holds back": "‖", "waiting": "◔", "busy": "‖", "running": "●" };
+
+// The DFM judges the nodes.
+function viewOf(node, peer) {
+  const { kind, word, why } = node.view;
+  return { name: String(node.node), role: String(node.role), bytes: node.rates?.bytes_per_second, buffer: node.buffer_used,
+    figures: figuresOf(node, peer), kind, word, why, glyph: GLYPHS[word] || "○" };
 }
 
 function figuresOf(node, peer) {
@@ -215,7 +206,7 @@ function show(now) {
   // After a restart of the DFM, its clock begins again.
   const before = former && now.elapsed > former.elapsed ? former : null, dfm = now.nodes.find((node) => node.role === "dfm");
   const peers = new Map((dfm?.peers || []).map((peer) => [peer.node, peer]));
-  const views = now.nodes.map((node) => judge(node, peers.get(node.node), dfm?.state));
+  const views = now.nodes.map((node) => viewOf(node, peers.get(node.node)));
   document.title = `${dfm?.reachable ? si(dfm.rates?.events_hz, "Hz") : "no figures"} · ${now.scenario} · evb`;
   setText(byId("scenario"), String(now.scenario));
   setText(byId("summary"), [dfm?.run ? `run ${dfm.run}` : "no run yet", ["losing", "stalled"].includes(now.run?.state) ? now.run.state : dfm?.control_state || dfm?.state, `${now.mode} over ${String(now.transport).toUpperCase()}`,

@@ -95,10 +95,11 @@ static json_t *sum_shaping(const struct statuses *s)
         return all;
 }
 
-static json_t *make_node(const struct node_status *n, bool pairs, size_t *room)
+static json_t *make_node(const struct statuses *s, const struct node_status *n, bool pairs, size_t *room)
 {
         json_t *o = json_deep_copy(n->status), *made;
         struct node_status copy = *n;
+        struct node_view view;
         size_t bytes;
 
         if (o && !pairs && n->node->role != ROLE_DFM) {
@@ -117,6 +118,8 @@ static json_t *make_node(const struct node_status *n, bool pairs, size_t *room)
         }
         *room -= bytes;
         made = node_status_to_json(&copy);
+        node_view_make(s, &copy, 0, NEVER_NS, &view);
+        json_object_set_new(made, "view", node_view_to_json(&view));
         json_decref(o);
         return made;
 }
@@ -128,7 +131,7 @@ static json_t *make_nodes(const struct statuses *s)
         json_t *all = json_array();
 
         for (size_t i = 0; i < s->n; i++)
-                json_array_append_new(all, make_node(&s->nodes[i], pairs <= PAIRS_MAX, &room));
+                json_array_append_new(all, make_node(s, &s->nodes[i], pairs <= PAIRS_MAX, &room));
         return all;
 }
 

@@ -62,7 +62,7 @@ function microseconds(value) {
 // Twice the rate, twice the area.
 const strokeOf = (rate, most) => (rate > 0 ? 1.2 + 3.8 * Math.sqrt(rate / most) : 1.2);
 
-// A node's box. `view` is what judge() of page.js made of its state.
+// A node's box. `view` is what viewOf() of page.js made of its state.
 class NodeBox {
   constructor(parent) {
     this.box = make("div", "node");

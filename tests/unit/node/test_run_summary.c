@@ -113,6 +113,68 @@ TEST_WITH(a_losing_run_says_where, set_up, tear_down)
                    "source queue 4, refused by the kernel 3, network 7; 1 more problem");
 }
 
+static void assert_view(size_t i, enum node_mood mood, const char *word, const char *why)
+{
+        struct node_view v;
+
+        node_view_make(&t.statuses, &t.nodes[i], 3 * NS_PER_S, NS_PER_S, &v);
+        assert_string_equal(v.word, word);
+        assert_string_equal(v.why, why);
+        assert_int_equal(v.mood, mood);
+        assert_int_equal(v.is_late, strcmp(word, "late") == 0);
+}
+
+static void set(size_t i, const char *name, json_t *value)
+{
+        json_object_set_new(t.nodes[i].status, name, value);
+}
+
+/* What the DFM says of it counts, too. */
+TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
+{
+        json_t *peer = json_pack("{s:s, s:b}", "node", "sfi1", "live", true);
+
+        assert_view(2, MOOD_GOOD, "running", "");
+        set(2, "busy", json_true());
+        assert_view(2, MOOD_WARN, "busy", "triggers wait for free credits");
+        set(2, "reason", json_string("no\033[2J event"));
+        assert_view(2, MOOD_WARN, "waiting", "no?[2J event");
+        set(0, "peers", json_pack("[{s:s}, o]", "node", "ros1", peer));
+        json_object_set_new(peer, "xoff", json_true());
+        assert_view(2, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
+        set(2, "shaped", json_false());
+        assert_view(2, MOOD_WARN, "not shaped", "its shaping is not installed as planned");
+        bad(2, CONDITION_LOSING, "2 events lost");
+        assert_view(2, MOOD_BAD, "losing", "2 events lost");
+        json_object_set_new(peer, "live", json_false());
+        assert_view(2, MOOD_BAD, "not heard", "the DFM does not hear from it");
+        set(0, "state", json_string("ready"));
+        assert_view(2, MOOD_BAD, "losing", "2 events lost");
+        bad(2, CONDITION_STALLED, "stalled for 7 s");
+        assert_view(2, MOOD_BAD, "stalled", "stalled for 7 s");
+        t.nodes[2].asked_ns = 2 * NS_PER_S;
+        t.nodes[2].answered_ns = NS_PER_S;
+        assert_view(2, MOOD_WARN, "late", "no answer for 2.0 s");
+        json_decref(take_ptr(t.nodes[2].status));
+        bad(2, CONDITION_SILENT, "refused");
+        assert_view(2, MOOD_GONE, "gone", "the DFM does not hear from it; refused");
+        json_object_set_new(peer, "live", json_true());
+        assert_view(2, MOOD_WARN, "no figures", "refused");
+        json_object_set_new(peer, "live", json_null());
+        assert_view(2, MOOD_GONE, "no answer", "refused");
+        bad(2, CONDITION_SILENT, "");
+        assert_view(2, MOOD_GONE, "late", "no answer yet");
+        set(0, "state", json_string("ready"));
+        set(0, "reason", json_string("paused by bob"));
+        t.nodes[0].condition = CONDITION_PAUSED;
+        assert_view(0, MOOD_WARN, "paused", "paused by bob");
+        bad(0, CONDITION_PAUSED, "1 event lost");
+        assert_view(0, MOOD_BAD, "paused", "1 event lost");
+        assert_view(1, MOOD_GOOD, "running", "");
+        set(1, "state", json_string("draining"));
+        assert_view(1, MOOD_IDLE, "draining", "");
+}
+
 TEST_WITH(the_object_has_null_for_what_is_not_known, set_up, tear_down)
 {
         struct run_summary r = {.ok = true, .state = "ready"};
