@@ -47,10 +47,10 @@ def send_words(point, place, flow, kind):
     to = ",".join(f"{place.address(receiver)}:{flow.port}" for receiver in flow.receivers)
     words = [to, "--format", "raw", "--duration", f"{1e3 * point.number('seconds', 1):.0f}ms", "--json"]
     if kind == ECHO:
-        return [*words, "--echo", "--packet-size", "4"]
+        return [*words, "--transport", "echo", "--packet-size", "4"]
     words += ["--packet-size", f"{point.number('message', 1400):.0f}", "--socket-buffer", f"{point.number('socket'):.0f}", *pace(point)]
     if kind == MULTICAST:
-        words += ["--group", f"{GROUP}:{flow.port}"]
+        words += ["--transport", f"{GROUP}:{flow.port}"]
     return [*words, "--transport", "tcp", "--warm-up", f"{WARM_UP_SECONDS}s"] if kind == TCP else words
 
 
