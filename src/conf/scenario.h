@@ -218,8 +218,8 @@ bool scenario_has_slices(const struct scenario *s);
 unsigned scenario_number_bits(const struct scenario *s);
 /* Whether the ROS announces the numbers of its frames, of which the DFM makes events. */
 bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
-/* The event file that all ROSs replay; NULL: they have other sources, or different files. */
-const char *scenario_common_file(const struct scenario *s);
+/* The event file whose headers the events get: that of the first ROS; NULL: not all ROSs replay files. */
+const char *scenario_replayed_file(const struct scenario *s);
 /* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */
 unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *n);
 /* Where a node serves its metrics: "HOST:PORT" or "unix:PATH". False: nowhere. */

@@ -95,16 +95,11 @@ static bool replays_same_file(const struct scenario_node *a, const struct scenar
                strcmp(a->source_at, b->source_at) == 0;
 }
 
-const char *scenario_common_file(const struct scenario *s)
+const char *scenario_replayed_file(const struct scenario *s)
 {
         const struct scenario_node *first = scenario_node_of(s, ROLE_ROS, 0);
 
-        FOR_EACH_ROS(n, s)
-        {
-                if (!first || !replays_same_file(first, n))
-                        return NULL;
-        }
-        return first ? first->source_at : NULL;
+        return first && scenario_all_from(s, SOURCE_FILE) ? first->source_at : NULL;
 }
 
 unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *node)

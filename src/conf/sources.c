@@ -185,6 +185,26 @@ static void check_id(struct loading *l, const struct scenario_node *n)
         }
 }
 
+/* Only the DFM can say which events of two files belong together, by the headers of the first. */
+static void check_file(struct loading *l, const struct scenario_node *n)
+{
+        const struct scenario *s = l->scenario;
+        char text[200];
+
+        for (const struct scenario_node *other = s->nodes; n->source_kind == SOURCE_FILE && other < n;
+             other++) {
+                if (other->role != ROLE_ROS || other->source_kind != SOURCE_FILE ||
+                    strcmp(other->source_at, n->source_at) == 0 || scenario_replayed_file(s))
+                        continue;
+                snprintf(text, sizeof text,
+                         "node %.31s replays another file, and the events of two files are matched by their "
+                         "L1 IDs only if all ROSs replay files; expected one file, or no other sources",
+                         other->name);
+                source_error(l, n, text);
+                return;
+        }
+}
+
 void conf_check_sources(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -199,6 +219,7 @@ void conf_check_sources(struct loading *l)
                 if (n->role != ROLE_ROS)
                         continue;
                 check_port(l, n);
+                check_file(l, n);
                 check_id(l, n);
                 if (n->wait_ns > s->sfi.timeout_ns)
                         conf_node_error(l, n, NODE_WAIT,

@@ -11,7 +11,7 @@
 #include "store/replay.h"
 
 struct source_kind {
-        void (*describe)(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
+        void (*describe)(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void (*fill)(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes);
 };
 
@@ -21,6 +21,10 @@ struct source {
         uint64_t seed;
         struct pattern_sizes sizes;
         struct replay *replay;
+        bool by_l1_id;
+        uint64_t missing; /* triggers without an event in the file */
+        uint32_t missing_l1_id;
+        uint64_t *had; /* of each event in the file, 1 + the number of its newest event of the run */
 };
 
 static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
@@ -45,7 +49,7 @@ static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
 }
 
 /* The trigger's number decides, as it is in the event's header: a reader of the file can check the bytes. */
-static void pattern_describe(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+static void pattern_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         *ret = (struct ros_fragment){
                 .bytes = s->sizes.kind == SIZES_FIXED
@@ -61,11 +65,39 @@ static void pattern_make(const struct source *s, uint64_t event, uint32_t l1_id,
         pattern_fill(pattern_key(s->seed, s->index, l1_id), to, 0, bytes);
 }
 
-static void file_describe(const struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+static uint64_t trigger_of(const struct source *s, uint64_t event, uint32_t l1_id)
 {
+        return s->by_l1_id ? replay_find_trigger(s->replay, event, l1_id) : event;
+}
+
+/* Events of the file between two that the run had, of which it had fewer. Level 2 may have rejected some. */
+static uint64_t unused(const struct source *s)
+{
+        uint64_t n = 0, last = UINT64_MAX;
+
+        for (uint64_t i = 0; i < replay_events(s->replay); i++) {
+                if (s->had[i] == 0)
+                        continue;
+                if (last != UINT64_MAX && s->had[i] > s->had[last] && s->had[i] - s->had[last] < i - last)
+                        n += i - last - (s->had[i] - s->had[last]);
+                last = i;
+        }
+        return n;
+}
+
+static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
+{
+        uint64_t trigger = trigger_of(s, event, l1_id);
         struct replay_fragment f;
 
-        replay_fragment(s->replay, event % replay_events(s->replay), s->index, &f);
+        if (trigger == UINT64_MAX) {
+                s->missing++;
+                s->missing_l1_id = l1_id;
+                *ret = (struct ros_fragment){.status = FRAGMENT_LOST, .form = FORM_ROS3};
+                return;
+        }
+        s->had[trigger % replay_events(s->replay)] = event + 1;
+        replay_fragment(s->replay, (size_t)(trigger % replay_events(s->replay)), s->index, &f);
         *ret = (struct ros_fragment){
                 .bytes = f.size_bytes,
                 .order = f.order,
@@ -76,7 +108,7 @@ static void file_describe(const struct source *s, uint64_t event, uint32_t l1_id
 
 static void file_fill(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes)
 {
-        replay_copy(s->replay, event, s->index, to, bytes);
+        replay_copy(s->replay, trigger_of(s, event, l1_id), s->index, to, bytes);
 }
 
 static const struct source_kind pattern_kind = {pattern_describe, pattern_make};
@@ -119,7 +151,7 @@ static int choose_source(struct source *s, uint32_t rank, uint32_t source_id, st
                          rank + 1, n);
 }
 
-int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *path,
+int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, bool by_l1_id, const char *path,
                     struct error *error)
 {
         struct source *s = calloc(1, sizeof *s);
@@ -128,12 +160,15 @@ int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, cons
         if (!s)
                 return error_set(error, -ENOMEM, "%m");
         s->kind = &file_kind;
+        s->by_l1_id = by_l1_id;
         r = replay_open(&s->replay, path, error);
         if (r >= 0) {
                 r = choose_source(s, rank, source_id, error);
                 if (r < 0)
                         r = error_locate(error, "%s", path);
         }
+        if (r >= 0 && !(s->had = calloc(replay_events(s->replay), sizeof *s->had)))
+                r = error_set(error, -ENOMEM, "%m");
         if (r < 0) {
                 source_free(s);
                 return r;
@@ -142,18 +177,34 @@ int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, cons
         return 0;
 }
 
+void source_reasons(const struct source *s, struct reasons *to)
+{
+        if (s->missing > 0)
+                reasons_add(
+                        to,
+                        "the file that it replays has no event for %llu triggers, the last one with L1 ID "
+                        "%u",
+                        (unsigned long long)s->missing, s->missing_l1_id);
+        if (s->by_l1_id && unused(s) > 0)
+                reasons_add(to,
+                            "%llu events of the file that it replays are in no event of the run, as the file "
+                            "of the first ROS lacks them",
+                            (unsigned long long)unused(s));
+}
+
 struct source *source_free(struct source *s)
 {
         if (!s)
                 return NULL;
         replay_free(s->replay);
+        free(s->had);
         free(s);
         return NULL;
 }
 
 void source_describe(void *source, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
-        const struct source *s = source;
+        struct source *s = source;
 
         s->kind->describe(s, event, l1_id, ret);
 }

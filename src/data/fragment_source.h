@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "conf/scenario.h"
 #include "core/ros.h"
+#include "data/reasons.h"
 #include "protocol/event.h"
 
 enum source_sizes { SIZES_FIXED, SIZES_UNIFORM, SIZES_LOGNORMAL };
@@ -27,13 +28,16 @@ struct pattern_sizes source_sizes_of(const struct scenario *s);
 struct source;
 
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes);
-/* Replays the source with this ID, or (0) the one at `rank`. -EINVAL: the file has none; other errors as in
+/* Replays the source with this ID, or (0) the one at `rank`: for each trigger the fragment of the event with
+ * its L1 ID, or unless `by_l1_id` of the next event. -EINVAL: the file has none; other errors as in
  * replay_open(). */
-int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *path,
+int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, bool by_l1_id, const char *path,
                     struct error *error);
+/* Triggers without an event in the file, and events without a trigger, up to the newest one of a trigger. */
+void source_reasons(const struct source *source, struct reasons *to);
 struct source *source_free(struct source *source);
 
-/* A callback for struct ros_config; pure. */
+/* A callback for struct ros_config, once for each event. */
 void source_describe(void *source, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
 /* Generates a fragment of the size that source_describe() returned. */
 void source_fill(const struct source *source, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes);

@@ -106,7 +106,7 @@ static struct budget_plan control_plan(const struct scenario *s, uint64_t keep_a
                 .n_ros = (uint32_t)s->ros.count,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .fragment_bytes = usual_fragment_bytes(s),
-                .with_info = scenario_common_file(s) || s->trigger.source_kind != TRIGGER_INTERNAL ||
+                .with_info = scenario_replayed_file(s) || s->trigger.source_kind != TRIGGER_INTERNAL ||
                              s->level2.port > 0,
                 .mtu_bytes = (uint32_t)s->network.mtu_bytes,
                 .header_bytes = network_header_bytes(s),

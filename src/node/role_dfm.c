@@ -53,7 +53,7 @@ struct dfm_role {
         char cause[REASON_TEXT_MAX]; /* likewise */
         struct dfm_end end;
         struct level2_server *level2; /* NULL: none */
-        struct replay *replay;        /* event headers, if all ROSs replay one file; NULL: none */
+        struct replay *replay;        /* event headers, if all ROSs replay files; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
         uint64_t turn_ns;    /* the last one; 0: none yet */
@@ -67,7 +67,7 @@ static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
 
 static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_config *config)
 {
-        const char *file = scenario_common_file(s);
+        const char *file = scenario_replayed_file(s);
         char text[ERROR_TEXT_MAX];
         struct error e = {};
         int r;

@@ -70,7 +70,7 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
                 k = source_new_pattern(&r->source, n->self->index, s->run.seed, &sizes);
         else if (n->self->source_kind == SOURCE_FILE)
                 k = source_new_file(&r->source, scenario_rank_in_file(s, n->self), n->self->source_id,
-                                    n->self->source_at, &e);
+                                    scenario_replayed_file(s), n->self->source_at, &e);
         if (k < 0)
                 return machine_path_error(
                         log_error_errno(k, "%s: %s", source_key(n, key, sizeof key), error_format(&e, text)));
@@ -544,6 +544,8 @@ static void add_reasons(const struct node *n, struct reasons *to)
         const struct ros_node *r = n->state;
 
         add_frame_reasons(n, to);
+        if (r->source)
+                source_reasons(r->source, to);
         if (shaping_fell_short(r->shaping))
                 reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
         path_probe_reasons(r->probe, to);

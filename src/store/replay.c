@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/idmap.h"
 #include "store/event_file.h"
 
 /* The fragment of one source in one event; ros_bytes is 0 if the event lacks the source. */
@@ -23,6 +24,8 @@ struct replay {
         struct event_info *events;
         struct replay_cell *cells; /* [event * n_sources + source] */
         uint32_t span, fragment_max_bytes;
+        uint32_t first_l1;  /* the lowest one */
+        struct idmap by_l1; /* events, by their L1 IDs */
 };
 
 /* State of one walk over an event. The first pass finds the sources, the second fills the cells. */
@@ -140,7 +143,7 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
 }
 
 /* IDs of one kind are in [min, max]; those of the next pass begin after max. */
-static uint32_t find_span(const struct replay *r)
+static uint32_t find_span(struct replay *r)
 {
         uint64_t min[2] = {UINT64_MAX, UINT64_MAX}, max[2] = {0, 0}, span = 1;
 
@@ -152,9 +155,19 @@ static uint32_t find_span(const struct replay *r)
                         max[k] = MAX(max[k], ids[k]);
                 }
         }
+        r->first_l1 = (uint32_t)min[0];
         while (span <= MAX(max[0] - min[0], max[1] - min[1]) && span < UINT64_C(1) << 31)
                 span *= 2;
         return (uint32_t)span;
+}
+
+static int index_ids(struct replay *r)
+{
+        int e = idmap_init(&r->by_l1, (uint32_t)r->n_events);
+
+        for (size_t i = r->n_events; e == 0 && i-- > 0;)
+                idmap_put(&r->by_l1, r->events[i].l1_id, (uint32_t)i);
+        return e;
 }
 
 static int replay_index_file(struct replay *r, struct eformat_fault *fault)
@@ -174,9 +187,10 @@ static int replay_index_file(struct replay *r, struct eformat_fault *fault)
         if (!r->events || !r->cells)
                 return -ENOMEM;
         e = index_pass(r, true, fault);
-        if (e == 0)
-                r->span = find_span(r);
-        return e;
+        if (e < 0)
+                return e;
+        r->span = find_span(r);
+        return index_ids(r);
 }
 
 static void replay_freep(struct replay **r)
@@ -220,6 +234,7 @@ struct replay *replay_free(struct replay *r)
         event_file_free(r->file);
         free(r->events);
         free(r->cells);
+        idmap_fini(&r->by_l1);
         free(r);
         return NULL;
 }
@@ -266,6 +281,19 @@ void replay_pass_info(const struct replay *r, uint64_t trigger, struct event_inf
         *ret = r->events[trigger % r->n_events];
         ret->global_id += shift;
         ret->l1_id += (uint32_t)shift;
+}
+
+uint64_t replay_find_trigger(const struct replay *r, uint64_t trigger, uint32_t l1_id)
+{
+        struct event_info info;
+        uint32_t pass, i;
+
+        replay_pass_info(r, trigger, &info);
+        if (info.l1_id == l1_id)
+                return trigger;
+        pass = (l1_id - r->first_l1) / r->span;
+        i = idmap_get(&r->by_l1, l1_id - pass * r->span);
+        return i == IDMAP_NONE ? UINT64_MAX : (uint64_t)pass * r->n_events + i;
 }
 
 void replay_fragment(const struct replay *r, size_t event, size_t source, struct replay_fragment *ret)

@@ -39,6 +39,10 @@ void replay_pass_info(const struct replay *replay, uint64_t trigger, struct even
  * bits wrap. */
 uint32_t replay_span(const struct replay *replay);
 
+/* The trigger whose event has this L1 ID: this one, or if the file has other events than that of the
+ * triggers, another one; UINT64_MAX: the file has none. */
+uint64_t replay_find_trigger(const struct replay *replay, uint64_t trigger, uint32_t l1_id);
+
 /* A FORM_ROS3 fragment in place: the header of its sub-detector, and the ROS fragment. */
 struct replay_fragment {
         enum fragment_status status; /* FRAGMENT_OK, or FRAGMENT_NONE if the event lacks the source */

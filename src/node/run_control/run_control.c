@@ -147,7 +147,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
 /* Further runs would have the number of the first one, and their files would mix. */
 static void refuse_number(const struct node *n, struct run_request *r)
 {
-        const char *file = scenario_common_file(n->scenario);
+        const char *file = scenario_replayed_file(n->scenario);
 
         if (n->scenario->run.number == SCENARIO_AUTO && file)
                 refuse(r, 409,

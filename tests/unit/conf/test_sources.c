@@ -40,7 +40,7 @@ TEST(each_ros_has_its_source)
         assert_int_equal(node("o")->source_id, 17);
         assert_string_equal(scenario_source_text(node("f"), text), "file:/tmp/x.data");
         assert_false(scenario_all_from(&sample, SOURCE_PATTERN));
-        assert_null(scenario_common_file(&sample));
+        assert_null(scenario_replayed_file(&sample));
 }
 
 /* Nodes made from counts have the source of [ros]. */
@@ -50,7 +50,7 @@ TEST(counts_take_the_common_source)
         assert_true(scenario_all_from(&sample, SOURCE_PATTERN));
         assert_true(node("ros2")->required);
         assert_loads("[ros]\ncount = 2\nsource = file:/a\n[sfi]\ncount = 1\n");
-        assert_string_equal(scenario_common_file(&sample), "/a");
+        assert_string_equal(scenario_replayed_file(&sample), "/a");
         assert_int_equal(scenario_rank_in_file(&sample, node("ros1")), 0);
         assert_int_equal(scenario_rank_in_file(&sample, node("ros2")), 1);
 }
@@ -65,7 +65,7 @@ TEST(files_are_ranked_by_themselves)
         assert_int_equal(scenario_rank_in_file(&sample, node("q")), 0);
         assert_int_equal(scenario_rank_in_file(&sample, node("p")), 1);
         assert_int_equal(scenario_rank_in_file(&sample, node("n")), 2);
-        assert_null(scenario_common_file(&sample));
+        assert_string_equal(scenario_replayed_file(&sample), "/a");
 }
 
 TEST(settings_replace_keys)
@@ -108,6 +108,8 @@ TEST(errors_name_their_lines)
         assert_wrong(BASE "source = tcp:board1:9000\n", ":7: node r.source: ", "HOST is a numeric address");
         assert_wrong(BASE "source = tcp:::1:9000\n", ":7: node r.source: ", "invalid source");
         assert_wrong(BASE "source = udp:0\n", ":7: node r.source: ", "invalid source");
+        assert_wrong(BASE "source = file:/a\n" OTHER "source = file:/b\n[node p]\nrole = ros\n",
+                     ":10: node q.source: ", "node r replays another file");
         assert_wrong(BASE "source = pattern\nsource = pattern\n",
                      ":8: node r.source: ", "duplicate key; first set on line 7");
         assert_wrong(BASE "source-id = 0x1000000\n", ":7: node r.source-id: ", "expected 1 to 0xffffff");
