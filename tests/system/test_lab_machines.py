@@ -44,8 +44,33 @@ def measured(evb):
         assert len(made) == 12 and all(p["testbed"] == "testbed" and p["events_complete"] > 0 and p["latency_p99_us"] > 0 for p in made), made
         assert {p["qos_backend"] for p in made} != {"none"} and all(p["switch_packets"] is None and p["ros_cpu_share"] > 0 for p in made), made
         gone(machines)
-        kinds = {word for name in machines.roles for word in machines.network.tc(name, "qdisc", "show", "dev", "eth0").stdout.split()}
-        assert not kinds & {"htb", "tbf"}, kinds
+        assert is_clean(machines)
+
+
+def is_clean(machines):
+    """No machine shapes its traffic any more."""
+    kinds = {word for name in machines.roles for word in machines.network.tc(name, "qdisc", "show", "dev", "eth0").stdout.split()}
+    return not kinds & {"htb", "tbf"}
+
+
+def flows(evb):
+    """Senders and receivers of plain flows run there as well, and shape."""
+    with ssh_machines(evb, ros=1) as machines:
+        out, err = end_of(lab(machines, "A6"))
+        made = points(machines)
+        assert len(made) == 6 and all(p["received_mbps"] > 0 and p["switch_packets"] is None for p in made), (made, out, err)
+        assert [p["source_packets"] is not None for p in made] == ["QoS" in p["series"] and not p["series"].startswith("no") for p in made], made
+        assert is_clean(machines)
+
+
+def flows_lost(evb):
+    """A machine removes the shaping of flows when the lab is gone."""
+    with ssh_machines(evb, ros=1) as machines:
+        process = lab(machines, "B4")
+        wait_until("shaping", lambda: not is_clean(machines))
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+        wait_until("the end of shaping", lambda: is_clean(machines))
 
 
 def with_key(evb):
@@ -120,4 +145,4 @@ def mistakes(evb):
         assert "needs 6 ROSs, the scenario has 1" in err, err
 
 
-main({"measured": measured, "key": with_key, "interrupted": interrupted, "killed": killed, "lost": lost, "refused": refused, "mistakes": mistakes})
+main({"measured": measured, "flows": flows, "flows-lost": flows_lost, "key": with_key, "interrupted": interrupted, "killed": killed, "lost": lost, "refused": refused, "mistakes": mistakes})

@@ -5,6 +5,7 @@ import statistics
 FRAME_HEADERS_BYTES = 14 + 20 + 8
 # A steady interval has the mean rate within this share.
 STEADY_SHARE = 0.001
+PLACES = ("source", "network", "nic", "socket", "receiver")
 
 
 def mbps(packets, packet_bytes, seconds):
@@ -42,7 +43,7 @@ def losses(report):
         "packets_sent": sent,
         "lost_packets": lost,
         "lost_percent": 100 * lost / sent if sent and lost is not None else None,
-        **{f"{place}_packets": packets for place, packets in at.items()},
+        **{f"{place}_packets": at.get(place) for place in PLACES},
         "late_packets": report.get("packets_late"),
         "corrupt": report.get("corrupt"),
     }
