@@ -1,9 +1,10 @@
-/* What the data paths share: the sender, and the memory between sender, receiver and the process that runs
- * them. Private to src/stream/paths. */
+/* What the data paths share: the sender, the memory between sender, receiver and the process that runs them,
+ * and what each file gives to the others. Private to src/stream/paths. */
 #pragma once
 
 #include <stdatomic.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "protocol/chunk.h"
 #include "stream/paths.h"
@@ -73,7 +74,7 @@ int path_failed(struct path_sender *s, const char *what);
 /* Returns 0 if a call that must move `size` bytes did so; else a negative errno. */
 int path_moved(struct path_sender *s, const char *what, ssize_t n, size_t size);
 
-/* path_check.c. */
+/* Compares what arrives with what was sent. */
 struct path_check {
         bool headers;
         uint32_t payload_bytes;
@@ -86,7 +87,7 @@ void path_check_datagram(struct path_check *c, const uint8_t *bytes, size_t n);
 /* Returns how many bytes it has used; the rest comes again, with more. */
 size_t path_check_stream(struct path_check *c, const uint8_t *bytes, size_t n);
 
-/* path_file.c: the descriptor for a path, borrowed; negative errno if the file system refuses O_DIRECT. */
+/* path_ends.c: the descriptor for a path, borrowed; negative errno if the file system refuses O_DIRECT. */
 int path_file_descriptor(const struct path_file *f, enum path_source source, enum path_reads reads);
 uint64_t path_file_bytes(const struct path_file *f);
 /* Removes the file from the page cache, or brings it there; and the share of it that is there. */
@@ -94,10 +95,78 @@ void path_file_empty(const struct path_file *f);
 int path_file_warm(const struct path_file *f);
 double path_file_cached_share(const struct path_file *f, enum path_source source);
 
-/* path_receive.c: receives until the end, and checks every byte or discards all. */
+/* Receives until the end, and checks every byte or discards all. */
 void path_receive(struct path_shared *shared, int socket, enum path_wire wire, struct path_check *check);
 
-/* path_calls.c: follows a child process, which calls path_calls_mark() before and after what counts and ends
- * then. `begin` lets it begin. Returns negative errno if the process cannot be traced; it runs on. */
-int path_calls_count(pid_t pid, void (*begin)(void *ctx), void *ctx, struct path_result *ret);
-void path_calls_mark(void);
+/* The two ends of a connection over 127.0.0.1. */
+struct path_link {
+        int sender, receiver; /* -1: closed */
+};
+
+/* Both sockets are connected on return. Negative errno. */
+int path_link_open(struct path_link *l, enum path_wire wire);
+void path_link_close(struct path_link *l);
+
+/* The mapped file, batches of packets from it, and calls that several paths make. */
+/* Maps the whole file; NULL: failed, with errno and `what`. */
+const uint8_t *path_map(struct path_sender *s);
+/* Unmaps it; NULL is allowed. Returns r. */
+int path_unmap(const struct path_sender *s, const uint8_t *map, int r);
+/* Sends bytes in one call. */
+int path_send_bytes(struct path_sender *s, const uint8_t *bytes, size_t n, int flags);
+int path_set_option(struct path_sender *s, int level, int option, int value, const char *what);
+
+/* A header that lies in two pages would be two parts of a packet that is not copied, whose number is limited.
+ */
+#define PATH_HEADER_PLACE_BYTES 64u
+
+/* Packets and their headers: iov[2k] is the header of packet k, and iov[2k + 1] its payload. */
+struct path_batch {
+        struct path_packet packets[PATH_BATCH_MAX];
+        _Alignas(PATH_HEADER_PLACE_BYTES) uint8_t headers[PATH_BATCH_MAX][PATH_HEADER_PLACE_BYTES];
+        struct iovec iov[2 * PATH_BATCH_MAX];
+        size_t n, bytes;
+};
+
+/* Takes at most `most` packets, with payload from `map` (NULL: the caller sets it); returns their number. */
+size_t path_batch_take(struct path_batch *b, struct path_sender *s, const uint8_t *map, size_t most);
+
+/* A pipe on the way from the file to the socket. */
+/* Opens a pipe with room for a packet of any size; path_pipe_close() is required in any case. */
+int path_pipe_open(struct path_sender *s, int pipe[static 2]);
+void path_pipe_close(const int pipe[static 2]);
+/* Writes the header into the pipe, if the path sends any. */
+int path_pipe_header(struct path_sender *s, int pipe, const struct path_packet *p);
+/* Moves a packet, with its header, from the pipe to the socket. */
+int path_pipe_send(struct path_sender *s, int pipe, const struct path_packet *p);
+
+/* The send functions of all paths. */
+/* Through a buffer of the program. */
+int path_read_send(struct path_sender *s);   /* E1, E4: header in the buffer */
+int path_read_writev(struct path_sender *s); /* E5 */
+/* From the mapped file. */
+int path_map_send(struct path_sender *s); /* E2 */
+int path_map_cork(struct path_sender *s); /* E6 */
+int path_map_more(struct path_sender *s);
+int path_map_writev(struct path_sender *s); /* E7 */
+int path_map_batch(struct path_sender *s);
+/* Pages of the file, without a buffer. */
+int path_file_send(struct path_sender *s);   /* E3 */
+int path_file_splice(struct path_sender *s); /* E3, E12 */
+int path_file_cork(struct path_sender *s);   /* E8 */
+int path_file_more(struct path_sender *s);
+/* path_zerocopy.c: from the mapped file with MSG_ZEROCOPY, or with vmsplice(). */
+int path_zerocopy_more(struct path_sender *s);    /* E9 */
+int path_zerocopy_sendmsg(struct path_sender *s); /* E10 */
+int path_map_vmsplice(struct path_sender *s);
+int path_zerocopy_batch(struct path_sender *s); /* E11 */
+/* Batches of linked requests. */
+int path_uring_map(struct path_sender *s);    /* E11 */
+int path_uring_splice(struct path_sender *s); /* E12 */
+int path_uring_read(struct path_sender *s);   /* E13 */
+
+/* A device that discards every packet. */
+/* Moves the calling thread into a network namespace of its own, which ends with the process, and makes a UDP
+ * socket there that is connected to an address behind such a device. Returns the socket, or a negative errno
+ * with the call that the kernel refused. Requires CAP_SYS_ADMIN. */
+int path_sink_open(const char **ret_what);

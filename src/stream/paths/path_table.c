@@ -5,7 +5,6 @@
 
 #include "base/util.h"
 #include "path_internal.h"
-#include "path_send.h"
 
 /* Copies by source (page cache, disk) and wire (UDP, TCP; PATH_SINK is UDP). */
 #define COPIES(cache_udp, cache_tcp, disk_udp, disk_tcp)                                                     \

@@ -10,7 +10,6 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "stream/paths/path_internal.h"
-#include "stream/paths/path_link.h"
 
 #define FILE_BYTES (64u << 10)
 #define LEFT_BYTES (8192u + 100)
