@@ -46,8 +46,8 @@ def bench(evb, *options, expect=0, **how):
 
 
 def checked_bytes(payload):
-    """At most 8192 packets, and whole pages."""
-    return min(FILE_BYTES, 8192 * payload // 4096 * 4096)
+    """At most 2048 packets, and whole pages."""
+    return min(FILE_BYTES, 2048 * payload // 4096 * 4096)
 
 
 def check(path):
