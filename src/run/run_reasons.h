@@ -11,8 +11,8 @@ struct accounts {
         uint64_t triggers, assigned, complete, partial, lost, rejected;
         uint64_t expected, received, fragments_lost, fragments_absent;
         uint64_t payload_bytes;
-        uint64_t stored;                      /* in closed files, if any */
-        uint64_t unexplained;                 /* built by SFIs beyond the DFM's count */
+        uint64_t stored;      /* in closed files, if any */
+        uint64_t unexplained; /* built by SFIs beyond the DFM's count */
         bool balanced, all_lived;
         char difference[200]; /* between the counts of DFM, SFIs and files; "": none */
 };
