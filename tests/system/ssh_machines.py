@@ -22,6 +22,7 @@ class SshMachines:
         self.addresses = {name: f"10.9.0.{i}" for i, name in enumerate(self.roles, 1)}
         self.network = Network("switch", *self.roles, "desk")
         self.daemons = {}
+        self.ssh = f"ssh -F {where}/ssh_config -o BatchMode=yes"
 
     def __enter__(self):
         self.network.__enter__()
@@ -59,10 +60,6 @@ class SshMachines:
         self.daemons[name] = subprocess.Popen(["ip", "netns", "exec", self.network.name(name), SSHD, "-D", "-e", "-f", self.where / "sshd_config"],
                                               stderr=open(self.where / f"{name}.sshd", "w", encoding="utf-8"))
         wait_until(f"sshd of {name}", lambda: "Server listening on 0.0.0.0" in (self.where / f"{name}.sshd").read_text())
-
-    @property
-    def ssh(self):
-        return f"ssh -F {self.where}/ssh_config -o BatchMode=yes"
 
     def scenario(self, more=""):
         path = self.where / "testbed.conf"

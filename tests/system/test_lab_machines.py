@@ -141,6 +141,10 @@ def mistakes(evb):
         ):
             _, err = end_of(lab(machines, "C1", *words, scenario=machines.scenario(more)), expect=2)
             assert says in err, (more, words, err)
+        machines.ssh = "no-such-ssh"
+        _, err = end_of(lab(machines, "C1"), expect=77)
+        assert "no-such-ssh is not installed; install it with: apt-get install openssh-client" in err, err
+        machines.ssh = "ssh"
         _, err = end_of(lab(machines, "C5"), expect=1)
         assert "needs 6 ROSs, the scenario has 1" in err, err
 

@@ -180,7 +180,10 @@ def run(o):
                       Progress(o.progress or (sys.stderr.isatty() and not o.quiet)))
     except catalogue.UnknownMeasurement as e:
         raise Mistake(str(e)) from e
-    except (results.NotReadable, TestbedError) as e:
+    except TestbedError as e:
+        print(e, file=sys.stderr)
+        return e.status
+    except results.NotReadable as e:
         print(e, file=sys.stderr)
         return 1 if isinstance(e, results.Busy) else 2
     if isinstance(order.bed, Simulation):

@@ -43,14 +43,15 @@ def gaps(times):
     def below(edge):
         return max((n for (upper, _), n in zip(times["histogram"], counts) if upper <= edge), default=0) / counts[-1]
 
-    return {name: at(q) for name, q in GAPS} | {"gap_max_us": times["max"], "gap_edges_us": GAP_EDGES_US, "gap_below": list(map(below, GAP_EDGES_US))}
+    return {name: at(q) for name, q in GAPS} | {"gap_max_us": times["max"], "gap_edges_us": GAP_EDGES_US,
+                                                "gap_below": list(map(below, GAP_EDGES_US))}
 
 
 def echoes(report):
     """Of the sender of echo requests."""
     times = report["round_trip_us"] or {}
-    return {"echoes": float(sum(n for _, n in times.get("histogram", []))), "echo_p50_us": times.get("p50"), "echo_p99_us": times.get("p99"),
-            "echo_max_us": times.get("max")}
+    return {"echoes": float(sum(n for _, n in times.get("histogram", []))), "echo_p50_us": times.get("p50"),
+            "echo_p99_us": times.get("p99"), "echo_max_us": times.get("max")}
 
 
 def one_way(kind, sent, received, watched):

@@ -138,7 +138,8 @@ def merge(reports, seconds):
         "busy_seconds": dfm["busy_ns"] / 1e9,
         "drops": {"switch_packets": None, "socket_packets": total("sfi", "packets_socket_dropped"),
                   "source_qdisc_packets": total("ros", "packets_source_dropped") if shaped else None},
-        "fragments": {"re_asked": total("sfi", "fragments_re_asked"), "late": total("sfi", "fragments_late"), "lost": dfm["fragments_lost"]},
+        "fragments": {"re_asked": total("sfi", "fragments_re_asked"), "late": total("sfi", "fragments_late"),
+                      "lost": dfm["fragments_lost"]},
         "cpu_seconds": {name: total(name, "cpu_seconds") for name in role},
         "cpu_percent": dict.fromkeys(role),
     }

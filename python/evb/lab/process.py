@@ -53,7 +53,8 @@ class Program:
                 enter_namespace(namespace)
 
         try:
-            self.process = subprocess.Popen(self.words, stdin=stdin, stdout=self.out, stderr=self.err, preexec_fn=become, start_new_session=True)
+            self.process = subprocess.Popen(self.words, stdin=stdin, stdout=self.out, stderr=self.err, preexec_fn=become,
+                                            start_new_session=True)
         except (OSError, subprocess.SubprocessError) as error:
             raise PointFailed(f"cannot start {self.words[0]}: {error}") from error
 

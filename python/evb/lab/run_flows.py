@@ -85,8 +85,9 @@ class Started:
         seconds = point.number("seconds", 1) + PATIENCE_SECONDS
         port = flow.port + 1
         self.start(flow.receivers[0], ["recv", f"0.0.0.0:{port}", "--output", "null", "--quiet"])
-        self.start(flow.sender, ["send", f"{self.place.address(flow.receivers[0])}:{port}", "--format", "raw", "--packet-size", f"{FILL_BYTES}",
-                                 "--rate", "max", "--duration", f"{seconds:.0f}s", "--socket-buffer", f"{point.number('socket'):.0f}"])
+        self.start(flow.sender, ["send", f"{self.place.address(flow.receivers[0])}:{port}", "--format", "raw",
+                                 "--packet-size", f"{FILL_BYTES}", "--rate", "max", "--duration", f"{seconds:.0f}s",
+                                 "--socket-buffer", f"{point.number('socket'):.0f}"])
 
 
 class Shaping:
