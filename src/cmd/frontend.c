@@ -1,5 +1,5 @@
 /* evb frontend: plays the boards of a detector and their trigger box. This file reads the command line;
- * traffic/frontend_run.h does the rest. */
+ * frontend_run.h does the rest. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "run/scenario_load.h"
-#include "traffic/frontend/frontend_run.h"
+#include "frontend/frontend_run.h"
 
 #define PART_MAX 128
 #define OFFSET_MAX 60000

@@ -1,6 +1,6 @@
 /* Runs the stand-in: triggers come by the schedule unless the DFM is busy or a board has no room, and boards
  * send their frames. */
-#include "traffic/frontend/frontend_run.h"
+#include "frontend/frontend_run.h"
 
 #include <errno.h>
 #include <inttypes.h>

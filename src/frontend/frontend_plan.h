@@ -2,7 +2,7 @@
  * trigger alone. */
 #pragma once
 
-#include "traffic/frontend/frontend_run.h"
+#include "frontend/frontend_run.h"
 
 /* The frame of a board for trigger `serial`, counted from 0 and never reset. */
 struct frontend_frame {

@@ -4,7 +4,7 @@
 
 #include "net/endpoint.h"
 #include "sys/loop.h"
-#include "traffic/frontend/frontend_run.h"
+#include "frontend/frontend_run.h"
 #include "frontend_packet.h"
 
 struct frontend_box {

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 
 #include "base/util.h"
-#include "traffic/frontend/frontend_box.h"
+#include "frontend/frontend_box.h"
 
 struct played {
         struct frontend_config config;

@@ -5,9 +5,9 @@
 
 #include "base/pattern.h"
 #include "base/util.h"
-#include "traffic/frontend/frontend_board.h"
-#include "traffic/frontend/frontend_packet.h"
-#include "traffic/frontend/frontend_plan.h"
+#include "frontend/frontend_board.h"
+#include "frontend/frontend_packet.h"
+#include "frontend/frontend_plan.h"
 
 DEFINE_FREEP(source)
 
