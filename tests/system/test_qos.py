@@ -436,6 +436,8 @@ def small_mtu(evb):
         def mtu():
             return network.qos(evb, "a", "status", "--dev", "eth0")["interface"]["mtu_bytes"]
 
+        # The kernel looks for duplicates of the device's IPv6 address first.
+        wait_until("addresses", lambda: "tentative" not in state())
         before = state()
         for words in (("qos", "apply", *TWO, "--mtu", "1000"), ("ros", "--config", str(path), "--node", "r")):
             done = network.evb(evb, "a", *words, check=False)
