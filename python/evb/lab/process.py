@@ -90,6 +90,10 @@ class Program:
         self.process.wait()
         self.close_input()
 
+    def kill(self):
+        """For a program whose result does not matter."""
+        self.process.kill()
+
     def close_input(self):
         with contextlib.suppress(OSError, AttributeError):
             self.process.stdin.close()

@@ -68,7 +68,7 @@ class Started:
 
     def __init__(self, stack, place):
         self.stack, self.place = stack, place
-        self.sent, self.received = [], []
+        self.sent, self.received, self.fills = [], [], []
 
     def start(self, node, words):
         program = self.stack.enter_context(self.place.start(node, [self.place.evb, "stream", *words]))
@@ -84,10 +84,16 @@ class Started:
         """Data beside an echo, which fill the link."""
         seconds = point.number("seconds", 1) + PATIENCE_SECONDS
         port = flow.port + 1
-        self.start(flow.receivers[0], ["recv", f"0.0.0.0:{port}", "--output", "null", "--quiet"])
-        self.start(flow.sender, ["send", f"{self.place.address(flow.receivers[0])}:{port}", "--format", "raw",
-                                 "--packet-size", f"{FILL_BYTES}", "--rate", "max", "--duration", f"{seconds:.0f}s",
-                                 "--socket-buffer", f"{point.number('socket'):.0f}"])
+        receive = ["recv", f"0.0.0.0:{port}", "--output", "null", "--quiet"]
+        send = ["send", f"{self.place.address(flow.receivers[0])}:{port}", "--format", "raw", "--packet-size", f"{FILL_BYTES}",
+                "--rate", "max", "--duration", f"{seconds:.0f}s", "--socket-buffer", f"{point.number('socket'):.0f}"]
+        self.fills += [self.start(flow.receivers[0], receive), self.start(flow.sender, send)]
+        self.stack.callback(self.end_fill)
+
+    def end_fill(self):
+        """What they report does not matter, and shaping ends faster without traffic."""
+        for program in self.fills:
+            program.kill()
 
 
 class Shaping:
@@ -157,6 +163,7 @@ def run(point, context):
                 started.start_fill(point, flow)
             started.start_flow(point, flow, kind)
         follow(point, context, place, started, kind)
+        started.end_fill()
         figures = flow_figures.of_reports(kind, reports_of(started.sent), reports_of(started.received), point.number("watch") > 0)
         drops = [shaping.drops() for shaping in shaped]
         figures["source_packets"] = sum(drops) if drops and None not in drops else None
