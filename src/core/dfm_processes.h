@@ -77,6 +77,8 @@ struct dfm_announced {
 struct dfm_figures {
         uint64_t assigned, reassigned;
         uint64_t busy_ns, paused_ns;
+        /* Since the start of the run; 0: none */
+        uint64_t first_trigger_ns, first_complete_ns, last_complete_ns;
         struct dfm_announced announced;
         struct dfm_level2_counts level2;
 };

@@ -184,12 +184,31 @@ void dfm_ledger_note(struct dfm *d)
         dfm_ledger_changed(d);
 }
 
+static uint64_t since_start_ns(const struct dfm *d, uint64_t time_ns)
+{
+        return time_ns > 0 ? MAX(time_ns - d->started_ns, UINT64_C(1)) : 0;
+}
+
+static uint64_t time_since(const struct dfm *d, uint64_t since_start_ns)
+{
+        return since_start_ns > 0 ? d->started_ns + since_start_ns : 0;
+}
+
 static struct dfm_figures figures_now(const struct dfm *d)
 {
         const struct dfm_counts *c = &d->counts;
 
-        return (struct dfm_figures){c->assigned,  c->reassigned, c->busy_ns,
-                                    c->paused_ns, c->announced,  d->level2.counts};
+        return (struct dfm_figures){
+                .assigned = c->assigned,
+                .reassigned = c->reassigned,
+                .busy_ns = c->busy_ns,
+                .paused_ns = c->paused_ns,
+                .first_trigger_ns = since_start_ns(d, c->first_trigger_ns),
+                .first_complete_ns = since_start_ns(d, c->first_complete_ns),
+                .last_complete_ns = since_start_ns(d, c->last_complete_ns),
+                .announced = c->announced,
+                .level2 = d->level2.counts,
+        };
 }
 
 static void note_figures(struct dfm *d, uint64_t now_ns)
@@ -253,6 +272,9 @@ static void load_figures(struct dfm *d, const struct dfm_figures *f)
         c->reassigned = f->reassigned;
         c->busy_ns += f->busy_ns;
         c->paused_ns += f->paused_ns;
+        c->first_trigger_ns = time_since(d, f->first_trigger_ns);
+        c->first_complete_ns = time_since(d, f->first_complete_ns);
+        c->last_complete_ns = time_since(d, f->last_complete_ns);
         c->announced = f->announced;
         d->level2.counts = f->level2;
 }

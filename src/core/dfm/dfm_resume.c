@@ -447,6 +447,9 @@ static void count_former(struct dfm *d)
         again->complete = sum.complete - MIN(sum.complete, c->complete);
         again->partial = sum.partial - MIN(sum.partial, c->partial);
         c->ended_again = again->complete + again->partial;
+        /* The record may be older than the first ones. */
+        c->first_trigger_ns = c->first_trigger_ns ?: c->triggers > 0 ? d->started_ns : 0;
+        c->first_complete_ns = c->first_complete_ns ?: c->complete > 0 ? d->started_ns : 0;
         c->assigned = count_assigned(d);
         count_fragments(d, &sum);
 }

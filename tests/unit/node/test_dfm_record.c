@@ -295,15 +295,21 @@ TEST(figures_go_on)
         assert_true(dfm_counts(t.dfm)->busy_ns >= NS_PER_S);
         assert_int_equal(dfm_counts(t.dfm)->paused_ns, 2 * NS_PER_S);
         for (unsigned k = 0; k < 2; k++) {
-                uint64_t busy_ns = dfm_counts(t.dfm)->busy_ns;
+                uint64_t busy_ns = dfm_counts(t.dfm)->busy_ns, age_ns = (7 + 3 * k) * NS_PER_S / 2;
+                uint64_t begun_ns = TRACE_BEGIN_NS - age_ns, built_ns = begun_ns + 3 * NS_PER_S / 2;
                 struct message_to to;
                 unsigned sent = 0;
 
                 stored.figures.reassigned = 7;
                 stored.figures.announced.confirmed = 8;
                 stored.figures.level2.rejected = 9;
+                /* The record may be from before the first event. */
+                stored.figures.first_complete_ns *= k == 0;
+                c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = age_ns};
                 restart(&t, &c, &none);
                 assert_counts(dfm_counts(t.dfm), assigned, 3 + 7, reassigned, 7, paused_ns, 2 * NS_PER_S);
+                assert_counts(dfm_counts(t.dfm), first_trigger_ns, built_ns, last_complete_ns, built_ns,
+                              first_complete_ns, k == 0 ? built_ns : begun_ns);
                 assert_true(dfm_counts(t.dfm)->busy_ns >= busy_ns);
                 assert_int_equal(dfm_counts(t.dfm)->announced.confirmed, 8);
                 assert_int_equal(dfm_level2_counts(t.dfm)->rejected, 9);

@@ -40,7 +40,7 @@ static void fill(struct dfm_processes *p)
                 p->came.seen[i] = UINT64_MAX / 3 + i;
         p->came.in_spill = true;
         p->came.paused = true;
-        p->figures = (struct dfm_figures){41, 42, 43, 44, {45, 46, 47}, {51, 52, 53, 54, 55, 56}};
+        p->figures = (struct dfm_figures){41, 42, 43, 44, 48, 49, 50, {45, 46, 47}, {51, 52, 53, 54, 55, 56}};
         p->metadata = (struct metadata_set){.version = 61, .n = 2, {{"target", "Pb"}, {"who", ""}}};
         p->n_ros = 1;
         p->n_sfi = 2;
