@@ -269,6 +269,7 @@ static void load_figures(struct dfm *d, const struct dfm_figures *f)
 {
         struct dfm_counts *c = &d->counts;
 
+        c->assigned = f->assigned;
         c->reassigned = f->reassigned;
         c->busy_ns += f->busy_ns;
         c->paused_ns += f->paused_ns;

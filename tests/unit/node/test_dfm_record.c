@@ -331,4 +331,33 @@ TEST(figures_go_on)
         dfm_free(t.dfm);
 }
 
+/* A DFM that ends before all nodes have come has stored no less than it found. */
+TEST(a_record_survives_a_dfm_that_resumed_nothing)
+{
+        static const struct scene left = {.name = "left", .ros = LEAVES, .ros_flags = ALIVE_SHORT};
+        static struct dfm_processes found;
+        struct dfm_config c = configure();
+        struct dfm_driver t;
+
+        begin_run(&t, &c, &left);
+        store(&t);
+        stored.figures.assigned = 5;
+        stored.figures.level2.accepted = 6;
+        found = stored;
+        dfm_free(t.dfm);
+        c.incarnation++;
+        c.cookie++;
+        c.former_processes = &found;
+        c.ros_rules = boards;
+        dfm_driver_init(&t, &c);
+        driver_join_in_run(&t, c.incarnation - 1, ROLE_ROS, 1, 3, 3);
+        dfm_says_with(&t, true);
+        assert_false(dfm_has_begun(t.dfm));
+        store(&t);
+        assert_memory_equal(&stored.figures, &found.figures, sizeof found.figures);
+        assert_memory_equal(stored.ross, found.ross, 2 * sizeof *found.ross);
+        assert_memory_equal(&stored.counted, &found.counted, sizeof found.counted);
+        dfm_free(t.dfm);
+}
+
 TESTS_BETWEEN(NULL, NULL)
