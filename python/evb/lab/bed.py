@@ -18,7 +18,7 @@ class Bed:
 
     def __init__(self, context, words):
         self.context = context
-        self.program = Program([context.evb, "testbed", *words], stdin=subprocess.PIPE)
+        self.program = Program([context.evb, "testbed", *words], raised=context.raised, stdin=subprocess.PIPE)
 
     def __enter__(self):
         try:
@@ -60,8 +60,8 @@ class Bed:
 
 
 def of_switch(context, *, senders, receivers, link_bps, buffer_bytes, mtu_bytes):
-    """Nodes ros1... send and sfi1... receive, over links of one rate and ports with one buffer."""
-    keys = {"ros.count": senders, "sfi.count": receivers, "network.link-rate": f"{link_bps:.0f}bit",
+    """Nodes ros1... send and sfi1... receive, over links of one rate (0: unlimited) and ports with one buffer."""
+    keys = {"ros.count": senders, "sfi.count": receivers, "network.link-rate": f"{link_bps:.0f}bit" if link_bps else "unlimited",
             "network.switch-buffer": f"{buffer_bytes:.0f}", "network.mtu": f"{mtu_bytes:.0f}"}
     return Bed(context, ["/dev/null", *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))])
 

@@ -38,7 +38,7 @@ class Here:
 
     def start_script(self, node, script):
         """Runs a script of the shell; its standard input stays open until it is asked to end."""
-        return Program(["sh", "-c", script], namespace=self.net.namespace(node), stdin=subprocess.PIPE)
+        return Program(["sh", "-c", script], namespace=self.net.namespace(node), raised=self.context.raised, stdin=subprocess.PIPE)
 
     def watch(self, programs, active):
         """Watches the machine while programs are measured."""

@@ -24,7 +24,7 @@ def settings_of(point):
 
 def run_here(point, context):
     words = [context.evb, "run", "/dev/null", *settings_of(point), "--net", "lab", "--measure", "--quiet", "--json"]
-    return report_of(words, context)
+    return report_of(words, context, raised=context.raised)
 
 
 def run(point, context):

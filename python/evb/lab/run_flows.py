@@ -165,6 +165,8 @@ def run(point, context):
         follow(point, context, place, started, kind)
         started.end_fill()
         figures = flow_figures.of_reports(kind, reports_of(started.sent), reports_of(started.received), point.number("watch") > 0)
+        for shaping in shaped:
+            shaping.program.close_input()
         drops = [shaping.drops() for shaping in shaped]
         figures["source_packets"] = sum(drops) if drops and None not in drops else None
         counted = place.finish()

@@ -26,7 +26,7 @@ def run(point, context):
              "--wire", WIRES[int(point.number("wire"))], "--source", source, "--payload", f"{point.number('payload', 1024):.0f}",
              "--seconds", f"{point.number('seconds', 2):g}", "--file-size", size_bytes,
              "--directory", kept_file(context, source, size_bytes), "--accept-disturbed", "--json"]
-    paths = report_of(words, context)["paths"]
+    paths = report_of(words, context, raised=context.raised)["paths"]
     if len(paths) != 1:
         raise PointFailed("no such data path")
     # The lab decides itself what is disturbed.
