@@ -6,22 +6,11 @@ import pathlib
 import socket
 import subprocess
 
-from harness import LIMIT_S, folder
+from harness import LIMIT_S, connection, folder
 from test_join import PATIENT, ROLES, Bed
 
 NODES = [name for name in ROLES if name != "dfm"]
 TOKEN = "a-token-of-this-test"
-
-
-class UnixHTTP(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=LIMIT_S)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(LIMIT_S)
-        self.sock.connect(str(self.path))
 
 
 class ControlBed(Bed):
@@ -103,20 +92,18 @@ class ControlBed(Bed):
 
     def request(self, method, body=None, token=None, path="/control", address=None, headers=None):
         """Plain HTTP: returns the status, and the object of the answer."""
-        connection = http.client.HTTPConnection(*address, timeout=LIMIT_S) if address else UnixHTTP(self.socket)
-        with contextlib.closing(connection):
-            connection.request(method, path, body=json.dumps(body) if isinstance(body, dict) else body,
-                               headers={**({"Authorization": f"Bearer {token}"} if token else {}), **(headers or {})})
-            answer = connection.getresponse()
+        with contextlib.closing(connection(":".join(map(str, address)) if address else f"unix:{self.socket}")) as c:
+            c.request(method, path, body=json.dumps(body) if isinstance(body, dict) else body,
+                      headers={**({"Authorization": f"Bearer {token}"} if token else {}), **(headers or {})})
+            answer = c.getresponse()
             text = answer.read()
             return answer.status, json.loads(text) if "json" in (answer.getheader("Content-Type") or "") else text.decode()
 
     def allowed(self, path):
         """The methods that the socket of control.listen names when it refuses one."""
-        connection = UnixHTTP(self.socket)
-        with contextlib.closing(connection):
-            connection.request("DELETE", path)
-            return connection.getresponse().getheader("Allow")
+        with contextlib.closing(connection(f"unix:{self.socket}")) as c:
+            c.request("DELETE", path)
+            return c.getresponse().getheader("Allow")
 
 
 def balanced(report):

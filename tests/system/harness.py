@@ -190,7 +190,19 @@ def watched(keys):
     return {"metrics.listen": f"unix:{place}/%n.sock", **keys}
 
 
-class Running:
+class Background(contextlib.AbstractContextManager):
+    """self.process, which ends with the block."""
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def signal(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+
+class Running(Background):
     """A run in the background, which the test can disturb."""
 
     names, listen = {}, None
@@ -205,14 +217,6 @@ class Running:
         running = cls.__new__(cls)
         running.process = process
         return running
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
     def name_of(self, pid):
         """Returns the node of a child of the run; None: it is not a node, or it has ended and closed its sockets."""
@@ -279,9 +283,6 @@ class Running:
         report = json.loads(out)
         balance(report)
         return report
-
-    def signal(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
 
 
 def made(name):

@@ -102,7 +102,7 @@ def check_shown(command, output):
         assert any(pattern.search(line.strip()) for line in lines), f"{command} does not show: {shown}\n{output}"
 
 
-class Shell:
+class Shell(contextlib.AbstractContextManager):
     """A shell with job control, in the directory `where`; `inside` is a command that starts it, e.g. in a namespace."""
 
     def __init__(self, where, evb, inside=(), **environment):
@@ -113,9 +113,6 @@ class Shell:
                        "XDG_STATE_HOME": str(self.where / "state"), "EVB_STATE_DIRECTORY": str(self.where / "qos-state"), **environment}
         self.process = subprocess.Popen([*inside, "bash", "--norc", "-m"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, cwd=self.where, env=environment, start_new_session=True)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         """Ends everything that the shell started, which is in its session, also if a command does not end by itself."""

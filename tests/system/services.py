@@ -14,7 +14,7 @@ from network import wait_until
 _blocks, _sockets = itertools.count(1), itertools.count(1)
 
 
-class Nodes:
+class Nodes(contextlib.AbstractContextManager):
     """The nodes of a scenario as services start them: separate processes, without `evb run`."""
 
     def __init__(self, evb, where, text=SMALL, keys=None, own=None):
@@ -34,9 +34,6 @@ class Nodes:
                 lines.append(f"address = {OWN_NET}.{20 * block + len(self.names)}")
         self.path = scenario(where, "\n".join(lines) + "\n", "nodes.conf")
         self.processes, self.listeners, self.notices = {}, {}, {}
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         for process in self.processes.values():

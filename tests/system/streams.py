@@ -36,7 +36,7 @@ def of(address):
     return host, int(port)
 
 
-class End:
+class End(contextlib.AbstractContextManager):
     """One end of a stream in the background. `evb` may be a list of words that run it."""
 
     def __init__(self, evb, verb, address, *flags, stdin=subprocess.DEVNULL, report=None, **options):
@@ -50,9 +50,6 @@ class End:
         command = evb if isinstance(evb, list) else [evb]
         self.process = subprocess.Popen([*command, "stream", verb, address, *json_option, *flags, *words], stdin=stdin,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         if self.process.poll() is None:

@@ -1,4 +1,5 @@
 """Runs a program in a pseudo-terminal, and keeps its screen as a terminal would."""
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -94,7 +95,7 @@ class Led:
         self.status.close()
 
 
-class Terminal:
+class Terminal(contextlib.AbstractContextManager):
     """A terminal of width x height with one program in a session of its own."""
 
     def __init__(self, words, width, height, env=None, **options):
@@ -108,9 +109,6 @@ class Terminal:
         self.process = Led(words, env=environment, stdin=self.slave, stdout=self.slave, stderr=self.slave, **options)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         if self.process.poll() is None:

@@ -11,7 +11,7 @@ import re
 import signal
 import struct
 
-from harness import Skip, folder, main
+from harness import Background, Skip, folder, main
 from network import Network, sh, wait_until
 
 DEST = ("--dest", "10.0.0.2=20Mbit", "--dest", "10.0.0.3=30Mbit")
@@ -46,7 +46,7 @@ def alone(*names):
         yield network
 
 
-class Tap:
+class Tap(contextlib.AbstractContextManager):
     """A tap with several queues; closing it deletes the device."""
 
     def __init__(self, network, name, queues):
@@ -58,9 +58,6 @@ class Tap:
                 flags = IFF_TAP | IFF_NO_PI | (IFF_MULTI_QUEUE if queues > 1 else 0)
                 fcntl.ioctl(f, TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
         network.ip("a", "link", "set", name, "up")
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         for f in self.files:
@@ -271,20 +268,12 @@ def deleted(evb):
         assert done.returncode == 2 and "expected a network device" in done.stderr, done
 
 
-class Watcher:
+class Watcher(Background):
     def __init__(self, network, evb, *words):
         self.process = network.popen("a", str(evb), "qos", "watch", *words)
         self.seen = ""
         os.set_blocking(self.process.stdout.fileno(), False)
         self.wait("watching")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
     def wait(self, text, times=1):
         def said():

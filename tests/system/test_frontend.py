@@ -16,7 +16,7 @@ import termios
 import threading
 import time
 
-from harness import LIMIT_S, OWN_NET, Running, first_signal, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, Background, Running, first_signal, folder, main, scenario
 
 MASK = (1 << 64) - 1
 SO_RCVBUFFORCE = 33
@@ -30,20 +30,12 @@ def settings_of(options):
             for word in (f"--{name.replace('_', '-')}", each)]
 
 
-class Frontend:
+class Frontend(Background):
     """The stand-in in the background."""
 
     def __init__(self, evb, *words, **options):
         self.process = subprocess.Popen([evb, "frontend", "--json", *words, *settings_of(options)], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
     def signal(self, number=signal.SIGINT):
         self.process.send_signal(number)

@@ -63,7 +63,7 @@ def join(run=0, incarnation=7):
     return message(JOIN, payload) + payload
 
 
-class Client:
+class Client(contextlib.AbstractContextManager):
     """A client by docs/protocol.md alone."""
 
     def __init__(self, address, deadline_s=LIMIT_S):
@@ -77,9 +77,6 @@ class Client:
                 time.sleep(0.01)
         self.bytes = b""
         self.cookie = self.dfm = self.next = 0
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.socket.close()

@@ -3,6 +3,7 @@
 
     test_mtu.py EVB [CASE...]
 """
+import contextlib
 import json
 import re
 import subprocess
@@ -42,7 +43,7 @@ FAILS = r"packets of 9000 bytes \(network\.mtu\) do not pass between this node a
 PASS = r"packets of 9000 bytes \(network\.mtu\) pass to the DFM and all SFIs"
 
 
-class Bed:
+class Bed(contextlib.AbstractContextManager):
     """All nodes, each in its namespace."""
 
     def __init__(self, evb, where, net, transport):
@@ -55,9 +56,6 @@ class Bed:
                 self.processes[node] = subprocess.Popen(
                     ["ip", "netns", "exec", net.name(node), evb, role, "--config", path, "--node", node, "--verbose", "--json", where / f"{node}.json"],
                     stderr=log, stdout=subprocess.DEVNULL)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         for process in self.processes.values():

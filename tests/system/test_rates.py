@@ -3,6 +3,7 @@
 
     test_rates.py EVB [CASE...]
 """
+import contextlib
 import json
 import os
 import re
@@ -163,15 +164,12 @@ def restarted(evb):
         running.stop((0, 1))
 
 
-class Foreign:
+class Foreign(contextlib.AbstractContextManager):
     """Traffic of another program to an SFI's port."""
 
     def __init__(self, running, mbit):
         words = [*running.inside("dfm"), sys.executable, "-c", SENDER, running.address("sfi1"), str(mbit * 1e6)]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.process.kill()

@@ -3,6 +3,7 @@
 
     test_regions.py EVB [CASE...]
 """
+import contextlib
 import json
 import socket
 import struct
@@ -53,16 +54,13 @@ def request(cookie, *entries, **options):
     return message(REQUEST, payload, cookie=cookie, **options) + payload
 
 
-class Readout:
+class Readout(contextlib.AbstractContextManager):
     """A connection to a ROS, by docs/protocol.md alone."""
 
     def __init__(self, address, cookie, index=0):
         self.socket = socket.create_connection((address, REGIONS), timeout=LIMIT_S)
         self.cookie, self.index, self.bytes, self.transaction = cookie, index, b"", 0
         self.answers = []
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.socket.close()

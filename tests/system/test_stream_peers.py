@@ -19,7 +19,7 @@ from streams import CALM, HOST, PER_SECOND, THREADS, End, free_address, has_byte
 COOKIE, SIZE = 0x0123456789ABCDEF, 1000
 
 
-class Peer:
+class Peer(contextlib.AbstractContextManager):
     """A peer made by hand: the control connection, and a UDP socket."""
 
     def __init__(self, tcp):
@@ -27,9 +27,6 @@ class Peer:
         self.tcp.settimeout(LIMIT_S)
         self.lines = tcp.makefile("rb")
         self.udp = socket.socket(type=socket.SOCK_DGRAM)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.udp.close()
