@@ -207,14 +207,14 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         note_clears(r, m->keep_alive.clear_next);
         r->newest = MAX(r->newest, m->keep_alive.triggers);
         r->wanted = m->keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES ? m->keep_alive.triggers + 1 : 0;
+        if (m->keep_alive.state > r->run_state)
+                r->run_state = (enum run_state)m->keep_alive.state;
         /* Clears all ended events at the latest here, whichever Clear was lost. */
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
         ros_note_reset(r, now_ns, m);
         r->have.active = m->keep_alive.state == RUN_RUNNING;
-        if (m->keep_alive.state > r->run_state)
-                r->run_state = (enum run_state)m->keep_alive.state;
         r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
         if (r->run_state == RUN_ENDED)
                 ros_end_frames(r);

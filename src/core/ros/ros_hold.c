@@ -250,12 +250,19 @@ void ros_count_no_event(struct ros *r, uint32_t in_slice)
         r->counts.no_event++;
 }
 
-/* The end of a frame whose trigger did not come. Until the run ends, what the DFM learned of may still become
- * an event. */
+/* Until the run ends, what the DFM learned of may still become an event. With level 2, it may have been one
+ * that was rejected, whose Clear was lost. */
+bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e)
+{
+        bool may = e->announced && (r->run_state != RUN_ENDED || r->config.level2);
+
+        return r->config.leads && !may && ros_numbers_is_within(&r->numbers, e->number);
+}
+
+/* The end of a frame whose trigger did not come. */
 static void account_untriggered(struct ros *r, const struct ros_entry *e)
 {
-        if (r->config.leads && (!e->announced || r->run_state == RUN_ENDED) &&
-            ros_numbers_is_within(&r->numbers, e->number))
+        if (ros_makes_no_event(r, e))
                 ros_count_no_event(r, e->fragment.frames);
         else {
                 r->left_behind++;

@@ -211,6 +211,8 @@ void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
 /* Frames make the triggers, and this one is within the run, but its number came too late to become an event.
  */
 void ros_count_no_event(struct ros *r, uint32_t in_slice);
+/* Whether this is so for a frame without a trigger. */
+bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_check_room(struct ros *r);

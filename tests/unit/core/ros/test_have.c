@@ -275,6 +275,21 @@ HAVE_TEST(what_the_end_overtakes_becomes_no_event, start_without_11)
         assert_no_event(t, 1, 1, 2);
 }
 
+/* The DFM learned of 11, and did not take it before the stop. With level 2, it may have rejected it. */
+ROS_TEST_EACH_AS(what_was_announced_and_not_taken_becomes_no_event, level2, 2, announcing(),
+                 start_without_11(t, &c), c.level2 = level2)
+{
+        frame_comes(t, 11);
+        frame_comes(t, 14);
+        t->now_ns += NS_PER_MS;
+        assert_non_null(strstr(ros_says(t), "dfm: Have #0 next 14 14 11"));
+        trigger(t, 3, 14);
+        assert_ros_sends(t, 0, "e3[0,1000)");
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        ros_gets_keep_alive(t, RUN_ENDED, 4, 7);
+        assert_no_event(t, !level2, !level2, (unsigned)level2);
+}
+
 /* The other boards have none of its number yet. What follows tells that it was wrong, or overtook others. */
 static const uint32_t firsts[] = {1, 4, 10, 14, 15, 16, 17, 18, 19, 20, 30, 100, 5500};
 
