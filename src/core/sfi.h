@@ -222,8 +222,8 @@ const struct member *sfi_member(const struct sfi *s);
  * arrived, so no file can be opened. */
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
-const struct sfi_counts *sfi_counts(const struct sfi *s);
-/* The same without a look at each ROS: datagrams_lost and datagrams_suspect may be old. */
+struct sfi_counts sfi_counts(const struct sfi *s);
+/* The same without a look at each ROS: datagrams_lost and datagrams_suspect are 0. */
 const struct sfi_counts *sfi_event_counts(const struct sfi *s);
 struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros);
 /* Number of events that the SFI can take at a time; 0 unless the run is running. */

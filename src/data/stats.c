@@ -122,16 +122,16 @@ void stats_take_ros(struct node_stats *s, const struct ros *r)
 
 void stats_take_sfi(struct node_stats *s, const struct sfi *core)
 {
-        stats_take(s, FROM_SFI, sfi_counts(core));
+        stats_take(s, FROM_SFI, sfi_event_counts(core));
         stats_set(&s->rate_reductions, sfi_port_rate(core)->decreases);
         stats_set(&s->packets_port_lost, sfi_port_rate(core)->lost);
 }
 
 void stats_take_datagrams(struct node_stats *s, const struct sfi *core)
 {
-        const struct sfi_counts *c = sfi_counts(core);
+        const struct sfi_counts c = sfi_counts(core);
 
-        stats_set(&s->packets_received, c->datagrams_received);
-        stats_set(&s->packets_lost, c->datagrams_lost);
-        stats_set(&s->sequence_suspects, c->datagrams_suspect);
+        stats_set(&s->packets_received, c.datagrams_received);
+        stats_set(&s->packets_lost, c.datagrams_lost);
+        stats_set(&s->sequence_suspects, c.datagrams_suspect);
 }

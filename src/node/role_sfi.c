@@ -459,12 +459,12 @@ static void add_reasons(const struct node *n, struct reasons *to)
         if (dropped > 0)
                 reasons_add(to, "it dropped %llu built events because the disk was slow (sfi.slow-disk)",
                             (unsigned long long)dropped);
-        if (sfi_counts(s->core)->mismatched > 0)
+        if (sfi_counts(s->core).mismatched > 0)
                 reasons_add(to, "it refused %llu fragments of other triggers than their events",
-                            (unsigned long long)sfi_counts(s->core)->mismatched);
-        if (sfi_counts(s->core)->starved > 0)
+                            (unsigned long long)sfi_counts(s->core).mismatched);
+        if (sfi_counts(s->core).starved > 0)
                 reasons_add(to, "it had no memory for fragments of %llu events (sfi.buffer-size)",
-                            (unsigned long long)sfi_counts(s->core)->starved);
+                            (unsigned long long)sfi_counts(s->core).starved);
         if (s->failed && to->n == 0)
                 reasons_add(to, "its output failed");
         if (unacknowledged > 0)

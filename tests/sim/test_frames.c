@@ -42,7 +42,7 @@ static void finish(struct sim *s, const struct sim_config *c)
         check(dfm_announced_waiting(sim_dfm(s)) == 0 && dfm_waiting(sim_dfm(s)) == 0);
         check(d->offered.refused == 0 && d->offered.repeated == 0);
         for (uint32_t i = 0; i < c->n_sfi; i++)
-                check(sfi_counts(sim_sfi(s, i))->mismatched == 0);
+                check(sfi_counts(sim_sfi(s, i)).mismatched == 0);
         for (uint32_t i = 0; i < c->n_ros; i++) {
                 const struct ros_counts *r = ros_counts(sim_ros(s, i));
 

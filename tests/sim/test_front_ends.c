@@ -49,7 +49,7 @@ static void check_boards(struct sim *s, const struct sim_config *c)
                 check(ros_counts(sim_ros(s, i))->restarts == (c->boards.forgets && i == 0));
         }
         for (uint32_t i = 0; i < c->n_sfi; i++)
-                check(sfi_counts(sim_sfi(s, i))->mismatched == 0);
+                check(sfi_counts(sim_sfi(s, i)).mismatched == 0);
         for (uint64_t e = 0; e < c->events; e++) {
                 const struct sim_event *event = sim_event(s, e);
 

@@ -26,7 +26,7 @@ static double built_share(struct sim *s, const struct sim_config *c)
         for (uint32_t i = 0; i < c->n_sfi; i++) {
                 double seconds = (double)sim_built_ns(s, i) / NS_PER_S;
 
-                share += (double)sfi_counts(sim_sfi(s, i))->payload_bytes / seconds / c->n_sfi;
+                share += (double)sfi_counts(sim_sfi(s, i)).payload_bytes / seconds / c->n_sfi;
         }
         return share / port_limit(c);
 }
@@ -77,7 +77,7 @@ static void print_system(const struct sim_config *c, struct sim *s)
         uint64_t retried = 0;
 
         for (uint32_t i = 0; i < c->n_sfi; i++)
-                retried += sfi_counts(sim_sfi(s, i))->retried;
+                retried += sfi_counts(sim_sfi(s, i)).retried;
         print_message("%u x %u, %u bytes%s, buffer %llu, late %llu us: %.3f of the port, %llu of %llu frames "
                       "dropped, %llu retried\n",
                       c->n_ros, c->n_sfi, c->fragment_bytes, c->fixed ? "" : " on average",
@@ -118,10 +118,10 @@ static void verify_lossless(struct sim *s, const struct sim_config *c)
         check_empty(s, c);
         check(sim_port_drops(s) == 0);
         for (uint32_t i = 0; i < c->n_sfi; i++) {
-                const struct sfi_counts *k = sfi_counts(sim_sfi(s, i));
+                const struct sfi_counts k = sfi_counts(sim_sfi(s, i));
 
-                check(k->retried == 0 && k->duplicate == 0 && k->late == 0 && k->datagrams_lost == 0);
-                check(k->limit_decreases == 0 && sfi_in_flight_bytes(sim_sfi(s, i)) == 0);
+                check(k.retried == 0 && k.duplicate == 0 && k.late == 0 && k.datagrams_lost == 0);
+                check(k.limit_decreases == 0 && sfi_in_flight_bytes(sim_sfi(s, i)) == 0);
         }
 }
 
@@ -184,7 +184,7 @@ PULL_SCENE(a_port_that_is_not_overloaded_drops_nothing, 8, verify_lossless)
 static void verify_rare(struct sim *s, const struct sim_config *c)
 {
         check_all_complete(s, c);
-        check(sfi_counts(sim_sfi(s, 0))->limit_decreases <= 4);
+        check(sfi_counts(sim_sfi(s, 0)).limit_decreases <= 4);
         check(sim_port_drops(s) * FRAME_MAX_BYTES <= 2 * c->port_bytes);
         check(built_share(s, c) >= 0.6);
 }

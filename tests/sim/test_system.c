@@ -7,10 +7,10 @@ static void verify_quiet(struct sim *s, const struct sim_config *c)
         check_all_complete(s, c);
         check_empty(s, c);
         for (uint32_t i = 0; i < c->n_sfi; i++) {
-                const struct sfi_counts *k = sfi_counts(sim_sfi(s, i));
+                const struct sfi_counts k = sfi_counts(sim_sfi(s, i));
 
-                check(k->retried == 0 && k->duplicate == 0 && k->late == 0 && k->no_room == 0 &&
-                      k->datagrams_lost == 0);
+                check(k.retried == 0 && k.duplicate == 0 && k.late == 0 && k.no_room == 0 &&
+                      k.datagrams_lost == 0);
         }
         for (uint32_t i = 0; i < c->n_ros; i++)
                 check(ros_counts(sim_ros(s, i))->clear_gaps == 0);

@@ -339,14 +339,13 @@ bool sfi_receive_totals(struct sfi *s, const struct message *m)
         return true;
 }
 
-const struct sfi_counts *sfi_counts(const struct sfi *s)
+struct sfi_counts sfi_counts(const struct sfi *s)
 {
-        struct sfi_counts *counts = (struct sfi_counts *)&s->counts;
+        struct sfi_counts counts = s->counts;
 
-        counts->datagrams_lost = counts->datagrams_suspect = 0;
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                counts->datagrams_lost += sequence_lost(&s->sequences[i].numbers);
-                counts->datagrams_suspect += s->sequences[i].numbers.suspects;
+                counts.datagrams_lost += sequence_lost(&s->sequences[i].numbers);
+                counts.datagrams_suspect += s->sequences[i].numbers.suspects;
         }
         return counts;
 }

@@ -157,7 +157,7 @@ void sfi_note_failure(struct sfi *core, uint64_t now_ns, int error)
 
 struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns)
 {
-        const struct sfi_counts *c = sfi_counts(core);
+        const struct sfi_counts *c = sfi_event_counts(core);
         /* Fragments of other events are no progress of one that waits. */
         uint64_t progress = c->complete + c->partial + c->lost + stats_get(&n->stats->file_bytes);
         struct work w = work_of(n, sfi_member(core), now_ns, progress, sfi_open_events(core) > 0);

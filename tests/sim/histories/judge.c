@@ -93,7 +93,7 @@ static void judge_sfi(struct history *h, uint32_t sfi, struct node_stats *s, str
 
         stats_take_sfi(s, core);
         stats_set(&s->events_stored, sim_written(h->sim, sfi));
-        if (sfi_counts(core)->mismatched > 0)
+        if (sfi_counts(core).mismatched > 0)
                 reasons_add(to, "sfi%u refused fragments of other triggers", sfi + 1);
         if (sfi_unacknowledged(core) > 0)
                 reasons_add(to, "the DFM did not acknowledge events of sfi%u", sfi + 1);

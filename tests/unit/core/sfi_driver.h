@@ -131,11 +131,13 @@ static inline void sfi_driver_check_sources(const struct sfi_driver *t, const st
  * memory. */
 static inline void sfi_driver_fini(struct sfi_driver *t)
 {
-        const struct sfi_counts *c = t->sfi ? sfi_counts(t->sfi) : NULL;
+        struct sfi_counts counts;
+        const struct sfi_counts *c = &counts;
         uint64_t ended;
 
-        if (!c)
+        if (!t->sfi)
                 return;
+        counts = sfi_counts(t->sfi);
         ended = c->complete + c->partial + c->lost;
         assert_int_equal(c->fragments_received + c->fragments_lost + c->fragments_absent,
                          ended * t->config.n_ros);

@@ -232,7 +232,7 @@ SFI_TEST(more_credits_are_granted_at_once, 4, c.slots = 64)
         for (uint64_t event = 0; event < 36; event++)
                 sfi_gets_whole(t, event);
         sfi_writes_with(t, false);
-        assert_int_equal(sfi_counts(t->sfi)->complete, 36);
+        assert_int_equal(sfi_counts(t->sfi).complete, 36);
 }
 
 /* What is granted stays granted; the number of open events falls as they end. */

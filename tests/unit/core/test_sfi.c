@@ -124,7 +124,7 @@ SFI_TEST_EACH(an_expired_event_is_built_without_missing_fragments, pull, 2, 0, c
         sfi_says(t);
         assert_sfi_writes(t, "e0 partial | e1 lost");
         assert_sfi_says(t, "dfm: Update granted 6 ack 2 #0:e0 partial -1 #1:e1 lost -2");
-        assert_counts(sfi_counts(t->sfi), fragments_lost, 3, payload_bytes, 0);
+        assert_counts(sfi_event_counts(t->sfi), fragments_lost, 3, payload_bytes, 0);
 }
 
 /* What came while the process did not run waits in its sockets. Only the time before and after counts. */
@@ -153,7 +153,7 @@ SFI_TEST(an_unwritable_event_is_lost, 0)
         sfi_gets_whole(t, 0);
         assert_string_equal(sfi_writes_with(t, true), "e0 complete");
         assert_sfi_says(t, "dfm: Update granted 5 ack 1 #0:e0 lost -2");
-        assert_counts(sfi_counts(t->sfi), lost, 1, payload_bytes, 0);
+        assert_counts(sfi_event_counts(t->sfi), lost, 1, payload_bytes, 0);
         sfi_set_failed(t->sfi, t->now_ns, REASON_NONE);
         assert_sfi_says(t, "dfm: Alive running failed | dfm: Update granted 5 ack 1");
 }

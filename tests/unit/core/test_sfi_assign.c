@@ -20,7 +20,7 @@ SFI_TEST(assignments_arrive_in_any_order_and_count_once, 0)
         assert_sfi_says_after(t, 2 * NS_PER_MS, "dfm: Update granted 4 ack 0");
         sfi_gets_entry(t, MESSAGE_ASSIGN, 4, 1, 0, 0);
         assert_sfi_says_after(t, 2 * NS_PER_MS, "dfm: Update granted 4 ack 3");
-        assert_int_equal(sfi_counts(t->sfi)->assigned, 3);
+        assert_int_equal(sfi_counts(t->sfi).assigned, 3);
         assert_int_equal(sfi_open_events(t->sfi), 3);
 }
 
@@ -30,7 +30,7 @@ SFI_TEST(a_repeated_assignment_is_acknowledged_again, 0)
         assert_sfi_says_after(t, 2 * NS_PER_MS, "dfm: Update granted 4 ack 1");
         sfi_gets_entry(t, MESSAGE_ASSIGN, 0, 1, 0, 0); /* that Update was lost */
         assert_sfi_says_after(t, 2 * NS_PER_MS, "dfm: Update granted 4 ack 1");
-        assert_int_equal(sfi_counts(t->sfi)->assigned, 1);
+        assert_int_equal(sfi_counts(t->sfi).assigned, 1);
 }
 
 SFI_TEST(an_assignment_for_another_incarnation_is_ignored, 0)
@@ -41,7 +41,7 @@ SFI_TEST(an_assignment_for_another_incarnation_is_ignored, 0)
         t->config.member.incarnation = 3;
         sfi_gets_entry(t, MESSAGE_ASSIGN, 0, 0, 0, 0); /* nor an assignment of another SFI */
         assert_int_equal(sfi_open_events(t->sfi), 0);
-        assert_int_equal(sfi_counts(t->sfi)->assigned, 0);
+        assert_int_equal(sfi_counts(t->sfi).assigned, 0);
 }
 
 SFI_TEST(in_push_fragments_may_precede_their_assignment, 0)
@@ -82,7 +82,7 @@ SFI_TEST(fragments_without_an_assignment_end_as_late, 0)
         assert_sfi_says_after(t, c.timeout_ns, "");
         assert_sfi_writes(t, "");
         assert_int_equal(sfi_open_events(t->sfi), 0);
-        assert_int_equal(sfi_counts(t->sfi)->late, 2);
+        assert_int_equal(sfi_counts(t->sfi).late, 2);
 }
 
 SFI_TEST(a_void_assignment_only_returns_its_credit, 0)
@@ -184,11 +184,11 @@ SFI_TEST(an_assignment_without_a_slot_is_not_acknowledged, 0)
 {
         sfi_gets_assigns(t, 10, 10 + c.slots);
         sfi_gets_entry(t, MESSAGE_ASSIGN, 0, 1, c.slots, 0);
-        assert_int_equal(sfi_counts(t->sfi)->assigned, c.slots);
+        assert_int_equal(sfi_counts(t->sfi).assigned, c.slots);
         sfi_gets_whole(t, 12);
         assert_sfi_writes(t, "e12 complete");
         sfi_gets_entry(t, MESSAGE_ASSIGN, 0, 1, c.slots, 0);
-        assert_int_equal(sfi_counts(t->sfi)->assigned, c.slots + 1);
+        assert_int_equal(sfi_counts(t->sfi).assigned, c.slots + 1);
         assert_int_equal(sfi_open_events(t->sfi), c.slots);
 }
 

@@ -146,7 +146,7 @@ static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_byt
         c.buffer_bytes = 256u << 20;
         start_with_backlog(&t, &c, 40);
         limit = sfi_in_flight_max_bytes(&c);
-        for (int turn = 0; turn < 200000 && sfi_counts(t.sfi)->complete < 40; turn++) {
+        for (int turn = 0; turn < 200000 && sfi_counts(t.sfi).complete < 40; turn++) {
                 while (next_request(&t, &to))
                         play_request(&p, to.index, &t.message, mean);
                 for (uint64_t k = random_below(&r, 4); k > 0; k--)
@@ -154,7 +154,7 @@ static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_byt
                 t.now_ns += random_below(&r, 50 * NS_PER_US);
                 sfi_writes_with(&t, false);
         }
-        assert_counts(sfi_counts(t.sfi), complete, 40, retried, 0);
+        assert_counts(sfi_event_counts(t.sfi), complete, 40, retried, 0);
         assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
         assert_true(p.most_in_flight <= limit);
         /* A limit that is hardly used would be slow. */
@@ -264,7 +264,7 @@ BYTES_TEST(each_loss_in_a_fragment_is_retried_at_once, 1, c.n_ros = 1, c.port_by
                 sfi_gets_chunk(t, chunk_of(0, 0, k * 1408, 1408, 20000));
         }
         assert_requests(t, 200 * NS_PER_US, "ros0: Request e0[1408,2816) again 1");
-        assert_int_equal(sfi_counts(t->sfi)->retried, 2);
+        assert_int_equal(sfi_counts(t->sfi).retried, 2);
 }
 
 /* An event that returned to this SFI: a late answer to the first assignment makes a request needless, until
@@ -281,7 +281,7 @@ BYTES_TEST(what_was_never_requested_is_requested_after_giving_way, 2)
                 sfi_gets_chunk(t, chunk_of(ros, 0, 128, big - 128, big));
         }
         assert_sfi_writes(t, "e0 complete");
-        assert_int_equal(sfi_counts(t->sfi)->no_room, 1);
+        assert_int_equal(sfi_counts(t->sfi).no_room, 1);
         assert_non_null(strstr(requests_after(t, NS_PER_MS), "ros0: Request e1[0,"));
         sfi_gets_whole(t, 1);
         assert_sfi_writes(t, "e1 complete");

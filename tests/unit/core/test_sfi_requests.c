@@ -46,9 +46,9 @@ PULL_TEST(retries_missing_fragments_of_a_silent_ros, 2)
         sfi_gets_fragment(t, 0, 1);
         sfi_gets_fragment(t, 1, 1);
         assert_requests(t, AFTER_NS, "ros1: Request e0 again 1");
-        assert_int_equal(sfi_counts(t->sfi)->retried, 1);
+        assert_int_equal(sfi_counts(t->sfi).retried, 1);
         sfi_gets_fragment(t, 1, 0);
-        assert_int_equal(sfi_counts(t->sfi)->recovered, 1);
+        assert_int_equal(sfi_counts(t->sfi).recovered, 1);
         assert_sfi_writes(t, "e1 complete | e0 complete");
         assert_requests(t, 10 * AFTER_NS, "");
 }
@@ -81,7 +81,7 @@ PULL_TEST(requests_the_missing_ranges, 1, c.n_ros = 1)
         sfi_gets_chunk(t, chunk_of(0, 0, 512, 320, 1000));
         assert_requests(t, AFTER_NS,
                         "ros0: Request e0[0,64) again 1 e0[128,512) again 1 e0[832,1000) again 1");
-        assert_int_equal(sfi_counts(t->sfi)->retried, 1);
+        assert_int_equal(sfi_counts(t->sfi).retried, 1);
 }
 
 PULL_TEST(the_sixteenth_range_extends_to_the_end, 1, c.n_ros = 1)

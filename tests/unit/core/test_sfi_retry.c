@@ -17,7 +17,7 @@ PULL_TEST_EACH(unanswered_retries_are_bounded_with_backoff, max, 7, 1, c.n_ros =
         while (t->now_ns < TRACE_BEGIN_NS + c.timeout_ns)
                 assert_requests(t, AFTER_NS, "");
         assert_sfi_writes(t, "e0 lost");
-        assert_int_equal(sfi_counts(t->sfi)->retried, max);
+        assert_int_equal(sfi_counts(t->sfi).retried, max);
 }
 
 PULL_TEST(unbounded_retries_continue_until_the_event_expires, 1, c.n_ros = 1, c.retries_max = UINT32_MAX,
@@ -174,9 +174,9 @@ SFI_TEST(retries_continue_as_answers_arrive, 1, c.n_ros = 1, c.room_bytes = 1000
         assert_requests(t, AFTER_NS - 1, "");
         sfi_gets_chunk(t, chunk_of(0, 0, 80032, 100000, 300000));
         assert_requests(t, 0, "ros0: Request e0[180032,280032) again 1");
-        assert_int_equal(sfi_counts(t->sfi)->retried, 1);
+        assert_int_equal(sfi_counts(t->sfi).retried, 1);
         assert_requests(t, AFTER_NS, "ros0: Request e0[180032,280032) again 1");
-        assert_int_equal(sfi_counts(t->sfi)->retried, 2);
+        assert_int_equal(sfi_counts(t->sfi).retried, 2);
 }
 
 /* The SFI requests as much as its socket holds at a time, so a large event takes long. */
@@ -353,5 +353,5 @@ SFI_TEST(an_event_larger_than_the_memory_ends, 1, c.n_ros = 3)
                 sfi_gets_chunk(t, chunk_of(ros, 0, 0, big, big));
         assert_requests(t, c.timeout_ns, "");
         assert_sfi_writes(t, "e0 partial");
-        assert_int_equal(sfi_counts(t->sfi)->starved, 1);
+        assert_int_equal(sfi_counts(t->sfi).starved, 1);
 }

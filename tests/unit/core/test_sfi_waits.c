@@ -27,7 +27,7 @@ RULES_TEST_EACH(an_event_waits_for_an_optional_fragment_as_configured, pull, 2, 
         pass(t, 1);
         assert_sfi_writes(t, "e0 complete");
         assert_sfi_says(t, "dfm: Update granted 5 ack 1 #0:e0 complete 100 B absent 1");
-        assert_counts(sfi_counts(t->sfi), complete, 1, fragments_absent, 1, fragments_lost, 0);
+        assert_counts(sfi_event_counts(t->sfi), complete, 1, fragments_absent, 1, fragments_lost, 0);
 }
 
 /* The wait ends, but a required fragment is still missing: the event ends when that arrives, or at its
@@ -70,7 +70,7 @@ RULES_TEST(reports_of_a_ros_end_the_wait, 2, {{.optional = true}, {.optional = t
         assert_sfi_writes(t, "e0 complete");
         pass(t, 3 * NS_PER_S);
         assert_sfi_writes(t, "e1 lost");
-        assert_int_equal(sfi_counts(t->sfi)->fragments_absent, 1);
+        assert_int_equal(sfi_counts(t->sfi).fragments_absent, 1);
 }
 
 /* A lost event is unanswered only if no frame came to any ROS that is present. */
@@ -147,7 +147,7 @@ RULES_TEST(a_left_out_ros_ends_the_wait, 2, {{}, {.optional = true}})
         assert_sfi_writes(t, "");
         sfi_gets_fragment(t, 1, 1);
         assert_sfi_writes(t, "e1 complete");
-        assert_int_equal(sfi_counts(t->sfi)->fragments_absent, 1);
+        assert_int_equal(sfi_counts(t->sfi).fragments_absent, 1);
 }
 
 /* Credits that the SFI has announced, in an Update that is due now. */

@@ -453,7 +453,7 @@ TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)
         collect_until(2);
         assert_int_equal(b.failed, 2);
         assert_int_equal(builder_error(b.builder), -ENOSPC);
-        assert_int_equal(sfi_counts(b.core)->lost, 2);
+        assert_int_equal(sfi_counts(b.core).lost, 2);
         builder_take(b.builder, receive_event(2));
         builder_kick(b.builder);
         collect_until(3);

@@ -196,7 +196,7 @@ TEST(payload_of_an_ended_event_is_skipped)
         assert_false(has_built(&e));
         assert_int_equal(send(fd, bytes + 500, n - 500, MSG_NOSIGNAL), n - 500);
         assert_false(has_built(&e));
-        assert_int_equal(sfi_counts(e.receiver.core)->late, 1);
+        assert_int_equal(sfi_counts(e.receiver.core).late, 1);
         n = make_fragment(bytes, sizeof bytes, 1, 2000);
         assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
         assert_true(has_built(&e));

@@ -11,7 +11,7 @@ static void pull_open(struct sfi_end *e, uint64_t now_ns)
         sfi_end_open(e, now_ns);
         assert_true(sfi_receive(e->receiver.core, now_ns, sample_assign(0, 0)));
         sfi_end_turn(e, now_ns);
-        assert_int_equal(sfi_counts(e->receiver.core)->assigned, 1);
+        assert_int_equal(sfi_counts(e->receiver.core).assigned, 1);
 }
 
 TEST(a_request_waits_for_the_first_connection)
@@ -23,7 +23,7 @@ TEST(a_request_waits_for_the_first_connection)
                 sfi_end_turn(&p.sfi, p.now_ns);
         ros_end_open(&p.ros, 3000, p.now_ns);
         assert_int_equal(build_next(&p, 3000), 0);
-        assert_fields(sfi_counts(p.sfi.receiver.core), retried, 0, duplicate, 0);
+        assert_fields(sfi_event_counts(p.sfi.receiver.core), retried, 0, duplicate, 0);
 }
 
 /* The requests that a connection brings to a ROS played by the test. */
@@ -77,7 +77,7 @@ TEST(a_new_connection_brings_the_requests_of_the_old_one)
                 assert_int_equal(next_request(&e, &in, 0), MIN(connection, 1u));
                 close(in.fd);
         }
-        assert_int_equal(sfi_counts(e.receiver.core)->retried, 2);
+        assert_int_equal(sfi_counts(e.receiver.core).retried, 2);
 }
 
 /* The ROS does not read for so long that the SFI has no room for further requests. */
