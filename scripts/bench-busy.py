@@ -29,7 +29,7 @@ import need
 
 PORT = 47300
 CREDITS = 200  # of two SFIs
-BURST = 180    # trigger.busy-above is 0.8
+BURST = 180    # test.busy-above is 0.8
 LIMIT_S = 20
 SCENARIO = """
 [scenario]
@@ -37,8 +37,8 @@ name = busy
 [trigger]
 source = udp:%d
 busy-to = 127.0.0.1:%d
-[dfm]
-poll = %s
+[network]
+busy-poll = %s
 [ros]
 count = 6
 fragment-size = 1024
@@ -142,7 +142,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evb", default=pathlib.Path(__file__).parents[1] / "build/src/evb")
     parser.add_argument("--cycles", type=int, default=5000)
-    parser.add_argument("--poll", default="0", help="dfm.poll: for how long the DFM looks for messages without sleeping")
+    parser.add_argument("--poll", default="0", help="network.busy-poll: for how long each node looks for messages without sleeping")
     parser.add_argument("--json")
     options = parser.parse_args()
     need.check((), options.evb, root=False)

@@ -29,9 +29,9 @@ count = 1
 [network]
 link-rate = 1Gbit
 switch-buffer = 256KiB
-[level2]
 # More than are undecided within the latency, and few beside all triggers of a run.
-window = 8000
+[test]
+level2-window = 8000
 """
 MODES = {"push": ["scenario.mode=push", "qos.backend=auto"], "pull": ["scenario.mode=pull"]}
 GOAL = 5
@@ -43,7 +43,7 @@ def settings(words):
 
 def measure(o, where, mode, level2):
     words = MODES[mode] + [f"scenario.duration={o.seconds}s", f"ros.fragment-size={o.fragment}"]
-    words += [f"level2.listen=tcp:{PORT}", f"level2.stand-in={o.accept}:{o.latency}"] if level2 else []
+    words += [f"level2.listen=tcp:{PORT}", f"test.stand-in={o.accept}:{o.latency}"] if level2 else []
     done = subprocess.run([o.evb, "run", where, "--net", "lab", "--json", *settings(words)], stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1) or not done.stdout:
         sys.exit(f"bench-level2.py: evb run ended with status {done.returncode}")

@@ -45,7 +45,7 @@ def cases():
                             "scenario.transport": transport.lower(), "sfi.output": "null"}
                     name = f"{shape} {mode} {transport} {size}"
                     yield name, keys
-                    yield f"{name} unchecked", {**keys, "sfi.verify": "no"}
+                    yield f"{name} unchecked", {**keys, "test.verify": "no"}
                     yield f"{name} file", {**keys, "sfi.output": "file"}
 
 

@@ -279,7 +279,7 @@ def check_closed(b, _):
 def draw_writer(r):
     """Much to write, in small and large events."""
     return {"trigger.rate": r.choice(["1kHz", "3kHz", "6kHz"]), "scenario.duration": "2s", "ros.fragment-size": r.choice(["100", "1000", "5000"]),
-            "sfi.durability": r.choice(["written", "synced"]), "sfi.write-direct": r.choice(["yes", "no"]),
+            "sfi.durability": r.choice(["written", "synced"]), "sfi.page-cache": r.choice(["drop", "bypass"]),
             "sfi.file-events": r.choice([0, 500])}
 
 
@@ -352,7 +352,7 @@ FAULTS = {fault.name: fault for fault in (
     Fault("kill-dfm-restart", "SIGKILL of the DFM, which starts again within 0.5 s", "The DFM resumes the run.",
           killed(("dfm",), True), exits=SHORT),
     Fault("kill-dfm", "SIGKILL of the DFM, which stays away",
-          "After `dfm.lost-after`, SFIs close their files, and all nodes exit with 75. The files have every event that the DFM had counted.",
+          "After `test.lost-after`, SFIs close their files, and all nodes exit with 75. The files have every event that the DFM had counted.",
           kill_dfm, lost=ANY, partial=ANY, pause_s=ANY, exits={"dfm": set(), "ros": {75}, "sfi": {75}}, after=check_closed),
     Fault("stop-ros", "SIGSTOP of a ROS for 0.1 to 3 s, then SIGCONT",
           "Events wait for it for `sfi.timeout`, then they are partial.", stopped(ROSS), partial=ANY, exits=SHORT, after=check_absence),

@@ -253,7 +253,7 @@ int cmd_check(int argc, char **argv)
                 return r;
         if (list)
                 return print_list(metrics, man);
-        s = command_load_and_warn(o.words[0], &o);
+        s = command_load(o.words[0], &o);
         /* With --node or --net, the checks of the start include this one. */
         if (!s || (!node && !net && !directory_exists(s)))
                 return 2;

@@ -26,11 +26,9 @@ int cmd_top(int argc, char **argv);
  * loopback, sets qos.backend to none if qos.required permits it. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
-/* Loads a scenario with the settings of the command line. NULL: failed, all errors are printed. The caller
- * frees it. */
+/* Loads a scenario with the settings of the command line, and warns about old names of keys. NULL: failed,
+ * all errors are printed. The caller frees it. */
 struct scenario *command_load(const char *path, const struct options *o);
-/* Likewise; also warns about old names of keys. */
-struct scenario *command_load_and_warn(const char *path, const struct options *o);
 
 #define COMMAND_NODES_MAX 320
 /* Lists some nodes of a role (an enum node_role; -1: of any role) for an error message: ": ros1, ros2 or 4

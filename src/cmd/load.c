@@ -8,6 +8,7 @@
 #include "cmd/commands.h"
 #include "conf/scenario.h"
 #include "data/network.h"
+#include "data/stats.h"
 
 #define NODES_NAMED_MAX 6u
 
@@ -24,7 +25,7 @@ static void print_errors(const char *path, int r, const struct scenario_errors *
                         errors->n - SCENARIO_ERRORS_MAX == 1 ? "" : "s");
 }
 
-static struct scenario *load(const char *path, const struct options *o, bool warn)
+struct scenario *command_load(const char *path, const struct options *o)
 {
         _cleanup_free_ struct scenario *s = malloc(sizeof *s);
         _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
@@ -37,7 +38,8 @@ static struct scenario *load(const char *path, const struct options *o, bool war
                 return NULL;
         }
         r = scenario_load(s, path, o->settings, o->n_settings, errors);
-        for (size_t i = 0; warn && i < errors->n_warnings; i++)
+        /* `evb run` warns for its nodes. */
+        for (size_t i = 0; i < errors->n_warnings && !getenv(NODE_STATS_ENV); i++)
                 fprintf(stderr, "%s\n", errors->warnings[i]);
         if (r == 0 && (r = network_check_control(s, &e)) < 0) {
                 fprintf(stderr, "%s: %s\n", path, error_format(&e, text));
@@ -47,16 +49,6 @@ static struct scenario *load(const char *path, const struct options *o, bool war
                 return take_ptr(s);
         print_errors(path, r, errors);
         return NULL;
-}
-
-struct scenario *command_load(const char *path, const struct options *o)
-{
-        return load(path, o, false);
-}
-
-struct scenario *command_load_and_warn(const char *path, const struct options *o)
-{
-        return load(path, o, true);
 }
 
 const char *command_list_nodes(const struct scenario *s, int role, char text[static COMMAND_NODES_MAX])

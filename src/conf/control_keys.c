@@ -79,8 +79,8 @@ void conf_check_control(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
-        if (strcmp(s->control.allow, "none") != 0)
-                conf_check_addresses(l, "control", "allow", s->control.allow);
+        if (strcmp(s->network.clients, "none") != 0)
+                conf_check_addresses(l, "network", "clients", s->network.clients);
         if (s->run.start == START_MANUAL && s->control.kind == CONTROL_NONE)
                 conf_key_error(l, "run", "start",
                                "nobody could start a run; expected auto, or control.listen");

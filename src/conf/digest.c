@@ -13,13 +13,9 @@
 static const struct {
         const char *section, *name, *both;
 } common[] = {
-        {"scenario", "mode", "scenario.mode"},
-        {"scenario", "transport", "scenario.transport"},
-        {"ros", "count", "ros.count"},
-        {"sfi", "count", "sfi.count"},
-        {"network", "control-port", "network.control-port"},
-        {"network", "data-port", "network.data-port"},
-        {"level2", "regions", "level2.regions"},
+        {"scenario", "mode", "scenario.mode"}, {"scenario", "transport", "scenario.transport"},
+        {"ros", "count", "ros.count"},         {"sfi", "count", "sfi.count"},
+        {"network", "port", "network.port"},   {"level2", "regions", "level2.regions"},
 };
 
 enum { DIGEST_LEVEL2 = ARRAY_SIZE(common), DIGEST_SOURCE, DIGEST_NODES, DIGEST_FRAMES, DIGESTS };

@@ -23,26 +23,24 @@ static bool is_same(const char *a, const char *b)
         return a[0] == b[0] && strcmp(a, b) == 0;
 }
 
-static bool is_name_of(const struct scenario_key *k, const char *name)
-{
-        return is_same(k->name, name) || (k->old_name && is_same(k->old_name, name));
-}
-
-const struct scenario_key *scenario_key_find(const char *section, const char *name)
-{
-        for (size_t i = 0; i < n_scenario_keys; i++) {
-                if (is_name_of(&scenario_keys[i], name) && is_same(scenario_keys[i].section, section))
-                        return &scenario_keys[i];
-        }
-        return NULL;
-}
-
 /* Whether `full` is SECTION.NAME. */
 static bool is_full_name(const char *full, const char *section, const char *name)
 {
         size_t n = strlen(section);
 
         return strncmp(full, section, n) == 0 && full[n] == '.' && strcmp(full + n + 1, name) == 0;
+}
+
+const struct scenario_key *scenario_key_find(const char *section, const char *name)
+{
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                const struct scenario_key *k = &scenario_keys[i];
+
+                if ((is_same(k->name, name) && is_same(k->section, section)) ||
+                    (k->old_name && is_full_name(k->old_name, section, name)))
+                        return k;
+        }
+        return NULL;
 }
 
 const struct removed_key *removed_key_find(const char *section, const char *name)

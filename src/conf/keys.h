@@ -20,7 +20,7 @@ enum key_kind {
 
 struct scenario_key {
         const char *section, *name;
-        const char *old_name; /* in the same section, still accepted; NULL: none */
+        const char *old_name; /* SECTION.KEY, still accepted; NULL: none */
         enum key_kind kind;
         /* In struct scenario: uint64_t, double (KEY_FRACTION) or char[SCENARIO_TEXT_MAX] (KEY_TEXT). */
         size_t offset;

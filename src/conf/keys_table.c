@@ -25,8 +25,8 @@
         KEY(KEY_TEXT, section, name, member, standard, help, .words = words_, ##__VA_ARGS__)
 #define CHOICE(section, name, member, standard, words_, help, ...)                                           \
         KEY(KEY_CHOICE, section, name, member, standard, help, .words = words_, ##__VA_ARGS__)
-#define FRACTION(section, name, member, standard, help)                                                      \
-        KEY(KEY_FRACTION, section, name, member, standard, help)
+#define FRACTION(section, name, member, standard, help, ...)                                                 \
+        KEY(KEY_FRACTION, section, name, member, standard, help, ##__VA_ARGS__)
 #define NUMBER(kind, section, name, member, standard, least_, most_, help, ...)                              \
         KEY(kind, section, name, member, standard, help, .least = least_, .most = most_, ##__VA_ARGS__)
 /* A number, or a word that stands for the number word_value. */
@@ -85,12 +85,6 @@ const struct scenario_key scenario_keys[] = {
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms. "
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
              LOCAL, ONLY(DFM)),
-        FRACTION("trigger", "busy-above", trigger.busy_above, "0.8",
-                 "Used share of all credits, of trigger.queue, or of the events that may be undecided "
-                 "(level2.window), at which the DFM becomes busy. It is also busy while a ROS sends XOFF, at "
-                 "a reset of the counters, and while it takes no triggers."),
-        FRACTION("trigger", "busy-below", trigger.busy_below, "0.6",
-                 "Used share at which the DFM stops being busy; less than trigger.busy-above."),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
                   ANY, "Mean rate of internal triggers (max: a trigger as soon as an SFI has a free credit).",
                   LIVE(DFM)),
@@ -98,27 +92,8 @@ const struct scenario_key scenario_keys[] = {
                "Number of triggers to accept (0: no limit).", ONLY(DFM)),
         CHOICE("trigger", "kind", trigger.kind, "periodic", "periodic|poisson|burst",
                "Distribution of the intervals between internal triggers.", LIVE(DFM)),
-        NUMBER(KEY_COUNT, "trigger", "burst-length", trigger.burst_length, "10", 1, 1000000,
-               "Number of triggers in a burst if trigger.kind is burst.", LIVE(DFM)),
-
-        CHOICE("dfm", "policy", dfm.policy, "credits", "credits|round-robin|least-loaded",
-               "Policy that selects the next event's SFI among those with a free credit.", ONLY(DFM)),
-        NUMBER(KEY_COUNT, "dfm", "clear-group", dfm.clear_group, "100", 1, 256,
-               "Number of finished events per Clear message, after which the ROSs drop their fragments.",
-               ONLY(DFM)),
-        NUMBER(KEY_TIME, "dfm", "clear-after", dfm.clear_after_ns, "10ms", MS / 10, 60 * NS_PER_S,
-               "Maximum time for which a finished event waits until its Clear message is full.", ONLY(DFM)),
         NUMBER(KEY_TIME, "dfm", "event-timeout", dfm.event_timeout_ns, "10s", MS, HOUR,
                "Time after which the DFM reassigns an event that its SFI has not finished.", LIVE(DFM)),
-        NUMBER(KEY_COUNT, "dfm", "reassign", dfm.reassign, "1", 0, 100,
-               "Maximum number of reassignments of an event before it is lost.", LIVE(DFM)),
-        NUMBER(KEY_TIME, "dfm", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
-               "Interval between keep-alive messages of a node. Those of the DFM must leave enough of "
-               "qos.control-rate for assignments."),
-        NUMBER(KEY_TIME, "dfm", "lost-after", dfm.lost_after_ns, "30s", 0, 24 * HOUR,
-               "Time without a message from the DFM after which a node ends with exit status 75, so that its "
-               "unit restarts it for the next run (0: never).",
-               LIVE(ROS | SFI)),
         NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
                "Time without a message from a node after which it counts as gone."),
         NUMBER_OR(KEY_TIME, "dfm", "start-timeout", dfm.start_timeout_ns, "auto", "auto", SCENARIO_AUTO,
@@ -126,12 +101,6 @@ const struct scenario_key scenario_keys[] = {
                   "Time for which the start of a run waits for further nodes after a node has joined (auto: "
                   "dfm.node-timeout).",
                   ONLY(DFM)),
-        NUMBER(KEY_TIME, "dfm", "poll", dfm.poll_ns, "0", 0, NS_PER_S,
-               "Time after the last work in which the DFM looks for more without sleeping (0: it sleeps at "
-               "once), "
-               "if it is longer than network.busy-poll. The busy signal is then not delayed by the wake-up "
-               "of an idle processor, but the DFM occupies a processor while messages come.",
-               LOCAL, ONLY(DFM)),
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "
@@ -139,31 +108,14 @@ const struct scenario_key scenario_keys[] = {
              "built). Only accepted events are built. All nodes of a run set it, or none. docs/protocol.md "
              "describes the messages; evb level2 is a client to try it.",
              LOCAL),
-        TEXT("level2", "from", level2.from, "nodes", "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
-             "Addresses whose level-2 clients the DFM and the ROSs accept, besides loopback (nodes: the "
-             "addresses of the scenario's nodes).",
-             LOCAL),
         NUMBER(KEY_TIME, "level2", "timeout", level2.timeout_ns, "1s", MS, HOUR,
                "Time after which an event without a decision is accepted or rejected; see level2.undecided."),
         CHOICE("level2", "undecided", level2.undecided, "accept", "accept|reject",
                "Decision about an event if none comes within level2.timeout."),
-        NUMBER(KEY_COUNT, "level2", "window", level2.window, "16384", 1, 32768,
-               "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
-               "back. If fragments come from front-ends, the maximum is the number of events that half of "
-               "the smallest buffer of a ROS holds, or less (ros.buffer-size, ros.buffer-events)."),
         TEXT("level2", "regions", level2.regions, "none", "none or tcp:PORT",
              "TCP port of each ROS on which level-2 clients request fragments of undecided events, their "
              "regions of interest (none: clients decide without them).",
              LOCAL),
-        NUMBER_OR(KEY_RATE, "level2", "regions-rate", level2.regions_rate_bps, "auto", "auto", SCENARIO_AUTO,
-                  RATE_MIN, RATE_MAX,
-                  "Maximum rate of what each ROS sends to all level-2 clients together, with all headers "
-                  "(auto: a tenth of network.link-rate, or 100 Mbit/s if that is unlimited)."),
-        TEXT("level2", "stand-in", level2.stand_in, "none",
-             "none, FRACTION:TIME or FRACTION:TIME:N, e.g. 0.1:5ms",
-             "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
-             "FRACTION of the events, and decides each event after this TIME. With N, it first requests N "
-             "fragments of each event."),
 
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
@@ -205,16 +157,6 @@ const struct scenario_key scenario_keys[] = {
              "is the standard deviation of the logarithm."),
         NUMBER(KEY_BYTES, "ros", "buffer-size", ros.buffer_size_bytes, "64MiB", EVB_FRAGMENT_MAX_BYTES,
                64 * GIB, "Memory for fragments that are not cleared yet."),
-        NUMBER(KEY_COUNT, "ros", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
-               "Maximum number of fragments in the buffer, and of open events in the DFM."),
-        CHOICE("ros", "stagger", ros.stagger, "yes", "no|yes",
-               "Whether each ROS starts its rounds at a different SFI (UDP only).", ONLY(ROS)),
-        NUMBER_OR(KEY_RATE, "ros", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
-                  RATE_MAX,
-                  "Rate to each SFI that the ROS itself enforces, without the kernel, for comparison with "
-                  "shaping "
-                  "(UDP only).",
-                  ONLY(ROS)),
 
         NUMBER(KEY_COUNT, "sfi", "count", sfi.count, "0", 0, EVB_SFI_MAX,
                "Number of SFIs: nodes sfi1, sfi2, ... on this machine. If the scenario has [node NAME] "
@@ -234,16 +176,12 @@ const struct scenario_key scenario_keys[] = {
                "to 1 s), a crash of the SFI (written: the kernel has it), or a crash of its machine (synced: "
                "the disk has it).",
                ONLY(SFI)),
-        CHOICE("sfi", "write-direct", sfi.write_direct, "no", "no|yes",
-               "Whether the SFI writes events to the disk directly, past the page cache (O_DIRECT). For a "
-               "disk "
-               "that is faster than copies in memory, or to leave the memory to others. Events larger than 4 "
-               "MiB pass through the page cache.",
-               ONLY(SFI)),
-        CHOICE("sfi", "page-cache", sfi.page_cache, "drop", "drop|keep",
-               "What happens to event data in the page cache once the disk has them: drop (the memory serves "
-               "the next data), or keep (other programs can read new files without the disk, as far as there "
-               "is memory).",
+        CHOICE("sfi", "page-cache", sfi.page_cache, "drop", "drop|keep|bypass",
+               "What happens to event data in the page cache: drop them once the disk has them (the memory "
+               "serves the next data), keep them (other programs can read new files without the disk, as far "
+               "as there is memory), or bypass it (O_DIRECT; for a disk that is faster than copies in "
+               "memory. "
+               "Events larger than 4 MiB pass through the page cache).",
                ONLY(SFI)),
         CHOICE("sfi", "slow-disk", sfi.slow_disk, "wait", "wait|drop",
                "What the SFI does if the disk is slower than the triggers: wait (its credits run out, and "
@@ -271,16 +209,19 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_COUNT, "sfi", "retries", sfi.retries, "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
                   "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; "
                   "auto: retry until sfi.timeout).",
-                  WAS("re-ask"), LIVE(SFI)),
+                  WAS("sfi.re-ask"), LIVE(SFI)),
         NUMBER_OR(
                 KEY_TIME, "sfi", "retry-after", sfi.retry_after_ns, "auto", "auto", SCENARIO_AUTO, MS / 10,
                 60 * NS_PER_S,
                 "Time after which the SFI retries a request for a missing fragment (auto: from the smoothed "
                 "latency of fragments).",
-                WAS("re-ask-after"), LIVE(SFI)),
-        CHOICE("sfi", "verify", sfi.verify, "yes", "no|yes",
-               "Whether the SFI checks every byte of pattern fragments.", ONLY(SFI)),
+                WAS("sfi.re-ask-after"), LIVE(SFI)),
 
+        TEXT("network", "clients", network.clients, "nodes",
+             "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
+             "Addresses, besides loopback, whose clients may send commands to control.listen over TCP, and "
+             "decide as level 2 (nodes: the addresses of the scenario's nodes).",
+             LOCAL, WAS("control.allow")),
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
         NUMBER(KEY_BYTES, "network", "mtu", network.mtu_bytes, "1500", 1280, 65535,
@@ -291,10 +232,9 @@ const struct scenario_key scenario_keys[] = {
              "a multicast address, or none",
              "Multicast group for messages of the DFM to all ROSs (none: it sends to each ROS in turn).",
              LOCAL),
-        NUMBER(KEY_COUNT, "network", "control-port", network.control_port, "26800", 1, 65535,
-               "UDP port for control messages.", LOCAL),
-        NUMBER(KEY_COUNT, "network", "data-port", network.data_port, "26801", 1, 65535,
-               "UDP or TCP port on which an SFI receives fragments.", LOCAL),
+        NUMBER(KEY_COUNT, "network", "port", network.control_port, "26800", 1, 65534,
+               "UDP port for control messages. An SFI receives fragments on the next port, by UDP or TCP.",
+               LOCAL, WAS("network.control-port")),
         NUMBER(KEY_COUNT, "network", "order-port", network.order_port, "26802", 1, 65535,
                "TCP port on which the DFM accepts standby nodes and commands of evb lab.", LOCAL),
         TEXT("network", "command-from", network.command_from, "nodes",
@@ -306,14 +246,10 @@ const struct scenario_key scenario_keys[] = {
              "File with the key that all machines share, which authenticates control messages and commands "
              "of evb lab (empty: none; then network.order-port must be on loopback). See docs/security.md.",
              LOCAL),
-        NUMBER_OR(KEY_BYTES, "network", "send-buffer", network.send_buffer_bytes, "auto", "auto",
-                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of a ROS.", ONLY(ROS)),
-        NUMBER_OR(KEY_BYTES, "network", "receive-buffer", network.receive_buffer_bytes, "auto", "auto",
-                  SCENARIO_AUTO, 4096, GIB, "Socket buffer of each data socket of an SFI.", ONLY(SFI)),
-        CHOICE("network", "segmentation", network.segmentation, "auto", "auto|on|off",
-               "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO)."),
-        CHOICE("network", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
-               "TCP congestion control of a ROS's data connections (auto: the kernel's default)."),
+        NUMBER_OR(KEY_BYTES, "network", "socket-buffer", network.socket_buffer_bytes, "auto", "auto",
+                  SCENARIO_AUTO, 4096, GIB,
+                  "Buffer of each data socket: of a ROS for sending, of an SFI for receiving.",
+                  WAS("network.receive-buffer")),
         NUMBER(KEY_TIME, "network", "busy-poll", network.busy_poll_ns, "0", 0, NS_PER_S,
                "Time after the last work in which each node looks for more without sleeping, and "
                "SO_BUSY_POLL of its sockets (0: it sleeps at once). Only for machines with more processors "
@@ -325,8 +261,6 @@ const struct scenario_key scenario_keys[] = {
                  "Fraction of received datagrams that each node delays, for tests."),
         FRACTION("network", "duplicate", network.duplicate, "0",
                  "Fraction of received datagrams that each node duplicates, for tests."),
-        NUMBER(KEY_COUNT, "network", "fault-seed", network.fault_seed, "1", 0, ANY,
-               "Seed of the faults that network.loss, reorder and duplicate inject."),
 
         CHOICE("qos", "backend", qos.backend, "none", "none|auto|htb|htb+tbf|cbq+tbf",
                "Queueing disciplines that shape traffic at the source (auto: the first of htb+tbf, htb and "
@@ -343,21 +277,8 @@ const struct scenario_key scenario_keys[] = {
                   "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
                   "what the "
                   "assignments of small events need, 0.1 % of network.link-rate or more)."),
-        NUMBER_OR(KEY_BYTES, "qos", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
-                  256,
-                  "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "
-                  "checksum and gap of Ethernet if qos.rate is auto, otherwise 0)."),
         CHOICE("qos", "required", qos.required, "yes", "no|yes",
                "Whether a ROS that cannot shape refuses to run (no: it warns and runs unshaped).", ONLY(ROS)),
-        CHOICE("qos", "on-drift", qos.on_drift, "repair", "repair|warn",
-               "Reaction of a ROS when another program changes its shaping: repair it, or only warn. In both "
-               "cases the ROS logs the change and reports how long it was unshaped.",
-               ONLY(ROS)),
-        CHOICE("qos", "on-loss", qos.on_loss, "auto", "auto|reduce|ignore",
-               "Reaction of the ROSs when packets are lost at an SFI's port although the plan allows no "
-               "loss: "
-               "reduce the rate until the loss ends, and let it recover slowly, or ignore the loss (auto: "
-               "reduce if qos.rate is auto, otherwise ignore)."),
 
         NUMBER_OR(KEY_BYTES, "tuning", "mtu", tuning.mtu_bytes, "unchanged", "unchanged", SCENARIO_UNCHANGED,
                   68, 65535, "MTU of a ROS's interface during the run.", ONLY(ROS)),
@@ -392,11 +313,6 @@ const struct scenario_key scenario_keys[] = {
              "numeric address of its machine, or a Unix socket, which its owner and group may use. With this "
              "key, nodes stay for further runs; without it, each node serves one run. See docs/operate.md.",
              LOCAL),
-        TEXT("control", "allow", control.allow, "none",
-             "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
-             "Addresses that may send commands to control.listen over TCP, besides loopback (nodes: the "
-             "addresses of the scenario's nodes).",
-             LOCAL, ONLY(DFM)),
         TEXT("control", "token-file", control.token_file, "", "a file, or nothing",
              "File whose first line is the token that TCP clients must present (evb ctl --key); empty: none. "
              "If control.listen is set too, metrics.listen of the DFM takes commands with this token.",
@@ -441,10 +357,103 @@ const struct scenario_key scenario_keys[] = {
                "Least important messages that a node logs. EVB_LOG in the environment overrides it; see "
                "evb(1).",
                LIVE(DFM | ROS | SFI)),
+
+        /* For tests and measurements: in a run, the standard values are right. */
+        NUMBER(KEY_COUNT, "test", "clear-group", dfm.clear_group, "100", 1, 256,
+               "Number of finished events per Clear message, after which the ROSs drop their fragments.",
+               ONLY(DFM), WAS("dfm.clear-group")),
+        NUMBER(KEY_TIME, "test", "clear-after", dfm.clear_after_ns, "10ms", MS / 10, 60 * NS_PER_S,
+               "Maximum time for which a finished event waits until its Clear message is full.", ONLY(DFM),
+               WAS("dfm.clear-after")),
+        NUMBER(KEY_COUNT, "test", "reassign", dfm.reassign, "1", 0, 100,
+               "Maximum number of reassignments of an event before it is lost.", LIVE(DFM),
+               WAS("dfm.reassign")),
+        CHOICE("test", "policy", dfm.policy, "credits", "credits|round-robin|least-loaded",
+               "Policy that selects the next event's SFI among those with a free credit.", ONLY(DFM),
+               WAS("dfm.policy")),
+        NUMBER(KEY_TIME, "test", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
+               "Interval between keep-alive messages of a node. Those of the DFM must leave enough of "
+               "qos.control-rate for assignments.",
+               WAS("dfm.keep-alive")),
+        NUMBER(KEY_TIME, "test", "lost-after", dfm.lost_after_ns, "30s", 0, 24 * HOUR,
+               "Time without a message from the DFM after which a node ends with exit status 75, so that its "
+               "unit restarts it for the next run (0: never).",
+               LIVE(ROS | SFI), WAS("dfm.lost-after")),
+        FRACTION("test", "busy-above", trigger.busy_above, "0.8",
+                 "Used share of all credits, of trigger.queue, or of the events that may be undecided "
+                 "(test.level2-window), at which the DFM becomes busy. It is also busy while a ROS sends "
+                 "XOFF, at "
+                 "a reset of the counters, and while it takes no triggers.",
+                 WAS("trigger.busy-above")),
+        FRACTION("test", "busy-below", trigger.busy_below, "0.6",
+                 "Used share at which the DFM stops being busy; less than test.busy-above.",
+                 WAS("trigger.busy-below")),
+        NUMBER(KEY_COUNT, "test", "burst-length", trigger.burst_length, "10", 1, 1000000,
+               "Number of triggers in a burst if trigger.kind is burst.", LIVE(DFM),
+               WAS("trigger.burst-length")),
+        NUMBER(KEY_COUNT, "test", "level2-window", level2.window, "16384", 1, 32768,
+               "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
+               "back. If fragments come from front-ends, the maximum is the number of events that half of "
+               "the smallest buffer of a ROS holds, or less (ros.buffer-size, test.buffer-events).",
+               WAS("level2.window")),
+        NUMBER_OR(KEY_RATE, "test", "regions-rate", level2.regions_rate_bps, "auto", "auto", SCENARIO_AUTO,
+                  RATE_MIN, RATE_MAX,
+                  "Maximum rate of what each ROS sends to all level-2 clients together, with all headers "
+                  "(auto: a tenth of network.link-rate, or 100 Mbit/s if that is unlimited).",
+                  WAS("level2.regions-rate")),
+        TEXT("test", "stand-in", level2.stand_in, "none",
+             "none, FRACTION:TIME or FRACTION:TIME:N, e.g. 0.1:5ms",
+             "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
+             "FRACTION of the events, and decides each event after this TIME. With N, it first requests N "
+             "fragments of each event.",
+             WAS("level2.stand-in")),
+        NUMBER(KEY_COUNT, "test", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
+               "Maximum number of fragments in the buffer, and of open events in the DFM.",
+               WAS("ros.buffer-events")),
+        CHOICE("test", "stagger", ros.stagger, "yes", "no|yes",
+               "Whether each ROS starts its rounds at a different SFI (UDP only).", ONLY(ROS),
+               WAS("ros.stagger")),
+        NUMBER_OR(KEY_RATE, "test", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
+                  RATE_MAX,
+                  "Rate to each SFI that the ROS itself enforces, without the kernel, for comparison with "
+                  "shaping "
+                  "(UDP only).",
+                  ONLY(ROS), WAS("ros.pacing")),
+        CHOICE("test", "verify", sfi.verify, "yes", "no|yes",
+               "Whether the SFI checks every byte of pattern fragments.", ONLY(SFI), WAS("sfi.verify")),
+        CHOICE("test", "segmentation", network.segmentation, "auto", "auto|on|off",
+               "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO).",
+               WAS("network.segmentation")),
+        CHOICE("test", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
+               "TCP congestion control of a ROS's data connections (auto: the kernel's default).",
+               WAS("network.tcp-congestion")),
+        NUMBER(KEY_COUNT, "test", "fault-seed", network.fault_seed, "1", 0, ANY,
+               "Seed of the faults that network.loss, reorder and duplicate inject.",
+               WAS("network.fault-seed")),
+        NUMBER_OR(KEY_BYTES, "test", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
+                  256,
+                  "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "
+                  "checksum and gap of Ethernet if qos.rate is auto, otherwise 0).",
+                  WAS("qos.overhead")),
+        CHOICE("test", "on-drift", qos.on_drift, "repair", "repair|warn",
+               "Reaction of a ROS when another program changes its shaping: repair it, or only warn. In both "
+               "cases the ROS logs the change and reports how long it was unshaped.",
+               ONLY(ROS), WAS("qos.on-drift")),
+        CHOICE("test", "on-loss", qos.on_loss, "auto", "auto|reduce|ignore",
+               "Reaction of the ROSs when packets are lost at an SFI's port although the plan allows no "
+               "loss: "
+               "reduce the rate until the loss ends, and let it recover slowly, or ignore the loss (auto: "
+               "reduce if qos.rate is auto, otherwise ignore).",
+               WAS("qos.on-loss")),
 };
 
 const struct removed_key removed_keys[] = {
+        {"dfm.poll", "set network.busy-poll"},
         {"sfi.receive-threads", "run several SFIs on the machine"},
+        {"sfi.write-direct", "set sfi.page-cache = bypass"},
+        {"level2.from", "set network.clients"},
+        {"network.data-port", "it is the port after network.port"},
+        {"network.send-buffer", "set network.socket-buffer"},
         {},
 };
 

@@ -209,7 +209,7 @@ void scenario_keys_print_man(FILE *to)
                         fprintf(to, "May change at run time (SIGHUP to %s).\n",
                                 scenario_key_appliers(k, appliers, sizeof appliers));
                 if (k->old_name)
-                        fprintf(to, "The old name %s.%s still works.\n", k->section, k->old_name);
+                        fprintf(to, "The old name %s still works.\n", k->old_name);
         }
         fprintf(to, ".El\n");
 }

@@ -60,12 +60,12 @@ void conf_resolve_level2(struct loading *l)
                 return;
         if (!is_stand_in(farm, &regions))
                 conf_key_error(
-                        l, "level2", "stand-in",
+                        l, "test", "stand-in",
                         "invalid farm \"%.100s\"; expected none, FRACTION:TIME or FRACTION:TIME:N, e.g. "
                         "0.1:5ms",
                         farm);
         else if (regions > 0 && s->level2.regions_port == 0)
-                conf_key_error(l, "level2", "stand-in", "has no ROSs to connect to; set level2.regions");
+                conf_key_error(l, "test", "stand-in", "has no ROSs to connect to; set level2.regions");
 }
 
 void conf_check_level2(struct loading *l)
@@ -73,17 +73,18 @@ void conf_check_level2(struct loading *l)
         const struct scenario *s = l->scenario;
 
         if (s->level2.port == 0 && strcmp(s->level2.stand_in, "none") != 0)
-                conf_key_error(l, "level2", "stand-in", "has no DFM to connect to; set level2.listen");
+                conf_key_error(l, "test", "stand-in", "has no DFM to connect to; set level2.listen");
         if (s->level2.port == 0 && s->level2.regions_port > 0)
                 conf_key_error(l, "level2", "regions", "is only for level-2 clients; set level2.listen");
         if (s->level2.port > 0 && s->level2.port == s->network.order_port)
                 conf_key_error(l, "level2", "listen", "equals network.order-port; expected another port");
         if (s->level2.port > 0 && s->scenario.transport == TRANSPORT_TCP &&
-            s->level2.port == s->network.data_port)
-                conf_key_error(l, "level2", "listen",
-                               "equals network.data-port, which SFIs use for tcp; expected another port");
+            s->level2.port == scenario_data_port(s))
+                conf_key_error(
+                        l, "level2", "listen",
+                        "equals the port after network.port, which SFIs use for tcp; expected another port");
         if (s->level2.regions_port > 0 && s->network.link_rate_bps > 0 &&
             s->level2.regions_rate_bps > s->network.link_rate_bps / 2)
-                conf_key_error(l, "level2", "regions-rate",
+                conf_key_error(l, "test", "regions-rate",
                                "too high; expected at most half of network.link-rate");
 }

@@ -130,7 +130,7 @@ void conf_check_metrics(struct loading *l)
         check_port(l, s->level2.port, "that of level2.listen");
         check_port(l, s->level2.regions_port, "that of level2.regions");
         if (s->scenario.transport == TRANSPORT_TCP)
-                check_port(l, (uint16_t)s->network.data_port, "network.data-port, which SFIs use for tcp");
+                check_port(l, scenario_data_port(s), "the port after network.port, which SFIs use for tcp");
 }
 
 /* The place of a node if `listen` is its value of metrics.listen. */

@@ -66,7 +66,7 @@ static void note_letters(struct loading *l)
                 uint32_t both = letters(k->section) | letters(".");
 
                 l->letters[i][0] = both | letters(k->name);
-                l->letters[i][1] = both | letters(k->old_name ?: k->name);
+                l->letters[i][1] = k->old_name ? letters(k->old_name) : l->letters[i][0];
         }
         l->has_letters = true;
 }
@@ -97,7 +97,7 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 if (least_distance(of_what, l->letters[i][0]) < least)
                         d = distance_to(what, k->section, k->name);
                 if (k->old_name && least_distance(of_what, l->letters[i][1]) < least)
-                        d = MIN(d, distance_to(what, k->section, k->old_name));
+                        d = MIN(d, distance(what, k->old_name));
                 /* Finds a key before the first section, or in the wrong section. */
                 if (name[0] == k->name[0] && strcmp(name, k->name) == 0)
                         d = MIN(d, 3);
@@ -116,14 +116,15 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
 static void duplicate_key(struct loading *l, unsigned line, const char *what, size_t i, bool old)
 {
         const struct scenario_key *key = &scenario_keys[i];
-        bool first_old = l->by_old_name[i];
 
-        if (old == first_old)
+        if (old == l->by_old_name[i])
                 conf_error(l, line, what, "duplicate key; first set on line %u", l->lines[i]);
+        else if (old)
+                conf_error(l, line, what, "duplicate key; first set on line %u by its new name %s.%s",
+                           l->lines[i], key->section, key->name);
         else
-                conf_error(l, line, what, "duplicate key; first set on line %u by its %s name %s.%s",
-                           l->lines[i], first_old ? "old" : "new", key->section,
-                           first_old ? key->old_name : key->name);
+                conf_error(l, line, what, "duplicate key; first set on line %u by its old name %s",
+                           l->lines[i], key->old_name);
 }
 
 static void set_key(struct loading *l, unsigned line, const char *section, const char *name,
@@ -142,10 +143,10 @@ static void set_key(struct loading *l, unsigned line, const char *section, const
         if (!key)
                 return;
         i = (size_t)(key - scenario_keys);
-        old = strcmp(name, key->name) != 0;
+        old = strcmp(name, key->name) != 0 || strcmp(section, key->section) != 0;
         snprintf(what, sizeof what, "%s.%s", section, name);
         if (old)
-                conf_warn(l, line, "%s is now %s.%s", what, section, key->name);
+                conf_warn(l, line, "%s is now %s.%s", what, key->section, key->name);
         if (!l->setting && l->lines[i] > 0)
                 duplicate_key(l, line, what, i, old);
         else if (scenario_key_set(l->scenario, key, value) < 0)

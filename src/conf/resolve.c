@@ -234,12 +234,9 @@ void conf_check_fit(struct loading *l)
         const struct scenario *s = l->scenario;
 
         conf_check_trigger(l);
-        if (s->network.control_port == s->network.data_port)
-                conf_key_error(l, "network", "data-port",
-                               "equals network.control-port; expected another port");
         if (s->dfm.node_timeout_ns < 3 * s->dfm.keep_alive_ns)
                 conf_key_error(l, "dfm", "node-timeout",
-                               "too short; expected at least three times dfm.keep-alive");
+                               "too short; expected at least three times test.keep-alive");
         if (s->dfm.event_timeout_ns <= s->sfi.timeout_ns)
                 conf_key_error(l, "dfm", "event-timeout", "too short; expected longer than sfi.timeout");
         if (s->ros.wait_ns >= s->sfi.timeout_ns)

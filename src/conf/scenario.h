@@ -19,7 +19,7 @@
 #define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
 #define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
-/* Requested from the kernel if network.send-buffer = auto. */
+/* Requested from the kernel if network.socket-buffer = auto. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
 /* run.number = next. As a number of 32 bits it is 0, like `auto`: the DFM chooses. */
@@ -31,8 +31,8 @@ enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_slow_disk { SLOW_DISK_WAIT, SLOW_DISK_DROP };
-enum scenario_page_cache { PAGE_CACHE_DROP, PAGE_CACHE_KEEP };
-/* In the order of the words of network.tcp-congestion. */
+enum scenario_page_cache { PAGE_CACHE_DROP, PAGE_CACHE_KEEP, PAGE_CACHE_BYPASS };
+/* In the order of the words of test.tcp-congestion. */
 enum scenario_congestion {
         CONGESTION_AUTO,
         CONGESTION_RENO,
@@ -89,10 +89,9 @@ struct scenario {
                 uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
                         lost_after_ns, node_timeout_ns;
                 uint64_t start_timeout_ns; /* SCENARIO_AUTO: node_timeout_ns */
-                uint64_t poll_ns;          /* 0: sleeps at once */
         } dfm;
         struct {
-                char listen[SCENARIO_TEXT_MAX], from[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
+                char listen[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
                 char regions[SCENARIO_TEXT_MAX];
                 uint64_t timeout_ns, undecided, window, regions_rate_bps;
                 uint16_t port;         /* from `listen`; 0: no level 2 */
@@ -120,16 +119,16 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, write_direct, page_cache,
-                        slow_disk;
+                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, page_cache, slow_disk;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {
-                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, data_port, order_port;
-                uint64_t send_buffer_bytes, receive_buffer_bytes, segmentation, tcp_congestion, fault_seed;
+                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, order_port;
+                uint64_t socket_buffer_bytes, segmentation, tcp_congestion, fault_seed;
                 uint64_t busy_poll_ns; /* 0: sleeps at once */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
+                char clients[SCENARIO_TEXT_MAX];
                 char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby_rules.h */
                 char key_file[SCENARIO_TEXT_MAX];     /* "": none */
         } network;
@@ -150,8 +149,8 @@ struct scenario {
                 uint16_t port;
         } metrics;
         struct {
-                char listen[SCENARIO_TEXT_MAX], allow[SCENARIO_TEXT_MAX]; /* allow: see standby_rules.h */
-                char token_file[SCENARIO_TEXT_MAX];                       /* "": none */
+                char listen[SCENARIO_TEXT_MAX];
+                char token_file[SCENARIO_TEXT_MAX]; /* "": none */
                 /* Parsed from `listen`: */
                 enum scenario_control kind;
                 uint16_t port;
@@ -200,8 +199,13 @@ void scenario_write(const struct scenario *s, FILE *to);
 const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
 const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
 unsigned scenario_count(const struct scenario *s, enum node_role role);
+/* The UDP or TCP port on which SFIs receive fragments. */
+static inline uint16_t scenario_data_port(const struct scenario *s)
+{
+        return (uint16_t)(s->network.control_port + 1);
+}
 const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
-/* The parts of level2.stand-in. False: it has none. */
+/* The parts of test.stand-in. False: it has none. */
 struct scenario_stand_in {
         char accept[32], latency[32], regions[32]; /* regions: may be empty */
 };

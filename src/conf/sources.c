@@ -148,7 +148,7 @@ static void check_port(struct loading *l, const struct scenario_node *n)
                 return;
         has_host = conf_endpoint_parse(&host, &port, n->source_at);
         if (!has_host && conf_port_parse(&port, n->source_at) && port == s->network.control_port) {
-                snprintf(text, sizeof text, "port %u is network.control-port; expected another port", port);
+                snprintf(text, sizeof text, "port %u is network.port; expected another port", port);
                 source_error(l, n, text);
         }
         for (const struct scenario_node *other = s->nodes; has_host && other < n; other++) {

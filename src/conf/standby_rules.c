@@ -175,5 +175,4 @@ void conf_check_standby(struct loading *l)
                                 word);
         }
         conf_check_addresses(l, "network", "command-from", l->scenario->network.command_from);
-        conf_check_addresses(l, "level2", "from", l->scenario->level2.from);
 }

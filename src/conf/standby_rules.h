@@ -14,6 +14,6 @@ const char *scenario_setting_permission(const char *setting);
 bool scenario_allows(const struct scenario *s, const char *permission);
 /* Whether the setting differs from the scenario's value; also true if it cannot be parsed. */
 bool scenario_setting_changes(const struct scenario *s, const char *setting);
-/* Whether a list like network.command-from or level2.from has this address (AF_INET or AF_INET6, network
+/* Whether a list like network.command-from or network.clients has this address (AF_INET or AF_INET6, network
  * order). Loopback always is in it. */
 bool scenario_list_has(const struct scenario *s, const char *list, int family, const uint8_t *address);

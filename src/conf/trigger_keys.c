@@ -126,13 +126,13 @@ void conf_check_trigger(struct loading *l)
             s->trigger.rate_millihertz == SCENARIO_MAX)
                 conf_key_error(l, "trigger", "kind", "needs a rate; set trigger.rate, or use periodic");
         if (s->trigger.source_kind == TRIGGER_UDP &&
-            (s->trigger.port == s->network.control_port || s->trigger.port == s->network.data_port))
-                conf_key_error(l, "trigger", "source", "port %u is network.%s; expected another port",
+            (s->trigger.port == s->network.control_port || s->trigger.port == scenario_data_port(s)))
+                conf_key_error(l, "trigger", "source", "port %u is %s; expected another port",
                                s->trigger.port,
-                               s->trigger.port == s->network.control_port ? "control-port" : "data-port");
+                               s->trigger.port == s->network.control_port ? "network.port"
+                                                                          : "the port after network.port");
         if (s->trigger.busy_above <= s->trigger.busy_below)
-                conf_key_error(l, "trigger", "busy-below",
-                               "too large; expected less than trigger.busy-above");
+                conf_key_error(l, "test", "busy-below", "too large; expected less than test.busy-above");
         check_frames(l);
         check_slices(l);
         check_busy_family(l);

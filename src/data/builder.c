@@ -137,10 +137,9 @@ static void note_lost(struct builder *b, const struct sfi_built *built)
                 return;
         (void)log_with(LOG_LEVEL_WARNING, 0,
                        LOG_FIELDS(.id = LOG_ID_EVENT_LOST, .has_event = true, .event = built->event),
-                       "event %llu is lost: no fragment of it arrived at port %llu; further ones are only "
+                       "event %llu is lost: no fragment of it arrived at port %u; further ones are only "
                        "counted until none comes for 10 s",
-                       (unsigned long long)built->event,
-                       (unsigned long long)b->context.scenario->network.data_port);
+                       (unsigned long long)built->event, scenario_data_port(b->context.scenario));
 }
 
 static void push_done(struct builder *b, uint32_t slot, bool failed)

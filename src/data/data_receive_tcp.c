@@ -104,10 +104,10 @@ static int tcp_open(struct data_receiver *r)
         t->listener = -1;
         k = allocate(r, t);
         if (k >= 0)
-                k = network_node_address(&local, r->context.self, (uint16_t)s->network.data_port);
+                k = network_node_address(&local, r->context.self, scenario_data_port(s));
         if (k < 0)
                 return k;
-        t->listener = socket_open_listener(&local, s->network.receive_buffer_bytes, "data connections");
+        t->listener = socket_open_listener(&local, s->network.socket_buffer_bytes, "data connections");
         if (t->listener < 0)
                 return t->listener;
         socket_poll_busily(t->listener);
@@ -178,7 +178,7 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
 
 static void note_granted(struct data_receiver *r, int fd)
 {
-        uint64_t requested = r->context.scenario->network.receive_buffer_bytes,
+        uint64_t requested = r->context.scenario->network.socket_buffer_bytes,
                  granted = tcp_granted_bytes(fd, false);
 
         stats_set(&r->context.stats->granted_receive_buffer_bytes, granted);
@@ -216,7 +216,7 @@ static int accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t
         struct net_address from;
 
         for (int i = 0; i < ACCEPTS_MAX; i++) {
-                int fd = tcp_accept(t->listener, r->context.scenario->network.receive_buffer_bytes, &from);
+                int fd = tcp_accept(t->listener, r->context.scenario->network.socket_buffer_bytes, &from);
 
                 t->ready = fd >= 0;
                 if (fd == -EINVAL)

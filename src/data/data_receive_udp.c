@@ -41,7 +41,7 @@ static int udp_open(struct data_receiver *r)
         const struct scenario *s = r->context.scenario;
         struct fault_config faults = network_fault_config(s, r->context.self, 2);
         struct udp_receiver *u = calloc(1, sizeof *u);
-        uint64_t buffer_bytes = s->network.receive_buffer_bytes ?: RECEIVE_BUFFER_BYTES;
+        uint64_t buffer_bytes = s->network.socket_buffer_bytes ?: RECEIVE_BUFFER_BYTES;
         struct udp_config config = {
                 .receive_buffer_bytes = buffer_bytes,
                 .segmentation = (enum segmentation)s->network.segmentation,
@@ -52,7 +52,7 @@ static int udp_open(struct data_receiver *r)
         if (!u)
                 return log_error_errno(ENOMEM, "data socket: %m");
         r->state = u;
-        k = network_node_address(&config.local, r->context.self, (uint16_t)s->network.data_port);
+        k = network_node_address(&config.local, r->context.self, scenario_data_port(s));
         if (k < 0)
                 return k;
         k = faults_new(&u->faults, &faults);
@@ -61,7 +61,7 @@ static int udp_open(struct data_receiver *r)
         k = socket_open_udp(&u->endpoint, &config, "fragments");
         if (k < 0)
                 return k;
-        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.receive_buffer_bytes > 0, buffer_bytes,
+        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.socket_buffer_bytes > 0, buffer_bytes,
                            u->endpoint->granted_receive_bytes);
         stats_set(&r->context.stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};

@@ -95,7 +95,7 @@ static void begin_connection(struct tcp_path *p, uint64_t now_ns)
         int fd = network_node_address(&local, c->self, 0);
 
         if (fd >= 0)
-                fd = tcp_connect(&local, &p->to, c->scenario->network.send_buffer_bytes);
+                fd = tcp_connect(&local, &p->to, c->scenario->network.socket_buffer_bytes);
         if (fd >= 0) {
                 /* check_congestion() has tried the name. */
                 if (c->scenario->network.tcp_congestion != CONGESTION_AUTO)
@@ -127,7 +127,7 @@ static void introduce(struct tcp_path *p)
 
 static void note_granted(const struct tcp_path *p)
 {
-        uint64_t requested = p->sender->context.scenario->network.send_buffer_bytes,
+        uint64_t requested = p->sender->context.scenario->network.socket_buffer_bytes,
                  granted = tcp_granted_bytes(p->io.fd, true);
 
         stats_set(&p->sender->context.stats->granted_send_buffer_bytes, granted);
@@ -339,10 +339,10 @@ static int check_congestion(const struct scenario *sc)
         r = fd < 0 ? -errno : tcp_choose_congestion(fd, name);
         if (r == -ENOENT)
                 return log_error_errno(EOPNOTSUPP,
-                                       "network.tcp-congestion: the kernel has no %s; expected one of "
+                                       "test.tcp-congestion: the kernel has no %s; expected one of "
                                        "/proc/sys/net/ipv4/tcp_available_congestion_control",
                                        name);
-        return r < 0 ? log_error_errno(r, "network.tcp-congestion: cannot use %s: %m", name) : 0;
+        return r < 0 ? log_error_errno(r, "test.tcp-congestion: cannot use %s: %m", name) : 0;
 }
 
 static int tcp_open(struct data_sender *s)
@@ -371,7 +371,7 @@ static int tcp_open(struct data_sender *s)
                 p->headers = malloc(STAGING_BYTES);
                 tcp_backoff_init(&p->backoff, s->seed ^ i);
                 r = p->headers ? network_node_address(&p->to, scenario_node_of(sc, ROLE_SFI, i),
-                                                      (uint16_t)sc->network.data_port)
+                                                      scenario_data_port(sc))
                                : log_error_errno(ENOMEM, "data connections: %m");
         }
         return r;

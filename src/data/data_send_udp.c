@@ -12,7 +12,7 @@
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next SFI is served. */
 #define ROUNDS 4
-/* ros.pacing: a burst after a pause is at least so many frames, and so long that a late timer costs no rate.
+/* test.pacing: a burst after a pause is at least so many frames, and so long that a late timer costs no rate.
  */
 #define PACED_FRAMES 4
 #define PACED_NS (250 * NS_PER_US)
@@ -33,7 +33,8 @@ struct udp_path {
         struct loop *loop;
         bool blocked; /* until EPOLLOUT */
         uint64_t blocked_ns;
-        /* ros.pacing: a token bucket in bytes, its last update, and the end of the pause (NEVER_NS: none). */
+        /* test.pacing: a token bucket in bytes, its last update, and the end of the pause (NEVER_NS: none).
+         */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
         uint64_t held_until_ns; /* what is queued waits for more; 0: it does not */
@@ -45,7 +46,7 @@ struct udp_sender {
         struct udp_path *paths;
         uint32_t n, first; /* a round begins with SFI `first` */
         size_t datagram_bytes;
-        double bytes_per_ns, frame_bytes, burst_bytes; /* ros.pacing; 0: none */
+        double bytes_per_ns, frame_bytes, burst_bytes; /* test.pacing; 0: none */
         struct outgoing out[DATAGRAMS_MAX];
 };
 
@@ -80,7 +81,7 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
         struct net_address to;
         struct udp_config config = {
                 .connect = &to,
-                .send_buffer_bytes = sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
+                .send_buffer_bytes = sc->network.socket_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
                 .segmentation = (enum segmentation)sc->network.segmentation,
                 .device = s->context.self->device,
                 .super_packet_max_bytes = super_packet_bytes(s),
@@ -88,14 +89,13 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
         int r = network_node_address(&config.local, s->context.self, 0);
 
         if (r >= 0)
-                r = network_node_address(&to, scenario_node_of(sc, ROLE_SFI, sfi),
-                                         (uint16_t)sc->network.data_port);
+                r = network_node_address(&to, scenario_node_of(sc, ROLE_SFI, sfi), scenario_data_port(sc));
         if (r < 0)
                 return r;
         r = socket_open_udp(&p->endpoint, &config, "fragments");
         if (r < 0)
                 return r;
-        socket_note_buffer(SOCKET_SEND, "fragments", sc->network.send_buffer_bytes > 0,
+        socket_note_buffer(SOCKET_SEND, "fragments", sc->network.socket_buffer_bytes > 0,
                            config.send_buffer_bytes, p->endpoint->granted_send_bytes);
         stats_set(&s->context.stats->granted_send_buffer_bytes, p->endpoint->granted_send_bytes);
         p->loop = s->context.loop;
@@ -140,7 +140,7 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
-/* Number of datagrams that ros.pacing permits now. Checked first, to pack no more than that. */
+/* Number of datagrams that test.pacing permits now. Checked first, to pack no more than that. */
 static size_t permitted(const struct udp_sender *u, struct udp_path *p)
 {
         uint64_t now_ns;

@@ -88,7 +88,7 @@ static bool may_connect(const struct door *d, const struct net_address *from)
         const struct scenario *s = d->context.scenario;
         bool v6 = from->any.sa_family == AF_INET6;
 
-        return scenario_list_has(s, s->level2.from, from->any.sa_family,
+        return scenario_list_has(s, s->network.clients, from->any.sa_family,
                                  v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
 }
 
@@ -119,7 +119,7 @@ static void accept_one(struct door *d, int fd, const struct net_address *from, u
                 stats_add(&d->context.stats->packets_foreign, 1);
                 door_log(d, &(struct door_client){.from = *from},
                          may ? "is one too many, and was disconnected"
-                             : "is not in level2.from, and was disconnected");
+                             : "is not in network.clients, and was disconnected");
                 close(fd);
                 return;
         }

@@ -1,5 +1,5 @@
-/* A TCP port for clients that are not nodes of the run: accepts those from the addresses of level2.from, and
- * moves messages between each connection and the owner's functions. Clients come and go; none of them can
+/* A TCP port for clients that are not nodes of the run: accepts those from the addresses of network.clients,
+ * and moves messages between each connection and the owner's functions. Clients come and go; none of them can
  * stop the node, as each turn does a bounded amount of work for each client. One thread: the loop's. */
 #pragma once
 

@@ -69,10 +69,11 @@ static int check_direct(const char *path)
 
         if (r == 0)
                 return 0;
-        (void)log_error_errno(r,
-                              "sfi.write-direct: the file system of %s cannot write past the page cache "
-                              "(O_DIRECT): %m; expected no, or another sfi.directory",
-                              path);
+        (void)log_error_errno(
+                r,
+                "sfi.page-cache = bypass: the file system of %s cannot write past the page cache "
+                "(O_DIRECT): %m; expected no, or another sfi.directory",
+                path);
         return -EINVAL;
 }
 
@@ -102,7 +103,7 @@ int event_output_check(const struct scenario *s)
         else if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0)
                 r = -errno;
         if (r == 0)
-                return s->sfi.write_direct ? check_direct(path) : 0;
+                return s->sfi.page_cache == PAGE_CACHE_BYPASS ? check_direct(path) : 0;
         log_unusable(r, path);
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
@@ -268,8 +269,8 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 .version = o->format->storage_version,
                 .file_events = s->sfi.file_events,
                 .file_bytes = s->sfi.file_size_bytes,
-                .background = s->sfi.write_direct,
-                .direct = s->sfi.write_direct,
+                .background = s->sfi.page_cache == PAGE_CACHE_BYPASS,
+                .direct = s->sfi.page_cache == PAGE_CACHE_BYPASS,
                 .keeps_cached = s->sfi.page_cache == PAGE_CACHE_KEEP,
                 .run = run,
                 .metadata = texts,

@@ -240,7 +240,7 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
         }
         if (log_is_new_fault(&f->full_ns, f->now_ns))
                 log_warning("front-end: frame %" PRIu64 " finds no room in ros.buffer-size or "
-                            "ros.buffer-events and is lost; further ones are only counted until none comes "
+                            "test.buffer-events and is lost; further ones are only counted until none comes "
                             "for 10 s",
                             f->frames);
         end_frame(f, false);

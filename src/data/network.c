@@ -146,7 +146,7 @@ int network_check_control(const struct scenario *s, struct error *error)
         while (!fits(s, least_ns, &other, &other_most))
                 least_ns += NS_PER_MS;
         return error_set(error, -EINVAL,
-                         "dfm.keep-alive: KeepAlive takes %s of the %s that the DFM may send to an SFI, so "
+                         "test.keep-alive: KeepAlive takes %s of the %s that the DFM may send to an SFI, so "
                          "there is too little left for assignments; expected at least %s, or a higher "
                          "qos.control-rate or network.link-rate",
                          quantity_format_rate(bps, taken), quantity_format_rate(most_bps, most),

@@ -1,6 +1,6 @@
 /* The ROS's side of regions of interest: level-2 clients connect by TCP, request fragments of undecided
  * events, and receive them. Their payload is copied, so that no client keeps the ROS from freeing a fragment;
- * what is sent to all clients together stays below level2.regions-rate. One thread: the loop's. */
+ * what is sent to all clients together stays below test.regions-rate. One thread: the loop's. */
 #pragma once
 
 #include "core/ros.h"

@@ -156,10 +156,10 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)
-                log_error("the DFM %s at %s has refused this node for %s (dfm.lost-after); this node exits",
+                log_error("the DFM %s at %s has refused this node for %s (test.lost-after); this node exits",
                           dfm_of(n)->name, dfm_of(n)->address, time);
         else
-                log_error("the DFM %s at %s has been silent for %s (dfm.lost-after); this node exits",
+                log_error("the DFM %s at %s has been silent for %s (test.lost-after); this node exits",
                           dfm_of(n)->name, dfm_of(n)->address, time);
         return true;
 }

@@ -62,10 +62,9 @@ static int map_stats(struct node *n)
 /* Before any socket is opened. */
 static void poll_busily(struct node *n)
 {
-        const struct scenario *s = n->scenario;
-        uint64_t poll_ns = s->network.busy_poll_ns;
+        uint64_t poll_ns = n->scenario->network.busy_poll_ns;
 
-        loop_set_poll(n->loop, n->self->role == ROLE_DFM ? MAX(poll_ns, s->dfm.poll_ns) : poll_ns);
+        loop_set_poll(n->loop, poll_ns);
         socket_set_busy_poll(poll_ns);
 }
 

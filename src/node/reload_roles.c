@@ -15,13 +15,14 @@ static bool is(const struct scenario_key *key, const char *section, const char *
 static bool dfm_permits(const struct dfm *core, const struct scenario *to, const struct scenario_key *key,
                         char *text, size_t size_bytes)
 {
-        bool triggers = strcmp(key->section, "trigger") == 0, ends = dfm_state(core) >= RUN_DRAINING;
+        bool triggers = strcmp(key->section, "trigger") == 0 || is(key, "test", "burst-length"),
+             ends = dfm_state(core) >= RUN_DRAINING;
 
         if (triggers && to->trigger.source_kind != TRIGGER_INTERNAL)
                 snprintf(text, size_bytes, "triggers come from trigger.source = %s", to->trigger.source);
         else if (triggers && ends)
                 snprintf(text, size_bytes, "the run accepts no further triggers");
-        else if (is(key, "trigger", "burst-length") && to->trigger.kind != TRIGGER_BURST)
+        else if (is(key, "test", "burst-length") && to->trigger.kind != TRIGGER_BURST)
                 snprintf(text, size_bytes, "trigger.kind is not burst");
         else if (is(key, "run", "stop-timeout") && ends)
                 snprintf(text, size_bytes, "the run ends already");

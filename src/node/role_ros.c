@@ -147,7 +147,7 @@ static int open_role(struct node *n)
                 return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
         k = ros_new(&r->core, &config, clock_now_ns());
         if (k < 0)
-                return log_error_errno(k, "ros.buffer-events: %m");
+                return log_error_errno(k, "test.buffer-events: %m");
         n->core = r->core;
         r->shaping = take_ptr(n->shaping);
         k = r->shaping ? shaping_go_on(r->shaping) : shaping_new(&r->shaping, n);
@@ -279,7 +279,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         if (c->dropped > 0)
                 reasons_add(
                         to,
-                        "frames of the front-end did not fit into ros.buffer-size or ros.buffer-events and "
+                        "frames of the front-end did not fit into ros.buffer-size or test.buffer-events and "
                         "were dropped: %llu",
                         (unsigned long long)c->dropped);
         if (r->slicer)
@@ -384,7 +384,7 @@ static void watch_discarded(struct ros_node *r)
         if (is_news(c->pushed_out, &r->pushed_out_logged))
                 log_warning(
                         "front-end: a trigger finds that its frame is lost, as the frames that came before "
-                        "the first trigger found no room in ros.buffer-size or ros.buffer-events; %" PRIu64
+                        "the first trigger found no room in ros.buffer-size or test.buffer-events; %" PRIu64
                         " such frames so far",
                         c->pushed_out);
         if (!is_news(c->impossible, &r->impossible_logged))

@@ -56,7 +56,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                 .switch_buffer_bytes = is_virtual ? 0 : s->network.switch_buffer_bytes,
                 .sources = scenario_count(s, ROLE_ROS),
                 /* One socket for each SFI; the kernel doubles the requested size. */
-                .send_buffer_bytes = 2 * (s->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES),
+                .send_buffer_bytes = 2 * (s->network.socket_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES),
                 .super_packet_bytes = device ? device->super_packet_bytes : 0,
                 .rate_bps = s->qos.rate_bps,
                 .burst_bytes = s->qos.burst_bytes,

@@ -305,7 +305,7 @@ static void begin_unshaped(struct shaping_tree *t, const char *what)
         const char *then = "repairing it";
 
         if (!repairs(t))
-                then = "leaving it as it is (qos.on-drift = warn)";
+                then = "leaving it as it is (test.on-drift = warn)";
         else if (t->gone)
                 then = "shaping it again once it is back";
         t->unshaped_since_ns = announced ? t->event_ns : t->well_ns;
@@ -487,7 +487,7 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
 
         take_events(t);
         /* Also before applying: changes by other programs must not be reverted silently, nor at all with
-         * qos.on-drift = warn. */
+         * test.on-drift = warn. */
         if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))

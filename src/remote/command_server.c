@@ -64,7 +64,7 @@ static uint64_t mix(uint64_t sum, const char *text)
 
 uint64_t command_server_digest(const struct scenario *s)
 {
-        uint64_t sum = random_mix(s->network.control_port << 32 | s->network.data_port << 16 |
+        uint64_t sum = random_mix(s->network.control_port << 32 | (uint64_t)scenario_data_port(s) << 16 |
                                   s->network.order_port);
 
         sum = mix(sum, s->network.control_group);

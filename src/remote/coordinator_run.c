@@ -205,12 +205,11 @@ static int execute(struct remote_run *run, const char *const *settings, size_t n
                 return -ECANCELED;
         /* All nodes ran, but their messages did not reach each other. */
         if (stats_get(&launch_dfm(&run->launch)->stats->triggers) == 0)
-                return log_error_errno(
-                        ENODATA,
-                        "the run accepted no trigger; check that packets to ports %llu and %llu "
-                        "and to group %s reach all nodes",
-                        (unsigned long long)s->network.control_port, (unsigned long long)s->network.data_port,
-                        s->network.control_group);
+                return log_error_errno(ENODATA,
+                                       "the run accepted no trigger; check that packets to ports %llu and %u "
+                                       "and to group %s reach all nodes",
+                                       (unsigned long long)s->network.control_port, scenario_data_port(s),
+                                       s->network.control_group);
         return 0;
 }
 

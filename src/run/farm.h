@@ -1,4 +1,4 @@
-/* The stand-in farm of a run (level2.stand-in): evb level2 beside the DFM. One thread. */
+/* The stand-in farm of a run (test.stand-in): evb level2 beside the DFM. One thread. */
 #pragma once
 
 #include <sys/types.h>

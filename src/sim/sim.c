@@ -37,7 +37,7 @@ int sim_check(const struct scenario *s, struct error *e)
         if (s->level2.port > 0)
                 return error_set(e, -EINVAL, "level2.listen: level 2 is not modelled; expected none");
         if (s->ros.pacing_bps > 0)
-                return error_set(e, -EINVAL, "ros.pacing: pacing is not modelled; expected none");
+                return error_set(e, -EINVAL, "test.pacing: pacing is not modelled; expected none");
         if (s->scenario.duration_ns == 0 && s->trigger.events == 0)
                 return error_set(e, -EINVAL,
                                  "scenario.duration, trigger.events: the run has no end; expected one of "
@@ -56,7 +56,7 @@ static int open_node(struct sim *s, struct sim_node *n, struct error *e)
         n->turn_ps = NEVER_NS;
         n->link.rate_bps = n->port.rate_bps = sc->network.link_rate_bps;
         n->port.buffer_bytes = sc->network.switch_buffer_bytes;
-        n->inboxes[SOCKET_DATA].room_bytes = 2 * (sc->network.receive_buffer_bytes ?: RECEIVE_BUFFER_BYTES);
+        n->inboxes[SOCKET_DATA].room_bytes = 2 * (sc->network.socket_buffer_bytes ?: RECEIVE_BUFFER_BYTES);
         n->inboxes[SOCKET_CONTROL].room_bytes = 2 * CONTROL_BUFFER_BYTES;
         if (!n->stats || !n->former)
                 return error_set(e, -ENOMEM, "%m");
@@ -123,7 +123,7 @@ int sim_new(struct sim **ret, const struct sim_config *config, struct error *e)
         s->n_nodes = (uint32_t)sc->n_nodes;
         s->n_ros = (uint32_t)sc->ros.count;
         s->n_sfi = (uint32_t)sc->sfi.count;
-        s->send_buffer_bytes = 2 * (sc->network.send_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES);
+        s->send_buffer_bytes = 2 * (sc->network.socket_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES);
         s->run = sc->run.number == SCENARIO_AUTO || sc->run.number == SCENARIO_NEXT
                          ? 1
                          : (uint32_t)sc->run.number;

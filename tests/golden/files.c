@@ -153,7 +153,7 @@ TEST(a_farm_decides)
 
 TEST(boards)
 {
-        BEGIN("push-boards", 11, BEAM_UDP, "trigger.rate=max", "trigger.events=0", "sfi.verify=no",
+        BEGIN("push-boards", 11, BEAM_UDP, "trigger.rate=max", "trigger.events=0", "test.verify=no",
               "ros.wait=100ms");
         bed_pass(100 * NS_PER_MS);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "100", "--rate", "2kHz", "--missed",

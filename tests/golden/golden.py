@@ -32,14 +32,15 @@ events = 50
 count = 3
 fragment-size = 2kB
 buffer-size = 4MiB
-buffer-events = 64
 [sfi]
 count = 2
 output = null
 buffer-size = 8MiB
 timeout = 40ms
-[dfm]
+[test]
+buffer-events = 64
 keep-alive = 5ms
+[dfm]
 node-timeout = 30ms
 event-timeout = 120ms
 [network]

@@ -9,7 +9,7 @@
 #include "base/pattern.h"
 
 #define BEAM                                                                                                 \
-        "trigger.rate=max", "ros.count=3", "sfi.count=1", "sfi.timeout=30s", "sfi.verify=no",                \
+        "trigger.rate=max", "ros.count=3", "sfi.count=1", "sfi.timeout=30s", "test.verify=no",               \
                 "dfm.event-timeout=60s", "dfm.node-timeout=30s"
 #define BEAM_UDP "ros.source=udp:27000"
 #define BEAM_TCP "ros.source=tcp:127.0.1.1:27000"

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 
 #define BEAM                                                                                                 \
-        "ros.source=" BOARDS_SOURCE, "sfi.count=1", "sfi.verify=no", "sfi.timeout=30s",                      \
+        "ros.source=" BOARDS_SOURCE, "sfi.count=1", "test.verify=no", "sfi.timeout=30s",                     \
                 "dfm.event-timeout=60s", "dfm.node-timeout=30s"
 #define EVENTS_MAX 4000
 
@@ -95,7 +95,7 @@ TEST(boards_ahead_of_all_wait)
         size_t n = 2;
 
         for (int i = 0; i < 3; i++) {
-                BED(1, BEAM, "ros.count=2", "ros.buffer-events=256", "trigger.events=4000", rates[i],
+                BED(1, BEAM, "ros.count=2", "test.buffer-events=256", "trigger.events=4000", rates[i],
                     bed_mode(i == 2));
                 begin(&n, 4000);
                 boards.boards[1].allowed = 0;

@@ -4,7 +4,7 @@
 #include "boards.h"
 
 #define BASE                                                                                                 \
-        "trigger.events=0", "trigger.rate=5kHz", "dfm.keep-alive=50ms", "dfm.node-timeout=20s",              \
+        "trigger.events=0", "trigger.rate=5kHz", "test.keep-alive=50ms", "dfm.node-timeout=20s",             \
                 "dfm.start-timeout=60s", "ros.count=3", "sfi.count=2"
 
 static void signal_all(enum node_role role)
@@ -24,7 +24,7 @@ TEST(another_seed_in_one_ros_is_found)
 {
         static const char *const seed[] = {"run.seed=99", NULL};
 
-        BED(1, "ros.count=3", "sfi.count=1", "trigger.events=50", "sfi.verify=yes");
+        BED(1, "ros.count=3", "sfi.count=1", "trigger.events=50", "test.verify=yes");
         bed_start("dfm");
         bed_start("ros1");
         bed_start_with("ros2", seed);

@@ -9,7 +9,7 @@
 #define PATIENT "sfi.timeout=30s", "dfm.event-timeout=60s", "dfm.node-timeout=30s"
 /* Dead nodes are noticed soon. */
 #define QUICK                                                                                                \
-        "dfm.node-timeout=600ms", "dfm.start-timeout=60s", "dfm.keep-alive=50ms", "sfi.timeout=400ms",       \
+        "dfm.node-timeout=600ms", "dfm.start-timeout=60s", "test.keep-alive=50ms", "sfi.timeout=400ms",      \
                 "dfm.event-timeout=1s"
 #define ENDLESS "trigger.events=0", "trigger.rate=2kHz"
 
@@ -77,14 +77,14 @@ TEST_EACH(the_run_survives_a_dead_node, pull, 2)
 /* The others notice, and end. */
 TEST_EACH(the_dfm_dies, pull, 2)
 {
-        RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull), "dfm.lost-after=5s");
+        RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull), "test.lost-after=5s");
         bed_until(are_complete(100));
         bed_kill("dfm");
         for (enum node_role role = ROLE_ROS; role <= ROLE_SFI; role++) {
                 for (size_t i = 0; bed_name(role, i); i++) {
                         bed_ends(bed_name(role, i), 75);
                         assert_true(bed_logged(bed_name(role, i), "the DFM dfm fell silent in run 1"));
-                        assert_true(bed_logged(bed_name(role, i), "(dfm.lost-after); this node exits"));
+                        assert_true(bed_logged(bed_name(role, i), "(test.lost-after); this node exits"));
                 }
         }
 }

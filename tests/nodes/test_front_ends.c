@@ -7,7 +7,7 @@
 #include "base/random.h"
 
 #define NUMBERED                                                                                             \
-        "trigger.rate=1kHz", "ros.wait=8s", "sfi.count=1", "sfi.timeout=24s", "sfi.verify=no",               \
+        "trigger.rate=1kHz", "ros.wait=8s", "sfi.count=1", "sfi.timeout=24s", "test.verify=no",              \
                 "dfm.event-timeout=60s", "dfm.node-timeout=30s"
 #define PORT 47100
 #define TRIGGERS_MAX 4000
@@ -337,7 +337,7 @@ TEST_EACH(boards_stop_before_the_run, tcp, 2)
 TEST(frames_without_room_fail_the_run)
 {
         prepare(false, 1, 32, 0);
-        BED(1, NUMBERED, "ros.count=1", SOURCE, number_key(), "ros.buffer-events=100", "trigger.events=0");
+        BED(1, NUMBERED, "ros.count=1", SOURCE, number_key(), "test.buffer-events=100", "trigger.events=0");
         begin();
         bed_until(count_of("dfm", triggers) > 0);
         for (uint64_t k = 0; k < 2000; k++) {

@@ -43,7 +43,7 @@ TEST(boards_wait_for_a_slow_builder)
 {
         json_t *report;
 
-        BED(1, BEAM, BEAM_TCP, "trigger.events=30000", "ros.buffer-events=256", "trigger.rate=10kHz");
+        BED(1, BEAM, BEAM_TCP, "trigger.events=30000", "test.buffer-events=256", "trigger.rate=10kHz");
         beam_begin(&beam, 0, 32);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "30000", "--rate", "1MHz", "--size",
                  "1KiB");
@@ -246,7 +246,7 @@ TEST_EACH(each_number_is_an_event, i, 4)
 /* They wait for credits. */
 TEST(fast_boards_lose_nothing)
 {
-        BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.credits=20", "ros.buffer-events=300");
+        BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.credits=20", "test.buffer-events=300");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "30000", "--rate",
                  "100kHz");

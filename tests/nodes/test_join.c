@@ -5,8 +5,8 @@
 #include "bed.h"
 
 #define BASE                                                                                                 \
-        "trigger.rate=1kHz", "trigger.events=2000", "dfm.keep-alive=50ms", "dfm.node-timeout=3s",            \
-                "dfm.event-timeout=60s", "dfm.lost-after=60s", "ros.count=3", "ros.fragment-size=500",       \
+        "trigger.rate=1kHz", "trigger.events=2000", "test.keep-alive=50ms", "dfm.node-timeout=3s",           \
+                "dfm.event-timeout=60s", "test.lost-after=60s", "ros.count=3", "ros.fragment-size=500",      \
                 "sfi.count=2", "sfi.timeout=20s", "network.control-group=none"
 /* A node that starts late is not given up. */
 #define PATIENT "dfm.node-timeout=20s"
@@ -213,7 +213,7 @@ TEST(numbers_never_repeat)
 /* ---- Front-ends ---- */
 
 #define FRONT_END_PORT 26950
-#define FRAMES "ros.source=udp:26950", "sfi.verify=no"
+#define FRAMES "ros.source=udp:26950", "test.verify=no"
 #define NUMBERED FRAMES, "ros.event-number=6:32:be", "ros.wait=8s", "dfm.node-timeout=30s"
 
 /* Frames with these numbers. */

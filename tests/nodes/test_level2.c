@@ -115,7 +115,7 @@ TEST(another_farm_takes_the_place_of_a_dead_one)
 /* Until the window is full: then triggers wait, and lose nothing. */
 TEST(triggers_wait_for_a_frozen_farm)
 {
-        BED(1, SCENARIO, "level2.window=200");
+        BED(1, SCENARIO, "test.level2-window=200");
         FARM("farm", CONNECT);
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 100);
@@ -169,7 +169,7 @@ TEST(a_deaf_client_delays_nobody)
         int fd;
 
         RUN(1, SCENARIO, "trigger.events=0", "trigger.rate=100kHz", "level2.timeout=100ms",
-            "level2.undecided=reject", "level2.window=32768");
+            "level2.undecided=reject", "test.level2-window=32768");
         bed_pass(NS_PER_MS);
         a = bed_address("dfm", PORT);
         to.v4 = a;
@@ -201,8 +201,8 @@ TEST_EACH(frames_wait_for_decisions, pull, 2)
 {
         struct boards boards;
 
-        BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "ros.buffer-events=256", "sfi.verify=no",
-            "trigger.rate=max", bed_mode(pull), "dfm.clear-group=100");
+        BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "test.buffer-events=256", "test.verify=no",
+            "trigger.rate=max", bed_mode(pull), "test.clear-group=100");
         boards_begin(&boards, 4000, make_frame);
         FARM("farm", CONNECT, "--accept", "0.3", "--latency", "20ms");
         bed_start_all();

@@ -121,7 +121,7 @@ TEST(another_client_takes_the_place_of_a_dead_one)
         struct boards boards;
         uint64_t before;
 
-        BED(1, SCENARIO, REGIONS, "ros.source=" BOARDS_SOURCE, "ros.event-number=0:32", "sfi.verify=no",
+        BED(1, SCENARIO, REGIONS, "ros.source=" BOARDS_SOURCE, "ros.event-number=0:32", "test.verify=no",
             "trigger.events=200", "ros.wait=20s");
         boards_begin(&boards, 0, make_frame);
         REGION_FARM("first", "--regions", "3");
@@ -179,7 +179,7 @@ TEST_EACH(events_are_decided_without_a_ros, dead, 2)
 /* The ROSs and the DFM wait for nothing but its decisions. */
 TEST(a_frozen_client_loses_nothing)
 {
-        BED(1, SCENARIO, REGIONS, "level2.window=200");
+        BED(1, SCENARIO, REGIONS, "test.level2-window=200");
         REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 100);
@@ -332,7 +332,7 @@ static void ask_for_frames(bool counted)
         struct client c;
 
         BED(1, SCENARIO, REGIONS, "ros.source=" BOARDS_SOURCE,
-            counted ? "ros.event-number=count" : "ros.event-number=0:32", "sfi.verify=no",
+            counted ? "ros.event-number=count" : "ros.event-number=0:32", "test.verify=no",
             "trigger.events=100", "trigger.rate=max", "ros.wait=1s");
         boards_begin(&boards, counted ? 10 : 0, make_frame);
         bed_start_all();

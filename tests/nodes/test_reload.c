@@ -4,7 +4,7 @@
 #include "bed.h"
 
 #define BASE                                                                                                 \
-        "trigger.events=0", "dfm.keep-alive=50ms", "dfm.node-timeout=60s", "dfm.start-timeout=60s",          \
+        "trigger.events=0", "test.keep-alive=50ms", "dfm.node-timeout=60s", "dfm.start-timeout=60s",         \
                 "sfi.timeout=30s", "dfm.event-timeout=60s"
 #define NODES(ros1)                                                                                          \
         "[node dfm]\nrole=dfm\naddress=127.0.0.1\n[node ros1]\nrole=ros\naddress=127.0.0.10\n" ros1          \
@@ -46,11 +46,11 @@ TEST(the_rate_of_triggers_follows)
         RELOAD("dfm", "trigger.rate=1kHz");
         assert_true(bed_logged("dfm", "reloaded: trigger.rate 100Hz -> 1kHz\n"));
         assert_true(is_near(events_in_10_s(), 10000));
-        RELOAD("dfm", "trigger.rate=100Hz", "trigger.kind=poisson", "trigger.burst-length=7");
+        RELOAD("dfm", "trigger.rate=100Hz", "trigger.kind=poisson", "test.burst-length=7");
         assert_true(bed_logged("dfm", "reloaded: trigger.rate 1kHz -> 100Hz"));
         assert_true(bed_logged("dfm", "reloaded: trigger.kind periodic -> poisson"));
         assert_true(bed_logged("dfm",
-                               "reloaded: trigger.burst-length 10 -> 7, without effect: trigger.kind is not "
+                               "reloaded: test.burst-length 10 -> 7, without effect: trigger.kind is not "
                                "burst"));
         assert_false(bed_logged("dfm", "nothing differs"));
         assert_true(is_near(events_in_10_s(), 1000));
@@ -106,13 +106,13 @@ TEST(nodes_wait_for_a_silent_dfm_as_reloaded)
         RUN(1, BASE, NODES(""), "trigger.rate=100Hz");
         bed_until(count_of("dfm", events_complete) > 0);
         bed_freeze("dfm", true);
-        RELOAD("ros1", "dfm.lost-after=3s");
-        RELOAD("sfi1", "dfm.lost-after=3s");
-        assert_true(bed_logged("ros1", "reloaded: dfm.lost-after 30s -> 3s\n"));
-        assert_true(bed_logged("sfi1", "reloaded: dfm.lost-after 30s -> 3s\n"));
+        RELOAD("ros1", "test.lost-after=3s");
+        RELOAD("sfi1", "test.lost-after=3s");
+        assert_true(bed_logged("ros1", "reloaded: test.lost-after 30s -> 3s\n"));
+        assert_true(bed_logged("sfi1", "reloaded: test.lost-after 30s -> 3s\n"));
         bed_pass(4 * NS_PER_S);
-        assert_true(bed_logged("ros1", "(dfm.lost-after); this node exits"));
-        assert_true(bed_logged("sfi1", "(dfm.lost-after); this node exits"));
+        assert_true(bed_logged("ros1", "(test.lost-after); this node exits"));
+        assert_true(bed_logged("sfi1", "(test.lost-after); this node exits"));
         bed_pass(20 * NS_PER_S);
         assert_false(bed_logged("ros2", "this node exits"));
 }

@@ -5,9 +5,9 @@
 #include "bed.h"
 
 #define BASE                                                                                                 \
-        CONTROL, "run.start=manual", "trigger.rate=1kHz", "trigger.events=0", "dfm.keep-alive=50ms",         \
+        CONTROL, "run.start=manual", "trigger.rate=1kHz", "trigger.events=0", "test.keep-alive=50ms",        \
                 "dfm.node-timeout=3s", "dfm.start-timeout=1h", "dfm.event-timeout=60s",                      \
-                "dfm.lost-after=10min", "ros.count=2", "sfi.count=2", "sfi.timeout=20s",                     \
+                "test.lost-after=10min", "ros.count=2", "sfi.count=2", "sfi.timeout=20s",                    \
                 "network.control-group=none"
 
 /* Where the DFM is when the command comes. It restarted in run 1: */

@@ -39,7 +39,7 @@ event-timeout = 60s
 node-timeout = 30s
 """
 # A node that gets no processor for a while warns that it was suspended: for three such intervals or more.
-QUIET = {"dfm.keep-alive": "5s"}
+QUIET = {"test.keep-alive": "5s"}
 
 
 class Skip(Exception):

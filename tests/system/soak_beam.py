@@ -35,8 +35,9 @@ event-number = 0:{bits}
 wait = 500ms
 [sfi]
 output = file
-verify = no
 timeout = 5s
+[test]
+verify = no
 [dfm]
 event-timeout = 60s
 node-timeout = 30s

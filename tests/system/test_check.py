@@ -47,11 +47,11 @@ def refused(evb):
             ("sfi1", {"node sfi1.device": "evb-none0"}, 2, "device evb-none0 does not exist"),
             ("dfm", {"node dfm.cpus": "1000"}, 2, "dfm: node dfm.cpus: this machine has no processor 1000; expected 0 to "),
             ("sfi1", {"node sfi1.cpus": "0,1001", "sfi.output": "file", "sfi.directory": where}, 2, "no processor 1001"),
-            ("ros1", {"network.control-port": taken.getsockname()[1]}, 1, "for control messages: it is in use; is this node running"),
-            ("dfm", {"network.link-rate": "100Mbit", "dfm.keep-alive": "1ms"}, 2, "dfm.keep-alive: KeepAlive takes 2.70 Mbit/s of the 1.10 Mbit/s that the "
+            ("ros1", {"network.port": taken.getsockname()[1]}, 1, "for control messages: it is in use; is this node running"),
+            ("dfm", {"network.link-rate": "100Mbit", "test.keep-alive": "1ms"}, 2, "test.keep-alive: KeepAlive takes 2.70 Mbit/s of the 1.10 Mbit/s that the "
              "DFM may send to an SFI, so there is too little left for assignments; expected at least 6.00 ms, or a higher qos.control-rate"),
             ("ros1", {"ros.source": f"udp:{taken.getsockname()[1]}"}, 1, "is in use"),
-            ("ros1", {"ros.source": "udp:26800"}, 2, "ros.source: port 26800 is network.control-port"),
+            ("ros1", {"ros.source": "udp:26800"}, 2, "ros.source: port 26800 is network.port"),
             ("ros1", {"ros.source": "tcp:front.end:8"}, 2, 'ros.source: invalid source "tcp:front.end:8"'),
             ("ros1", {"ros.source": "file:/nowhere.data"}, 2, "ros.source: /nowhere.data: No such file"),
             ("dfm", {"ros.source": "file:/nowhere.data", "run.number": 3}, 2, "ros.source: /nowhere.data: No such file"),
@@ -105,7 +105,7 @@ def refused_to_nobody(evb):
             ("dfm", {"ros.source": f"file:{file}"}, 2, f"ros.source: {file}: Permission denied"),
         ]
         if int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) > 80:
-            table.append(("dfm", {"network.control-port": 80}, 77, "for control messages: Permission denied"))
+            table.append(("dfm", {"network.port": 80}, 77, "for control messages: Permission denied"))
         for node, keys, status, text in table:
             checked, started = both(evb, path, node, keys, user=nobody)
             assert checked == started and started[0] == status and text in started[1], (node, keys, checked, started)
@@ -172,7 +172,7 @@ def granted(evb):
     with folder() as where:
         os.chmod(where, 0o755)
         path = scenario(where, TEXT)
-        done = subprocess.run([evb, "check", path, "--node", "sfi1", "--set", "network.receive-buffer=1GiB"], capture_output=True, text=True,
+        done = subprocess.run([evb, "check", path, "--node", "sfi1", "--set", "network.socket-buffer=1GiB"], capture_output=True, text=True,
                               timeout=LIMIT_S, preexec_fn=nobody)
         assert done.returncode == 0 and "sfi1: the kernel grants " in done.stderr and "as receive buffer for fragments" in done.stderr, done
         assert "net.core.rmem_max" in done.stderr, done

@@ -20,7 +20,7 @@ def refused(evb):
     with testbed(evb) as bed:
         bed.wait_all_on_standby()
         other = bed.where / "other.conf"
-        other.write_text(bed.scenario.read_text().replace("[network]\n", "[network]\ndata-port = 5000\n"))
+        other.write_text(bed.scenario.read_text().replace("[network]\n", "[network]\nport = 5000\n"))
         bed.standby["ros2"].kill()
         bed.standby["ros2"].wait()
         bed.start("ros2", scenario=other)
@@ -59,7 +59,7 @@ def hostile(evb):
             s.receive_until("nodes")
             for settings, why in (
                 (["sfi.directory=/"], "is local: no command may change it"), (["ros.source=file:/etc/shadow"], "is local: no command may change it"),
-                (["node ros1.address=10.9.0.9"], "is local: no command may change it"), (["network.data-port=22"], "is local: no command may change it"),
+                (["node ros1.address=10.9.0.9"], "is local: no command may change it"), (["network.port=22"], "is local: no command may change it"),
                 ([7], "expected texts"), ("x", "an array"),
                 (["tuning.mtu=9000"], "needs the permission \"tuning\""), (["network.link-rate=2Gbit"], "needs the permission \"link-rate\""),
                 (["standby.allow=tuning", "tuning.mtu=9000"], "is local: no command may change it"), (["network.command-from=::/0"], "is local: no command may change it"),

@@ -17,7 +17,7 @@ def killed(evb):
     """An SFI is killed with events that others get, and starts again, as a unit does. Its files may hold them too."""
     # The SFI starts again before the DFM notices.
     keys = {"trigger.events": 3000, "trigger.rate": "500Hz", "dfm.start-timeout": "60s",
-            "dfm.node-timeout": "20s", "dfm.policy": "round-robin"}
+            "dfm.node-timeout": "20s", "test.policy": "round-robin"}
     with bed(evb, keys) as b:
         b.start_all()
         b.wait_written(200_000)
@@ -44,8 +44,8 @@ def one_way(evb):
     need_root()
     with folder() as where:
         keys = {"scenario.duration": "8s", "trigger.events": 0, "trigger.rate": "300Hz", "ros.count": 3,
-                "dfm.keep-alive": "100ms", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
-                "dfm.policy": "round-robin", "sfi.output": "file", "sfi.directory": where}
+                "test.keep-alive": "100ms", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s", "dfm.event-timeout": "8s", "sfi.timeout": "4s",
+                "test.policy": "round-robin", "sfi.output": "file", "sfi.directory": where}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(6)
             running.wait_running()

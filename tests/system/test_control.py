@@ -491,7 +491,7 @@ def foreign(evb):
                 return done.returncode, done.stderr
 
             wait_until("permitted address", lambda: ctl("desk")[0] == 0)
-            assert ctl("stranger") == (1, "evb ctl: this address may not control runs (control.allow)\n")
+            assert ctl("stranger") == (1, "evb ctl: this address may not control runs (network.clients)\n")
             assert ctl("dfm")[0] == 1  # by its own address, which is not listed
             assert "refused a request from 10.9.0.3:" in (where / "log").read_text()
         finally:
@@ -883,8 +883,8 @@ def sigterm(evb):
                 assert len(reports["dfm"]) == 1 and reports["dfm"][0]["reasons"] == [], reports["dfm"]
 
 
-# Nodes may get no processor for a while. What a DFM misses is no silence of others: three intervals of dfm.keep-alive or more.
-SILENCE = {"dfm.keep-alive": "300ms", "dfm.node-timeout": "3s", "sfi.timeout": "3s", "dfm.event-timeout": "8s"}
+# Nodes may get no processor for a while. What a DFM misses is no silence of others: three intervals of test.keep-alive or more.
+SILENCE = {"test.keep-alive": "300ms", "dfm.node-timeout": "3s", "sfi.timeout": "3s", "dfm.event-timeout": "8s"}
 
 
 def fell_short(evb):

@@ -87,10 +87,10 @@ def changed(evb):
 
 
 def warn(evb):
-    """With qos.on-drift = warn the change stays, its duration is reported, and the run succeeds."""
-    with folder() as where, Shaped(evb, where, {"qos.on-drift": "warn"}) as running:
+    """With test.on-drift = warn the change stays, its duration is reported, and the run succeeds."""
+    with folder() as where, Shaped(evb, where, {"test.on-drift": "warn"}) as running:
         running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
-        wait_until("warning", lambda: "leaving it as it is (qos.on-drift = warn)" in running.log())
+        wait_until("warning", lambda: "leaving it as it is (test.on-drift = warn)" in running.log())
         assert "htb" not in running.tree("ros1")
         report, nodes = running.stop(0)
         one, two = nodes["ros1"], nodes["ros2"]
@@ -118,7 +118,7 @@ def foreign(evb):
 def gone(evb):
     """A ROS outlives its device, and shapes another device that gets its address."""
     keys = {"sfi.timeout": "1s", "dfm.event-timeout": "2s", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s",
-            "dfm.keep-alive": "50ms"}
+            "test.keep-alive": "50ms"}
     with folder() as where, Shaped(evb, where, keys) as running:
         address = running.address("ros1")
         running.inside("ros1", "ip", "link", "del", "dev", "eth0")
@@ -137,7 +137,7 @@ def gone(evb):
 
 def slow(evb):
     """While the kernel does not answer, the ROSs keep sending keep-alives, and events are built."""
-    with folder() as where, slow_netlink(where) as path, Shaped(evb, where, {"dfm.keep-alive": "50ms"}) as running:
+    with folder() as where, slow_netlink(where) as path, Shaped(evb, where, {"test.keep-alive": "50ms"}) as running:
         path.touch()
         ros = {name: pid for name, pid in running.nodes().items() if name.startswith("ros")}
         wait_until("all ROSs waiting", lambda: all(os.path.exists(f"{path}.{pid}") for pid in ros.values()))

@@ -98,7 +98,7 @@ def stopped_before_begin(evb):
         assert [node["signal"] for node in json.loads(out)["nodes"]] == [None] * 9, out
 
 
-QUICK = {"dfm.keep-alive": "50ms", "dfm.node-timeout": "20s", "dfm.start-timeout": "60s", "ros.count": 3, "sfi.count": 2}
+QUICK = {"test.keep-alive": "50ms", "dfm.node-timeout": "20s", "dfm.start-timeout": "60s", "ros.count": 3, "sfi.count": 2}
 
 
 def stop_ros_first(evb):
@@ -204,7 +204,7 @@ def wait_for_triggers(running):
 
 def give_up(evb):
     """A DFM that cannot finish its open events exits at run.stop-timeout and counts them as lost."""
-    keys = {**ENDLESS, "trigger.rate": "100Hz", "run.stop-timeout": "1s", "dfm.reassign": 0, "sfi.count": 1}
+    keys = {**ENDLESS, "trigger.rate": "100Hz", "run.stop-timeout": "1s", "test.reassign": 0, "sfi.count": 1}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(8)
         running.wait_running()

@@ -18,7 +18,7 @@ from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing,
 LIBC = ctypes.CDLL(None)
 
 # Short timeouts, so that dead nodes are noticed soon.
-QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
+QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
 ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
 LONG = {**ENDLESS, **QUICK}
 
@@ -135,7 +135,7 @@ def three_nodes(where, net, keys):
 
 def port_in_use(evb, transport):
     """A program that uses the SFI's data port makes the SFI fail, even with SO_REUSEADDR."""
-    keys = f"[scenario]\ntransport = {transport}\n[network]\ncontrol-port = 46920\ndata-port = 46921\n"
+    keys = f"[scenario]\ntransport = {transport}\n[network]\nport = 46920\n"
     kind = socket.SOCK_DGRAM if transport == "udp" else socket.SOCK_STREAM
     with folder() as where, socket.socket(socket.AF_INET, kind) as other:
         path = three_nodes(where, OWN_NET, keys)
@@ -181,8 +181,8 @@ def small_buffers(evb):
         pr_capbset_drop, cap_net_admin = 24, 12
         LIBC.prctl(pr_capbset_drop, cap_net_admin, 0, 0, 0)
 
-    keys = ("[network]\ncontrol-group = none\ncontrol-port = 46930\ndata-port = 46931\n"
-            "receive-buffer = 1GiB\nsend-buffer = 1GiB\n")
+    keys = ("[network]\ncontrol-group = none\nport = 46930\n"
+            "socket-buffer = 1GiB\n")
     with folder() as where:
         path = three_nodes(where, OWN_NET, keys)
         for role, limit in (("sfi", "rmem_max"), ("ros", "wmem_max")):

@@ -28,6 +28,7 @@ wait = 8s
 count = 1
 output = file
 timeout = 24s
+[test]
 verify = no
 [dfm]
 event-timeout = 60s

@@ -509,8 +509,9 @@ count = 3
 [sfi]
 count = 1
 timeout = 30s
-verify = no
 output = file
+[test]
+verify = no
 [dfm]
 event-timeout = 60s
 node-timeout = 30s

@@ -22,9 +22,10 @@ mode = push
 rate = 2kHz
 events = 6000
 [dfm]
-keep-alive = 50ms
 node-timeout = 3s
 event-timeout = 60s
+[test]
+keep-alive = 50ms
 lost-after = 60s
 [ros]
 fragment-size = 500
@@ -176,7 +177,7 @@ def restart_after_sfi(evb):
 
 
 def lost_dfm(evb):
-    with bed(evb, {"dfm.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
+    with bed(evb, {"test.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -184,7 +185,7 @@ def lost_dfm(evb):
             if name != "dfm":
                 b.end(name, expect=75)
                 assert "the DFM dfm fell silent in run 1" in b.log(name), b.log(name)
-                assert "(dfm.lost-after); this node exits" in b.log(name), b.log(name)
+                assert "(test.lost-after); this node exits" in b.log(name), b.log(name)
         assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
 
 

@@ -69,7 +69,7 @@ class Recorder:
 def keyed(evb, **keys):
     """A bed whose nodes have a key; none of them has started."""
     # The recorder would see several messages in one super-packet.
-    with bed(evb, {**PATIENT, "trigger.events": 0, "network.segmentation": "off", **keys}) as b:
+    with bed(evb, {**PATIENT, "trigger.events": 0, "test.segmentation": "off", **keys}) as b:
         b.key = derive(write_key(b.folder / "key"), CONTROL)
         b.keys["network.key-file"] = b.folder / "key"
         yield b

@@ -276,11 +276,11 @@ def liar(evb):
 def stand_in(evb, net):
     """evb run starts the farm itself, and ends it."""
     with folder() as where:
-        report = run(evb, scenario(where, SCENARIO), {"level2.stand-in": "0.25:2ms", "trigger.events": 2000}, net=net)
+        report = run(evb, scenario(where, SCENARIO), {"test.stand-in": "0.25:2ms", "trigger.events": 2000}, net=net)
         sums(report)
         assert report["level2"]["timed_out"] == 0 and 400 < report["events_complete"] < 600, report
         # A run that is stopped at once leaves no farm behind.
-        with Running(evb, scenario(where, SCENARIO), {"level2.stand-in": "0.25:2ms", "trigger.events": 0}, net=net) as running:
+        with Running(evb, scenario(where, SCENARIO), {"test.stand-in": "0.25:2ms", "trigger.events": 0}, net=net) as running:
             running.wait_for("decision", lambda: running.counter("dfm", "level2_decisions", decision="rejected") > 0)
             children = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
             farm = [pid for pid in pathlib.Path(children).read_text().split()
@@ -305,12 +305,12 @@ def mistakes(evb):
         path = scenario(where, SCENARIO)
         for setting, text in (("level2.listen=udp:5", "level2.listen: invalid address \"udp:5\"; expected none or tcp:PORT"),
                               ("level2.listen=tcp:0", "level2.listen: invalid address"), ("level2.listen=tcp:26802", "equals network.order-port"),
-                              ("level2.from=farm", "level2.from: \"farm\" is not an address"), ("level2.undecided=maybe", "level2.undecided"),
-                              ("level2.stand-in=0.1", "level2.stand-in: invalid farm \"0.1\""), ("level2.stand-in=2:5ms", "invalid farm")):
+                              ("network.clients=farm", "network.clients: \"farm\" is not an address"), ("level2.undecided=maybe", "level2.undecided"),
+                              ("test.stand-in=0.1", "test.stand-in: invalid farm \"0.1\""), ("test.stand-in=2:5ms", "invalid farm")):
             done = call("check", path, "--set", setting)
             assert done.returncode == 2 and text in done.stderr, done
-        done = call("check", path, "--set", "level2.listen=none", "--set", "level2.stand-in=0.1:5ms")
-        assert done.returncode == 2 and "level2.stand-in: has no DFM to connect to" in done.stderr, done
+        done = call("check", path, "--set", "level2.listen=none", "--set", "test.stand-in=0.1:5ms")
+        assert done.returncode == 2 and "test.stand-in: has no DFM to connect to" in done.stderr, done
         report = json.loads(call("run", path, "--set", "level2.listen=none", "--set", "trigger.events=10", "--json").stdout)
         assert report["level2"] is None and report["events_rejected"] == 0 and report["events_complete"] == 10, report
     farm = subprocess.Popen([evb, "level2", "--connect", "127.255.255.254:9"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -128,7 +128,7 @@ def buffer(evb):
     """A socket buffer that the kernel grants only in part is logged with the limit to raise."""
     most = int(pathlib.Path("/proc/sys/net/core/rmem_max").read_text())
     if most >= 256 << 20:
-        raise Skip("net.core.rmem_max is not lower than what network.receive-buffer may be")
+        raise Skip("net.core.rmem_max is not lower than what network.socket-buffer may be")
     if os.geteuid() == 0:
         try:
             pwd.getpwnam("nobody")
@@ -136,7 +136,7 @@ def buffer(evb):
             raise Skip("there is no user nobody") from missing
     with folder() as where:
         where.chmod(0o755)
-        done = subprocess.run([evb, "run", scenario(where), *settings({"trigger.events": 100, "network.receive-buffer": "256MiB"})],
+        done = subprocess.run([evb, "run", scenario(where), *settings({"trigger.events": 100, "network.socket-buffer": "256MiB"})],
                               capture_output=True, text=True, timeout=LIMIT_S, preexec_fn=drop_root, check=False)
         found = re.search(r"^sfi1: the kernel grants (\S+ ?\w+) of the requested .* as receive buffer for fragments; raise net\.core\.rmem_max to 268435456$",
                           done.stderr, re.M)

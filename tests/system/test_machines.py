@@ -167,7 +167,7 @@ def writes_past_the_page_cache(m, name):
         os.close(os.open(m.root(name) / "var" / "direct", os.O_CREAT | os.O_WRONLY | os.O_DIRECT))
     except OSError:
         return False
-    m.run(name, "echo EVB_OPTIONS=--set sfi.write-direct=yes >/etc/evb/sfi.env")
+    m.run(name, "echo EVB_OPTIONS=--set sfi.page-cache=bypass >/etc/evb/sfi.env")
     return True
 
 

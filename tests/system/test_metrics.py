@@ -397,7 +397,7 @@ def shaped(evb):
     if sh("ip", "-V", check=False).returncode != 0 or sh("tc", "-V", check=False).returncode != 0:
         raise Skip("ip and tc (iproute2) are not installed")
     os.environ["EVB_STATE_DIRECTORY"] = os.environ["XDG_STATE_HOME"]
-    with endless(evb, {"qos.backend": "auto", "qos.rate": "200Mbit", "qos.on-drift": "warn", "ros.fragment-size": "14KiB",
+    with endless(evb, {"qos.backend": "auto", "qos.rate": "200Mbit", "test.on-drift": "warn", "ros.fragment-size": "14KiB",
                        "trigger.rate": "100Hz", "sfi.output": "file"}, net="lab") as (running, where):
         running.wait_running()
         at = place(where, "ros1")

@@ -43,7 +43,7 @@ def lossy(how, evb, datagrams, loss, **keys):
 def bench_qos(evb):
     """The bench reports each backend of this kernel; shaping drops nothing, and super-packets stay whole."""
     need_root()
-    bench = subprocess.Popen([evb, "bench", "qos", "--rate", "10Gbit", "--rounds", "1", "--seconds", "1", "--set", "sfi.verify=no", "--json"],
+    bench = subprocess.Popen([evb, "bench", "qos", "--rate", "10Gbit", "--rounds", "1", "--seconds", "1", "--set", "test.verify=no", "--json"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     output, errors = bench.communicate(timeout=LIMIT_S)
     assert bench.returncode == 0, errors
@@ -113,7 +113,7 @@ def congestion(evb):
     with folder() as where:
         path = scenario(where)
         for name in ("reno", "cubic", "bbr", "dctcp"):
-            keys = {"scenario.transport": "tcp", "network.tcp-congestion": name, "trigger.events": 0, "trigger.rate": "1kHz"}
+            keys = {"scenario.transport": "tcp", "test.tcp-congestion": name, "trigger.events": 0, "trigger.rate": "1kHz"}
             with Running(evb, path, keys) as running:
                 if not has_congestion_control(name):
                     said = running.process.communicate(timeout=LIMIT_S)[1]

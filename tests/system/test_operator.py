@@ -139,7 +139,7 @@ def fewer_nodes(evb):
 
 def comes_back(evb):
     """Nodes that lost their DFM exit, and their units restart them for its next run."""
-    with bed(evb, {"dfm.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
+    with bed(evb, {"test.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -148,7 +148,7 @@ def comes_back(evb):
             unit = (ROOT / "configs" / "systemd" / f"evb-{ROLES[name]}@.service.in").read_text()
             assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
         # The DFM may take long to start.
-        b.start_all(*NODES, keys={**PATIENT, "dfm.lost-after": "60s"})
+        b.start_all(*NODES, keys={**PATIENT, "test.lost-after": "60s"})
         b.start("dfm", keys={**PATIENT, "trigger.events": 100})
         reports = b.end_all()
         assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]

@@ -20,7 +20,7 @@ PORT_MBIT = 100
 KEYS = {
     "qos.backend": "htb+tbf", "qos.rate": "auto", "network.link-rate": f"{PORT_MBIT}Mbit", "trigger.events": 0,
     "trigger.rate": "max", "ros.fragment-size": "4KiB", "ros.count": 4, "sfi.count": 2, "sfi.timeout": "10s",
-    "dfm.event-timeout": "20s", "dfm.keep-alive": "50ms", "dfm.node-timeout": "5s", "dfm.start-timeout": "60s",
+    "dfm.event-timeout": "20s", "test.keep-alive": "50ms", "dfm.node-timeout": "5s", "dfm.start-timeout": "60s",
 }
 # Of this test alone: others run beside it.
 STATES = tempfile.TemporaryDirectory(prefix="evb-test-")
@@ -197,7 +197,7 @@ def no_loss_for(running, seconds):
 def reduced(evb):
     """Foreign traffic at a port leads to a smaller share, which ends the loss; the planned rate returns later."""
     # A ROS forgets a reduction that is not repeated for five intervals.
-    keys = {"sfi.count": 1, "network.switch-buffer": "64KiB", "dfm.keep-alive": "500ms"}
+    keys = {"sfi.count": 1, "network.switch-buffer": "64KiB", "test.keep-alive": "500ms"}
     with folder() as where, Rated(evb, where, keys) as running:
         wait_until("planned rates", lambda: near(running, "ros1", 4, 1))
         planned = running.queue_rates("ros1").popitem()[1]
@@ -234,10 +234,10 @@ def reduced(evb):
 
 
 def fixed(evb):
-    """A fixed rate stays as it is, whatever is lost, unless qos.on-loss = reduce."""
+    """A fixed rate stays as it is, whatever is lost, unless test.on-loss = reduce."""
     keys = {"sfi.count": 1, "network.switch-buffer": "64KiB", "qos.rate": "23Mbit"}
     for wanted in ("auto", "reduce"):
-        with folder() as where, Rated(evb, where, {**keys, "qos.on-loss": wanted}) as running:
+        with folder() as where, Rated(evb, where, {**keys, "test.on-loss": wanted}) as running:
             with Foreign(running, 40):
                 wait_until("losses", lambda: running.counter("sfi1", "packets_received") > 5000)
                 time.sleep(2)
@@ -251,7 +251,7 @@ def fixed(evb):
 
 def own_queue(evb):
     """What a ROS's own queue drops is not the port's fault."""
-    keys = {"sfi.count": 1, "qos.limit": "10kB", "network.send-buffer": "1MiB"}
+    keys = {"sfi.count": 1, "qos.limit": "10kB", "network.socket-buffer": "1MiB"}
     with folder() as where, Rated(evb, where, keys) as running:
         wait_until("drops", lambda: running.counter("ros1", "packets_source_dropped") > 2000)
         time.sleep(2)

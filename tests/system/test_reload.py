@@ -16,7 +16,7 @@ from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario, s
 from network import sh, wait_until
 from services import Nodes
 
-ENDLESS = {"trigger.events": 0, "trigger.rate": "100Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "60s", "dfm.start-timeout": "60s",
+ENDLESS = {"trigger.events": 0, "trigger.rate": "100Hz", "test.keep-alive": "50ms", "dfm.node-timeout": "60s", "dfm.start-timeout": "60s",
            "ros.count": 2, "sfi.count": 1}
 
 
@@ -98,7 +98,7 @@ def log_level(evb):
         edit(nodes.path, log_level="error")
         reload(nodes, "ros1", "reloaded: log.level debug -> error\n")
         before = nodes.error("ros1")
-        edit(nodes.path, ros_buffer_events=128)
+        edit(nodes.path, test_buffer_events=128)
         nodes.signal(signal.SIGHUP, "ros1")
         wait_until("fourth reload", lambda: nodes.said("ros1").count("READY=1\n") == 1 + 4)
         assert nodes.error("ros1") == before
@@ -112,11 +112,11 @@ def refused(evb):
         nodes.wait_for_work("dfm")
         other = where / "other"
         other.mkdir()
-        edit(nodes.path, trigger_rate="200Hz", sfi_directory=other, sfi_retries=9, scenario_mode="pull", ros_buffer_events=4096, qos_rate="20Mbit")
+        edit(nodes.path, trigger_rate="200Hz", sfi_directory=other, sfi_retries=9, scenario_mode="pull", test_buffer_events=4096, qos_rate="20Mbit")
         text = nodes.path.read_text()
         replace(nodes.path, re.sub(r"(\[node ros2\]\nrole = ros\naddress = )127", r"\g<1>126", text) + "\n[metadata]\nBeam = none\n")
         fixed, every = "but cannot change while the node runs; restart the node\n", "but cannot change while the node runs; restart all nodes\n"
-        common = [f"scenario.mode differs in {nodes.path} {every}", f"ros.buffer-events differs in {nodes.path} {fixed}",
+        common = [f"scenario.mode differs in {nodes.path} {every}", f"test.buffer-events differs in {nodes.path} {fixed}",
                   f"[metadata] differs in {nodes.path} {fixed}"]
         said = {
             "dfm": reload(nodes, "dfm", "reloaded: trigger.rate 100Hz -> 200Hz\n", f"[node ros2] differs in {nodes.path} {every}", *common),
@@ -147,7 +147,7 @@ def bad_file(evb):
 
         nodes.start()
         nodes.wait_for_work("dfm")
-        edit(path, trigger_rate="fast", dfm_reassign=9)
+        edit(path, trigger_rate="fast", test_reassign=9)
         line = next(i for i, text in enumerate(path.read_text().splitlines(), 1) if text == "rate = fast")
         expect(f'dfm: {path}:{line}: trigger.rate: "fast" is not a frequency; expected e.g. 2kHz, or max\n')
         replace(path, good[:len(good) // 3])

@@ -61,7 +61,7 @@ def follows_sfis(evb):
     """The class of a killed SFI is deleted and installed again on its return; the others keep theirs."""
     need_ip()
     with folder() as where:
-        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "dfm.keep-alive": "50ms", "dfm.node-timeout": "5s",
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "test.keep-alive": "50ms", "dfm.node-timeout": "5s",
                 "dfm.start-timeout": "60s", "sfi.count": 2}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(9)
@@ -202,7 +202,7 @@ def paced(evb):
     """Without a qdisc the ROS itself keeps to the configured rate, and the port loses no packet."""
     need_root()
     with folder() as where:
-        report = run(evb, scenario(where), {"network.link-rate": "100Mbit", "ros.pacing": "10Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1,
+        report = run(evb, scenario(where), {"network.link-rate": "100Mbit", "test.pacing": "10Mbit", "ros.fragment-size": "14KiB", "sfi.count": 1,
                                             "trigger.events": 100}, net="lab")
     complete(report)
     assert report["qos_backend"] == "none" and report["drops"]["switch_packets"] == 0, report["drops"]

@@ -26,8 +26,9 @@ count = 2
 output = null
 buffer-size = 8MiB
 timeout = 40ms
-[dfm]
+[test]
 keep-alive = 5ms
+[dfm]
 node-timeout = 30ms
 event-timeout = 120ms
 [network]
@@ -124,7 +125,7 @@ def sockets(evb):
     """A process that is too slow drops at its socket; retries recover all of it."""
     with folder() as where:
         path = scenario(where, SHORT)
-        slow = report_of(evb, path, "--packet-time", "300us", *settings({"network.receive-buffer": "8KiB", "ros.fragment-size": "16kB"}))
+        slow = report_of(evb, path, "--packet-time", "300us", *settings({"network.socket-buffer": "8KiB", "ros.fragment-size": "16kB"}))
         assert slow["drops"]["socket_packets"] > 0, slow["drops"]
         complete(slow)
         fast = report_of(evb, path, "--packet-time", "0", "--fragment-time", "0", "--wake-time", "0", "--propagation", "0")
@@ -213,7 +214,7 @@ def mistakes(evb):
                             (["--set", "scenario.transport=tcp"], "scenario.transport: tcp is not modelled; expected udp"),
                             (["--set", "ros.source=udp:4000"], "ros.source: only sources of kind pattern are modelled"),
                             (["--set", "trigger.events=0"], "the run has no end"), (["--set", "level2.listen=tcp:4000"], "level2.listen"),
-                            (["--set", "ros.pacing=1Mbit"], "ros.pacing"),
+                            (["--set", "test.pacing=1Mbit"], "test.pacing"),
                             (["--set", "qos.backend=htb", "--set", "qos.burst=64"], "the queue would drop every packet"),
                             (["--set", "ros.count=2000"], "out of range; expected 0 to 1024"),
                             (["--set", "nonsense.key=1"], "unknown key")):

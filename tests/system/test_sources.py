@@ -24,11 +24,11 @@ events = {events}
 rate = 1kHz
 [sfi]
 timeout = {timeout}
-verify = yes
 [dfm]
 event-timeout = 60s
 node-timeout = {node_timeout}
 start-timeout = {start_timeout}
+[test]
 keep-alive = 50ms
 [node dfm]
 role = dfm
@@ -172,7 +172,7 @@ def checked(evb):
     """evb check refuses what a run would refuse, with the line."""
     with folder() as where:
         for source, message in (("file:/nowhere/x.data", "/nowhere/x.data"), ("tcp:board:9000", "numeric address"),
-                                ("udp:26800", "network.control-port")):
+                                ("udp:26800", "network.port")):
             path = scenario(where, head() + ros("p", source))
             for command in ("check", "run"):
                 done = subprocess.run([evb, command, str(path)], capture_output=True, text=True, timeout=60)
@@ -188,7 +188,7 @@ def beam(evb, dead, keys):
         boards[3].quiet.set()
         text = head() + "".join(ros(f"b{i}", boards[i].source) for i in range(3)) + ros("b3", boards[3].source, **dead)
         yield where, boards, stack.enter_context(Running(evb, scenario(where, text), {"sfi.output": "file", "sfi.directory": where,
-                                                                                       "dfm.lost-after": "0", **keys}))
+                                                                                       "test.lost-after": "0", **keys}))
 
 
 def stop(running, *names):

@@ -22,7 +22,7 @@ from test_join import ROLES, bed
 SLOW_DISK = str(made("slow_disk.so"))
 # No node counts as gone, and no event times out, while a case lasts.
 PATIENT = {"dfm.node-timeout": "100s", "dfm.start-timeout": "60s", "dfm.event-timeout": "300s", "sfi.timeout": "200s",
-           "dfm.lost-after": 0, "trigger.events": 0}
+           "test.lost-after": 0, "trigger.events": 0}
 
 
 class Log:
@@ -138,7 +138,7 @@ def timeout(evb):
     """A run that stays stalled ends: its reason is on standard error and in the report, and all nodes exit with status 1."""
     with folder() as where:
         # No client decides events.
-        keys = {**PATIENT, "level2.listen": f"tcp:{free_port()}", "level2.timeout": "1h", "level2.window": 20, "run.stall-timeout": "5s",
+        keys = {**PATIENT, "level2.listen": f"tcp:{free_port()}", "level2.timeout": "1h", "test.level2-window": 20, "run.stall-timeout": "5s",
                 "run.stop-timeout": "1s", "ros.count": 2}
         with running_with_log(evb, where, keys) as (running, log):
             report = finish(running, log, 1)

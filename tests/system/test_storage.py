@@ -19,7 +19,7 @@ from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, d
 
 SLOW_DISK = str(made("slow_disk.so"))
 # The death of the SFI is noticed soon, but no node counts as dead that gets no processor for a while.
-QUICK = {"dfm.node-timeout": "5s", "dfm.start-timeout": "60s", "dfm.keep-alive": "50ms", "dfm.event-timeout": "60s",
+QUICK = {"dfm.node-timeout": "5s", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "dfm.event-timeout": "60s",
          "sfi.timeout": "30s"}
 # Processes that get no processor time for a while lose no event.
 PATIENT = {"dfm.node-timeout": "20s", "dfm.event-timeout": "60s", "sfi.timeout": "30s"}
@@ -225,11 +225,11 @@ def full_disk(evb, **others):
 def no_direct(evb):
     """A file system without direct writes is a configuration error: status 2 at start, and a message that names the key."""
     with mounted("ramfs") as (where, disk):
-        path = scenario(where, f"[sfi]\noutput = file\nwrite-direct = yes\ndirectory = {disk}\n"
+        path = scenario(where, f"[sfi]\noutput = file\npage-cache = bypass\ndirectory = {disk}\n"
                         f"[node dfm]\nrole = dfm\naddress = {OWN_NET}.1\n[node ros1]\nrole = ros\naddress = {OWN_NET}.2\n"
                         f"[node sfi1]\nrole = sfi\naddress = {OWN_NET}.3\n")
         done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 2 and f"sfi.write-direct: the file system of {disk} cannot" in done.stderr, done
+        assert done.returncode == 2 and f"sfi.page-cache = bypass: the file system of {disk} cannot" in done.stderr, done
         assert not list(disk.iterdir())
 
 

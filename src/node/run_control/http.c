@@ -56,10 +56,10 @@ static bool is_allowed(const struct scenario *s, const struct net_address *from)
         if (from->any.sa_family != AF_INET && from->any.sa_family != AF_INET6)
                 return false;
         if (from->any.sa_family == AF_INET)
-                return scenario_list_has(s, s->control.allow, AF_INET, (const uint8_t *)&from->v4.sin_addr);
+                return scenario_list_has(s, s->network.clients, AF_INET, (const uint8_t *)&from->v4.sin_addr);
         if (IN6_IS_ADDR_V4MAPPED(six))
-                return scenario_list_has(s, s->control.allow, AF_INET, six->s6_addr + 12);
-        return scenario_list_has(s, s->control.allow, AF_INET6, six->s6_addr);
+                return scenario_list_has(s, s->network.clients, AF_INET, six->s6_addr + 12);
+        return scenario_list_has(s, s->network.clients, AF_INET6, six->s6_addr);
 }
 
 /* At control.listen, the permissions of the Unix socket decide, or address and token. False: `ret` says why.
@@ -69,7 +69,7 @@ static bool may_control(const struct run_http *h, const struct http_request *req
         if (is_local(request))
                 return true;
         if (!is_allowed(h->scenario, request->from)) {
-                refuse(h, request, ret, 403, "this address may not control runs (control.allow)");
+                refuse(h, request, ret, 403, "this address may not control runs (network.clients)");
                 return false;
         }
         if (h->token[0] && !token_equal(h->token, request->token)) {

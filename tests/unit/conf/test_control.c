@@ -59,7 +59,7 @@ TEST(errors_say_what_is_expected)
                 "control.listen=unix:/0123456789012345678901234567890123456789012345678901234567890123456789"
                 "0123456789012345678901234567890123456789",
                 "at most 107 bytes");
-        assert_wrong_setting("control.allow=nodes, everybody", "\"everybody\" is not an address");
+        assert_wrong_setting("network.clients=nodes, everybody", "\"everybody\" is not an address");
         assert_wrong_setting("run.start=manual", "control.listen");
         assert_wrong_setting("run.start=later", "auto or manual");
         assert_wrong(COUNTS "[control]\nlisten = :9464\n[metrics]\nlisten = :9464\n",
@@ -73,9 +73,12 @@ TEST(addresses_that_may_control)
         const uint8_t node[] = {10, 0, 0, 2}, other[] = {10, 0, 0, 9}, loopback[] = {127, 0, 0, 5};
 
         assert_loads(MACHINES "[control]\nlisten = :26803\n");
-        assert_true(scenario_list_has(&sample, sample.control.allow, AF_INET, loopback));
-        assert_false(scenario_list_has(&sample, sample.control.allow, AF_INET, node));
-        assert_loads(MACHINES "[control]\nlisten = :26803\nallow = nodes, 10.0.0.8/31\n");
-        assert_true(scenario_list_has(&sample, sample.control.allow, AF_INET, node));
-        assert_true(scenario_list_has(&sample, sample.control.allow, AF_INET, other));
+        assert_true(scenario_list_has(&sample, sample.network.clients, AF_INET, loopback));
+        assert_true(scenario_list_has(&sample, sample.network.clients, AF_INET, node));
+        assert_false(scenario_list_has(&sample, sample.network.clients, AF_INET, other));
+        assert_loads(MACHINES "[control]\nlisten = :26803\n[network]\nclients = none\n");
+        assert_true(scenario_list_has(&sample, sample.network.clients, AF_INET, loopback));
+        assert_false(scenario_list_has(&sample, sample.network.clients, AF_INET, node));
+        assert_loads(MACHINES "[control]\nlisten = :26803\n[network]\nclients = nodes, 10.0.0.8/31\n");
+        assert_true(scenario_list_has(&sample, sample.network.clients, AF_INET, other));
 }

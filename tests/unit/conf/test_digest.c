@@ -45,8 +45,7 @@ TEST(each_common_key_changes_its_own_digest)
         static const char *const settings[][2] = {
                 {"scenario.mode=pull", "scenario.mode"},
                 {"scenario.transport=tcp", "scenario.transport"},
-                {"network.control-port=26900", "network.control-port"},
-                {"network.data-port=26901", "network.data-port"},
+                {"network.port=26900", "network.port"},
                 {"ros.source=udp:5000", "ros.source"},
                 {"level2.listen=tcp:26910", "level2.listen"},
         };
@@ -70,7 +69,7 @@ TEST(settings_of_one_node_change_none)
 {
         static const char *const settings[] = {
                 "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
-                "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "dfm.keep-alive=90ms",
+                "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "test.keep-alive=90ms",
                 "trigger.events=5",      "sfi.retries=3",         "sfi.re-ask=3"};
         struct member_keys keys;
 

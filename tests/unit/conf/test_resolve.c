@@ -158,16 +158,14 @@ TEST(test_contradictory_keys)
 {
         assert_wrong_setting("trigger.kind=poisson", "set trigger.rate, or use periodic");
         assert_wrong_setting("trigger.kind=burst", "set trigger.rate, or use periodic");
-        assert_wrong_setting("network.data-port=26800", "equals network.control-port");
-        assert_wrong_setting("dfm.node-timeout=500ms", "three times dfm.keep-alive");
+        assert_wrong_setting("dfm.node-timeout=500ms", "three times test.keep-alive");
         assert_wrong_setting("dfm.event-timeout=2s", "longer than sfi.timeout");
-        assert_wrong_setting("network.data-port=26800", "expected another port");
         assert_wrong_setting("network.loss=1", "below 1");
-        assert_wrong_setting("trigger.busy-below=0.9", "expected less than trigger.busy-above");
-        assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[network]\ndata-port = 5000\n"
+        assert_wrong_setting("test.busy-below=0.9", "expected less than test.busy-above");
+        assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[network]\nport = 4999\n"
                             "[level2]\nlisten = tcp:5000\n",
-                     ":10: level2.listen: ", "equals network.data-port");
-        assert_loads(COUNTS "[network]\ndata-port = 5000\n[level2]\nlisten = tcp:5000\n");
+                     ":10: level2.listen: ", "equals the port after network.port");
+        assert_loads(COUNTS "[network]\nport = 4999\n[level2]\nlisten = tcp:5000\n");
         assert_wrong("[ros]\ncount = 3\nfragment-size = 2000kB\n[sfi]\ncount = 1\n"
                      "buffer-size = 5MiB\n",
                      ":6: sfi.buffer-size: ",
@@ -189,8 +187,7 @@ TEST(test_trigger)
         assert_int_equal(sample.trigger.source_kind, TRIGGER_CLOCK);
         assert_wrong_values("trigger.source", "expected internal, udp:PORT, frames or clock", "udp:0",
                             "udp:", "udp:65536", "udp:1:2", "frame", "tcp:5", "");
-        assert_wrong_setting("trigger.source=udp:26800",
-                             "port 26800 is network.control-port; expected another port");
+        assert_wrong_setting("trigger.source=udp:26800", "port 26800 is network.port; expected another port");
         assert_sets("trigger.busy-to=10.0.0.1:5000");
         assert_sets("trigger.busy-to=[fe80::1%lo]:5000");
         assert_sets("trigger.busy-to=239.1.1.1:5000");
@@ -205,18 +202,18 @@ TEST(test_level2)
         assert_wrong(COUNTS "[level2]\nregions = udp:5\n",
                      ":6: level2.regions: ", "expected none or tcp:PORT");
         assert_wrong(COUNTS "[level2]\nregions = tcp:5\n", ":6: level2.regions: ", "set level2.listen");
-        assert_wrong(COUNTS "[level2]\nstand-in = 0.1:5ms\n", ":6: level2.stand-in: ", "set level2.listen");
+        assert_wrong(COUNTS "[level2]\nstand-in = 0.1:5ms\n", ":6: test.stand-in: ", "set level2.listen");
         assert_wrong(COUNTS "[level2]\nlisten = tcp:4\nstand-in = 0.1:5ms:2\n",
-                     ":7: level2.stand-in: ", "set level2.regions");
+                     ":7: test.stand-in: ", "set level2.regions");
         assert_wrong(COUNTS "[level2]\nlisten = tcp:4\nstand-in = 0.1\n",
-                     ":7: level2.stand-in: ", "expected none, FRACTION:TIME");
+                     ":7: test.stand-in: ", "expected none, FRACTION:TIME");
         assert_wrong(COUNTS "[level2]\nlisten = tcp:4\nstand-in = 0.1:5ms:x\n",
-                     ":7: level2.stand-in: ", "expected none, FRACTION:TIME");
+                     ":7: test.stand-in: ", "expected none, FRACTION:TIME");
         assert_wrong(COUNTS "[level2]\nlisten = tcp:4\nregions = tcp:5\nstand-in = 0.1:5ms:2:3\n",
-                     ":8: level2.stand-in: ", "expected none, FRACTION:TIME");
+                     ":8: test.stand-in: ", "expected none, FRACTION:TIME");
         assert_wrong(COUNTS "[level2]\nlisten = tcp:4\nregions = tcp:5\nregions-rate = 60Mbit\n"
                             "[network]\nlink-rate = 100Mbit\n",
-                     ":8: level2.regions-rate: ", "expected at most half of network.link-rate");
+                     ":8: test.regions-rate: ", "expected at most half of network.link-rate");
         assert_loads(COUNTS "[level2]\nlisten = tcp:4\nregions = tcp:5\n"
                             "stand-in = 0.1:5ms:2\nregions-rate = 5Mbit\n");
         assert_fields(&sample.level2, port, 4, regions_port, 5, regions_rate_bps, 5000000);

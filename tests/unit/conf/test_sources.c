@@ -124,10 +124,9 @@ TEST(errors_name_their_lines)
         assert_wrong(BASE "wait = 5s\n", ":7: node r.wait: ", "longer than sfi.timeout");
         assert_wrong(DFM SFI "required = no\n" ROS, ":5: node s.required: ", "an SFI has no source");
         assert_wrong(DFM "source = pattern\n" SFI ROS, ":3: node d.source: ", "a DFM has no source");
-        assert_wrong(BASE "source = udp:26800\n",
-                     ":7: node r.source: ", "port 26800 is network.control-port");
+        assert_wrong(BASE "source = udp:26800\n", ":7: node r.source: ", "port 26800 is network.port");
         assert_wrong("[ros]\nsource = udp:26800\ncount = 1\n[sfi]\ncount = 1\n",
-                     ":2: ros.source: ", "port 26800 is network.control-port");
+                     ":2: ros.source: ", "port 26800 is network.port");
         assert_wrong(BASE "source = udp:127.0.0.1:5000\n" OTHER "source = udp:127.0.0.1:5000\n",
                      ":10: node q.source: ", "node r has the same source");
         assert_wrong(BASE "colour = red\n", ":7: node r.colour: ", "source, source-id, required or wait");

@@ -15,14 +15,13 @@
 
 static inline struct scenario *sample_scenario(const char *transport)
 {
-        static const char text[] =
-                "[scenario]\ntransport = %s\n"
-                "[network]\ncontrol-port = 46910\ndata-port = 46911\ncontrol-group = none\n"
-                "[node dfm]\nrole = dfm\naddress = " SAMPLE_NET ".1\n"
-                "[node ros1]\nrole = ros\naddress = " SAMPLE_NET ".2\n"
-                "[node ros2]\nrole = ros\naddress = " SAMPLE_NET ".3\n"
-                "[node sfi1]\nrole = sfi\naddress = " SAMPLE_NET ".4\n"
-                "[node sfi2]\nrole = sfi\naddress = " SAMPLE_NET ".5\n" SAMPLE_MORE;
+        static const char text[] = "[scenario]\ntransport = %s\n"
+                                   "[network]\nport = 46910\ncontrol-group = none\n"
+                                   "[node dfm]\nrole = dfm\naddress = " SAMPLE_NET ".1\n"
+                                   "[node ros1]\nrole = ros\naddress = " SAMPLE_NET ".2\n"
+                                   "[node ros2]\nrole = ros\naddress = " SAMPLE_NET ".3\n"
+                                   "[node sfi1]\nrole = sfi\naddress = " SAMPLE_NET ".4\n"
+                                   "[node sfi2]\nrole = sfi\naddress = " SAMPLE_NET ".5\n" SAMPLE_MORE;
         char path[] = "/tmp/evb-test-XXXXXX";
         int fd = mkstemp(path);
         static struct scenario_errors errors;

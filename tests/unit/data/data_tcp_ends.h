@@ -32,7 +32,7 @@ static inline void sfi_end_open(struct sfi_end *e, uint64_t now_ns)
         e->config.buffer_bytes = BUFFER_BYTES;
         e->config.pull = e->config.reliable = e->pull;
         sample_open(&e->sample, "sfi1", "tcp");
-        e->sample.scenario->network.receive_buffer_bytes = 64 << 10;
+        e->sample.scenario->network.socket_buffer_bytes = 64 << 10;
         e->receiver = (struct data_receiver){
                 .ops = &data_receive_tcp,
                 .context = e->sample.context,
@@ -87,7 +87,7 @@ static inline void ros_end_open(struct ros_end *e, uint32_t fragment_bytes, uint
         assert_int_equal(source_new_pattern(&e->source, 0, SEED, &sizes), 0);
         config.describe_ctx = e->source;
         sample_open(&e->sample, "ros1", "tcp");
-        e->sample.scenario->network.send_buffer_bytes = 64 << 10;
+        e->sample.scenario->network.socket_buffer_bytes = 64 << 10;
         e->buffer = calloc(1, config.buffer_bytes);
         e->sender = (struct data_sender){
                 .ops = &data_send_tcp,

@@ -48,13 +48,13 @@ TEST(memory_and_requests_have_one_order)
 
         model.wake_ns = 10 * NS_PER_US;
         model.packet_ns = 0;
-        two_events_of_a_full_buffer("network.link-rate=unlimited", "network.receive-buffer=64KiB", &model);
+        two_events_of_a_full_buffer("network.link-rate=unlimited", "network.socket-buffer=64KiB", &model);
 }
 
 /* With seed 2, fragments without memory counted as in flight, and took the share of their ROSs. */
 TEST(refused_fragments_are_not_in_flight)
 {
-        two_events_of_a_full_buffer("network.link-rate=100Mbit", "network.receive-buffer=auto",
+        two_events_of_a_full_buffer("network.link-rate=100Mbit", "network.socket-buffer=auto",
                                     &sim_model_usual);
 }
 
@@ -69,7 +69,7 @@ TEST(what_finds_no_memory_is_not_requested_again)
                 "sfi.count=1",           "sfi.buffer-size=4MiB",
                 "sfi.credits=16",        "sfi.timeout=10s",
                 "dfm.event-timeout=20s", "network.link-rate=10Gbit",
-                "network.loss=0.02",     "dfm.keep-alive=200ms",
+                "network.loss=0.02",     "test.keep-alive=200ms",
                 "dfm.node-timeout=2s",   "network.switch-buffer=256KiB",
                 "ros.buffer-size=64MiB",
         };
@@ -81,12 +81,12 @@ TEST(what_finds_no_memory_is_not_requested_again)
 TEST(a_lost_clear_is_made_up_for)
 {
         static const char *const keys[] = {
-                "scenario.mode=pull",   "trigger.rate=max",       "trigger.events=75",
-                "ros.count=1",          "ros.fragment-size=3000", "ros.buffer-events=16",
-                "sfi.count=2",          "sfi.credits=16",         "sfi.outstanding=4",
-                "sfi.timeout=10s",      "dfm.event-timeout=40s",  "network.link-rate=10Gbit",
-                "network.mtu=9000",     "network.loss=0.02",      "network.reorder=0.003",
-                "dfm.keep-alive=200ms", "dfm.node-timeout=2s",    "network.switch-buffer=4MiB",
+                "scenario.mode=pull",    "trigger.rate=max",       "trigger.events=75",
+                "ros.count=1",           "ros.fragment-size=3000", "test.buffer-events=16",
+                "sfi.count=2",           "sfi.credits=16",         "sfi.outstanding=4",
+                "sfi.timeout=10s",       "dfm.event-timeout=40s",  "network.link-rate=10Gbit",
+                "network.mtu=9000",      "network.loss=0.02",      "network.reorder=0.003",
+                "test.keep-alive=200ms", "dfm.node-timeout=2s",    "network.switch-buffer=4MiB",
         };
         struct sim_model model = sim_model_usual;
 
@@ -99,11 +99,11 @@ TEST(a_lost_clear_is_made_up_for)
 TEST(all_open_events_fit_into_each_ros)
 {
         static const char *const keys[] = {
-                "trigger.rate=max",      "trigger.events=48",    "ros.count=2",
-                "ros.fragment-size=1kB", "ros.buffer-events=16", "sfi.credits=16",
-                "sfi.retry-after=1ms",   "sfi.timeout=10s",      "dfm.event-timeout=20s",
-                "dfm.clear-after=1ms",   "network.reorder=0.02", "network.link-rate=unlimited",
-                "dfm.keep-alive=200ms",  "dfm.node-timeout=2s",
+                "trigger.rate=max",      "trigger.events=48",     "ros.count=2",
+                "ros.fragment-size=1kB", "test.buffer-events=16", "sfi.credits=16",
+                "sfi.retry-after=1ms",   "sfi.timeout=10s",       "dfm.event-timeout=20s",
+                "test.clear-after=1ms",  "network.reorder=0.02",  "network.link-rate=unlimited",
+                "test.keep-alive=200ms", "dfm.node-timeout=2s",
         };
 
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);
@@ -126,8 +126,8 @@ TEST(retries_alone_show_the_latency)
                 "dfm.event-timeout=20s",
                 "network.link-rate=unlimited",
                 "network.mtu=9000",
-                "network.receive-buffer=64KiB",
-                "dfm.keep-alive=5ms",
+                "network.socket-buffer=64KiB",
+                "test.keep-alive=5ms",
                 "dfm.node-timeout=3s",
         };
 
@@ -164,7 +164,7 @@ TEST(large_fragments_survive_many_losses)
                 "sfi.buffer-size=64MiB",
                 "sfi.timeout=10s",
                 "dfm.event-timeout=40s",
-                "dfm.keep-alive=200ms",
+                "test.keep-alive=200ms",
                 "dfm.node-timeout=3s",
                 "network.link-rate=unlimited",
                 "network.loss=0.1",
@@ -199,10 +199,10 @@ TEST(the_first_events_survive_late_processes)
                 "ros.buffer-size=64MiB",
                 "sfi.count=1",
                 "sfi.buffer-size=10MiB",
-                "network.receive-buffer=512KiB",
+                "network.socket-buffer=512KiB",
                 "sfi.timeout=2s",
                 "dfm.event-timeout=10s",
-                "dfm.keep-alive=200ms",
+                "test.keep-alive=200ms",
                 "dfm.node-timeout=3s",
                 "network.link-rate=unlimited",
         };

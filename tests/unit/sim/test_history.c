@@ -34,7 +34,7 @@ TEST(the_trace_changes_nothing)
         c.trace = open_memstream(&text, &n);
         assert_true(sample_outcome_of(&c).result.digest == digest);
         fclose(c.trace);
-        assert_non_null(strstr(text, "dfm: Join from ros1, 166 bytes\n"));
+        assert_non_null(strstr(text, "dfm: Join from ros1, 162 bytes\n"));
         assert_non_null(strstr(text, "builds event 99: complete\n"));
 }
 
@@ -107,7 +107,7 @@ TEST(an_sfi_drops_what_the_dfm_gave_up)
                 "scenario.mode=pull", "trigger.rate=20kHz",     "trigger.events=300",
                 "ros.count=4",        "ros.fragment-size=3000", "sfi.count=1",
                 "sfi.credits=64",     "sfi.timeout=100ms",      "dfm.event-timeout=150ms",
-                "dfm.reassign=0",     "dfm.node-timeout=1s",    "network.switch-buffer=16KiB",
+                "test.reassign=0",    "dfm.node-timeout=1s",    "network.switch-buffer=16KiB",
         };
         static const uint64_t restarts_ms[] = {0, 100, 250, 310};
         _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
@@ -131,7 +131,7 @@ TEST(an_sfi_drops_what_the_dfm_gave_up)
 /* A process that needs 1 ms for each packet cannot keep up, so its socket overflows. */
 TEST(a_slow_process_drops_at_its_socket)
 {
-        static const char *const keys[] = {"network.receive-buffer=8KiB", "sfi.count=1",
+        static const char *const keys[] = {"network.socket-buffer=8KiB", "sfi.count=1",
                                            "ros.fragment-size=8kB"};
         _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
         struct sim_config c = sample_config(s, 1);
@@ -147,7 +147,7 @@ TEST(a_slow_process_drops_at_its_socket)
 
 TEST(what_the_model_lacks_is_refused)
 {
-        static const char *const keys[] = {"scenario.transport=tcp", "ros.pacing=1Mbit",
+        static const char *const keys[] = {"scenario.transport=tcp", "test.pacing=1Mbit",
                                            "trigger.source=clock", "level2.listen=tcp:4000",
                                            "trigger.events=0"};
 
