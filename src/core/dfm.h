@@ -174,6 +174,18 @@ struct dfm_counts {
         uint64_t first_trigger_ns, first_complete_ns, last_complete_ns;
 };
 
+/* Why an event is lost. */
+enum dfm_loss {
+        DFM_LOSS_REPORTED, /* by its SFI, which got no fragment, or could not write it */
+        DFM_LOSS_OVERDUE,  /* its SFI did not report it in time */
+        DFM_LOSS_GONE,     /* its SFI left, fell silent or restarted */
+        DFM_LOSS_NO_SFI,   /* no SFI took it */
+        DFM_LOSS_FAILED,   /* it was open when an output failed, or another fault ended the run */
+        DFM_LOSS_STALLED,  /* the run made no progress */
+        DFM_LOSS_UNKNOWN,  /* its trigger is not known, as this DFM resumed the run */
+        DFM_LOSSES,
+};
+
 /* The receiver of a message: one node, all nodes (index MESSAGE_TO_ALL, any role), or all ROSs
  * (MESSAGE_TO_ROSS). A Request to all goes to all ROSs. */
 #define MESSAGE_TO_ALL UINT16_MAX
@@ -265,6 +277,9 @@ enum run_state dfm_state(const struct dfm *d);
 /* The run is over, and every live node knows it or had the time to learn it. */
 bool dfm_is_done(const struct dfm *d);
 
+/* Events that are lost for this reason: those of one SFI, or with UINT16_MAX of any and of none. What is lost
+ * beyond all reasons, an earlier DFM counted, or nothing has reported since. */
+uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why);
 const struct dfm_counts *dfm_counts(const struct dfm *d);
 /* From trigger to end of event. */
 const struct histogram *dfm_latency_ns(const struct dfm *d);

@@ -8,6 +8,9 @@
 #define REASONS_MAX 32
 #define REASON_TEXT_MAX 320
 
+/* How the DFM's reason begins that says why events are lost. `evb run` repeats it. */
+#define DFM_REASON_LOST "lost events: "
+
 struct reasons {
         size_t n; /* all; `text` holds only the first REASONS_MAX */
         char text[REASONS_MAX][REASON_TEXT_MAX];

@@ -505,6 +505,60 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
                         names);
 }
 
+/* DFM_LOSSES: the events are open. */
+static uint64_t lost_at(const struct dfm *d, const struct scenario_node *n, enum dfm_loss why)
+{
+        if (n->role != ROLE_SFI)
+                return 0;
+        return why == DFM_LOSSES ? dfm_view(d, ROLE_SFI, (uint16_t)n->index).held
+                                 : dfm_lost(d, (uint16_t)n->index, why);
+}
+
+/* "7 not reported within dfm.event-timeout (sfi1, sfi2)". */
+static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenario *s, enum dfm_loss why,
+                     uint64_t n)
+{
+        static const char *const texts[DFM_LOSSES + 1] = {
+                [DFM_LOSS_REPORTED] = "without a fragment, or not written",
+                [DFM_LOSS_OVERDUE] = "not reported within dfm.event-timeout",
+                [DFM_LOSS_GONE] = "of an SFI that left, fell silent or restarted",
+                [DFM_LOSS_NO_SFI] = "that no SFI took",
+                [DFM_LOSS_FAILED] = "open when the run failed",
+                [DFM_LOSS_STALLED] = "given up without progress",
+                [DFM_LOSS_UNKNOWN] = "whose trigger an earlier DFM knew",
+                [DFM_LOSSES] = "still open when this DFM ended",
+        };
+        unsigned names = 0;
+
+        if (n == 0)
+                return;
+        strbuf_add(b, "%s%llu %s", b->length > 0 ? ", " : "", (unsigned long long)n, texts[why]);
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (lost_at(d, &s->nodes[i], why) > 0)
+                        strbuf_add(b, "%s%s", names++ ? ", " : " (", s->nodes[i].name);
+        }
+        strbuf_add(b, "%s", names > 0 ? ")" : "");
+}
+
+/* `open`: events that the DFM waits for no longer. */
+static void lost_events(const struct dfm *d, const struct scenario *s, uint64_t open, struct reasons *to)
+{
+        char text[REASON_TEXT_MAX - 16];
+        struct strbuf b = strbuf_init(text, sizeof text);
+        uint64_t rest = dfm_counts(d)->lost;
+
+        for (enum dfm_loss why = 0; why < DFM_LOSSES; why++) {
+                add_loss(&b, d, s, why, dfm_lost(d, UINT16_MAX, why));
+                rest -= MIN(rest, dfm_lost(d, UINT16_MAX, why));
+        }
+        add_loss(&b, d, s, DFM_LOSSES, open);
+        if (rest > 0)
+                strbuf_add(&b, "%s%llu of before this DFM resumed the run", b.length > 0 ? ", " : "",
+                           (unsigned long long)rest);
+        if (b.length > 0)
+                reasons_add(to, DFM_REASON_LOST "%s", text);
+}
+
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to)
 {
         const struct dfm_counts *c = dfm_counts(d);
@@ -550,4 +604,5 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         open = c->triggers - c->complete - c->partial - c->lost - c->rejected;
         if (open != 0)
                 reasons_add(to, "%llu of %llu events were still open", (unsigned long long)open, triggers);
+        lost_events(d, s, open, to);
 }

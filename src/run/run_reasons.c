@@ -69,11 +69,18 @@ static void no_trigger(const struct view *v, struct reasons *to)
 static void incomplete(const struct view *v, struct reasons *to)
 {
         const struct accounts *a = v->a;
+        const json_t *why;
+        size_t i;
 
         if (a->partial > 0)
                 reasons_add(to, "%" PRIu64 " of %" PRIu64 " events are partial", a->partial, a->triggers);
         if (a->lost > 0)
                 reasons_add(to, "%" PRIu64 " of %" PRIu64 " events are lost", a->lost, a->triggers);
+        json_array_foreach(reasons_of(v, launch_dfm(v->l)->node->name), i, why)
+        {
+                if (strncmp(json_string_value(why), DFM_REASON_LOST, strlen(DFM_REASON_LOST)) == 0)
+                        reasons_add(to, "%s", json_string_value(why));
+        }
 }
 
 static void unbalanced(const struct view *v, struct reasons *to)

@@ -82,6 +82,18 @@ static void check_restart(struct sim *s, const struct sim_node *dfm, const struc
         s->ends.counted = MAX(s->ends.counted, counted);
 }
 
+/* A DFM that resumes a run does not know why an earlier one lost events. */
+static void check_causes(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
+{
+        uint64_t caused = 0;
+
+        for (enum dfm_loss why = 0; why < DFM_LOSSES; why++)
+                caused += dfm_lost(dfm->dfm, UINT16_MAX, why);
+        if (caused > c->lost || (caused < c->lost && dfm->process <= 1))
+                sim_violate(s, dfm, SIM_ACCOUNTS_BALANCE,
+                            "%" PRIu64 " events are lost, and %" PRIu64 " have a cause", c->lost, caused);
+}
+
 void sim_ends_check(struct sim *s, const struct sim_node *dfm)
 {
         const struct dfm_counts *c = dfm_counts(dfm->dfm);
@@ -96,6 +108,7 @@ void sim_ends_check(struct sim *s, const struct sim_node *dfm)
                             "complete events have %" PRIu64 " bytes, but SFIs built %" PRIu64,
                             c->payload_bytes, e->payload_bytes);
         check_restart(s, dfm, c);
+        check_causes(s, dfm, c);
 }
 
 void sim_ends_forget(struct sim_node *n)

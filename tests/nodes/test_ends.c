@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "boards.h"
+#include "data/reasons.h"
 
 #define BASE                                                                                                 \
         "trigger.events=0", "trigger.rate=5kHz", "test.keep-alive=50ms", "dfm.node-timeout=20s",             \
@@ -109,4 +110,62 @@ TEST_EACH(a_missing_front_end_is_named, comes, 2)
         assert_int_equal(!comes,
                          bed_has_reason("ros1", "could not connect to front-end 127.0.1.1:9000: Connection "
                                                 "refused"));
+}
+
+/* ---- Lost events ---- */
+
+/* The sum of the numbers in "lost events: 3 that ... (sfi1, sfi2), 4 of ...". */
+static uint64_t caused(const char *node, const char *what)
+{
+        json_t *o = bed_report(node), *reason;
+        uint64_t sum = 0;
+        size_t i;
+
+        json_array_foreach(json_object_get(o, "reasons"), i, reason)
+        {
+                const char *at = json_string_value(reason);
+
+                if (strncmp(at, DFM_REASON_LOST, strlen(DFM_REASON_LOST)) != 0)
+                        continue;
+                if (!strstr(at, what))
+                        fail_msg("%s: not \"%s\"", at, what);
+                for (at += strlen(DFM_REASON_LOST); at; at = strstr(at, ", ") ? strstr(at, ", ") + 2 : NULL)
+                        sum += strtoull(at, NULL, 10);
+        }
+        json_decref(o);
+        return sum;
+}
+
+/* Every event that is lost when a run stops has a cause. */
+TEST_EACH(each_lost_event_has_a_cause, i, 10)
+{
+        enum { GONE, NO_SFI, NO_ROS, OPEN, OVERDUE, CAUSES };
+        static const char *const texts[] = {
+                [GONE] = "of an SFI that left, fell silent or restarted (sfi1)",
+                [NO_SFI] = "that no SFI took",
+                [NO_ROS] = "without a fragment, or not written (sfi1)",
+                [OPEN] = "still open when this DFM ended (sfi1)",
+                [OVERDUE] = "not reported within dfm.event-timeout (sfi1)",
+        };
+        unsigned cause = i % CAUSES;
+        uint64_t lost;
+
+        RUN(i, BASE, "sfi.count=1", bed_mode(i / CAUSES), "sfi.timeout=100ms",
+            cause == OVERDUE ? "dfm.node-timeout=20s" : "dfm.node-timeout=1s",
+            cause == OVERDUE ? "dfm.event-timeout=500ms" : "dfm.event-timeout=10s",
+            cause == OPEN ? "run.stop-timeout=300ms" : "run.stop-timeout=20s",
+            cause == NO_SFI ? "test.reassign=1" : "test.reassign=0");
+        bed_until(count_of("dfm", events_complete) > 100);
+        for (size_t r = 0; cause == NO_ROS && bed_name(ROLE_ROS, r); r++)
+                bed_kill(bed_name(ROLE_ROS, r));
+        if (cause == GONE || cause == NO_SFI)
+                bed_kill("sfi1");
+        if (cause == OPEN || cause == OVERDUE)
+                bed_freeze("sfi1", true);
+        bed_pass(20 * NS_PER_MS);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 1);
+        lost = count_of("dfm", triggers) - count_of("dfm", events_complete) - count_of("dfm", events_partial);
+        assert_true(lost > 0);
+        assert_int_equal(caused("dfm", texts[cause]), lost);
 }

@@ -218,6 +218,7 @@ def give_up(evb):
         balance(report)
         assert running.process.returncode == 1 and report["events_lost"] > 0, (running.process.returncode, err)
         assert f"evb: {report['events_lost']} of {report['triggers']} events are lost\n" in err, err
+        assert re.search(r"^evb: lost events: .*still open when this DFM ended \(sfi1\)$", err, re.M), err
 
 
 def namespaces(pid):

@@ -157,7 +157,10 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 dfm_untake(d, now_ns, slot);
                 return;
         }
-        dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
+        if (f->end == EVENT_LOST)
+                dfm_lose_event(d, now_ns, slot, DFM_LOSS_REPORTED);
+        else
+                dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
         count_absent(d, f);
         dfm_note_end(d, sfi, f, false);
 }

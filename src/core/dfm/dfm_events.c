@@ -83,6 +83,21 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         close_event(d, now_ns, slot);
 }
 
+void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
+{
+        uint16_t sfi = d->table.slots[slot].sfi;
+
+        d->lost[why]++;
+        if (sfi != NO_SFI)
+                dfm_node(d, ROLE_SFI, sfi)->lost[why]++;
+        dfm_end_event(d, now_ns, slot, EVENT_LOST, 0, 0);
+}
+
+uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why)
+{
+        return sfi == UINT16_MAX ? d->lost[why] : dfm_node(d, ROLE_SFI, sfi)->lost[why];
+}
+
 static uint32_t choose_sfi(struct dfm *d)
 {
         return policies[d->config.policy].choose(d->policy_view, d->config.n_sfi, d->policy_last);
@@ -144,7 +159,7 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
 
         while (d->table.orphans.first != SLOT_NONE) {
                 if (!dfm_can_describe(d, d->table.orphans.first)) {
-                        dfm_end_event(d, now_ns, d->table.orphans.first, EVENT_LOST, 0, 0);
+                        dfm_lose_event(d, now_ns, d->table.orphans.first, DFM_LOSS_UNKNOWN);
                         continue;
                 }
                 if (!may_announce(d))
@@ -215,10 +230,10 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
 
 /* The SFI does not finish the event: passes it to another one, or ends it as lost. While a run is being
  * resumed, no event ends: another SFI may report it. */
-static void take_back(struct dfm *d, uint64_t now_ns, uint32_t slot)
+static void take_back(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
 {
         if (!d->resume.active && (d->table.slots[slot].attempts > d->config.reassign_max || d->failed)) {
-                dfm_end_event(d, now_ns, slot, EVENT_LOST, 0, 0);
+                dfm_lose_event(d, now_ns, slot, d->failed ? DFM_LOSS_FAILED : why);
                 return;
         }
         dfm_leave_sfi(d, slot);
@@ -237,10 +252,10 @@ void dfm_expire(struct dfm *d, uint64_t now_ns)
         if (d->resume.active)
                 return;
         while (is_overdue(d, now_ns, d->table.assigned.first))
-                take_back(d, now_ns, d->table.assigned.first);
+                take_back(d, now_ns, d->table.assigned.first, DFM_LOSS_OVERDUE);
         while (d->table.orphans.first != SLOT_NONE &&
                (hopeless || is_overdue(d, now_ns, d->table.orphans.first)))
-                dfm_end_event(d, now_ns, d->table.orphans.first, EVENT_LOST, 0, 0);
+                dfm_lose_event(d, now_ns, d->table.orphans.first, DFM_LOSS_NO_SFI);
 }
 
 static void disown_list(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct dfm_list *list)
@@ -248,7 +263,7 @@ static void disown_list(struct dfm *d, uint64_t now_ns, uint16_t sfi, const stru
         for (uint32_t slot = list->first, next; slot != SLOT_NONE; slot = next) {
                 next = d->table.slots[slot].next;
                 if (d->table.slots[slot].sfi == sfi)
-                        take_back(d, now_ns, slot);
+                        take_back(d, now_ns, slot, DFM_LOSS_GONE);
         }
 }
 

@@ -128,6 +128,7 @@ struct dfm_node {
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
         uint64_t late_complete, late_partial; /* events that it found ended after the run had resumed */
+        uint32_t lost[DFM_LOSSES];            /* events of an SFI */
         bool awaited, late; /* its last process was in the run, and has not reported; came after its start */
 };
 
@@ -276,6 +277,7 @@ struct dfm {
         uint32_t notices_head, notices_tail;
 
         struct dfm_counts counts;
+        uint64_t lost[DFM_LOSSES];
         struct histogram latency_ns;
 };
 
@@ -287,6 +289,7 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 /* dfm_events.c: assignment and end of events. */
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
+void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why);
 void dfm_leave_sfi(struct dfm *d, uint32_t slot); /* the SFI does not hold the event any longer */
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* its trigger does not count */
 /* Ends an event that level 2 does not want. */

@@ -140,7 +140,7 @@ void dfm_level2_expire(struct dfm *d, uint64_t now_ns)
         /* A run that drains must end, even if no SFI takes another event. */
         while (d->state == RUN_DRAINING && t->accepted.first != SLOT_NONE &&
                (dfm_is_hopeless(d) || is_older(accepted_since_ns(d), c->event_timeout_ns, now_ns)))
-                dfm_end_event(d, now_ns, t->accepted.first, EVENT_LOST, 0, 0);
+                dfm_lose_event(d, now_ns, t->accepted.first, DFM_LOSS_NO_SFI);
 }
 
 uint64_t dfm_level2_deadline_ns(const struct dfm *d)

@@ -32,7 +32,7 @@ static uint32_t abandon_list(struct dfm *d, uint64_t now_ns, const struct dfm_li
         uint32_t n = 0;
 
         for (; list->first != SLOT_NONE; n++)
-                dfm_end_event(d, now_ns, list->first, EVENT_LOST, 0, 0);
+                dfm_lose_event(d, now_ns, list->first, DFM_LOSS_STALLED);
         return n;
 }
 

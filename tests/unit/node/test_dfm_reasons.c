@@ -221,10 +221,13 @@ REASONS_TEST(open_partial_and_lost_events_are_counted, dfm_driver_start)
         idle_note(&idle, t->dfm, &scenario);
         assert_string_equal(idle.why, "");
         dfm_reasons(t->dfm, &scenario, &idle, &r);
-        assert_int_equal(r.n, 3);
+        assert_int_equal(r.n, 4);
         assert_string_equal(r.text[0], "1 of 4 events are partial");
         assert_string_equal(r.text[1], "1 of 4 events are lost");
         assert_string_equal(r.text[2], "1 of 4 events were still open");
+        assert_string_equal(r.text[3],
+                            "lost events: 1 without a fragment, or not written (sfi1), 1 still open "
+                            "when this DFM ended (sfi1)");
 }
 
 /* An SFI that fails to seal its last file reports that in its last message. */
