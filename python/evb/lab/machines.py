@@ -151,6 +151,6 @@ def run_events(point, context, defaults):
     report = merge(*run_nodes(point, settings, checked, context))
     if report["triggers"] == 0:
         network = checked["network"]
-        raise PointFailed(f"the run accepted no trigger; check that packets to ports {network['control-port']} and {network['data-port']} "
-                          f"and to group {network['control-group']} reach all nodes")
+        raise PointFailed(f"the run accepted no trigger; check that packets to port {network['port']} and the next one, and to group "
+                          f"{network['control-group']}, reach all nodes")
     return report

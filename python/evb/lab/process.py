@@ -103,9 +103,9 @@ class Program:
         return self.out.read().decode(errors="replace")
 
     def complaint(self):
-        """The first line of what it printed on standard error."""
+        """The first line of what it printed on standard error, without warnings about old names of keys."""
         self.err.seek(0)
-        lines = self.err.read().decode(errors="replace").strip().splitlines()
+        lines = [line for line in self.err.read().decode(errors="replace").strip().splitlines() if ": warning: " not in line]
         return lines[0] if lines else f"no message, exit status {self.status}"
 
     def report(self, accepted=(0, 1)):
