@@ -30,11 +30,14 @@ static void add_end(struct node_totals *t, const struct finished_entry *f, uint3
 
         if (f->end >= EVENT_LOST)
                 return;
-        t->complete += f->end == EVENT_COMPLETE;
-        t->partial += f->end == EVENT_PARTIAL;
-        t->missing += missing;
+        if (f->end == EVENT_COMPLETE) {
+                t->complete++;
+                t->payload_bytes += f->payload_bytes;
+        } else {
+                t->partial++;
+                t->missing += missing;
+        }
         t->absent += MIN(f->absent, n_ros - missing);
-        t->payload_bytes += f->end == EVENT_COMPLETE ? f->payload_bytes : 0;
 }
 
 void dfm_ledger_changed(struct dfm *d)
@@ -236,9 +239,16 @@ void dfm_ledger_note_counts(struct dfm *d, uint64_t now_ns)
         note_figures(d, now_ns);
 }
 
+/* Each step comes here, and hardly ever has anything to do. */
 void dfm_ledger_note_shortfalls(struct dfm *d)
 {
         const struct dfm_offered *c = &d->counts.offered;
+        uint64_t sum = c->refused + c->repeated + c->implausible + c->missed + c->unclear + c->datagrams_lost +
+                       c->in_pauses + d->counts.announced.late;
+
+        if (sum == d->ledger.shortfall_sum)
+                return;
+        d->ledger.shortfall_sum = sum;
         const uint64_t counts[] = {c->refused, c->repeated,       c->implausible, c->missed,
                                    c->unclear, c->datagrams_lost, c->in_pauses,   d->counts.announced.late};
         unsigned shortfalls = 0;

@@ -36,6 +36,7 @@ struct dfm_ledger {
         /* As it changed last for their sake */
         uint64_t noted_ends, noted_oldest, noted_discarded;
         unsigned noted_shortfalls;
+        uint64_t shortfall_sum; /* of these counts, when they were last compared */
         struct dfm_figures noted_figures;
         uint64_t noted_figures_ns;
 };
