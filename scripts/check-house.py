@@ -17,7 +17,7 @@ import re
 import sys
 
 LEVELS = [["base"], ["protocol"], ["core", "format", "shape/model"], ["conf"], ["sys"], ["net", "shape/kernel", "store"], ["data"],
-          ["node", "stream", "frontend"], ["sim"], ["run"], ["traffic"], ["remote"], ["lab"], ["cmd"]]
+          ["node", "stream", "frontend"], ["sim"], ["run"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, WIDTH_MAX, FOLDER_MIN = 70, 110, 5
 FILE_LONG = 800

@@ -170,7 +170,7 @@ if ((busy > 20)); then
   echo "== timing: skipped, as other programs use $busy % of the processors"
   note skipped 0 "timing (other programs use $busy % of the processors)"
 else
-  mapfile -t timing < <(changed 'timing/standby_points:^src/(remote|traffic|lab)|standby' 'timing/stream_lab:^src/(stream|lab)|stream_lab')
+  mapfile -t timing < <(changed 'timing/stream_lab:^src/stream|^python/evb/lab|stream_lab')
   suite "timing" build --num-processes 1 timing/lab_points timing/port timing/qos_effect "${timing[@]}"
 fi
 

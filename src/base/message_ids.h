@@ -5,7 +5,6 @@
 
 #define LOG_ID_WAITING "7bd6e692acf94202b2cee6cbbf22fc8a"         /* for whom a node waits before the run */
 #define LOG_ID_CONNECTED "25a4cc8c52cb41a99b2ef658d246ec76"       /* a connection exists (again) */
-#define LOG_ID_NOT_CONNECTED "9f6218436c4949d496270f5074ef2194"   /* no connection, retrying */
 #define LOG_ID_RUN_BEGUN "9eb7b07281fd49febde1b6351763c82f"       /* a run has begun on this node */
 #define LOG_ID_RUN_ENDED "c16dc9585ac144bca439c8a0989e4613"       /* its accounts */
 #define LOG_ID_STOPPED "d71cf6d7c5f54822817ac84137a88f68"         /* who stops the node or the run, and why */

@@ -1,5 +1,4 @@
-/* evb ros, evb dfm, evb sfi: runs one node in the foreground, for systemd and `evb run`. The node serves one
- * run, or, on standby, the commands of `evb lab`. */
+/* evb ros, evb dfm, evb sfi: runs one node in the foreground, for systemd and `evb run`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +6,6 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "node/node.h"
-#include "remote/standby.h"
 #include "sys/loop.h"
 
 /* The environment, and options, override log.level. False: they do. */
@@ -21,11 +19,10 @@ static bool follow_log_level(const struct scenario *s)
 
 static int run_role(const struct command *command, enum node_role role, int argc, char **argv)
 {
-        const char *config = NULL, *name = NULL, *standby = NULL;
+        const char *config = NULL, *name = NULL;
         const struct option_entry own[] = {
                 {"config", "FILE", "scenario file", &config},
                 {"node", "NAME", "name of this node in the scenario", &name},
-                {"standby", NULL, "serve the commands of evb lab run --config until stopped", &standby},
         };
         _cleanup_free_ struct scenario *s = NULL;
         const struct scenario_node *self;
@@ -58,15 +55,6 @@ static int run_role(const struct command *command, enum node_role role, int argc
                         self ? "wrong role of node" : "unknown node", name, command->name,
                         command_list_nodes(s, (int)role, nodes));
                 return 2;
-        }
-        if (standby) {
-                struct standby_options by = {.scenario = s,
-                                             .name = name,
-                                             .config = config,
-                                             .settings = o.settings,
-                                             .n_settings = o.n_settings};
-
-                return standby_run(&by);
         }
         node.scenario = s;
         node.source = &source;

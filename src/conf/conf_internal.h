@@ -108,8 +108,6 @@ void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 
 /* keys.c: a value of a key, as in struct scenario. */
-int conf_parse_value(const struct scenario_key *key, const char *value, void *at); /* -EINVAL */
-char *conf_format_value(const struct scenario_key *key, const void *at, char *text, size_t size_bytes);
 /* keys.c: a number without its bounds; negative errno: not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */
@@ -122,9 +120,7 @@ bool conf_is_line(const char *text);
 /* metadata_section.c: a line of [metadata]. */
 void conf_set_metadata(struct loading *l, const char *name, const char *value);
 
-/* standby_rules.c: checks the lists of permissions and addresses. */
-void conf_check_standby(struct loading *l);
-/* Likewise one list of addresses. */
+/* address_list.c: checks a list of addresses. */
 void conf_check_addresses(struct loading *l, const char *section, const char *name, const char *list);
 
 /* node_address.c: a numeric address, IPv6 with or without %device. */

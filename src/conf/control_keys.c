@@ -90,7 +90,6 @@ void conf_check_control(struct loading *l)
         if (s->control.kind != CONTROL_TCP)
                 return;
         check_port(l, s->metrics.kind == METRICS_TCP ? s->metrics.port : 0, "that of metrics.listen");
-        check_port(l, s->network.order_port, "network.order-port");
         check_port(l, s->level2.port, "that of level2.listen");
         check_port(l, s->level2.regions_port, "that of level2.regions");
 }

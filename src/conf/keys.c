@@ -52,22 +52,6 @@ const struct removed_key *removed_key_find(const char *section, const char *name
         return NULL;
 }
 
-bool scenario_setting_is_local(const char *setting)
-{
-        size_t n = strcspn(setting, "="), section = strcspn(setting, ".");
-        char text[128];
-        const struct scenario_key *key;
-
-        if (strncmp(setting, "node ", 5) == 0 || strncmp(setting, "metadata.", 9) == 0)
-                return true;
-        if (section >= n || n >= sizeof text)
-                return false;
-        memcpy(text, setting, n);
-        text[n] = text[section] = '\0';
-        key = scenario_key_find(text, text + section + 1);
-        return key && key->local;
-}
-
 /* The index of a word in "a|b|c", or -1. */
 static int choice_index(const char *words, const char *word)
 {
@@ -136,7 +120,8 @@ bool conf_is_line(const char *value)
         return true;
 }
 
-int conf_parse_value(const struct scenario_key *key, const char *value, void *at)
+/* -EINVAL. */
+static int parse_value(const struct scenario_key *key, const char *value, void *at)
 {
         int choice;
 
@@ -161,7 +146,7 @@ int conf_parse_value(const struct scenario_key *key, const char *value, void *at
 
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value)
 {
-        return conf_parse_value(key, value, (char *)s + key->offset);
+        return parse_value(key, value, (char *)s + key->offset);
 }
 
 void scenario_key_copy(struct scenario *to, const struct scenario *from, const struct scenario_key *key)
@@ -207,7 +192,7 @@ static void add_fraction(struct strbuf *b, double v)
                 b->text[--b->length] = '\0';
 }
 
-char *conf_format_value(const struct scenario_key *key, const void *at, char *text, size_t size_bytes)
+static char *format_value(const struct scenario_key *key, const void *at, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);
 
@@ -239,5 +224,5 @@ char *conf_format_value(const struct scenario_key *key, const void *at, char *te
 char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
                          size_t size_bytes)
 {
-        return conf_format_value(key, (const char *)s + key->offset, text, size_bytes);
+        return format_value(key, (const char *)s + key->offset, text, size_bytes);
 }

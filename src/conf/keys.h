@@ -33,7 +33,6 @@ struct scenario_key {
         uint64_t other_value;
         uint64_t least, most; /* bounds of numbers */
         const char *help;
-        bool local; /* paths, and where nodes find each other: no remote command may set it */
         /* Bits of enum node_role (KEY_OF): the nodes that apply another value while they run (0: none), and
          * the only nodes that use the key at all (0: any). */
         unsigned applied_by, used_by;
@@ -70,9 +69,6 @@ void scenario_key_copy(struct scenario *to, const struct scenario *from, const s
 /* The nodes that apply another value at run time, for people: "the DFM", "a ROS or an SFI"; "": none. Returns
  * `text`. */
 char *scenario_key_appliers(const struct scenario_key *key, char *text, size_t size_bytes);
-/* Whether "SECTION.KEY=VALUE" sets a local key, a key of a node or metadata, which no remote command may set.
- */
-bool scenario_setting_is_local(const char *setting);
 /* All keys for people, section by section. */
 void scenario_keys_print(FILE *to);
 /* The sections UNITS and KEYS of a manual page (mdoc). */

@@ -6,7 +6,6 @@
 #include "conf_internal.h"
 
 /* Optional last arguments of an entry. */
-#define LOCAL .local = true
 #define WAS(name_) .old_name = name_
 #define OR(word, value) .other_word = word, .other_value = value
 #define LIVE(roles) .applied_by = roles /* they apply another value at run time */
@@ -62,8 +61,7 @@ const struct scenario_key scenario_keys[] = {
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
              "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), frames "
              "(one event per number that frames of front-ends carry; needs ros.event-number), or clock (one "
-             "event per slice of time, for readout without triggers).",
-             LOCAL),
+             "event per slice of time, for readout without triggers)."),
         NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
                "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
                "refuses further ones, and the run ends with exit status 1.",
@@ -84,7 +82,7 @@ const struct scenario_key scenario_keys[] = {
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms. "
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
-             LOCAL, ONLY(DFM)),
+             ONLY(DFM)),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
                   ANY, "Mean rate of internal triggers (max: a trigger as soon as an SFI has a free credit).",
                   LIVE(DFM)),
@@ -106,16 +104,14 @@ const struct scenario_key scenario_keys[] = {
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "
              "are "
              "built). Only accepted events are built. All nodes of a run set it, or none. docs/protocol.md "
-             "describes the messages; evb level2 is a client to try it.",
-             LOCAL),
+             "describes the messages; evb level2 is a client to try it."),
         NUMBER(KEY_TIME, "level2", "timeout", level2.timeout_ns, "1s", MS, HOUR,
                "Time after which an event without a decision is accepted or rejected; see level2.undecided."),
         CHOICE("level2", "undecided", level2.undecided, "accept", "accept|reject",
                "Decision about an event if none comes within level2.timeout."),
         TEXT("level2", "regions", level2.regions, "none", "none or tcp:PORT",
              "TCP port of each ROS on which level-2 clients request fragments of undecided events, their "
-             "regions of interest (none: clients decide without them).",
-             LOCAL),
+             "regions of interest (none: clients decide without them)."),
 
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
@@ -124,8 +120,7 @@ const struct scenario_key scenario_keys[] = {
              "pattern, file:PATH, udp:PORT, udp:HOST:PORT or tcp:HOST:PORT",
              "Source of fragments of each ROS whose [node NAME] section has no source of its own: pattern "
              "(the SFI checks every byte), the fragments of an event file, or frames of front-end "
-             "electronics, which ros.event-number assigns to triggers.",
-             LOCAL),
+             "electronics, which ros.event-number assigns to triggers."),
         TEXT("ros", "event-number", ros.event_number, "count", "count, OFFSET:BITS or OFFSET:BITS:be",
              "Place of the trigger's number in a frame of a front-end: it begins at byte OFFSET of the "
              "payload, and has BITS (16, 24, 32 or 64), little-endian, or big-endian with :be. The ROS "
@@ -164,7 +159,7 @@ const struct scenario_key scenario_keys[] = {
         CHOICE("sfi", "output", sfi.output, "null", "null|file",
                "Output of built events: null checks and discards them, file writes them.", ONLY(SFI)),
         TEXT("sfi", "directory", sfi.directory, ".", "an existing directory", "Directory for event files.",
-             LOCAL, ONLY(SFI)),
+             ONLY(SFI)),
         NUMBER(KEY_COUNT, "sfi", "file-events", sfi.file_events, "0", 0, UINT32_MAX,
                "Maximum number of events in a file (0: no limit).", ONLY(SFI)),
         NUMBER(KEY_BYTES, "sfi", "file-size", sfi.file_size_bytes, "2GiB", 0, 1024 * GIB,
@@ -221,7 +216,7 @@ const struct scenario_key scenario_keys[] = {
              "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
              "Addresses, besides loopback, whose clients may send commands to control.listen over TCP, and "
              "decide as level 2 (nodes: the addresses of the scenario's nodes).",
-             LOCAL, WAS("control.allow")),
+             WAS("control.allow")),
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
         NUMBER(KEY_BYTES, "network", "mtu", network.mtu_bytes, "1500", 1280, 65535,
@@ -230,22 +225,13 @@ const struct scenario_key scenario_keys[] = {
                "Buffer size of each output port of the switch."),
         TEXT("network", "control-group", network.control_group, "239.255.69.86",
              "a multicast address, or none",
-             "Multicast group for messages of the DFM to all ROSs (none: it sends to each ROS in turn).",
-             LOCAL),
+             "Multicast group for messages of the DFM to all ROSs (none: it sends to each ROS in turn)."),
         NUMBER(KEY_COUNT, "network", "port", network.control_port, "26800", 1, 65534,
                "UDP port for control messages. An SFI receives fragments on the next port, by UDP or TCP.",
-               LOCAL, WAS("network.control-port")),
-        NUMBER(KEY_COUNT, "network", "order-port", network.order_port, "26802", 1, 65535,
-               "TCP port on which the DFM accepts standby nodes and commands of evb lab.", LOCAL),
-        TEXT("network", "command-from", network.command_from, "nodes",
-             "nodes, ADDRESS or ADDRESS/BITS, separated by commas",
-             "Addresses that may send commands of evb lab, besides loopback (nodes: the addresses of the "
-             "scenario's nodes).",
-             LOCAL),
+               WAS("network.control-port")),
         TEXT("network", "key-file", network.key_file, "", "a file, or nothing",
-             "File with the key that all machines share, which authenticates control messages and commands "
-             "of evb lab (empty: none; then network.order-port must be on loopback). See docs/security.md.",
-             LOCAL),
+             "File with the key that all machines share, which authenticates control messages (empty: none). "
+             "See docs/security.md."),
         NUMBER_OR(KEY_BYTES, "network", "socket-buffer", network.socket_buffer_bytes, "auto", "auto",
                   SCENARIO_AUTO, 4096, GIB,
                   "Buffer of each data socket: of a ROS for sending, of an SFI for receiving.",
@@ -253,8 +239,7 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_TIME, "network", "busy-poll", network.busy_poll_ns, "0", 0, NS_PER_S,
                "Time after the last work in which each node looks for more without sleeping, and "
                "SO_BUSY_POLL of its sockets (0: it sleeps at once). Only for machines with more processors "
-               "than processes: each node takes one. See docs/performance.md.",
-               LOCAL),
+               "than processes: each node takes one. See docs/performance.md."),
         FRACTION("network", "loss", network.loss, "0",
                  "Fraction of received datagrams that each node drops, for tests."),
         FRACTION("network", "reorder", network.reorder, "0",
@@ -305,28 +290,16 @@ const struct scenario_key scenario_keys[] = {
              "page for browsers at /: a TCP port of its own address (:PORT) or of another numeric address of "
              "its machine (0.0.0.0 or [::]: all), or a Unix socket, whose path contains the name of the node "
              "as %n. With evb run, where all nodes share a "
-             "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md.",
-             LOCAL),
+             "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md."),
 
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where the DFM takes commands of evb ctl: a TCP port of its own address (:PORT) or of another "
              "numeric address of its machine, or a Unix socket, which its owner and group may use. With this "
-             "key, nodes stay for further runs; without it, each node serves one run. See docs/operate.md.",
-             LOCAL),
+             "key, nodes stay for further runs; without it, each node serves one run. See docs/operate.md."),
         TEXT("control", "token-file", control.token_file, "", "a file, or nothing",
              "File whose first line is the token that TCP clients must present (evb ctl --key); empty: none. "
              "If control.listen is set too, metrics.listen of the DFM takes commands with this token.",
-             LOCAL, ONLY(DFM)),
-
-        TEXT("standby", "allow", standby.allow, "none",
-             "none, or a list of qos, tuning, link-rate and output, separated by commas",
-             "Settings that commands of evb lab may change on this node: qos.*, tuning.*, network.link-rate, "
-             "sfi.output and sfi.file-*.",
-             LOCAL),
-        NUMBER(KEY_TIME, "standby", "idle-timeout", standby.idle_timeout_ns, "60s", 100 * MS, HOUR,
-               "Time after which the DFM disconnects a silent evb lab, unless one of its commands still "
-               "runs.",
-               LOCAL),
+             ONLY(DFM)),
 
         NUMBER_OR(KEY_COUNT, "run", "number", run.number, "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX,
                   "Run number in the names and headers of event files (next: the next unused number on the "
@@ -448,6 +421,10 @@ const struct scenario_key scenario_keys[] = {
 };
 
 const struct removed_key removed_keys[] = {
+        {"network.command-from", "evb lab reaches other machines by ssh"},
+        {"network.order-port", "evb lab reaches other machines by ssh"},
+        {"standby.allow", "evb lab reaches other machines by ssh"},
+        {"standby.idle-timeout", "evb lab reaches other machines by ssh"},
         {"dfm.poll", "set network.busy-poll"},
         {"sfi.receive-threads", "run several SFIs on the machine"},
         {"sfi.write-direct", "set sfi.page-cache = bypass"},

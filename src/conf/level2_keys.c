@@ -76,8 +76,6 @@ void conf_check_level2(struct loading *l)
                 conf_key_error(l, "test", "stand-in", "has no DFM to connect to; set level2.listen");
         if (s->level2.port == 0 && s->level2.regions_port > 0)
                 conf_key_error(l, "level2", "regions", "is only for level-2 clients; set level2.listen");
-        if (s->level2.port > 0 && s->level2.port == s->network.order_port)
-                conf_key_error(l, "level2", "listen", "equals network.order-port; expected another port");
         if (s->level2.port > 0 && s->scenario.transport == TRANSPORT_TCP &&
             s->level2.port == scenario_data_port(s))
                 conf_key_error(

@@ -126,7 +126,6 @@ void conf_check_metrics(struct loading *l)
                 return;
         if (s->n_nodes > 0)
                 check_last(l);
-        check_port(l, (uint16_t)s->network.order_port, "network.order-port");
         check_port(l, s->level2.port, "that of level2.listen");
         check_port(l, s->level2.regions_port, "that of level2.regions");
         if (s->scenario.transport == TRANSPORT_TCP)

@@ -147,7 +147,6 @@ void conf_resolve_texts(struct loading *l)
         resolve_directory(l);
         check_group(l);
         resolve_key_file(l);
-        conf_check_standby(l);
 }
 
 /* Nodes of different address families reach neither each other nor the group. */

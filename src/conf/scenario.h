@@ -123,14 +123,13 @@ struct scenario {
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {
-                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port, order_port;
+                uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port;
                 uint64_t socket_buffer_bytes, segmentation, tcp_congestion, fault_seed;
                 uint64_t busy_poll_ns; /* 0: sleeps at once */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
                 char clients[SCENARIO_TEXT_MAX];
-                char command_from[SCENARIO_TEXT_MAX]; /* see conf/standby_rules.h */
-                char key_file[SCENARIO_TEXT_MAX];     /* "": none */
+                char key_file[SCENARIO_TEXT_MAX]; /* "": none */
         } network;
         struct {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
@@ -155,10 +154,6 @@ struct scenario {
                 enum scenario_control kind;
                 uint16_t port;
         } control;
-        struct {
-                char allow[SCENARIO_TEXT_MAX]; /* see conf/standby_rules.h */
-                uint64_t idle_timeout_ns;
-        } standby;
         struct {
                 uint64_t number, seed, stop_timeout_ns, stall_timeout_ns, start; /* enum scenario_start */
         } run;

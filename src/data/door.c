@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "conf/standby_rules.h"
+#include "conf/address_list.h"
 #include "data/network.h"
 #include "data/socket_open.h"
 

@@ -1,5 +1,5 @@
-/* A TCP connection that carries JSON objects, one per line: commands to standby nodes (docs/protocol.md,
- * "Commands") and the control of a stream (docs/streams.md). No call blocks. One thread: that of the loop. */
+/* A TCP connection that carries JSON objects, one per line, for the control of a stream (docs/streams.md). No
+ * call blocks. One thread: that of the loop. */
 #pragma once
 
 #include <jansson.h>

@@ -70,7 +70,7 @@ static bool draw(uint64_t *ret)
         return true;
 }
 
-/* Nodes of evb run and of standby nodes are in its care: it warns, or has refused to start. */
+/* evb run warns for its nodes. */
 static void warn_without_key(const struct control_auth *a)
 {
         if (getenv(NODE_STATS_ENV))

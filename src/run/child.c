@@ -1,5 +1,4 @@
-/* Forks and executes a node, reaps it and collects its report. launch.c and standby_job.c decide when it
- * stops. */
+/* Forks and executes a node, reaps it and collects its report. launch.c decides when it stops. */
 #include "run/child.h"
 
 #include <errno.h>

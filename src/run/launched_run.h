@@ -1,6 +1,6 @@
 /* A run as the report sees it: the scenario, each node's process with its counters and report, and what the
- * launcher measured. launch.c fills it from child processes, remote/coordinator_run.c from the answers of
- * standby nodes; summary.c only reads it. The filler owns all pointers. One thread. */
+ * launcher measured. launch.c fills it from child processes; summary.c only reads it. The filler owns all
+ * pointers. One thread. */
 #pragma once
 
 #include "base/util.h"

@@ -201,11 +201,6 @@ struct long_path *long_path_free(struct long_path *p)
         return NULL;
 }
 
-int long_path_namespace(const struct long_path *p, bool of_receiver)
-{
-        return p->namespaces[of_receiver ? RECEIVER : SENDER];
-}
-
 pid_t long_path_process(const struct long_path *p)
 {
         return p->process;

@@ -30,8 +30,6 @@ bool long_path_is_possible(void);
 /* Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. Negative errno. */
 int long_path_new(struct long_path **ret, const struct long_path_config *config, struct error *e);
 struct long_path *long_path_free(struct long_path *p);
-/* Of the sender, or of the receiver; borrowed. */
-int long_path_namespace(const struct long_path *p, bool of_receiver);
 /* The process that holds the packets. */
 pid_t long_path_process(const struct long_path *p);
 void long_path_read(const struct long_path *p, struct long_path_counts *ret);

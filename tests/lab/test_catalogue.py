@@ -103,7 +103,7 @@ class Needs(unittest.TestCase):
     def test_missing_nodes_are_named(self):
         for identity, lack in (("C5", "needs 6 ROSs, the scenario has 3"), ("A1", "needs 3 SFIs, the scenario has 1"),
                                ("B3", "needs network.mtu = 9000, the scenario has 1500"), ("C1", None),
-                               ("C11", "needs a stand-in farm, which standby nodes lack"),
+                               ("C11", "needs a stand-in farm, which other machines lack"),
                                ("D1", "measures this machine; leave out --config"),
                                ("E1", "measures this machine; leave out --config")):
             points = points_of(BY_ID[identity], testbed(3, 1))

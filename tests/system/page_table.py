@@ -134,7 +134,7 @@ TABLE = {
         "cp /usr/local/share/evb/scenarios/testbed.conf /etc/evb/scenario.conf": "installed",
         "cp /usr/local/share/evb/sysctl.d/90-evb.conf /etc/sysctl.d/": "installed",
         "sysctl --system": ["the limits belong to the whole machine", has_files("configs/sysctl.d/90-evb.conf")],
-        "evb lab run C5 --config /etc/evb/scenario.conf": ("standby.py", '"lab", "run", *arguments, "--scenario"'),
+        "evb lab run C5 --config /etc/evb/scenario.conf": ("test_lab_machines.py", '"evb.lab", "run", *words, "--config"'),
         "evb lab list": "readme",
         "ninja -C build uninstall": ["it removes what another test may have installed last", has_files("configs/meson.build")],
         "(cd /tmp/evb-files && find usr ! -type d) | ssh root@pc-ros1 'cd / && xargs rm -f && rm -rf usr/local/share/evb'": [

@@ -16,7 +16,6 @@ import threading
 
 from harness import LIMIT_S, OWN_NET, complete, folder, main, need_root
 from keys import CONTROL, TRAILER_BYTES, derive, siphash, write_key
-from standby import testbed, version
 from test_join import PATIENT, ROLES, bed
 from test_strangers import ALIVE, CONTROL as PORT, KEEP_ALIVE, Wire, harmful
 
@@ -216,7 +215,7 @@ def run_once(evb, *arguments):
 
 
 def refused(evb):
-    """Files that are no key are refused with exit status 2, a command port without a key too, and a node without one warns."""
+    """Files that are no key are refused with exit status 2, and a node without a key warns."""
     with folder() as where:
         where = pathlib.Path(where)
         def write(net):
@@ -231,53 +230,15 @@ def refused(evb):
             if mode is not None:
                 path.write_text(text or (where / "key").read_text())
                 path.chmod(mode)
-            for standby in ((), ("--standby",)):
-                done = run_once(evb, "dfm", "--config", where / "test.conf", "--node", "dfm", "--set", f"network.key-file={path}", *standby)
-                assert done.returncode == 2 and "network.key-file" in done.stderr and what in done.stderr and str(path) in done.stderr, done
+            done = run_once(evb, "dfm", "--config", where / "test.conf", "--node", "dfm", "--set", f"network.key-file={path}")
+            assert done.returncode == 2 and "network.key-file" in done.stderr and what in done.stderr and str(path) in done.stderr, done
         # Addresses that this machine does not have: that is not what is wrong first.
         for net in ("10.255.255.", "fd00:9:255::"):
             write(net)
-            done = run_once(evb, "dfm", "--config", where / "test.conf", "--node", "dfm", "--standby")
-            assert done.returncode == 2 and "network.key-file is not set" in done.stderr and "docs/security.md" in done.stderr, done
             warned = run_once(evb, "check", where / "test.conf", "--node", "ros1")
             assert warned.returncode == 2 and warned.stderr.count("network.key-file is not set: whoever can send") == 1, warned
             silent = run_once(evb, "check", where / "test.conf", "--node", "ros1", "--set", f"network.key-file={where / 'key'}")
             assert silent.returncode == 2 and "key-file" not in silent.stderr, silent
-
-
-def commands(evb):
-    """Without the key, nobody commands standby nodes or reads what they answer; what was recorded counts on no other connection."""
-    need_root()
-    with testbed(evb, commands="0.0.0.0/0") as bed:
-        bed.wait_all_on_standby()
-        hello = {"coordinator": {"version": version(evb)}}
-        stop = {"to": list(bed.roles), "command": {"kind": "stop"}}
-        with bed.connect(key=None) as s:
-            s.send(hello)
-            s.send(stop)
-            assert "key" in s.receive() and "only one end of the connection has a key" in s.receive()["refused"] and s.receive() is None
-        with bed.connect(key=os.urandom(32)) as s:
-            s.send(hello)
-            assert "different keys" in s.receive()["refused"] and s.receive() is None
-        bed.wait_for("dfm", "different keys")
-        # With the key: recorded, and sent again on another connection.
-        with bed.connect() as s:
-            s.send(hello)
-            s.receive_until("nodes")
-            recorded = s.line.seal(b'{"alive": true}') + b"\n"
-            s.connection.sendall(recorded)
-        with bed.connect() as s:
-            s.introduce()
-            s.connection.sendall(recorded)
-            assert "different keys" in s.receive()["refused"] and s.receive() is None
-        # A node with another key, and one without, say so.
-        for name, key in (("ros1", "other"), ("ros2", "")):
-            write_key(bed.where / "other")
-            bed.standby[name].kill()
-            bed.standby[name].wait()
-            bed.start(name, "--set", f"network.key-file={bed.where / key if key else ''}")
-            bed.wait_for(name, "the DFM refused this node: ")
-        assert "different keys" in bed.log("ros1") and "only one end" in bed.log("ros2")
 
 
 def stream(evb):
@@ -305,4 +266,4 @@ def stream(evb):
 
 
 if __name__ == "__main__":
-    main({"strangers": strangers, "restarts": restarts, "mixed": mixed, "refused": refused, "commands": commands, "stream": stream})
+    main({"strangers": strangers, "restarts": restarts, "mixed": mixed, "refused": refused, "stream": stream})

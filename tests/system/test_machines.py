@@ -302,7 +302,7 @@ def shaping(evb):
         m.run("pc-ros1", documented("systemctl disable --now evb.target evb-ros@pc-ros1"))
         m.run("pc-ros1", documented("systemctl stop 'evb-*'"))
         m.run("pc-ros1", documented(
-            "rm -rf /etc/evb /etc/systemd/system/evb-ros@.service.d /etc/systemd/system/evb-sfi@.service.d /etc/sysctl.d/90-evb.conf"))
+            "rm -rf /etc/evb /etc/systemd/system/evb-ros@.service.d /etc/sysctl.d/90-evb.conf"))
         m.run("pc-ros1", "systemctl daemon-reload")
         assert m.run("pc-ros1", "find /etc -name 'evb*'").stdout == "", m.run("pc-ros1", "find /etc -name 'evb*'")
 

@@ -169,7 +169,7 @@ def ports(evb):
     expected = {"dfm": set(), "ros": set(), "sfi": set()}
     chosen = {"metrics.listen": 9464, "control.listen": 26803, "level2.listen": 26811, "level2.regions": 26812, "trigger.source": 26813, "ros.source": 26814}
     for port, protocol, _, to, carries, key in rows:
-        if "--standby" in carries or "`tcp`" in carries or "tcp:HOST" in carries or key.strip("`") == "trigger.busy-to":
+        if "`tcp`" in carries or "tcp:HOST" in carries or key.strip("`") == "trigger.busy-to":
             continue
         number = int(port) if port != "none" else chosen[key.strip("`")]
         for role in expected if to == "all nodes" else [to.lower()]:
@@ -185,9 +185,9 @@ def ports(evb):
 
 def check_lab_ports(evb):
     """The ports of plain flows of the lab are those of the code, for the measurements of the catalogue."""
-    code = (ROOT / "src/lab/run_flows.c").read_text()
-    first, group = int(re.search(r"#define PORT (\d+)", code)[1]), re.search(r'#define GROUP "(.*)"', code)[1]
-    assert "(uint16_t)(PORT + from * 16 + to)" in code
+    code = (ROOT / "python/evb/lab/run_flows.py").read_text()
+    first, group = int(re.search(r"^PORT = (\d+)", code, re.M)[1]), re.search(r'^GROUP = "(.*)"', code, re.M)[1]
+    assert "PORT + 16 * i + k" in code
     measurements = json.loads(sh(evb, "lab", "list", "--json").stdout)["measurements"]
     last = max(first + 16 * (m["ros"]["most"] - 1) + (m["sfi"]["most"] - 1 if m["ros"]["most"] == 1 else 0)
                for m in measurements if m["id"][0] in "AB" and m["dfm"])

@@ -16,7 +16,7 @@ from network import Network, sh
 
 # Exposure of a unit as `systemd-analyze security` rates it: 0 is best, 10 is worst. It counts in tenths.
 EXPOSURE_MAX_TENTHS = 19
-DROP_INS = {"evb-ros@.service": "evb-ros-shaping.conf", "evb-sfi@.service": "evb-sfi-watching.conf"}
+DROP_INS = {"evb-ros@.service": "evb-ros-shaping.conf"}
 COMMANDS = ["bench", "check", "dfm", "dump", "frontend", "lab", "level2", "qos", "ros", "run", "sfi", "stream"]
 
 
@@ -36,7 +36,6 @@ def files(evb):
         wanted = {f"{installed.options['bindir']}/evb", "lib/sysusers.d/evb.conf", "lib/tmpfiles.d/evb.conf",
                   "share/evb/sysctl.d/90-evb.conf", "share/evb/scenarios/testbed.conf",
                   "share/evb/systemd/evb-ros@.service.d/evb-ros-shaping.conf",
-                  "share/evb/systemd/evb-sfi@.service.d/evb-sfi-watching.conf",
                   f"{man}/man1/evb.1", f"{man}/man5/evb.conf.5", *(f"{man}/man1/evb-{name}.1" for name in COMMANDS)}
         found = installed.files()
         assert not wanted - found, wanted - found

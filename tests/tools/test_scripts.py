@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that scripts name missing requirements and exit with status 77, the numbers in the lab's report, and the verdict
+"""Tests that scripts name missing requirements and exit with status 77, and the verdict
 about line coverage.
 
     test_scripts.py CASE
@@ -7,7 +7,6 @@ about line coverage.
 import contextlib
 import importlib.util
 import io
-import math
 import os
 import pathlib
 import subprocess
@@ -47,15 +46,6 @@ def benchmarks(python):
             assert all(f"{name}: {program} is not installed" in done.stderr for program in programs), done
 
 
-def lab_report(python):
-    """lab-report.py without matplotlib."""
-    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
-        (pathlib.Path(where) / "matplotlib.py").write_text("raise ImportError\n")
-        done = run(python, "-B", SCRIPTS / "lab-report.py", f"{where}/out", PYTHONPATH=where)
-        assert_missing(done, "matplotlib is not installed", "apt-get install python3-matplotlib")
-        assert not (pathlib.Path(where) / "out").exists()
-
-
 def demo(_):
     """demo.sh on a system without dpkg, and on one without the packages; as an ordinary user."""
     with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
@@ -78,22 +68,6 @@ def reliability(python):
     """docs/reliability.md states the outcomes and settings of scripts/faults.py."""
     done = run(python, "-B", SCRIPTS / "faults.py", "--check-document", PATH=os.environ["PATH"])
     assert done.returncode == 0, done
-
-
-def numbers(_):
-    """The lab's report shows no signed zero, and 0 on no logarithmic axis."""
-    spec = importlib.util.spec_from_file_location("lab_report", SCRIPTS / "lab-report.py")
-    report = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(SCRIPTS))
-    spec.loader.exec_module(report)
-    for value, text in ((-0.0, "0"), (-0.4, "0"), (-1e-9, "0"), (0, "0"), (-1.2, "-1"), (4832.0, "4,832")):
-        assert report.number_text(value) == text, (value, report.number_text(value))
-    for values, wide in (([0.02, 36], True), ([0.02, 36, 0], False), ([0.02, math.nan, 36], True), ([math.nan], False), ([1, 36], False)):
-        assert report.is_wide(values) == wide, values
-    assert report.loss_text([], 3) == "unknown"
-    assert report.loss_text([-0.3, -2], 3) == "0, unknown at 1 of 3"
-    for text, number in (("1+4n", 4), ("2n", 2), ("n", 1), ("1+n", 1), ("1", 0), ("0", 0)):
-        assert report.per_packet(text) == number, (text, report.per_packet(text))
 
 
 def coverage(_):
@@ -135,7 +109,7 @@ def fuzz(_):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    cases = {"benchmarks": benchmarks, "lab-report": lab_report, "demo": demo, "numbers": numbers, "coverage": coverage, "fuzz": fuzz,
+    cases = {"benchmarks": benchmarks, "demo": demo, "coverage": coverage, "fuzz": fuzz,
              "reliability": reliability}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")

@@ -91,7 +91,7 @@ def _testbed_lacks(point):
     if point.measurement.kind in (Kind.PATHS, Kind.STREAMS):
         return "measures this machine; leave out --config"
     if point.text("level2.stand-in"):
-        return "needs a stand-in farm, which standby nodes lack"
+        return "needs a stand-in farm, which other machines lack"
     for needed, available, role in zip(nodes_of(point), (bed.ros, bed.sfi), ("ROS", "SFI")):
         if needed > available:
             return f"needs {needed:.0f} {role}{'s' if needed > 1 else ''}, the scenario has {available:.0f}"

@@ -10,8 +10,8 @@
 #include "base/quantity.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "lab/path_figures.h"
-#include "lab/valid.h"
+#include "cmd/bench/path_figures.h"
+#include "cmd/bench/valid.h"
 #include "sys/loop.h"
 #include "sys/priority.h"
 
@@ -57,12 +57,12 @@ static json_t *watch_one(const void *ctx)
         struct machine_watch *watch = NULL;
         struct machine_view view;
         bool watched = machine_watch_new(&watch) >= 0;
-        json_t *figures = lab_path_figures(a->run, a->file, watch);
+        json_t *figures = bench_path_figures(a->run, a->file, watch);
 
         machine_watch_view(watch, &view);
         /* Nothing can disturb what was not measured. */
         if (figures)
-                lab_valid_describe(
+                bench_valid_describe(
                         figures, watched && json_is_null(json_object_get(figures, "refused")) ? &view : NULL,
                         priority_may_raise());
         machine_watch_free(watch);
@@ -77,15 +77,15 @@ static json_t *make_rounds(const struct bench *b, const struct path_run *run)
         size_t n = 0;
 
         while (n < b->options->n_rounds && !signals_are_waiting()) {
-                rounds[n] = lab_valid_make(watch_one, &a, signals_are_waiting,
-                                           b->options->accept ? 0 : LAB_REPEATS_MAX);
+                rounds[n] = bench_valid_make(watch_one, &a, signals_are_waiting,
+                                             b->options->accept ? 0 : VALID_REPEATS_MAX);
                 if (!rounds[n])
                         break;
                 n++;
         }
         if (n == 0)
                 return NULL;
-        median = lab_valid_median(rounds, n, "processor_seconds_per_gb");
+        median = bench_valid_median(rounds, n, "processor_seconds_per_gb");
         for (size_t i = 0; i < n; i++)
                 json_decref(rounds[i]);
         return median;
@@ -136,7 +136,7 @@ static void print_line(const json_t *f)
         print_number(f, "calls_per_packet", 9, 3);
         print_number(f, "copies", 6, 0);
         printf("  %s, %s%s\n", text_of(published, "copies"), text_of(published, "calls"),
-               lab_valid_reason(f) ? " (disturbed)" : "");
+               bench_valid_reason(f) ? " (disturbed)" : "");
         fflush(stdout);
 }
 
@@ -158,7 +158,7 @@ static void take(struct bench *b, const struct path_run *run)
                         path_wire_name(run->wire), path_source_name(run->source));
                 b->corrupt++;
         }
-        b->disturbed += lab_valid_reason(figures) != NULL;
+        b->disturbed += bench_valid_reason(figures) != NULL;
         if (b->print)
                 print_line(figures);
         json_array_append_new(b->all, figures);

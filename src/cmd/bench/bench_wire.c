@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
-#include "lab/valid.h"
+#include "cmd/bench/valid.h"
 #include "run/netns.h"
 #include "run/testbed.h"
 #include "stream/stream.h"
@@ -232,7 +232,7 @@ static json_t *watch_one(const void *ctx)
 
         machine_watch_view(watch, &view);
         if (figures)
-                lab_valid_describe(figures, watched ? &view : NULL, priority_may_raise());
+                bench_valid_describe(figures, watched ? &view : NULL, priority_may_raise());
         machine_watch_free(watch);
         return figures;
 }
@@ -248,8 +248,8 @@ static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX]
                         if (options_wants_progress(&o->common))
                                 fprintf(stderr, NAME ": round %zu of %llu, %u bytes\n", n + 1,
                                         (unsigned long long)o->n_rounds, a.size_bytes);
-                        rounds[i][n] = lab_valid_make(watch_one, &a, signals_are_waiting,
-                                                      o->accept ? 0 : LAB_REPEATS_MAX);
+                        rounds[i][n] = bench_valid_make(watch_one, &a, signals_are_waiting,
+                                                        o->accept ? 0 : VALID_REPEATS_MAX);
                         if (!rounds[i][n] || signals_are_waiting())
                                 return false;
                 }
@@ -272,7 +272,7 @@ static void print(const struct bench_options *o, const json_t *sizes)
                        number(f, "throughput_bytes_per_second") / 1e6, number(f, "datagrams_per_second"),
                        number(f, "lost_percent"), number(f, "sender_ns_per_datagram"),
                        number(f, "receiver_ns_per_datagram"), 100 * number(f, "stolen_share"),
-                       lab_valid_reason(f) ? " (disturbed)" : "");
+                       bench_valid_reason(f) ? " (disturbed)" : "");
 }
 
 static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUNDS_MAX])
@@ -281,7 +281,7 @@ static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUND
 
         for (size_t i = 0; i < o->n_sizes; i++)
                 json_array_append_new(
-                        sizes, lab_valid_median(rounds[i], o->n_rounds, "throughput_bytes_per_second"));
+                        sizes, bench_valid_median(rounds[i], o->n_rounds, "throughput_bytes_per_second"));
         if (!o->common.json || o->common.json_path)
                 print(o, sizes);
         if (!o->common.json) {

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "conf/standby_rules.h"
+#include "conf/address_list.h"
 #include "net/http_server.h"
 #include "net/key_file.h"
 

@@ -3,7 +3,7 @@
 
 #include <sys/socket.h>
 
-#include "conf/standby_rules.h"
+#include "conf/address_list.h"
 
 static void assert_place(const char *expected)
 {

@@ -245,30 +245,6 @@ TEST(test_removed_keys)
         assert_null(removed_key_find("sfi", "retries"));
 }
 
-/* Keys that no remote command may set. */
-TEST(test_local)
-{
-        static const char *const local[] = {"ros.source=file:/etc/shadow",
-                                            "sfi.directory=/",
-                                            "node ros1.address=1.1.1.1",
-                                            "metadata.Beam=x",
-                                            "network.control-group=none",
-                                            "network.order-port=1",
-                                            "sfi.directory"};
-        static const char *const free_to_set[] = {"ros.fragment-size=1",
-                                                  "qos.rate=auto",
-                                                  "trigger.rate=max",
-                                                  "sfi.directory2=x",
-                                                  "ros.sourc=x",
-                                                  "",
-                                                  "="};
-
-        for (size_t i = 0; i < ARRAY_SIZE(local); i++)
-                assert_true(scenario_setting_is_local(local[i]));
-        for (size_t i = 0; i < ARRAY_SIZE(free_to_set); i++)
-                assert_false(scenario_setting_is_local(free_to_set[i]));
-}
-
 /* Linux may have given an ephemeral port (net.ipv4.ip_local_port_range) to another program when a node
  * starts. */
 TEST(default_ports_are_not_ephemeral)

@@ -133,7 +133,6 @@ TEST(wrong_values)
 
 TEST(the_ports_of_others_are_errors)
 {
-        assert_wrong_setting("metrics.listen=:26802", "network.order-port");
         assert_sets("metrics.listen=:26801");
         assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[metrics]\nlisten = :26801\n",
                      ":8: metrics.listen:", "the port after network.port");
