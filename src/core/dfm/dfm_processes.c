@@ -243,8 +243,8 @@ void dfm_ledger_note_counts(struct dfm *d, uint64_t now_ns)
 void dfm_ledger_note_shortfalls(struct dfm *d)
 {
         const struct dfm_offered *c = &d->counts.offered;
-        uint64_t sum = c->refused + c->repeated + c->implausible + c->missed + c->unclear + c->datagrams_lost +
-                       c->in_pauses + d->counts.announced.late;
+        uint64_t sum = c->refused + c->repeated + c->implausible + c->missed + c->unclear +
+                       c->datagrams_lost + c->in_pauses + d->counts.announced.late;
 
         if (sum == d->ledger.shortfall_sum)
                 return;
