@@ -68,8 +68,9 @@ def clean_states():
 
 
 def clean_namespaces():
-    """Removes the network namespaces of dead processes; returns their number."""
-    dead = [path for path, pid in _owners(NAMESPACES, NAMESPACE_NAME) if not _is_alive(pid)]
+    """Removes the network namespaces of dead processes; returns their number. The lab itself makes none, so those with its own
+    number are of a dead process, too."""
+    dead = [path for path, pid in _owners(NAMESPACES, NAMESPACE_NAME) if pid == os.getpid() or not _is_alive(pid)]
     for path in dead:
         ctypes.CDLL(None).umount2(os.fsencode(path), MNT_DETACH)
         with contextlib.suppress(OSError):

@@ -261,6 +261,7 @@ def make_points(run):
             if run.order.bed:
                 run.all()
             else:
+                machine.clean_namespaces()
                 run.context.raised = machine.may_raise()
                 machine.attend()
                 with machine.awake() as run.kept_awake:
