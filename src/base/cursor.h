@@ -41,7 +41,7 @@ static inline size_t writer_left(const struct writer *w)
 }
 
 /* `size_bytes` bytes in place; NULL if fewer are left. */
-static inline const void *reader_take(struct reader *r, size_t size_bytes)
+static inline const void *reader_consume(struct reader *r, size_t size_bytes)
 {
         const uint8_t *here = r->at;
 
@@ -53,7 +53,7 @@ static inline const void *reader_take(struct reader *r, size_t size_bytes)
         return here;
 }
 
-static inline void *writer_take(struct writer *w, size_t size_bytes)
+static inline void *writer_reserve(struct writer *w, size_t size_bytes)
 {
         uint8_t *here = w->at;
 
@@ -68,7 +68,7 @@ static inline void *writer_take(struct writer *w, size_t size_bytes)
 #define CURSOR_ACCESS(bits)                                                                                  \
         static inline uint##bits##_t reader_u##bits(struct reader *r)                                        \
         {                                                                                                    \
-                const void *p = reader_take(r, bits / 8);                                                    \
+                const void *p = reader_consume(r, bits / 8);                                                 \
                 uint##bits##_t v = 0;                                                                        \
                                                                                                              \
                 if (p)                                                                                       \
@@ -77,7 +77,7 @@ static inline void *writer_take(struct writer *w, size_t size_bytes)
         }                                                                                                    \
         static inline void writer_u##bits(struct writer *w, uint##bits##_t v)                                \
         {                                                                                                    \
-                void *p = writer_take(w, bits / 8);                                                          \
+                void *p = writer_reserve(w, bits / 8);                                                       \
                                                                                                              \
                 v = htole##bits(v);                                                                          \
                 if (p)                                                                                       \
@@ -91,14 +91,14 @@ CURSOR_ACCESS(64)
 
 static inline uint8_t reader_u8(struct reader *r)
 {
-        const uint8_t *p = reader_take(r, 1);
+        const uint8_t *p = reader_consume(r, 1);
 
         return p ? *p : 0;
 }
 
 static inline void writer_u8(struct writer *w, uint8_t v)
 {
-        uint8_t *p = writer_take(w, 1);
+        uint8_t *p = writer_reserve(w, 1);
 
         if (p)
                 *p = v;

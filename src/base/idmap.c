@@ -62,7 +62,7 @@ static uint32_t find(const struct idmap *map, uint64_t key)
 }
 
 /* There is a free line for each id that the map may hold. */
-static uint32_t take_line(struct idmap *map)
+static uint32_t new_line(struct idmap *map)
 {
         uint32_t line = map->free_line;
 
@@ -101,7 +101,7 @@ bool idmap_put(struct idmap *map, uint64_t id, uint32_t value)
         if (id == UINT64_MAX || (absent && map->count == map->capacity))
                 return false;
         if (row->key == EMPTY)
-                *row = (struct idmap_row){.key = key_of(id), .line = take_line(map)};
+                *row = (struct idmap_row){.key = key_of(id), .line = new_line(map)};
         row->used += absent;
         map->count += absent;
         map->lines[row->line][id % IDMAP_LINE] = value;

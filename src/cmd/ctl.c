@@ -49,7 +49,7 @@ __attribute__((format(printf, 1, 2))) static int wrong(const char *format, ...)
         return 2;
 }
 
-static int take_scenario(struct ctl *c)
+static int load_scenario(struct ctl *c)
 {
         _cleanup_free_ struct scenario *s = command_load(c->scenario, &c->common);
 
@@ -78,7 +78,7 @@ static int find_dfm(struct ctl *c)
                 return wrong("%s; expected one of --socket PATH, --dfm HOST:PORT or --config FILE",
                              n == 0 ? "missing option" : "options exclude each other");
         if (c->scenario)
-                r = take_scenario(c);
+                r = load_scenario(c);
         else
                 snprintf(c->place, sizeof c->place, "%s%.*s", c->socket ? UNIX_PREFIX : "",
                          (int)SCENARIO_TEXT_MAX, c->socket ?: c->dfm);
@@ -344,7 +344,7 @@ static long long last_run_of(const json_t *o)
         return number_of(json_object_get(o, "last_run"), "run");
 }
 
-static struct before note_before(const json_t *o)
+static struct before record_before(const json_t *o)
 {
         return (struct before){number_of(o, "run"), last_run_of(o)};
 }
@@ -402,7 +402,7 @@ static int judge(const struct ctl *c, const json_t *o, const struct before *befo
 /* Requests the state until the command has had its effect. *o is the last answer. */
 static int await(const struct ctl *c, json_t **o)
 {
-        const struct before before = note_before(*o);
+        const struct before before = record_before(*o);
         bool starts = c->command != RUN_COMMAND_STOP;
         int r = 0;
 

@@ -97,14 +97,14 @@ static const struct option_entry *find(const struct option_entry *entries, size_
 }
 
 /* The last one counts. */
-static int take_level(struct options *o, bool quiet)
+static int set_level(struct options *o, bool quiet)
 {
         o->quiet = quiet;
         log_set_level(quiet ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG);
         return OPTIONS_GO_ON;
 }
 
-static int take_json(struct options *o, const char *value, size_t n_words, int argc, char **argv, int *i)
+static int set_json(struct options *o, const char *value, size_t n_words, int argc, char **argv, int *i)
 {
         o->json = true;
         if (value)
@@ -115,8 +115,8 @@ static int take_json(struct options *o, const char *value, size_t n_words, int a
 }
 
 /* A common option without an argument. */
-static int take_flag(struct options *o, const struct command *c, const char *name,
-                     const struct option_entry *own, size_t n_own)
+static int set_flag_option(struct options *o, const struct command *c, const char *name,
+                           const struct option_entry *own, size_t n_own)
 {
         if (strcmp(name, "help") == 0) {
                 print_help(c, own, n_own);
@@ -127,13 +127,13 @@ static int take_flag(struct options *o, const struct command *c, const char *nam
                 return 0;
         }
         if (strcmp(name, "progress") != 0)
-                return take_level(o, strcmp(name, "quiet") == 0);
+                return set_level(o, strcmp(name, "quiet") == 0);
         o->progress = true;
         return OPTIONS_GO_ON;
 }
 
 /* The argument of an option is after '=', or the next word. */
-static int take_argument(const struct command *c, const char *option, const char **value, int argc,
+static int find_argument(const struct command *c, const char *option, const char **value, int argc,
                          char **argv, int *i)
 {
         if (!*value) {
@@ -159,7 +159,7 @@ static int keep_value(const struct command *c, const struct option_entry *e, con
         return OPTIONS_GO_ON;
 }
 
-static int take_setting(struct options *o, const struct command *c, const char *value)
+static int add_setting(struct options *o, const struct command *c, const char *value)
 {
         if (o->n_settings == OPTIONS_SETTINGS_MAX)
                 return usage(c, "too many settings at %s", value);
@@ -167,7 +167,7 @@ static int take_setting(struct options *o, const struct command *c, const char *
         return OPTIONS_GO_ON;
 }
 
-static int take_option(struct options *o, const struct command *c, const struct option_entry *own,
+static int read_option(struct options *o, const struct command *c, const struct option_entry *own,
                        size_t n_own, size_t n_words, int argc, char **argv, int *i)
 {
         const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
@@ -190,13 +190,13 @@ static int take_option(struct options *o, const struct command *c, const struct 
         if (value && !*value)
                 return usage(c, "option %s requires an argument", option);
         if (!is_own && strcmp(e->name, "json") == 0)
-                return take_json(o, value, n_words, argc, argv, i);
+                return set_json(o, value, n_words, argc, argv, i);
         if (e->argument)
-                r = take_argument(c, option, &value, argc, argv, i);
+                r = find_argument(c, option, &value, argc, argv, i);
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!is_own)
-                return e->argument ? take_setting(o, c, value) : take_flag(o, c, e->name, own, n_own);
+                return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
         if (e->argument)
                 return keep_value(c, e, value);
         *e->value = e->name;
@@ -217,13 +217,13 @@ int options_parse(struct options *o, const struct command *command, const struct
                         continue;
                 }
                 if (!only_words && strncmp(argv[i], "--", 2) == 0) {
-                        r = take_option(o, command, own, n_own, n_words, argc, argv, &i);
+                        r = read_option(o, command, own, n_own, n_words, argc, argv, &i);
                         if (r != OPTIONS_GO_ON)
                                 return r;
                         continue;
                 }
                 if (!only_words && (strcmp(argv[i], "-v") == 0 || strcmp(argv[i], "-q") == 0)) {
-                        (void)take_level(o, argv[i][1] == 'q');
+                        (void)set_level(o, argv[i][1] == 'q');
                         continue;
                 }
                 if (!only_words && argv[i][0] == '-' && argv[i][1])

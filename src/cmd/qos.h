@@ -63,7 +63,7 @@ int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bo
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o);
 /* Updates the request from the device, apart from what the job configures: --link-rate, --mtu, and their
  * keys. For a device that has changed. */
-void qos_job_take_device(struct qos_job *job);
+void qos_job_use_device(struct qos_job *job);
 void qos_job_fini(struct qos_job *job);
 /* Makes the plan for a job whose backend is known. OPTIONS_GO_ON, or the exit status after an error is
  * reported. */

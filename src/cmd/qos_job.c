@@ -88,7 +88,7 @@ static int read_destination(const char *text, struct tc_destination *ret)
         return OPTIONS_GO_ON;
 }
 
-void qos_job_take_device(struct qos_job *job)
+void qos_job_use_device(struct qos_job *job)
 {
         const struct tc_device *d = &job->device;
         struct tc_request *q = &job->request;
@@ -141,7 +141,7 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
         job->link_rate_is_reported = s->network.link_rate_bps == 0;
         job->tuning = shaping_tuning_of_scenario(s);
         job->asked = shaping_backend_of_scenario(s);
-        qos_job_take_device(job);
+        qos_job_use_device(job);
         return OPTIONS_GO_ON;
 }
 
@@ -220,7 +220,7 @@ static int read_scenario(struct qos_job *job, bool needs_device)
         job->asked = shaping_backend_of_scenario(job->scenario);
         if (job->asked == TC_BACKEND_NONE)
                 job->asked = TC_BACKEND_AUTO;
-        qos_job_take_device(job);
+        qos_job_use_device(job);
         return OPTIONS_GO_ON;
 }
 

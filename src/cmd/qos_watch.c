@@ -189,7 +189,7 @@ static int plan_again(struct watching *w, struct error *e)
 
         if (w->job.request.n_destinations == 0)
                 return 0;
-        qos_job_take_device(&w->job);
+        qos_job_use_device(&w->job);
         r = tc_plan_make(&plan, &w->job.request, e);
         if (r >= 0)
                 r = read_tree(w, &have, e);
@@ -242,8 +242,8 @@ static int open_device(struct watching *w, struct error *e)
         return r < 0 ? error_set(e, r, "cannot watch: %m") : 0;
 }
 
-/* Shapes a device of the same name, which has another number, like the former one. */
-static int take_back(struct watching *w, const struct tc_device *d, struct error *e)
+/* Shapes a device of the same name, which has another number, like the previous one. */
+static int remove_shaping(struct watching *w, const struct tc_device *d, struct error *e)
 {
         uint64_t speed_bps = w->job.device.speed_bps;
         int r;
@@ -287,7 +287,7 @@ static int await_device(struct watching *w, struct error *e)
         (void)tc_shaper_remove(w->shaper, &o, &ignored);
         while (loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
                 if (tc_device_read(&d, w->job.device_name) >= 0) {
-                        r = unless_gone(w, take_back(w, &d, e), e);
+                        r = unless_gone(w, remove_shaping(w, &d, e), e);
                         if (r < 0 || !w->gone)
                                 return r < 0 ? r : 1;
                         report(w, "the device is gone again");

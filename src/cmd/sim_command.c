@@ -17,7 +17,7 @@
 
 static volatile sig_atomic_t stop;
 
-static void note_signal(int number)
+static void request_stop(int number)
 {
         stop = number;
 }
@@ -25,7 +25,7 @@ static void note_signal(int number)
 /* The first signal ends the history, and reports it; a second one ends the program. */
 static void catch_signals(void)
 {
-        const struct sigaction action = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+        const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
 
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);

@@ -59,7 +59,7 @@ bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum 
 /* read.c: the lines of the file and the settings of the command line. Negative errno: the file cannot be
  * read. */
 int conf_read_file(struct loading *l);
-void conf_take_setting(struct loading *l, const char *text);
+void conf_read_setting(struct loading *l, const char *text);
 
 /* scenario.c: the section of a node as a file holds it. */
 void conf_write_node(const struct scenario_node *n, FILE *to);

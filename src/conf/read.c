@@ -59,7 +59,7 @@ static unsigned distance(const char *a, const char *b)
 }
 
 /* Of both names of each key, once for all errors. */
-static void note_letters(struct loading *l)
+static void collect_letters(struct loading *l)
 {
         for (size_t i = 0; i < n_scenario_keys && !l->has_letters; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
@@ -88,7 +88,7 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
 
         snprintf(what, sizeof what, "%.60s%s%.60s", section, section[0] ? "." : "", name);
         of_what = letters(what);
-        note_letters(l);
+        collect_letters(l);
         /* Nobody sees a proposal for a later error, and a file of another program has thousands of them. */
         for (size_t i = 0; i < n_scenario_keys && l->errors->n < SCENARIO_ERRORS_MAX; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
@@ -156,7 +156,8 @@ static void set_key(struct loading *l, unsigned line, const char *section, const
         l->from_setting[i] = l->setting;
 }
 
-static void take(struct loading *l, unsigned line, const char *section, const char *name, const char *value)
+static void read_value(struct loading *l, unsigned line, const char *section, const char *name,
+                       const char *value)
 {
         if (strncmp(section, "node ", 5) == 0)
                 conf_set_node(l, section + 5, name, value);
@@ -167,7 +168,7 @@ static void take(struct loading *l, unsigned line, const char *section, const ch
 }
 
 /* SECTION.KEY=VALUE. A node name may contain dots, a key name does not. */
-void conf_take_setting(struct loading *l, const char *text)
+void conf_read_setting(struct loading *l, const char *text)
 {
         const char *equals = strchr(text, '='),
                    *dot = equals ? memrchr(text, '.', (size_t)(equals - text)) : NULL;
@@ -179,7 +180,7 @@ void conf_take_setting(struct loading *l, const char *text)
         } else {
                 snprintf(section, sizeof section, "%.*s", (int)(dot - text), text);
                 snprintf(name, sizeof name, "%.*s", (int)(equals - dot - 1), dot + 1);
-                take(l, 0, section, name, equals + 1);
+                read_value(l, 0, section, name, equals + 1);
         }
         l->setting = NULL;
 }
@@ -265,11 +266,11 @@ static char *read_line(char *to, int size, void *user)
         return to;
 }
 
-static int take_line(void *user, const char *section, const char *name, const char *value)
+static int read_entry(void *user, const char *section, const char *name, const char *value)
 {
         struct loading *l = user;
 
-        take(l, l->line, section, name, value);
+        read_value(l, l->line, section, name, value);
         return 1;
 }
 
@@ -286,7 +287,7 @@ int conf_read_file(struct loading *l)
         if (!l->file)
                 return -errno;
         errno = 0;
-        r = ini_parse_stream(read_line, l, take_line, l);
+        r = ini_parse_stream(read_line, l, read_entry, l);
         if (ferror(l->file))
                 r = errno ? -errno : -EIO;
         else if (r > 0)

@@ -50,7 +50,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         if (r < 0)
                 return r;
         for (size_t i = 0; i < n_settings; i++)
-                conf_take_setting(&l, settings[i]);
+                conf_read_setting(&l, settings[i]);
         set_name(ret, path);
         conf_resolve_texts(&l);
         /* Invalid values would cause errors in other keys. */

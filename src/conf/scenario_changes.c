@@ -39,10 +39,11 @@ static void compare_key(const struct comparison *c, const struct scenario_key *k
         c->each(c->ctx, &d);
 }
 
-static void note(const struct comparison *c, enum scenario_difference_kind kind, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+static void add_difference(const struct comparison *c, enum scenario_difference_kind kind, const char *format,
+                           ...) __attribute__((format(printf, 3, 4)));
 
-static void note(const struct comparison *c, enum scenario_difference_kind kind, const char *format, ...)
+static void add_difference(const struct comparison *c, enum scenario_difference_kind kind, const char *format,
+                           ...)
 {
         struct scenario_difference d = {.kind = kind};
         va_list args;
@@ -94,16 +95,16 @@ static int compare_nodes(const struct comparison *c, const char *name)
                 if (r == 0)
                         continue;
                 if (strcmp(n->name, name) == 0)
-                        note(c, DIFFERENCE_FIXED, "[node %s]", name);
+                        add_difference(c, DIFFERENCE_FIXED, "[node %s]", name);
                 else {
                         first = first ?: n;
                         others++;
                 }
         }
         if (others == 1)
-                note(c, DIFFERENCE_COMMON, "[node %s]", first->name);
+                add_difference(c, DIFFERENCE_COMMON, "[node %s]", first->name);
         else if (others > 1)
-                note(c, DIFFERENCE_COMMON, "[node %s] and %u more", first->name, others - 1);
+                add_difference(c, DIFFERENCE_COMMON, "[node %s] and %u more", first->name, others - 1);
         return 0;
 }
 
@@ -127,6 +128,6 @@ int scenario_compare(const struct scenario *running, const struct scenario *file
                 compare_key(&c, &scenario_keys[i]);
         r = compare_nodes(&c, name);
         if (r >= 0 && has_other_metadata(running, file))
-                note(&c, DIFFERENCE_FIXED, "[metadata]");
+                add_difference(&c, DIFFERENCE_FIXED, "[metadata]");
         return r;
 }

@@ -38,7 +38,7 @@ static bool parse_source(const char *text, enum scenario_source *ret_kind, const
 }
 
 /* Fills kind and place. False: `why` says what is wrong. */
-static bool take_source(const struct loading *l, bool from_file, const char *text, enum scenario_source *kind,
+static bool read_source(const struct loading *l, bool from_file, const char *text, enum scenario_source *kind,
                         char at[static SCENARIO_TEXT_MAX], char *why, size_t why_bytes)
 {
         const char *place;
@@ -60,7 +60,7 @@ void conf_resolve_source(struct loading *l)
         size_t i = (size_t)(scenario_key_find("ros", "source") - scenario_keys);
         char why[300];
 
-        if (!take_source(l, l->lines[i] > 0 && !l->from_setting[i], s->ros.source, &s->ros.source_kind,
+        if (!read_source(l, l->lines[i] > 0 && !l->from_setting[i], s->ros.source, &s->ros.source_kind,
                          s->ros.source_at, why, sizeof why))
                 conf_key_error(l, "ros", "source", "%s", why);
         else if (s->ros.source_kind == SOURCE_FILE)
@@ -73,7 +73,7 @@ void conf_set_node_source(struct loading *l, const char *what, struct scenario_n
         char why[300];
 
         n->has_source = true;
-        if (!take_source(l, !l->setting, value, &n->source_kind, n->source_at, why, sizeof why))
+        if (!read_source(l, !l->setting, value, &n->source_kind, n->source_at, why, sizeof why))
                 conf_error(l, l->line, what, "%s", why);
 }
 

@@ -7,7 +7,7 @@
  * possibly WRITING (built, with no time-out while its SFI writes it), and then complete, partial, lost or
  * rejected, and cleared. Both directions
  * between DFM and SFI are reliable streams: entries are numbered, acknowledged and resent. A DFM that
- * finds nodes in a former DFM's run resumes that run. */
+ * finds nodes in a previous DFM's run resumes that run. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,7 +26,7 @@
 #include "protocol/message.h"
 
 /* The last run that a DFM on this machine began. */
-struct dfm_former {
+struct dfm_previous {
         bool known;
         uint64_t cookie; /* 0: it has ended */
         uint64_t age_ns; /* since the start of that run, at dfm_new() */
@@ -39,7 +39,7 @@ enum dfm_trigger_source {
         DFM_TRIGGER_SCHEDULE,
         DFM_TRIGGER_OFFERED, /* dfm_offer() */
         DFM_TRIGGER_CLOCK,   /* one for each slice of time that has passed */
-        DFM_TRIGGER_FRAMES,  /* one for each number that the ROSs announce (Have) */
+        DFM_TRIGGER_FRAMES,  /* one for each number that the ROSs announce (Numbers) */
 };
 
 struct dfm_config {
@@ -48,8 +48,8 @@ struct dfm_config {
         bool run_is_free;
         uint64_t cookie;      /* of the run; random, not 0 */
         uint64_t incarnation; /* of this DFM; random, not 0 */
-        struct dfm_former former;
-        const struct dfm_processes *former_processes; /* borrowed by dfm_new(); NULL: not known */
+        struct dfm_previous previous;
+        const struct dfm_processes *previous_processes; /* borrowed by dfm_new(); NULL: not known */
         struct member_keys keys;
         uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
@@ -103,7 +103,7 @@ enum dfm_notice_kind {
         NOTICE_LEFT,      /* it announced that it leaves */
         NOTICE_SILENT,    /* silent for node_timeout_ns */
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
-        NOTICE_RESUMED,   /* a former DFM's run goes on; see `run` */
+        NOTICE_RESUMED,   /* a previous DFM's run goes on; see `run` */
         NOTICE_UNRELIABLE,
         NOTICE_LEFT_OUT, /* a ROS's front-end is silent: events go on without it */
         NOTICE_TAKEN_IN, /* it is no longer */
@@ -125,12 +125,12 @@ struct dfm_notice {
 
 /* State of a node as the DFM sees it. */
 struct dfm_node_view {
-        bool live, heard;  /* present now; present at any time */
-        bool holds_back;   /* a ROS: XOFF */
-        bool left_out;     /* a ROS: events do not wait for it */
-        bool lacks_frame;  /* a ROS that counts frames: the next trigger waits for one of its front-end */
-        bool behind;       /* a ROS: it has not heard of the last reset, so triggers wait for it */
-        uint64_t heard_ns; /* time of its last message */
+        bool live, received;   /* present now; present at any time */
+        bool holds_back;       /* a ROS: XOFF */
+        bool left_out;         /* a ROS: events do not wait for it */
+        bool is_missing_frame; /* a ROS that counts frames: the next trigger waits for one of its front-end */
+        bool behind;           /* a ROS: it has not heard of the last reset, so triggers wait for it */
+        uint64_t received_ns;  /* time of its last message */
         uint32_t credits, held; /* an SFI: free credits, and open events */
         uint16_t reason;        /* enum node_reason, or one of a later version */
         uint16_t reason_node;
@@ -223,7 +223,7 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
 /* The same for a trigger that later ones overtook, on its way from one sender. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Number of datagrams with triggers that were lost since the caller began. */
-void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost);
+void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost);
 /* Whether the DFM takes triggers; as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
 /* Triggers are held back because the counters were reset. */
@@ -241,7 +241,7 @@ uint32_t dfm_leaders(const struct dfm *d);
 
 /* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
  * could be received. */
-void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
+void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
  * run has begun. */
 void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
@@ -288,7 +288,7 @@ bool dfm_is_busy(const struct dfm *d);
 /* Number of nodes present. */
 uint32_t dfm_live(const struct dfm *d, enum node_role role);
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
-/* Number and cookie of the run, which change when a former DFM's run is resumed. */
+/* Number and cookie of the run, which change when a previous DFM's run is resumed. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
 /* Time since the start of the run; 0: not started. */
@@ -299,7 +299,7 @@ bool dfm_is_unreliable(const struct dfm *d);
 /* The run ended when it was resumed, because its duration had passed. */
 bool dfm_is_overdue(const struct dfm *d);
 /* Takes the oldest notice; up to 64 are kept. */
-bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret);
+bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */
 bool dfm_has_begun(const struct dfm *d);
 /* Whether there is a run: it has started, or an earlier DFM began it and this one waits for its nodes. */

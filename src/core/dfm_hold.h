@@ -10,7 +10,7 @@
 struct dfm;
 
 /* Holds the start: the run does not begin, even if all nodes are present. Has no effect on a run that has
- * begun, or that a former DFM began. */
+ * begun, or that a previous DFM began. */
 void dfm_hold_start(struct dfm *d);
 /* Lets the run begin as usual. Missing nodes have dfm.start-timeout from now on to join. */
 void dfm_release_start(struct dfm *d, uint64_t now_ns);
@@ -19,7 +19,7 @@ bool dfm_is_held(const struct dfm *d);
 bool dfm_is_ready(const struct dfm *d);
 
 /* Sets the metadata of the run, at most METADATA_MAX, which each SFI receives before it receives events. Has
- * no effect once the run has begun, nor in the run of a former DFM, which has its own. */
+ * no effect once the run has begun, nor in the run of a previous DFM, which has its own. */
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
 
 /* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The

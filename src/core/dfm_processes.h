@@ -45,7 +45,7 @@ struct dfm_offered {
         /* Not in `triggers`: triggers that waited in a DFM that ended, or came while none ran. */
         uint64_t missed;
         uint64_t unclear;        /* restarts of the DFM whose missed triggers cannot be counted */
-        uint64_t datagrams_lost; /* as dfm_note_datagrams_lost() says */
+        uint64_t datagrams_lost; /* as dfm_count_datagrams_lost() says */
         uint64_t resets;         /* of the counters, as the triggers report them */
         uint64_t spills_begun, spills_ended, in_spills;
 };
@@ -113,7 +113,7 @@ struct dfm_processes {
 /* Changes when the caller should store the processes again: before it sends what dfm_step() returns. 0:
  * there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
-void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
+void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
 /* Events that were open whenever the run was resumed, and count as lost: no process knows their triggers. */
 uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events

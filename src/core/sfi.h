@@ -157,10 +157,10 @@ bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
 bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
 /* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI, which
  * requests from idle ROSs first. */
-void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
+void sfi_record_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
 /* Over TCP: ROS `source` opened a connection, or its connection has room again after it dropped requests. All
- * former requests and their answers may be lost, so the next steps request what is missing. */
-void sfi_note_connected(struct sfi *s, uint64_t now_ns, uint16_t source);
+ * previous requests and their answers may be lost, so the next steps request what is missing. */
+void sfi_record_connected(struct sfi *s, uint64_t now_ns, uint16_t source);
 /* Total number of data datagrams that the caller's own socket has dropped. */
 void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
 /* The share of the planned rate that the port takes, and its history. */
@@ -174,7 +174,7 @@ bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct 
 uint64_t sfi_deadline_ns(const struct sfi *s);
 
 /* Returns slots that are ready for writing, at most n. The caller returns each with sfi_written(). */
-size_t sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
+size_t sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
 void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
 /* The caller is done with the slot. `failed`: it could not be written, so the event is lost. */
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
@@ -191,7 +191,7 @@ struct sfi_settings {
 void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
 /* The process did not run for this time, and has not read its sockets since: extends the time-outs of events
  * by that, up to sfi.timeout from now. */
-void sfi_was_away(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
+void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
 /* The largest number of credits for which there are slots. */
 uint32_t sfi_credits_max(const struct sfi *s);
 /* False: pull would have to count events instead of bytes in flight, or the reverse. */

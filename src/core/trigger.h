@@ -27,7 +27,7 @@ struct trigger {
 void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst,
                   uint64_t seed, uint64_t now_ns);
 /* Takes up to `max` triggers that are due at now_ns; returns their number. */
-uint64_t trigger_take(struct trigger *t, uint64_t now_ns, uint64_t max);
+uint64_t trigger_next_due(struct trigger *t, uint64_t now_ns, uint64_t max);
 /* When the next trigger is due; possibly in the past. */
 uint64_t trigger_next_ns(const struct trigger *t);
 /* Triggers that were due were held back until now_ns. The next one is due now, and the rest follow at the

@@ -47,8 +47,8 @@ struct builder {
 };
 
 /* Logs the first one of each fault; builder_reasons() reports their number. */
-static void note_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
-                         size_t at)
+static void record_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
+                           size_t at)
 {
         const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, ros);
         const uint8_t *found = b->buffer + built->fragments[ros].at + at;
@@ -82,7 +82,7 @@ static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_
         key = pattern_key(b->context.scenario->run.seed, ros, built->info.l1_id);
         at = pattern_check(key, b->buffer + f->at, 0, f->bytes);
         if (at < f->bytes)
-                note_corrupt(b, built, ros, key, at);
+                record_corrupt(b, built, ros, key, at);
         return at < f->bytes;
 }
 
@@ -101,7 +101,7 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
 }
 
 /* Logs the first one of each fault; the report counts them. */
-static void note_partial(struct builder *b, const struct sfi_built *built)
+static void record_partial(struct builder *b, const struct sfi_built *built)
 {
         char names[160] = "";
         struct strbuf text = strbuf_init(names, sizeof names);
@@ -131,7 +131,7 @@ static void note_partial(struct builder *b, const struct sfi_built *built)
 }
 
 /* Otherwise a run that loses all its events would say nothing until its end. */
-static void note_lost(struct builder *b, const struct sfi_built *built)
+static void record_lost(struct builder *b, const struct sfi_built *built)
 {
         if (!log_is_new_fault(&b->lost_ns, clock_now_ns()))
                 return;
@@ -157,12 +157,12 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
         sfi_built_event(b->core, slot, &built);
         if (built.end == EVENT_LOST) {
                 if (!built.is_elsewhere)
-                        note_lost(b, &built);
+                        record_lost(b, &built);
                 push_done(b, slot, false);
                 return;
         }
         if (built.end == EVENT_PARTIAL)
-                note_partial(b, &built);
+                record_partial(b, &built);
         corrupt = b->context.scenario->sfi.verify ? verify(b, &built) : 0;
         if (!b->output)
                 push_done(b, slot, false);
@@ -350,7 +350,7 @@ struct builder *builder_free(struct builder *b)
         return NULL;
 }
 
-void builder_take(struct builder *b, uint32_t slot)
+void builder_accept(struct builder *b, uint32_t slot)
 {
         if (b->threaded) {
                 (void)ring_push(&b->to_write, &slot);

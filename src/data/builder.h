@@ -27,18 +27,19 @@ struct builder_done {
 
 /* -EINVAL: sfi.directory is not usable now, so builder_open_files() would fail. Errors are logged. */
 int builder_check(const struct data_context *context);
-/* Between builder_take() and builder_collect() the builder reads the core's slots and the buffer. Errors are
- * logged. */
+/* Between builder_accept() and builder_collect() the builder reads the core's slots and the buffer. Errors
+ * are logged. */
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots);
 /* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the
- * first builder_take(), and not at all after an error, which is logged, and which builder_reasons() adds. */
+ * first builder_accept(), and not at all after an error, which is logged, and which builder_reasons() adds.
+ */
 int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
 /* Unless it was sealed, the newest file keeps the name NAME.writing. */
 struct builder *builder_free(struct builder *b);
 /* Hands a built slot over; the queue holds all slots. */
-void builder_take(struct builder *b, uint32_t slot);
-/* Call it after the last builder_take() of a batch. */
+void builder_accept(struct builder *b, uint32_t slot);
+/* Call it after the last builder_accept() of a batch. */
 void builder_kick(struct builder *b);
 /* Returns up to n slots that the core may reuse. */
 size_t builder_collect(struct builder *b, struct builder_done *done, size_t n);
@@ -50,7 +51,7 @@ void builder_woken(struct builder *b);
 /* Slots can be collected, or all files are sealed. */
 bool builder_has_done(const struct builder *b);
 /* Makes the thread write the remaining events and seal the last file; returns at once. Call it after the last
- * builder_take(). */
+ * builder_accept(). */
 void builder_seal(struct builder *b);
 /* After builder_seal(): all events are written, files sealed and slots collected. *ret_error: negative errno
  * if output failed at any time; the failure is already logged. */

@@ -53,8 +53,8 @@ struct tcp_receiver {
         size_t n_peers;
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
-        uint64_t stranger_ns;   /* when one last came; 0: never */
-        struct message message; /* scratch: decoded and handed to the core at once */
+        uint64_t foreign_sender_ns; /* when one last came; 0: never */
+        struct message message;     /* scratch: decoded and handed to the core at once */
         uint8_t discarded[65536];
 };
 
@@ -146,13 +146,13 @@ static void tcp_close(struct data_receiver *r)
 }
 
 /* Counts a connection that does not belong to a ROS. */
-static void note_stranger(struct data_receiver *r, const struct net_address *from, const char *why)
+static void log_foreign_sender(struct data_receiver *r, const struct net_address *from, const char *why)
 {
         struct tcp_receiver *t = r->state;
         char text[NET_ADDRESS_TEXT_MAX];
 
         stats_add(&r->context.stats->packets_foreign, 1);
-        if (log_is_new_fault(&t->stranger_ns, clock_now_ns()))
+        if (log_is_new_fault(&t->foreign_sender_ns, clock_now_ns()))
                 log_warning("closed the data connection from %s: %s; further ones are only counted until "
                             "none comes for 10 s",
                             net_address_format(from, text), why);
@@ -171,18 +171,18 @@ static struct tcp_peer *free_peer(struct data_receiver *r)
                         oldest = p;
         }
         assert(oldest);
-        note_stranger(r, &oldest->from, "it did not introduce itself, and newer connections replace it");
+        log_foreign_sender(r, &oldest->from, "it did not introduce itself, and newer connections replace it");
         drop_peer(oldest);
         return oldest;
 }
 
-static void note_granted(struct data_receiver *r, int fd)
+static void publish_granted(struct data_receiver *r, int fd)
 {
         uint64_t requested = r->context.scenario->network.socket_buffer_bytes,
                  granted = tcp_granted_bytes(fd, false);
 
         stats_set(&r->context.stats->granted_receive_buffer_bytes, granted);
-        socket_note_buffer(SOCKET_RECEIVE, "data connections", true, requested, granted);
+        socket_log_buffer(SOCKET_RECEIVE, "data connections", true, requested, granted);
 }
 
 static void accept_one(struct data_receiver *r, int fd, const struct net_address *from, uint64_t now_ns)
@@ -191,7 +191,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
         struct tcp_peer *p;
 
         if (!address_book_has_ros(r->context.nodes, from)) {
-                note_stranger(r, from, "the scenario has no ROS with this address");
+                log_foreign_sender(r, from, "the scenario has no ROS with this address");
                 close(fd);
                 return;
         }
@@ -207,7 +207,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
             loop_add(r->context.loop, &p->io) < 0)
                 drop_peer(p);
         else
-                note_granted(r, fd);
+                publish_granted(r, fd);
 }
 
 /* Negative errno: no ROS can connect any longer. */
@@ -247,14 +247,15 @@ static int know_peer(struct tcp_peer *p, uint64_t now_ns, uint16_t ros)
         if (p->ros >= 0)
                 return refuse(p, MESSAGE_MALFORMED);
         if (!address_book_is_host(p->receiver->context.nodes, ROLE_ROS, ros, &p->from)) {
-                note_stranger(p->receiver, &p->from, "it introduced itself as a ROS with another address");
+                log_foreign_sender(p->receiver, &p->from,
+                                   "it introduced itself as a ROS with another address");
                 return -EPROTO;
         }
         if (t->of_ros[ros] >= 0)
                 drop_peer(&t->peers[t->of_ros[ros]]);
         p->ros = ros;
         t->of_ros[ros] = (int)(p - t->peers);
-        sfi_note_connected(p->receiver->core, now_ns, ros);
+        sfi_record_connected(p->receiver->core, now_ns, ros);
         return 1;
 }
 
@@ -271,7 +272,7 @@ static int stage(struct tcp_peer *p, size_t wanted)
         return 1;
 }
 
-static int take_control(struct tcp_peer *p, const struct message_header *h, uint64_t now_ns)
+static int receive_control(struct tcp_peer *p, const struct message_header *h, uint64_t now_ns)
 {
         struct tcp_receiver *t = p->receiver->state;
         size_t size = MESSAGE_HEADER_BYTES + (size_t)h->payload_bytes, n;
@@ -292,7 +293,7 @@ static int take_control(struct tcp_peer *p, const struct message_header *h, uint
 }
 
 /* Another message than Fragments. */
-static int take_header(struct tcp_peer *p, uint64_t now_ns)
+static int receive_header(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
         struct message_header h;
@@ -310,11 +311,11 @@ static int take_header(struct tcp_peer *p, uint64_t now_ns)
         if (v == MESSAGE_OK && (h.sender_role != ROLE_ROS || h.sender_index >= c->scenario->ros.count))
                 v = MESSAGE_MALFORMED;
         r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, now_ns, h.sender_index);
-        return r < 0 ? r : take_control(p, &h, now_ns);
+        return r < 0 ? r : receive_control(p, &h, now_ns);
 }
 
 /* Header and directory of a data message. */
-static int take_head(struct tcp_peer *p, uint64_t now_ns)
+static int receive_head(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
         uint64_t cookie = sfi_member(p->receiver->core)->cookie;
@@ -340,15 +341,15 @@ static int take_head(struct tcp_peer *p, uint64_t now_ns)
         return 1;
 }
 
-static int take_message(struct tcp_peer *p, uint64_t now_ns)
+static int receive_message(struct tcp_peer *p, uint64_t now_ns)
 {
         size_t staged;
         int r = stage(p, 1);
 
         if (r <= 0)
                 return r;
-        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? take_head(p, now_ns)
-                                                                           : take_header(p, now_ns);
+        return tcp_reader_bytes(&p->reader, &staged)[0] == FRAGMENTS_MAGIC ? receive_head(p, now_ns)
+                                                                           : receive_header(p, now_ns);
 }
 
 static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
@@ -367,7 +368,7 @@ static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
 }
 
 /* Payload without a reservation, or whose reservation has ended, is discarded. */
-static int take_payload(struct tcp_peer *p, uint64_t now_ns)
+static int receive_payload(struct tcp_peer *p, uint64_t now_ns)
 {
         struct data_receiver *r = p->receiver;
         struct tcp_receiver *t = r->state;
@@ -397,9 +398,9 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
 
         while (r > 0 && taken < TURN_BYTES) {
                 if (p->chunk_left_bytes > 0)
-                        r = take_payload(p, now_ns);
+                        r = receive_payload(p, now_ns);
                 else
-                        r = p->in_message ? begin_chunk(p, now_ns) : take_message(p, now_ns);
+                        r = p->in_message ? begin_chunk(p, now_ns) : receive_message(p, now_ns);
                 taken += r > 0 ? (uint64_t)r + STEP_BYTES : 0;
         }
         p->ready = r > 0;
@@ -421,14 +422,14 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
                 if (p->refused && p->n_requests == 0) {
                         p->refused = false;
-                        sfi_note_connected(r->core, now_ns, (uint16_t)p->ros);
+                        sfi_record_connected(r->core, now_ns, (uint16_t)p->ros);
                 }
                 if (p->io.fd >= 0 && p->ready) {
                         read_peer(p, now_ns);
                         *ret_more |= p->ready;
                 }
                 if (p->io.fd >= 0 && p->ros < 0 && now_ns - p->since_ns >= INTRODUCTION_NS) {
-                        note_stranger(r, &p->from, "it did not introduce itself within 10 s");
+                        log_foreign_sender(r, &p->from, "it did not introduce itself within 10 s");
                         drop_peer(p);
                 }
         }

@@ -61,8 +61,8 @@ static int udp_open(struct data_receiver *r)
         k = socket_open_udp(&u->endpoint, &config, "fragments");
         if (k < 0)
                 return k;
-        socket_note_buffer(SOCKET_RECEIVE, "fragments", s->network.socket_buffer_bytes > 0, buffer_bytes,
-                           u->endpoint->granted_receive_bytes);
+        socket_log_buffer(SOCKET_RECEIVE, "fragments", s->network.socket_buffer_bytes > 0, buffer_bytes,
+                          u->endpoint->granted_receive_bytes);
         stats_set(&r->context.stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
         u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
         return loop_add(r->context.loop, &u->io);
@@ -93,7 +93,8 @@ static void store(struct data_receiver *r, struct udp_receiver *u, uint64_t now_
         u->n = 0;
 }
 
-static void take(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d, uint64_t now_ns)
+static void receive_datagram(struct data_receiver *r, struct udp_receiver *u, const struct datagram *d,
+                             uint64_t now_ns)
 {
         struct chunk_reader reader;
         enum message_verdict v =
@@ -107,7 +108,7 @@ static void take(struct data_receiver *r, struct udp_receiver *u, const struct d
         if (v != MESSAGE_OK)
                 return;
         if (sfi_count_datagram(r->core, reader.header.sender_index, reader.header.transaction))
-                sfi_note_queued(r->core, now_ns, reader.header.sender_index, reader.header.queued_bytes);
+                sfi_record_queued(r->core, now_ns, reader.header.sender_index, reader.header.queued_bytes);
         while (chunk_reader_next(&reader, &u->chunks[u->n].chunk, &u->payload[u->n])) {
                 u->chunks[u->n].source = reader.header.sender_index;
                 if (++u->n == CHUNKS)
@@ -125,7 +126,7 @@ static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
                 if (n < 0)
                         return log_error_errno(n, "receiving fragments: %m");
                 for (int i = 0; i < n; i++)
-                        take(r, u, &u->datagrams[i], now_ns);
+                        receive_datagram(r, u, &u->datagrams[i], now_ns);
                 store(r, u, now_ns);
                 if (n == 0)
                         u->ready = false;

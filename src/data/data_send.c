@@ -26,7 +26,7 @@ static uint64_t fill(struct data_sender *s, size_t n)
         return bytes;
 }
 
-size_t data_sender_take(struct data_sender *s, uint32_t sfi, uint64_t bytes)
+size_t data_sender_pop(struct data_sender *s, uint32_t sfi, uint64_t bytes)
 {
         size_t wanted = bytes < DATA_SENDER_ALL ? FIRST_JOBS : SEND_JOBS_MAX;
 

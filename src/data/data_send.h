@@ -39,6 +39,6 @@ struct data_sender {
 /* Collects jobs for an SFI in chunk_jobs until they hold `bytes` of payload or no job is left, and generates
  * their payload if necessary. Returns the number of jobs. */
 #define DATA_SENDER_ALL UINT64_MAX
-size_t data_sender_take(struct data_sender *s, uint32_t sfi, uint64_t bytes);
+size_t data_sender_pop(struct data_sender *s, uint32_t sfi, uint64_t bytes);
 /* Makes the header of the next data message to an SFI. */
 struct message_header data_sender_header(const struct data_sender *s, uint32_t sfi);

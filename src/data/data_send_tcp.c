@@ -125,13 +125,13 @@ static void introduce(struct tcp_path *p)
         p->at = 0;
 }
 
-static void note_granted(const struct tcp_path *p)
+static void publish_granted(const struct tcp_path *p)
 {
         uint64_t requested = p->sender->context.scenario->network.socket_buffer_bytes,
                  granted = tcp_granted_bytes(p->io.fd, true);
 
         stats_set(&p->sender->context.stats->granted_send_buffer_bytes, granted);
-        socket_note_buffer(SOCKET_SEND, "data connections", true, requested, granted);
+        socket_log_buffer(SOCKET_SEND, "data connections", true, requested, granted);
 }
 
 static void check_connected(struct tcp_path *p, uint64_t now_ns)
@@ -147,7 +147,7 @@ static void check_connected(struct tcp_path *p, uint64_t now_ns)
         p->was_up = true;
         p->state = PATH_UP;
         tcp_backoff_reset(&p->backoff);
-        note_granted(p);
+        publish_granted(p);
         introduce(p);
 }
 
@@ -157,7 +157,7 @@ static bool pack(struct tcp_path *p)
         struct data_sender *s = p->sender;
         struct message_header header = data_sender_header(s, p->sfi);
         const struct chunk_datagram *d;
-        size_t jobs = data_sender_take(s, p->sfi, MESSAGE_MAX_BYTES);
+        size_t jobs = data_sender_pop(s, p->sfi, MESSAGE_MAX_BYTES);
 
         if (chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d) == 0)
                 return false;
@@ -226,7 +226,7 @@ static void write_some(struct tcp_path *p, uint64_t now_ns)
 
 /* Handles the next received message. 1: done; 0: incomplete; -EPROTO: not a request of this SFI, so the
  * connection must be closed. */
-static int take_message(struct tcp_path *p, uint64_t now_ns)
+static int receive_message(struct tcp_path *p, uint64_t now_ns)
 {
         struct message *m = &((struct tcp_sender *)p->sender->state)->message;
         struct message_header h;
@@ -262,7 +262,7 @@ static void read_some(struct tcp_path *p, uint64_t now_ns)
                 int r = 1;
 
                 while (r > 0)
-                        r = take_message(p, now_ns);
+                        r = receive_message(p, now_ns);
                 if (r < 0 || got < 0) {
                         lose(p, now_ns, r < 0 ? r : (int)got);
                         return;

@@ -95,8 +95,8 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
         r = socket_open_udp(&p->endpoint, &config, "fragments");
         if (r < 0)
                 return r;
-        socket_note_buffer(SOCKET_SEND, "fragments", sc->network.socket_buffer_bytes > 0,
-                           config.send_buffer_bytes, p->endpoint->granted_send_bytes);
+        socket_log_buffer(SOCKET_SEND, "fragments", sc->network.socket_buffer_bytes > 0,
+                          config.send_buffer_bytes, p->endpoint->granted_send_bytes);
         stats_set(&s->context.stats->granted_send_buffer_bytes, p->endpoint->granted_send_bytes);
         p->loop = s->context.loop;
         p->paced_until_ns = NEVER_NS;
@@ -252,7 +252,7 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         if (most == 0 || is_held(s, p, sfi))
                 return 0;
         chunk_packer_set_limit(s->packer, most);
-        jobs = data_sender_take(s, sfi, most < DATAGRAMS_MAX ? most * u->datagram_bytes : DATA_SENDER_ALL);
+        jobs = data_sender_pop(s, sfi, most < DATAGRAMS_MAX ? most * u->datagram_bytes : DATA_SENDER_ALL);
         n = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d);
         if (n > 0 && !d[n - 1].full && hold(s, p, sfi, jobs, n))
                 n--;

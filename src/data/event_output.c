@@ -213,7 +213,7 @@ struct event_output *event_output_free(struct event_output *o)
         return NULL;
 }
 
-static void note_file(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
+static void record_file(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
 {
         struct event_output *o = ctx;
         struct file_list *l = o->files;
@@ -235,14 +235,14 @@ static void note_file(void *ctx, const char *path, uint64_t events, uint64_t siz
         stats_add(&o->context.stats->events_stored, events);
 }
 
-static void note_sealing(void *ctx)
+static void record_sealing(void *ctx)
 {
         struct event_output *o = ctx;
 
         o->stored(o->ctx);
 }
 
-static void note_left(void *ctx, const char *path, pid_t writer)
+static void record_left(void *ctx, const char *path, pid_t writer)
 {
         struct event_output *o = ctx;
 
@@ -277,9 +277,9 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 .n_metadata = n,
                 .has_seed = scenario_all_from(s, SOURCE_PATTERN),
                 .seed = s->run.seed,
-                .closed = note_file,
-                .sealing = note_sealing,
-                .left = note_left,
+                .closed = record_file,
+                .sealing = record_sealing,
+                .left = record_left,
                 .userdata = o,
         };
         int r;

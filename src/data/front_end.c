@@ -39,7 +39,7 @@ struct front_end {
         struct loop_io io;
         bool ready;
         uint64_t full_ns; /* when a datagram last found no room; 0: never */
-        uint64_t again_ns, heard_ns;
+        uint64_t again_ns, received_ns;
         struct number_field number;
         struct ros_sample last;
         uint64_t frames; /* counted */
@@ -79,10 +79,10 @@ static uint32_t read_length(const uint8_t *bytes)
 }
 
 /* Notes lost frames that got no number; the first of them would have been the next frame. */
-static void note_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
+static void record_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
-        front_end_note_gap(&f->gaps, f->now_ns, n, f->frames, kind, detail, f->number.bits > 0);
+        front_end_record_gap(&f->gaps, f->now_ns, n, f->frames, kind, detail, f->number.bits > 0);
 }
 
 static int open_udp(struct front_end *f, const char *at)
@@ -98,8 +98,8 @@ static int open_udp(struct front_end *f, const char *at)
         r = socket_open_udp(&f->endpoint, &config, "frames of the front-end");
         if (r < 0)
                 return r;
-        socket_note_buffer(SOCKET_RECEIVE, "frames of the front-end", true, config.receive_buffer_bytes,
-                           f->endpoint->granted_receive_bytes);
+        socket_log_buffer(SOCKET_RECEIVE, "frames of the front-end", true, config.receive_buffer_bytes,
+                          f->endpoint->granted_receive_bytes);
         f->io = (struct loop_io){.fd = f->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = f};
         return loop_add(f->loop, &f->io);
 }
@@ -208,23 +208,23 @@ static void deliver(struct front_end *f, bool full)
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
 }
 
-static void take_malformed(struct front_end *f, const struct datagram *d)
+static void count_malformed(struct front_end *f, const struct datagram *d)
 {
         char why[160];
 
         front_end_explain_length(d->size_bytes < LENGTH_BYTES ? 0 : read_length(d->bytes), d->size_bytes, why,
                                  sizeof why);
         stats_add(&f->stats->packets_malformed, 1);
-        note_gap(f, 1, GAP_MALFORMED, why);
+        record_gap(f, 1, GAP_MALFORMED, why);
 }
 
-static void take_datagram(struct front_end *f, const struct datagram *d)
+static void receive_datagram(struct front_end *f, const struct datagram *d)
 {
         uint32_t bytes = d->size_bytes - LENGTH_BYTES;
         enum ros_verdict verdict;
 
         if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != bytes) {
-                take_malformed(f, d);
+                count_malformed(f, d);
                 return;
         }
         verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes);
@@ -247,10 +247,10 @@ static void take_datagram(struct front_end *f, const struct datagram *d)
 }
 
 /* Datagrams that the kernel dropped at the full socket get no numbers. */
-static void note_dropped(struct front_end *f, uint64_t dropped)
+static void record_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
-                note_gap(f, dropped - f->dropped, GAP_DROPPED, "");
+                record_gap(f, dropped - f->dropped, GAP_DROPPED, "");
         f->dropped = dropped;
         stats_set(&f->stats->packets_socket_dropped, dropped);
 }
@@ -263,15 +263,15 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
         for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
                 n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d));
                 /* Drop counts arrive with datagrams: note the gap before the frames that follow it. */
-                note_dropped(f, f->endpoint->counts.dropped);
+                record_dropped(f, f->endpoint->counts.dropped);
                 for (int i = 0; i < n; i++)
-                        take_datagram(f, &d[i]);
+                        receive_datagram(f, &d[i]);
                 if (n > 0)
-                        f->heard_ns = now_ns;
+                        f->received_ns = now_ns;
         }
         f->ready = n > 0;
         if (!f->ready)
-                note_dropped(f, endpoint_counts(f->endpoint)->dropped);
+                record_dropped(f, endpoint_counts(f->endpoint)->dropped);
 }
 
 static void lose(struct front_end *f, uint64_t now_ns, int why)
@@ -283,7 +283,7 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
                 f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &begun);
                 if (front_end_log_loss(why, f->in_frame, begun > 0, f->frames))
-                        note_gap(f, 1, GAP_BROKEN, "");
+                        record_gap(f, 1, GAP_BROKEN, "");
         }
         if (f->in_frame)
                 end_frame(f, false);
@@ -380,7 +380,7 @@ static int resume_stream(struct front_end *f)
         return r;
 }
 
-static int take_frames(struct front_end *f)
+static int receive_frames(struct front_end *f)
 {
         int r = 1;
 
@@ -406,7 +406,7 @@ static void complain(struct front_end *f, uint64_t now_ns)
         front_end_log_missing(&f->to, now_ns - f->down_since_ns, f->why_down);
 }
 
-static void note_up(struct front_end *f, uint64_t now_ns)
+static void record_up(struct front_end *f, uint64_t now_ns)
 {
         if (f->complained)
                 front_end_log_return(&f->to, now_ns - f->down_since_ns);
@@ -444,12 +444,12 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
         if (f->io.fd < 0 || (!f->ready && now_ns < f->again_ns))
                 return;
         if (!f->up && (r = tcp_connected(f->io.fd)) == 0)
-                note_up(f, now_ns);
+                record_up(f, now_ns);
         f->again_ns = NEVER_NS;
         if (r == 0)
-                r = take_frames(f);
+                r = receive_frames(f);
         if (f->taken_bytes > 0 || f->frames > frames)
-                f->heard_ns = now_ns;
+                f->received_ns = now_ns;
         f->ready = r > 0;
         if (r == -EAGAIN) {
                 pause_stream(f, now_ns);
@@ -492,7 +492,7 @@ uint64_t front_end_frames(const struct front_end *f)
 
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
 {
-        return !f->ready && !f->paused && now_ns - f->heard_ns >= QUIET_NS;
+        return !f->ready && !f->paused && now_ns - f->received_ns >= QUIET_NS;
 }
 
 bool front_end_is_unreliable(const struct front_end *f)

@@ -126,8 +126,8 @@ static const char *const gap_names[GAPS] = {
         [GAP_BROKEN] = "broken connection",
 };
 
-void front_end_note_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
-                        enum front_end_gap kind, const char *detail, bool numbered)
+void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
+                          enum front_end_gap kind, const char *detail, bool numbered)
 {
         g->n += n;
         if (!g->first) {

@@ -34,8 +34,8 @@ struct front_end_gaps {
 
 /* `n` frames were lost, of which the first would have been frame `frame`. Logs each new fault of
  * its kind. `detail` may be "". `numbered`: frames carry numbers or times. */
-void front_end_note_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
-                        enum front_end_gap kind, const char *detail, bool numbered);
+void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
+                          enum front_end_gap kind, const char *detail, bool numbered);
 void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to);
 
 /* The connection ended after this number of frames. True: a frame is lost. */

@@ -8,15 +8,15 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "data/door.h"
+#include "data/client_listener.h"
 #include "data/network.h"
 
 struct client {
-        struct door_client door; /* known: it has joined; last: it was refused */
-        uint64_t cursor;         /* the first event that is not listed yet */
-        uint32_t listed;         /* messages Undecided so far */
-        uint32_t next;           /* number of the next Decision */
-        uint32_t unused;         /* entries without effect */
+        struct listener_client client_listener; /* known: it has joined; last: it was refused */
+        uint64_t cursor;                        /* the first event that is not listed yet */
+        uint32_t listed;                        /* messages Undecided so far */
+        uint32_t next;                          /* number of the next Decision */
+        uint32_t unused;                        /* entries without effect */
         bool ack_due;
         enum run_state last_state; /* of the run, in the last message to it */
         uint32_t n_readouts;       /* ROSs in the last Readouts to it, as they are now */
@@ -24,8 +24,8 @@ struct client {
 };
 
 struct level2_server {
-        struct door door;
-        struct client clients[DOOR_CLIENTS_MAX];
+        struct client_listener client_listener;
+        struct client clients[LISTENER_CLIENTS_MAX];
         struct dfm *core;
         uint64_t incarnation, cookie;
         uint64_t timed_out, timed_out_ns; /* events so far, and when there was one last; 0: never */
@@ -33,14 +33,14 @@ struct level2_server {
         struct readout_entry readouts[EVB_ROS_MAX];
 };
 
-static struct client *client_of(struct door_client *c)
+static struct client *client_of(struct listener_client *c)
 {
         return (struct client *)(void *)c;
 }
 
-static struct level2_server *server_of(const struct door_client *c)
+static struct level2_server *server_of(const struct listener_client *c)
 {
-        return (struct level2_server *)(void *)c->door;
+        return (struct level2_server *)(void *)c->client_listener;
 }
 
 struct dfm_level2_config level2_server_config(const struct scenario *s)
@@ -57,7 +57,7 @@ struct dfm_level2_config level2_server_config(const struct scenario *s)
 
 static void begin_message(struct level2_server *s, uint32_t type, uint32_t transaction)
 {
-        struct message *m = &s->door.message;
+        struct message *m = &s->client_listener.message;
 
         m->header = (struct message_header){
                 .cookie = s->cookie,
@@ -71,43 +71,45 @@ static void begin_message(struct level2_server *s, uint32_t type, uint32_t trans
 
 static void queue_message(struct client *c)
 {
-        c->door.out = c->out;
-        c->door.out_begin = 0;
-        c->door.out_end = message_encode(&c->door.door->message, c->out, sizeof c->out);
+        c->client_listener.out = c->out;
+        c->client_listener.out_begin = 0;
+        c->client_listener.out_end =
+                message_encode(&c->client_listener.client_listener->message, c->out, sizeof c->out);
 }
 
-static int take_join(struct client *c, const struct message *m)
+static int receive_join(struct client *c, const struct message *m)
 {
-        struct level2_server *s = server_of(&c->door);
+        struct level2_server *s = server_of(&c->client_listener);
         uint64_t incarnation = m->join.incarnation;
         enum welcome_verdict verdict = WELCOME_OK;
 
-        if (c->door.known || c->door.last || incarnation == 0)
-                return door_refuse(&c->door, MESSAGE_MALFORMED);
+        if (c->client_listener.known || c->client_listener.last || incarnation == 0)
+                return listener_refuse(&c->client_listener, MESSAGE_MALFORMED);
         if (m->header.cookie != 0 && m->header.cookie != s->cookie)
                 verdict = WELCOME_OVER;
         else if (m->join.run != 0 && m->join.run != dfm_run(s->core))
                 verdict = WELCOME_OTHER_RUN;
-        c->door.known = verdict == WELCOME_OK;
-        c->door.last = !c->door.known;
+        c->client_listener.known = verdict == WELCOME_OK;
+        c->client_listener.last = !c->client_listener.known;
         begin_message(s, MESSAGE_WELCOME, 0);
-        s->door.message.welcome.incarnation = incarnation;
-        s->door.message.welcome.run = dfm_run(s->core);
-        s->door.message.welcome.verdict = (uint16_t)verdict;
-        s->door.message.welcome.key = 0;
+        s->client_listener.message.welcome.incarnation = incarnation;
+        s->client_listener.message.welcome.run = dfm_run(s->core);
+        s->client_listener.message.welcome.verdict = (uint16_t)verdict;
+        s->client_listener.message.welcome.key = 0;
         queue_message(c);
-        door_log(&s->door, &c->door, c->door.known ? "joined" : "expects another run, and was refused");
+        listener_log(&s->client_listener, &c->client_listener,
+                     c->client_listener.known ? "joined" : "expects another run, and was refused");
         return 0;
 }
 
-static int take_decisions(struct client *c, uint64_t now_ns, const struct message *m)
+static int receive_decisions(struct client *c, uint64_t now_ns, const struct message *m)
 {
-        struct level2_server *s = server_of(&c->door);
+        struct level2_server *s = server_of(&c->client_listener);
 
-        if (!c->door.known || m->header.transaction != c->next)
-                return door_refuse(&c->door, MESSAGE_MALFORMED);
+        if (!c->client_listener.known || m->header.transaction != c->next)
+                return listener_refuse(&c->client_listener, MESSAGE_MALFORMED);
         if (m->header.cookie != s->cookie || m->dfm != s->incarnation)
-                return door_refuse(&c->door, MESSAGE_OTHER_RUN);
+                return listener_refuse(&c->client_listener, MESSAGE_OTHER_RUN);
         for (size_t k = 0; k < m->n; k++)
                 c->unused += !dfm_decide(s->core, now_ns, &m->decision.entries[k]);
         c->next++;
@@ -115,15 +117,15 @@ static int take_decisions(struct client *c, uint64_t now_ns, const struct messag
         return 0;
 }
 
-static int take_message(struct door_client *c, uint64_t now_ns, const struct message *m)
+static int receive_message(struct listener_client *c, uint64_t now_ns, const struct message *m)
 {
         switch (m->header.type) {
         case MESSAGE_JOIN:
-                return take_join(client_of(c), m);
+                return receive_join(client_of(c), m);
         case MESSAGE_DECISION:
-                return take_decisions(client_of(c), now_ns, m);
+                return receive_decisions(client_of(c), now_ns, m);
         }
-        return door_refuse(c, MESSAGE_MALFORMED);
+        return listener_refuse(c, MESSAGE_MALFORMED);
 }
 
 /* A resumed run has another cookie: its clients join again. */
@@ -132,16 +134,16 @@ static void follow_run(struct level2_server *s)
         if (s->cookie == dfm_cookie(s->core))
                 return;
         s->cookie = dfm_cookie(s->core);
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++)
-                door_drop(&s->clients[i].door);
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
+                listener_drop(&s->clients[i].client_listener);
 }
 
 /* ---- Events ---- */
 
 static void make_ack(struct client *c, enum run_state state)
 {
-        struct level2_server *s = server_of(&c->door);
-        struct message *m = &s->door.message;
+        struct level2_server *s = server_of(&c->client_listener);
+        struct message *m = &s->client_listener.message;
 
         begin_message(s, MESSAGE_DECISION_ACK, 0);
         m->decision_ack.next = c->next;
@@ -154,14 +156,14 @@ static void make_ack(struct client *c, enum run_state state)
 
 static bool make_list(struct client *c)
 {
-        struct level2_server *s = server_of(&c->door);
-        struct message *m = &s->door.message;
+        struct level2_server *s = server_of(&c->client_listener);
+        struct message *m = &s->client_listener.message;
         uint64_t from = c->cursor;
 
         begin_message(s, MESSAGE_UNDECIDED, c->listed);
         m->n = dfm_list_undecided(s->core, &c->cursor, m->undecided.entries, MESSAGE_ENTRIES_MAX);
         /* A listing looks at a limited number of events, and these may all be decided. */
-        c->door.more = m->n == 0 && c->cursor != from;
+        c->client_listener.more = m->n == 0 && c->cursor != from;
         if (m->n == 0)
                 return false;
         c->listed++;
@@ -169,15 +171,15 @@ static bool make_list(struct client *c)
         return true;
 }
 
-static bool make_next(struct door_client *door, uint64_t now_ns)
+static bool make_next(struct listener_client *client_listener, uint64_t now_ns)
 {
-        struct client *c = client_of(door);
-        struct level2_server *s = server_of(door);
+        struct client *c = client_of(client_listener);
+        struct level2_server *s = server_of(client_listener);
         enum run_state state = dfm_state(s->core);
-        struct message *m = &s->door.message;
+        struct message *m = &s->client_listener.message;
 
         (void)now_ns;
-        if (!door->known)
+        if (!client_listener->known)
                 return false;
         if (c->ack_due || c->last_state != state) {
                 make_ack(c, state);
@@ -197,8 +199,8 @@ static uint32_t count_joined(const struct level2_server *s)
 {
         uint32_t n = 0;
 
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++)
-                n += s->clients[i].door.known;
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
+                n += s->clients[i].client_listener.known;
         return n;
 }
 
@@ -213,25 +215,26 @@ static void log_timed_out(struct level2_server *s, uint64_t now_ns)
                 return;
         log_warning("level 2 leaves events undecided (%u clients are connected); they are %s",
                     count_joined(s),
-                    s->door.context.scenario->level2.undecided == UNDECIDED_ACCEPT ? "accepted" : "rejected");
+                    s->client_listener.context.scenario->level2.undecided == UNDECIDED_ACCEPT ? "accepted"
+                                                                                              : "rejected");
 }
 
 /* ---- The server ---- */
 
-static void begin_client(struct door_client *door)
+static void begin_client(struct listener_client *client_listener)
 {
-        *client_of(door) = (struct client){.door = *door};
+        *client_of(client_listener) = (struct client){.client_listener = *client_listener};
 }
 
-static void end_client(struct door_client *door)
+static void end_client(struct listener_client *client_listener)
 {
-        if (door->known && client_of(door)->last_state != RUN_ENDED)
-                door_log(door->door, door, "left");
+        if (client_listener->known && client_of(client_listener)->last_state != RUN_ENDED)
+                listener_log(client_listener->client_listener, client_listener, "left");
 }
 
-static const struct door_ops ops = {
+static const struct listener_ops ops = {
         .what = "level-2 client",
-        .take = take_message,
+        .take = receive_message,
         .make = make_next,
         .begin = begin_client,
         .end = end_client,
@@ -240,7 +243,7 @@ static const struct door_ops ops = {
 /* Clients request fragments from these ROSs. */
 static int list_readouts(struct level2_server *s)
 {
-        const struct scenario *sc = s->door.context.scenario;
+        const struct scenario *sc = s->client_listener.context.scenario;
 
         if (sc->level2.regions_port == 0)
                 return 0;
@@ -269,7 +272,7 @@ static void follow_readouts(struct level2_server *s)
                 changed |= s->readouts[i].flags != flags;
                 s->readouts[i].flags = flags;
         }
-        for (size_t i = 0; changed && i < DOOR_CLIENTS_MAX; i++)
+        for (size_t i = 0; changed && i < LISTENER_CLIENTS_MAX; i++)
                 s->clients[i].n_readouts = 0;
 }
 
@@ -287,9 +290,9 @@ int level2_server_new(struct level2_server **ret, const struct data_context *con
         s->core = core;
         s->incarnation = incarnation;
         s->cookie = dfm_cookie(core);
-        for (uint32_t i = 0; i < DOOR_CLIENTS_MAX; i++)
-                door_add(&s->door, &s->clients[i].door, i);
-        r = door_open(&s->door, &ops, context, context->scenario->level2.port);
+        for (uint32_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
+                listener_add(&s->client_listener, &s->clients[i].client_listener, i);
+        r = listener_open(&s->client_listener, &ops, context, context->scenario->level2.port);
         if (r >= 0)
                 r = list_readouts(s);
         if (r < 0) {
@@ -304,7 +307,7 @@ struct level2_server *level2_server_free(struct level2_server *s)
 {
         if (!s)
                 return NULL;
-        door_close(&s->door);
+        listener_close(&s->client_listener);
         free(s);
         return NULL;
 }
@@ -314,7 +317,7 @@ int level2_server_receive(struct level2_server *s, uint64_t now_ns)
         if (!s)
                 return 0;
         follow_run(s);
-        return door_receive(&s->door, now_ns);
+        return listener_receive(&s->client_listener, now_ns);
 }
 
 void level2_server_send(struct level2_server *s, uint64_t now_ns)
@@ -322,13 +325,13 @@ void level2_server_send(struct level2_server *s, uint64_t now_ns)
         if (!s)
                 return;
         follow_readouts(s);
-        door_send(&s->door, now_ns);
+        listener_send(&s->client_listener, now_ns);
         log_timed_out(s, now_ns);
 }
 
 uint64_t level2_server_deadline_ns(const struct level2_server *s)
 {
-        return s ? door_deadline_ns(&s->door) : NEVER_NS;
+        return s ? listener_deadline_ns(&s->client_listener) : NEVER_NS;
 }
 
 void level2_server_account(struct level2_server *s)
@@ -337,7 +340,7 @@ void level2_server_account(struct level2_server *s)
 
         if (!s)
                 return;
-        to = s->door.context.stats;
+        to = s->client_listener.context.stats;
         stats_take(to, FROM_LEVEL2, dfm_level2_counts(s->core));
         to->level2_latency_ns = *dfm_level2_latency_ns(s->core);
 }

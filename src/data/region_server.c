@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "core/ros_regions.h"
-#include "data/door.h"
+#include "data/client_listener.h"
 #include "data/network.h"
 
 /* A message takes further fragments until it has this payload. */
@@ -24,18 +24,18 @@
 /* Time that the node may have been away without loss of rate. */
 #define CATCH_UP_NS (2 * NS_PER_MS)
 
-_Static_assert(DOOR_CLIENTS_MAX == ROS_REGION_CLIENTS, "the core knows as many clients");
+_Static_assert(LISTENER_CLIENTS_MAX == ROS_REGION_CLIENTS, "the core knows as many clients");
 
 struct client {
-        struct door_client door; /* known: it has the run's cookie */
+        struct listener_client client_listener; /* known: it has the run's cookie */
         uint32_t transaction;
         uint64_t pace_bps; /* the kernel spaces what it sends to this rate */
         uint8_t *bytes;    /* of the message: a head that ends where the payload begins */
 };
 
 struct region_server {
-        struct door door;
-        struct client clients[DOOR_CLIENTS_MAX];
+        struct client_listener client_listener;
+        struct client clients[LISTENER_CLIENTS_MAX];
         struct ros *core;
         const struct source *source;
         const uint8_t *buffer;
@@ -44,33 +44,33 @@ struct region_server {
         uint64_t next_ns;   /* the next message leaves then */
 };
 
-static struct client *client_of(struct door_client *c)
+static struct client *client_of(struct listener_client *c)
 {
         return (struct client *)(void *)c;
 }
 
-static struct region_server *server_of(const struct door_client *c)
+static struct region_server *server_of(const struct listener_client *c)
 {
-        return (struct region_server *)(void *)c->door;
+        return (struct region_server *)(void *)c->client_listener;
 }
 
 /* ---- Requests ---- */
 
-static int take_request(struct door_client *c, uint64_t now_ns, const struct message *m)
+static int receive_request(struct listener_client *c, uint64_t now_ns, const struct message *m)
 {
         struct region_server *s = server_of(c);
 
         if (m->header.type != MESSAGE_REQUEST)
-                return door_refuse(c, MESSAGE_MALFORMED);
+                return listener_refuse(c, MESSAGE_MALFORMED);
         /* The DFM gives the cookie to clients that it welcomes. */
         if (s->cookie == 0 || m->header.cookie != s->cookie)
-                return door_refuse(c, MESSAGE_OTHER_RUN);
+                return listener_refuse(c, MESSAGE_OTHER_RUN);
         if (!c->known)
-                door_log(&s->door, c, "requests fragments");
+                listener_log(&s->client_listener, c, "requests fragments");
         c->known = true;
         for (size_t k = 0; k < m->n; k++)
                 ros_region_request(s->core, now_ns, c->index, &m->request.entries[k]);
-        return door_set_full(c, !ros_region_has_room(s->core, c->index));
+        return listener_set_full(c, !ros_region_has_room(s->core, c->index));
 }
 
 /* ---- Answers ---- */
@@ -104,13 +104,13 @@ static void charge(struct region_server *s, uint64_t now_ns, size_t bytes)
 static size_t fill(struct region_server *s, uint64_t now_ns, struct client *c, uint8_t *directory,
                    size_t *ret_payload)
 {
-        struct chunk_context k = chunk_context_begin((uint16_t)s->door.context.self->index);
+        struct chunk_context k = chunk_context_begin((uint16_t)s->client_listener.context.self->index);
         uint8_t *at = directory, *last = NULL, *payload = c->bytes + FRAGMENTS_HEAD_MAX_BYTES;
         struct ros_job job;
 
         *ret_payload = 0;
         while (k.n < CHUNKS_MAX && *ret_payload < MESSAGE_BYTES &&
-               ros_region_answer(s->core, c->door.index, &job)) {
+               ros_region_answer(s->core, c->client_listener.index, &job)) {
                 struct chunk chunk = job.job.chunk;
 
                 chunk.length = (uint32_t)copy_payload(s, &job, payload + *ret_payload);
@@ -124,29 +124,29 @@ static size_t fill(struct region_server *s, uint64_t now_ns, struct client *c, u
         return (size_t)(at - directory);
 }
 
-static bool make_answer(struct door_client *door, uint64_t now_ns)
+static bool make_answer(struct listener_client *client_listener, uint64_t now_ns)
 {
-        struct client *c = client_of(door);
-        struct region_server *s = server_of(door);
+        struct client *c = client_of(client_listener);
+        struct region_server *s = server_of(client_listener);
         uint8_t directory[FRAGMENTS_HEAD_MAX_BYTES], *head;
         struct message_header header = {
                 .cookie = s->cookie,
                 .sender_role = ROLE_ROS,
-                .sender_index = (uint16_t)s->door.context.self->index,
+                .sender_index = (uint16_t)s->client_listener.context.self->index,
                 .transaction = c->transaction,
         };
         size_t n, payload;
 
-        if (now_ns < s->next_ns || !ros_region_is_ready(s->core, door->index))
+        if (now_ns < s->next_ns || !ros_region_is_ready(s->core, client_listener->index))
                 return false;
         n = fill(s, now_ns, c, directory, &payload);
-        (void)door_set_full(door, !ros_region_has_room(s->core, door->index));
+        (void)listener_set_full(client_listener, !ros_region_has_room(s->core, client_listener->index));
         if (n == 0)
                 return false;
-        door->out = c->bytes;
-        door->out_begin = FRAGMENTS_HEAD_MAX_BYTES - FRAGMENTS_HEADER_BYTES - n;
-        door->out_end = FRAGMENTS_HEAD_MAX_BYTES + payload;
-        head = c->bytes + door->out_begin;
+        client_listener->out = c->bytes;
+        client_listener->out_begin = FRAGMENTS_HEAD_MAX_BYTES - FRAGMENTS_HEADER_BYTES - n;
+        client_listener->out_end = FRAGMENTS_HEAD_MAX_BYTES + payload;
+        head = c->bytes + client_listener->out_begin;
         memcpy(head + FRAGMENTS_HEADER_BYTES, directory, n);
         fragments_header_encode(&header, head, n);
         c->transaction++;
@@ -155,20 +155,20 @@ static bool make_answer(struct door_client *door, uint64_t now_ns)
 
 /* ---- The server ---- */
 
-static void begin_client(struct door_client *door)
+static void begin_client(struct listener_client *client_listener)
 {
-        client_of(door)->transaction = 0;
-        client_of(door)->pace_bps = 0;
+        client_of(client_listener)->transaction = 0;
+        client_of(client_listener)->pace_bps = 0;
 }
 
-static void end_client(struct door_client *door)
+static void end_client(struct listener_client *client_listener)
 {
-        ros_region_forget(server_of(door)->core, door->index);
+        ros_region_forget(server_of(client_listener)->core, client_listener->index);
 }
 
-static const struct door_ops ops = {
+static const struct listener_ops ops = {
         .what = "level-2 client",
-        .take = take_request,
+        .take = receive_request,
         .make = make_answer,
         .begin = begin_client,
         .end = end_client,
@@ -184,10 +184,10 @@ static double cost_per_byte(const struct scenario *s)
 
 static int allocate(struct region_server *s)
 {
-        for (uint32_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
+        for (uint32_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
                 struct client *c = &s->clients[i];
 
-                door_add(&s->door, &c->door, i);
+                listener_add(&s->client_listener, &c->client_listener, i);
                 /* The kernel provides pages once they are used. */
                 c->bytes = malloc(FRAGMENTS_HEAD_MAX_BYTES + MESSAGE_BYTES + EVB_FRAGMENT_MAX_BYTES);
                 if (!c->bytes)
@@ -211,10 +211,10 @@ int region_server_new(struct region_server **ret, const struct data_context *con
         s->source = source;
         s->buffer = buffer;
         s->ns_per_byte = cost_per_byte(context->scenario);
-        s->door.listener = -1;
+        s->client_listener.listener = -1;
         r = allocate(s);
         if (r >= 0)
-                r = door_open(&s->door, &ops, context, context->scenario->level2.regions_port);
+                r = listener_open(&s->client_listener, &ops, context, context->scenario->level2.regions_port);
         if (r < 0) {
                 region_server_free(s);
                 return r;
@@ -227,8 +227,8 @@ struct region_server *region_server_free(struct region_server *s)
 {
         if (!s)
                 return NULL;
-        door_close(&s->door);
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++)
+        listener_close(&s->client_listener);
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
                 free(s->clients[i].bytes);
         free(s);
         return NULL;
@@ -242,9 +242,9 @@ static void follow_run(struct region_server *s)
         if (s->cookie == cookie)
                 return;
         s->cookie = cookie;
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
-                if (s->clients[i].door.known)
-                        door_drop(&s->clients[i].door);
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
+                if (s->clients[i].client_listener.known)
+                        listener_drop(&s->clients[i].client_listener);
         }
 }
 
@@ -253,16 +253,16 @@ static void share_rate(struct region_server *s)
 {
         uint64_t n = 0, each_bps;
 
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++)
-                n += s->clients[i].door.known;
-        each_bps = n > 0 ? network_regions_rate_bps(s->door.context.scenario) / n : 0;
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
+                n += s->clients[i].client_listener.known;
+        each_bps = n > 0 ? network_regions_rate_bps(s->client_listener.context.scenario) / n : 0;
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
                 struct client *c = &s->clients[i];
 
-                if (!c->door.known || c->pace_bps == each_bps)
+                if (!c->client_listener.known || c->pace_bps == each_bps)
                         continue;
                 c->pace_bps = each_bps;
-                tcp_pace(c->door.io.fd, each_bps / 8);
+                tcp_pace(c->client_listener.io.fd, each_bps / 8);
         }
 }
 
@@ -273,26 +273,27 @@ int region_server_turn(struct region_server *s, uint64_t now_ns)
         if (!s)
                 return 0;
         follow_run(s);
-        r = door_receive(&s->door, now_ns);
+        r = listener_receive(&s->client_listener, now_ns);
         share_rate(s);
-        door_send(&s->door, now_ns);
+        listener_send(&s->client_listener, now_ns);
         return r;
 }
 
 static bool has_answer(const struct region_server *s, const struct client *c)
 {
-        return c->door.io.fd >= 0 && !c->door.blocked && ros_region_is_ready(s->core, c->door.index);
+        return c->client_listener.io.fd >= 0 && !c->client_listener.blocked &&
+               ros_region_is_ready(s->core, c->client_listener.index);
 }
 
 uint64_t region_server_deadline_ns(const struct region_server *s)
 {
         uint64_t deadline = NEVER_NS;
 
-        for (size_t i = 0; s && i < DOOR_CLIENTS_MAX; i++) {
+        for (size_t i = 0; s && i < LISTENER_CLIENTS_MAX; i++) {
                 if (has_answer(s, &s->clients[i]))
                         deadline = s->next_ns;
         }
-        return s ? MIN(deadline, door_deadline_ns(&s->door)) : NEVER_NS;
+        return s ? MIN(deadline, listener_deadline_ns(&s->client_listener)) : NEVER_NS;
 }
 
 void region_server_account(struct region_server *s)
@@ -303,7 +304,7 @@ void region_server_account(struct region_server *s)
         if (!s)
                 return;
         c = ros_region_counts(s->core);
-        to = s->door.context.stats;
+        to = s->client_listener.context.stats;
         stats_take(to, FROM_REGIONS, c);
         stats_set(&to->regions_dropped, c->dropped + c->open);
 }

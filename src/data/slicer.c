@@ -286,11 +286,11 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
  * there, or if as much time has passed. */
 static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
 {
-        uint64_t former_ns = s->leap_ns, allowed_ns = LEAP_NS + (now_ns - s->now_ns);
+        uint64_t previous_ns = s->leap_ns, allowed_ns = LEAP_NS + (now_ns - s->now_ns);
 
         s->leap_ns = 0;
         if (s->newest_ns == 0 || time_ns <= s->newest_ns + allowed_ns ||
-            (former_ns > 0 && time_ns + LEAP_NS >= former_ns))
+            (previous_ns > 0 && time_ns + LEAP_NS >= previous_ns))
                 return false;
         s->leap_ns = time_ns;
         log_limited(LOG_LEVEL_WARNING, NULL,

@@ -166,8 +166,8 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
         return open_patiently(&o);
 }
 
-void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
-                        uint64_t requested_bytes, uint64_t granted_bytes)
+void socket_log_buffer(enum socket_direction direction, const char *what, bool configured,
+                       uint64_t requested_bytes, uint64_t granted_bytes)
 {
         /* One entry per direction suffices: all sockets of a purpose are opened in sequence. */
         static const char *logged[2];

@@ -19,5 +19,5 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
 /* Logs, once per `what` and direction, that the kernel granted less than requested: a warning if the scenario
  * sets the size (`configured`), otherwise information. */
 enum socket_direction { SOCKET_RECEIVE, SOCKET_SEND };
-void socket_note_buffer(enum socket_direction direction, const char *what, bool configured,
-                        uint64_t requested_bytes, uint64_t granted_bytes);
+void socket_log_buffer(enum socket_direction direction, const char *what, bool configured,
+                       uint64_t requested_bytes, uint64_t granted_bytes);

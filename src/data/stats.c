@@ -105,7 +105,7 @@ void stats_take(struct node_stats *s, enum counter_source source, const void *co
         }
 }
 
-void stats_take_dfm(struct node_stats *s, const struct dfm *d)
+void stats_copy_dfm(struct node_stats *s, const struct dfm *d)
 {
         const struct dfm_counts *c = dfm_counts(d);
 
@@ -115,12 +115,12 @@ void stats_take_dfm(struct node_stats *s, const struct dfm *d)
         atomic_store(&s->last_complete_ns, c->last_complete_ns);
 }
 
-void stats_take_ros(struct node_stats *s, const struct ros *r)
+void stats_copy_ros(struct node_stats *s, const struct ros *r)
 {
         stats_take(s, FROM_ROS, ros_counts(r));
 }
 
-void stats_take_sfi(struct node_stats *s, const struct sfi *core)
+void stats_copy_sfi(struct node_stats *s, const struct sfi *core)
 {
         stats_take(s, FROM_SFI, sfi_event_counts(core));
         stats_set(&s->rate_reductions, sfi_port_rate(core)->decreases);

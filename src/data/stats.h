@@ -355,8 +355,8 @@ void stats_add_all(struct node_stats *to, const struct node_stats *from);
 
 /* Copies what a core counted: `counts` is what the source is in, such as struct dfm_level2_counts. */
 void stats_take(struct node_stats *s, enum counter_source source, const void *counts);
-void stats_take_dfm(struct node_stats *s, const struct dfm *d);
-void stats_take_ros(struct node_stats *s, const struct ros *r);
-void stats_take_sfi(struct node_stats *s, const struct sfi *core);
+void stats_copy_dfm(struct node_stats *s, const struct dfm *d);
+void stats_copy_ros(struct node_stats *s, const struct ros *r);
+void stats_copy_sfi(struct node_stats *s, const struct sfi *core);
 /* Over UDP: the datagrams that the core has seen. */
 void stats_take_datagrams(struct node_stats *s, const struct sfi *core);

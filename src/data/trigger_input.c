@@ -34,7 +34,7 @@ struct trigger_input {
         bool was_reset;
         uint64_t began_ns;      /* when datagram 0 came last; 0: never */
         uint64_t first_ns;      /* when the first datagram of this sender came */
-        uint64_t late, dropped; /* datagrams of this process; the counters include those of former DFMs */
+        uint64_t late, dropped; /* datagrams of this process; the counters include those of previous DFMs */
         /* Of the newest datagrams, by sequence number: one that comes again has the same triggers. */
         uint64_t digests[SEQUENCE_WINDOW];
         /* When such ones came last; 0: never */
@@ -61,8 +61,8 @@ int trigger_input_new(struct trigger_input **ret, const struct data_context *c, 
         if (r >= 0)
                 r = socket_open_udp(&t->endpoint, &config, "triggers");
         if (r >= 0) {
-                socket_note_buffer(SOCKET_RECEIVE, "triggers", true, config.receive_buffer_bytes,
-                                   t->endpoint->granted_receive_bytes);
+                socket_log_buffer(SOCKET_RECEIVE, "triggers", true, config.receive_buffer_bytes,
+                                  t->endpoint->granted_receive_bytes);
                 t->io = (struct loop_io){
                         .fd = t->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = t};
                 r = loop_add(t->loop, &t->io);
@@ -154,7 +154,7 @@ static enum sequence_verdict follow(struct trigger_input *t, uint64_t now_ns, ui
                             "their numbers go on",
                             sequence);
         begin(t, now_ns, sequence);
-        return sequence_note(&t->sequence, sequence);
+        return sequence_receive(&t->sequence, sequence);
 }
 
 static bool is_of_run(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
@@ -185,7 +185,7 @@ static bool is_overtaken_by_reset(const struct trigger_input *t, enum sequence_v
 }
 
 /* Whether the first datagram overtook this one. */
-static bool take_preceding(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+static bool accept_preceding(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         if (now_ns - t->first_ns >= RESTART_AFTER_NS || !sequence_precede(&t->sequence, p->sequence))
                 return false;
@@ -196,15 +196,15 @@ static bool take_preceding(struct trigger_input *t, uint64_t now_ns, const struc
         return true;
 }
 
-static void take_following(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p,
-                           bool is_known)
+static void accept_following(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p,
+                             bool is_known)
 {
         const struct sequence *q = &t->sequence;
         enum sequence_verdict verdict;
 
         if (!q->started || begins_again(t, now_ns, p, is_known))
                 begin(t, now_ns, p->sequence);
-        verdict = sequence_note(&t->sequence, p->sequence);
+        verdict = sequence_receive(&t->sequence, p->sequence);
         if (verdict == SEQUENCE_REPEAT && !is_known && p->sequence - q->first < q->next - q->first)
                 verdict = follow(t, now_ns, p->sequence);
         /* From here on, whatever comes late was sent after the reset. */
@@ -220,7 +220,7 @@ static void take_following(struct trigger_input *t, uint64_t now_ns, const struc
                 offer(t, now_ns, p, verdict == SEQUENCE_LATE);
 }
 
-static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
+static void accept_packet(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         uint64_t *known, d = digest(p);
 
@@ -228,10 +228,10 @@ static void take(struct trigger_input *t, uint64_t now_ns, const struct trigger_
                 return;
         known = &t->digests[p->sequence % SEQUENCE_WINDOW];
         stats_add(&t->stats->trigger_datagrams, 1);
-        if (*known == d || !take_preceding(t, now_ns, p))
-                take_following(t, now_ns, p, *known == d);
+        if (*known == d || !accept_preceding(t, now_ns, p))
+                accept_following(t, now_ns, p, *known == d);
         *known = d;
-        dfm_note_datagrams_lost(t->core, sequence_lost(&t->sequence) + t->late);
+        dfm_count_datagrams_lost(t->core, sequence_lost(&t->sequence) + t->late);
 }
 
 static void log_unusable(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
@@ -247,13 +247,13 @@ static void log_unusable(struct trigger_input *t, uint64_t now_ns, const struct 
 }
 
 /* Returns the number of triggers. */
-static unsigned take_datagram(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
+static unsigned receive_datagram(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)
 {
         struct trigger_packet p;
 
         switch (trigger_packet_decode(&p, d->bytes, d->size_bytes)) {
         case TRIGGER_PACKET_OK:
-                take(t, now_ns, &p);
+                accept_packet(t, now_ns, &p);
                 return p.n;
         case TRIGGER_PACKET_FOREIGN:
                 log_unusable(t, now_ns, d);
@@ -278,7 +278,7 @@ void trigger_input_turn(struct trigger_input *t, uint64_t now_ns)
         for (int batch = 0; n > 0 && batch < BATCHES_MAX && triggers < TRIGGERS_MAX; batch++) {
                 n = endpoint_receive(t->endpoint, d, ARRAY_SIZE(d));
                 for (int i = 0; i < n; i++)
-                        triggers += take_datagram(t, now_ns, &d[i]);
+                        triggers += receive_datagram(t, now_ns, &d[i]);
         }
         t->ready = n > 0;
         stats_add(&t->stats->trigger_datagrams_dropped, endpoint_counts(t->endpoint)->dropped - t->dropped);

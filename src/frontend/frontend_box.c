@@ -118,7 +118,7 @@ bool frontend_box_is_resetting(const struct frontend_box *b)
 
 static bool is_silent(const struct frontend_box *b, uint64_t now_ns)
 {
-        return !b->heard || now_ns - b->heard_ns >= SILENCE_NS;
+        return !b->received || now_ns - b->received_ns >= SILENCE_NS;
 }
 
 static bool is_stopped(const struct frontend_box *b)
@@ -156,7 +156,7 @@ int frontend_box_send(struct frontend_box *b, uint64_t now_ns)
 }
 
 /* A DFM that stopped, or restarts, has forgotten the marker: its next reason 5 is not the answer. */
-static void note_answer(struct frontend_box *b, bool was_silent)
+static void record_answer(struct frontend_box *b, bool was_silent)
 {
         b->forgotten |= was_silent || is_stopped(b);
         if (b->forgotten)
@@ -167,7 +167,7 @@ static void note_answer(struct frontend_box *b, bool was_silent)
                 b->asked_ns = NEVER_NS;
 }
 
-static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t now_ns)
+static void receive_busy(struct frontend_box *b, const struct datagram *d, uint64_t now_ns)
 {
         bool was_busy = b->busy_since_ns != NEVER_NS, was_silent = is_silent(b, now_ns);
 
@@ -176,9 +176,9 @@ static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t
                 return;
         }
         b->busy_packets++;
-        b->heard = true;
-        b->heard_ns = now_ns;
-        note_answer(b, was_silent);
+        b->received = true;
+        b->received_ns = now_ns;
+        record_answer(b, was_silent);
         if (b->state.busy == was_busy)
                 return;
         b->busy_changes++;
@@ -186,7 +186,7 @@ static void take_busy(struct frontend_box *b, const struct datagram *d, uint64_t
         b->busy_since_ns = b->state.busy ? now_ns : NEVER_NS;
 }
 
-int frontend_box_hear(struct frontend_box *b, uint64_t now_ns)
+int frontend_box_receive(struct frontend_box *b, uint64_t now_ns)
 {
         struct datagram d[16];
         int n = b->ready ? 1 : 0;
@@ -194,7 +194,7 @@ int frontend_box_hear(struct frontend_box *b, uint64_t now_ns)
         while (n > 0) {
                 n = endpoint_receive(b->in, d, ARRAY_SIZE(d));
                 for (int i = 0; i < n; i++)
-                        take_busy(b, &d[i], now_ns);
+                        receive_busy(b, &d[i], now_ns);
         }
         b->ready = false;
         return n;
@@ -205,7 +205,7 @@ bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns)
         return b->in && (b->busy_since_ns != NEVER_NS || is_silent(b, now_ns));
 }
 
-bool frontend_box_take_long_busy(struct frontend_box *b, uint64_t now_ns)
+bool frontend_box_resets_long_busy(struct frontend_box *b, uint64_t now_ns)
 {
         if (b->config->reset_after_busy_ns == 0 || b->busy_since_ns == NEVER_NS || is_silent(b, now_ns) ||
             now_ns - b->busy_since_ns < b->config->reset_after_busy_ns)
@@ -220,7 +220,7 @@ uint64_t frontend_box_deadline_ns(const struct frontend_box *b, uint64_t now_ns)
         uint64_t at_ns = b->n > 0 ? now_ns + UNSENT_PAUSE_NS : NEVER_NS;
 
         if (b->in && !is_silent(b, now_ns))
-                at_ns = MIN(at_ns, b->heard_ns + SILENCE_NS);
+                at_ns = MIN(at_ns, b->received_ns + SILENCE_NS);
         if (b->config->reset_after_busy_ns > 0 && b->busy_since_ns != NEVER_NS && !is_silent(b, now_ns))
                 at_ns = MIN(at_ns,
                             MAX(b->busy_since_ns + b->config->reset_after_busy_ns, now_ns + UNSENT_PAUSE_NS));

@@ -21,9 +21,9 @@ struct frontend_box {
         uint64_t asked_ns;     /* when a marker announced a reset that ROSs do not know yet; NEVER_NS: none */
         bool acknowledged;     /* the DFM has seen that marker */
         bool forgotten;        /* it may be another DFM since */
-        bool heard;
+        bool received;
         struct frontend_busy state; /* as last heard */
-        uint64_t heard_ns;
+        uint64_t received_ns;
         uint64_t busy_since_ns; /* of datagrams that say so; NEVER_NS: it is not busy */
         uint64_t packets, resets;
         uint64_t busy_packets, busy_malformed, busy_changes, busy_ns;
@@ -40,11 +40,11 @@ void frontend_box_reset(struct frontend_box *b, uint64_t serial, uint64_t now_ns
 /* Whether triggers must wait until the ROSs know of the reset. */
 bool frontend_box_is_resetting(const struct frontend_box *b);
 /* Receives busy datagrams; sends entries. Negative errno: a programming error. */
-int frontend_box_hear(struct frontend_box *b, uint64_t now_ns);
+int frontend_box_receive(struct frontend_box *b, uint64_t now_ns);
 int frontend_box_send(struct frontend_box *b, uint64_t now_ns);
 bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns);
 /* The DFM has been busy for config->reset_after_busy_ns, again or for the first time: true once for each. */
-bool frontend_box_take_long_busy(struct frontend_box *b, uint64_t now_ns);
+bool frontend_box_resets_long_busy(struct frontend_box *b, uint64_t now_ns);
 uint64_t frontend_box_deadline_ns(const struct frontend_box *b, uint64_t now_ns);
 /* Time for which datagrams said that the DFM was busy. */
 uint64_t frontend_box_busy_ns(const struct frontend_box *b, uint64_t now_ns);

@@ -3,7 +3,7 @@
 
 #include "data/reasons.h"
 #include "frontend_box.h"
-#include "frontend_doors.h"
+#include "frontend_listeners.h"
 
 /* Why triggers wait. */
 enum frontend_hold { HOLD_NONE, HOLD_BUSY, HOLD_BOARDS, HOLD_RESET, HOLDS };
@@ -13,7 +13,7 @@ struct frontend {
         struct loop *loop;
         struct trigger schedule; /* in a time that starts at 0 and stands still while triggers are held */
         struct frontend_box box;
-        struct frontend_doors doors;
+        struct frontend_listeners listeners;
         bool started, stopping;
         uint64_t start_ns, start_utc_ns, stopped_schedule_ns, end_ns;
         enum frontend_hold hold;
@@ -23,7 +23,7 @@ struct frontend {
         unsigned resets;                        /* of config->resets that are done */
         bool reset_is_wanted;                   /* the DFM has been busy for too long */
         uint64_t patient_until_ns, last_unsent; /* while stopping */
-        uint64_t note_ns;                       /* of the next progress or warning */
+        uint64_t progress_ns;                       /* of the next progress or warning */
         bool warned;
         struct reasons reasons;
         struct frontend_board boards[]; /* config->n_boards */

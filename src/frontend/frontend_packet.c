@@ -13,7 +13,7 @@ size_t frontend_packet_encode(uint32_t sequence, uint32_t run, const struct fron
 {
         struct writer w = writer_init(to, FRONTEND_PACKET_MAX_BYTES);
 
-        memcpy(writer_take(&w, 4), "EVBT", 4);
+        memcpy(writer_reserve(&w, 4), "EVBT", 4);
         writer_u16(&w, VERSION);
         writer_u16(&w, (uint16_t)n);
         writer_u32(&w, sequence);
@@ -30,7 +30,7 @@ size_t frontend_packet_encode(uint32_t sequence, uint32_t run, const struct fron
 bool frontend_packet_decode_busy(const uint8_t *bytes, size_t n, struct frontend_busy *ret)
 {
         struct reader r = reader_init(bytes, n);
-        const void *magic = reader_take(&r, 4);
+        const void *magic = reader_consume(&r, 4);
         uint8_t state;
 
         if (n != BUSY_BYTES || memcmp(magic, "EVBB", 4) != 0)

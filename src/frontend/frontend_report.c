@@ -36,7 +36,7 @@ void frontend_add_reasons(struct frontend *f)
                 reasons_add(&f->reasons, "no trigger was sent");
         if (!f->started && frontend_box_is_busy(&f->box, f->end_ns))
                 reasons_add(&f->reasons, "%s",
-                            f->box.heard ? "the DFM was busy" : "no busy datagram arrived");
+                            f->box.received ? "the DFM was busy" : "no busy datagram arrived");
         for (unsigned i = 0; i < f->config->n_boards; i++)
                 add_board_reasons(f, i);
 }

@@ -40,7 +40,7 @@ static int open_all(struct frontend *f)
         for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++)
                 r = open_board(f, i);
         if (r >= 0)
-                r = frontend_doors_init(&f->doors, f->loop, f->boards, f->config->n_boards);
+                r = frontend_listeners_init(&f->listeners, f->loop, f->boards, f->config->n_boards);
         return r < 0 ? r : frontend_box_init(&f->box, f->config, f->loop);
 }
 
@@ -69,7 +69,7 @@ struct frontend *frontend_free(struct frontend *f)
         if (!f)
                 return NULL;
         frontend_box_fini(&f->box);
-        frontend_doors_fini(&f->doors);
+        frontend_listeners_fini(&f->listeners);
         for (unsigned i = 0; i < f->config->n_boards; i++)
                 frontend_board_fini(&f->boards[i]);
         loop_free(f->loop);
@@ -175,7 +175,7 @@ static bool boards_are_empty(const struct frontend *f)
         return true;
 }
 
-/* Resets the counters that are due, once the boards have sent all frames of the former count. */
+/* Resets the counters that are due, once the boards have sent all frames of the previous count. */
 static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
 {
         const struct frontend_reset *due = due_reset(f, at_ns);
@@ -195,7 +195,7 @@ static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
 }
 
 /* Takes triggers that are due. If one cannot be taken, the schedule stands still from its time on. */
-static void take_triggers(struct frontend *f, uint64_t now_ns)
+static void send_triggers(struct frontend *f, uint64_t now_ns)
 {
         for (unsigned n = 0; n < TRIGGERS_PER_TURN && !is_over(f, now_ns); n++) {
                 uint64_t at_ns = trigger_next_ns(&f->schedule);
@@ -215,7 +215,7 @@ static void take_triggers(struct frontend *f, uint64_t now_ns)
                 if (hold)
                         return;
                 trigger_all(f, at_ns);
-                trigger_take(&f->schedule, at_ns, 1);
+                trigger_next_due(&f->schedule, at_ns, 1);
         }
 }
 
@@ -227,11 +227,11 @@ static void stop(struct frontend *f, uint64_t now_ns)
 
 static void run_triggers(struct frontend *f, uint64_t now_ns)
 {
-        bool long_busy = frontend_box_take_long_busy(&f->box, now_ns);
+        bool long_busy = frontend_box_resets_long_busy(&f->box, now_ns);
 
         /* The DFM is busy with the last reset: another one would not end that. */
         f->reset_is_wanted |= long_busy && !frontend_box_is_resetting(&f->box);
-        take_triggers(f, now_ns);
+        send_triggers(f, now_ns);
         if (is_over(f, now_ns))
                 stop(f, now_ns);
 }
@@ -278,7 +278,7 @@ static bool is_drained(struct frontend *f, uint64_t now_ns)
 
 static uint64_t deadline_ns(const struct frontend *f, uint64_t now_ns)
 {
-        uint64_t at_ns = MIN(f->note_ns, frontend_box_deadline_ns(&f->box, now_ns));
+        uint64_t at_ns = MIN(f->progress_ns, frontend_box_deadline_ns(&f->box, now_ns));
 
         for (unsigned i = 0; i < f->config->n_boards; i++)
                 at_ns = MIN(at_ns, frontend_board_deadline_ns(&f->boards[i]));
@@ -305,19 +305,19 @@ static void warn_waiting(const struct frontend *f)
                         log_warning("board %u: no ROS has connected to %s yet", i + 1,
                                     net_address_format(&f->config->boards[i].at, text));
         }
-        if (frontend_box_is_busy(&f->box, f->note_ns))
+        if (frontend_box_is_busy(&f->box, f->progress_ns))
                 log_warning("triggers wait: %s",
-                            f->box.heard ? "the DFM is busy" : "no busy datagram has arrived yet");
+                            f->box.received ? "the DFM is busy" : "no busy datagram has arrived yet");
 }
 
 /* Warns once about what is missing, and prints progress. */
-static void note(struct frontend *f, uint64_t now_ns)
+static void show_progress(struct frontend *f, uint64_t now_ns)
 {
         static const char *const holds[HOLDS] = {"", ", held back: busy", ", held back: boards are full",
                                                  ", held back: reset"};
         char line[80];
 
-        if (now_ns < f->note_ns)
+        if (now_ns < f->progress_ns)
                 return;
         if (!f->started && !f->warned) {
                 warn_waiting(f);
@@ -326,12 +326,12 @@ static void note(struct frontend *f, uint64_t now_ns)
                 snprintf(line, sizeof line, "\r%" PRIu64 " triggers%-30s", f->triggers, holds[f->hold]);
                 log_draw(line);
         }
-        f->note_ns = f->config->progress ? now_ns + PROGRESS_NS : NEVER_NS;
+        f->progress_ns = f->config->progress ? now_ns + PROGRESS_NS : NEVER_NS;
 }
 
 static int turn(struct frontend *f, uint64_t now_ns)
 {
-        int r = frontend_box_hear(&f->box, now_ns);
+        int r = frontend_box_receive(&f->box, now_ns);
 
         if (r < 0)
                 return log_error_errno(r, "cannot receive busy datagrams: %m");
@@ -345,7 +345,7 @@ static int turn(struct frontend *f, uint64_t now_ns)
         if (r < 0)
                 return log_error_errno(r, "cannot send triggers: %m");
         r = turn_boards(f, now_ns);
-        return r < 0 ? r : frontend_doors_turn(&f->doors);
+        return r < 0 ? r : frontend_listeners_turn(&f->listeners);
 }
 
 int frontend_run(struct frontend *f)
@@ -353,11 +353,11 @@ int frontend_run(struct frontend *f)
         uint64_t now_ns = clock_now_ns();
         int r;
 
-        f->note_ns = now_ns + WARNING_NS;
+        f->progress_ns = now_ns + WARNING_NS;
         while ((r = turn(f, now_ns)) >= 0) {
                 if (f->stopping && (is_drained(f, now_ns) || loop_stops(f->loop) > 1))
                         break;
-                note(f, now_ns);
+                show_progress(f, now_ns);
                 r = loop_wait(f->loop, deadline_ns(f, now_ns));
                 if (r < 0)
                         return log_error_errno(r, "cannot wait for events: %m");

@@ -154,7 +154,8 @@ static enum MHD_Result send_stream(struct http_server *s, struct MHD_Connection 
 }
 
 /* Keeps a part of the body, or only counts it if the request is refused in the end. */
-static enum MHD_Result take_upload(const struct http_server *s, struct upload *u, const char *part, size_t n)
+static enum MHD_Result receive_upload(const struct http_server *s, struct upload *u, const char *part,
+                                      size_t n)
 {
         size_t begin = u->bytes;
 
@@ -183,7 +184,7 @@ static const char *bearer_token(struct MHD_Connection *c)
         return strncasecmp(text, BEARER, strlen(BEARER)) == 0 ? text + strlen(BEARER) : "";
 }
 
-static void take_sender(struct net_address *ret, struct MHD_Connection *c)
+static void find_sender(struct net_address *ret, struct MHD_Connection *c)
 {
         const struct sockaddr *a =
                 MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
@@ -232,7 +233,7 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served here\n");
         if (request.is_post && u->bytes > s->config.body_max_bytes)
                 return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "the request is too long\n");
-        take_sender(&from, c);
+        find_sender(&from, c);
         s->config.answer(s->config.ctx, &request, &reply);
         if (reply.is_stream)
                 return send_stream(s, c, strcmp(method, MHD_HTTP_METHOD_HEAD) == 0);
@@ -252,7 +253,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *u
         }
         *upload_bytes = 0;
         if (n > 0)
-                return take_upload(ctx, u, upload, n);
+                return receive_upload(ctx, u, upload, n);
         return answer_whole(ctx, c, url, method, u);
 }
 

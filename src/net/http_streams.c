@@ -67,15 +67,15 @@ void http_streams_fini(struct http_streams *s)
 
 int http_streams_publish(struct http_streams *s, const char *line)
 {
-        struct http_message *m = message_new(FIELD, line, FIELD_END), *former;
+        struct http_message *m = message_new(FIELD, line, FIELD_END), *previous;
 
         if (!m)
                 return -ENOMEM;
         pthread_mutex_lock(&s->lock);
-        former = s->incoming;
+        previous = s->incoming;
         s->incoming = m;
         pthread_mutex_unlock(&s->lock);
-        message_unref(former);
+        message_unref(previous);
         (void)eventfd_write(s->wake_fd, 1);
         return 0;
 }
@@ -147,7 +147,7 @@ struct MHD_Response *http_streams_add(struct http_streams *s, struct MHD_Connect
         return r;
 }
 
-static void take_incoming(struct http_streams *s)
+static void accept_incoming(struct http_streams *s)
 {
         struct http_message *m;
         uint64_t ignored;
@@ -171,7 +171,7 @@ static void resume(struct http_stream *one)
 
 void http_streams_turn(struct http_streams *s, uint64_t now_ns)
 {
-        take_incoming(s);
+        accept_incoming(s);
         for (struct http_stream *one = s->streams; one < s->streams + HTTP_STREAMS_MAX; one++) {
                 bool is_new = s->current && s->current->number != one->number;
 

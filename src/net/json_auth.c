@@ -32,7 +32,7 @@ json_t *json_auth_greeting(const struct json_auth *a)
 }
 
 /* A line before the first one with a tag: the peer's nonce, or its refusal. */
-static enum json_auth_verdict take_plain(struct json_auth *a, const json_t *message)
+static enum json_auth_verdict check_plain(struct json_auth *a, const json_t *message)
 {
         const json_t *peers = json_object_get(message, "key");
         uint8_t nonce[AUTH_NONCE_BYTES];
@@ -57,7 +57,7 @@ static bool asks_for_key(const char *line, size_t n)
         return asks;
 }
 
-enum json_auth_verdict json_auth_take(struct json_auth *a, const char *line, size_t n, const char **ret_text)
+enum json_auth_verdict json_auth_check(struct json_auth *a, const char *line, size_t n, const char **ret_text)
 {
         enum json_auth_verdict v;
         const char *text;
@@ -65,20 +65,20 @@ enum json_auth_verdict json_auth_take(struct json_auth *a, const char *line, siz
 
         *ret_text = line;
         if (!a->key) {
-                v = !a->heard && asks_for_key(line, n) ? JSON_AUTH_UNASKED : JSON_AUTH_MESSAGE;
-                a->heard = true;
+                v = !a->received && asks_for_key(line, n) ? JSON_AUTH_UNASKED : JSON_AUTH_MESSAGE;
+                a->received = true;
                 return v;
         }
         text = a->ready ? auth_line_open(&a->line, line, n) : NULL;
         if (text) {
-                a->heard = true;
+                a->received = true;
                 *ret_text = text;
                 return JSON_AUTH_MESSAGE;
         }
-        if (a->heard)
+        if (a->received)
                 return JSON_AUTH_WRONG;
         message = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL);
-        v = take_plain(a, message);
+        v = check_plain(a, message);
         json_decref(message);
         return v;
 }

@@ -10,7 +10,7 @@ struct json_auth {
         const struct auth_key *key; /* NULL: none */
         bool dials;                 /* this end made the connection */
         bool ready;                 /* the peer's nonce has come */
-        bool heard;                 /* a message has come that counts */
+        bool received;              /* a message has come that counts */
         uint8_t nonce[AUTH_NONCE_BYTES];
         struct auth_line line;
         json_t *held; /* messages to send once it is ready */
@@ -30,7 +30,8 @@ int json_auth_begin(struct json_auth *a, const struct auth_key *key, bool dials)
 void json_auth_end(struct json_auth *a);
 json_t *json_auth_greeting(const struct json_auth *a);
 /* Judges a line. On JSON_AUTH_MESSAGE and JSON_AUTH_REFUSAL *ret_text is its message. */
-enum json_auth_verdict json_auth_take(struct json_auth *a, const char *line, size_t n, const char **ret_text);
+enum json_auth_verdict json_auth_check(struct json_auth *a, const char *line, size_t n,
+                                       const char **ret_text);
 /* Keeps a message until the peer has introduced itself; consumes it. -ENOBUFS: too many. */
 int json_auth_hold(struct json_auth *a, json_t *message);
 /* -ENOKEY or -EKEYREJECTED, if the verdict ends the connection; otherwise 0. */

@@ -114,7 +114,7 @@ static void end_without_key(struct json_connection *c, int error)
                 end(c, error);
 }
 
-static void take_message(struct json_connection *c, const char *text, size_t n)
+static void receive_message(struct json_connection *c, const char *text, size_t n)
 {
         json_t *message = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
         bool object = json_is_object(message);
@@ -127,10 +127,10 @@ static void take_message(struct json_connection *c, const char *text, size_t n)
 }
 
 /* Handles one line. Returns false if the connection has ended or the callback closed it. */
-static bool take_line(struct json_connection *c, const char *line, size_t n)
+static bool read_line(struct json_connection *c, const char *line, size_t n)
 {
         const char *text;
-        enum json_auth_verdict v = n > 0 ? json_auth_take(&c->auth, line, n, &text) : JSON_AUTH_MESSAGE;
+        enum json_auth_verdict v = n > 0 ? json_auth_check(&c->auth, line, n, &text) : JSON_AUTH_MESSAGE;
 
         if (json_auth_error(v) < 0)
                 end_without_key(c, json_auth_error(v));
@@ -139,11 +139,11 @@ static bool take_line(struct json_connection *c, const char *line, size_t n)
         else if (v == JSON_AUTH_REFUSAL && !c->auth.dials)
                 end(c, -ENOKEY);
         else if (n > 0)
-                take_message(c, text, n - (size_t)(text - line));
+                receive_message(c, text, n - (size_t)(text - line));
         return c->error == 0;
 }
 
-static void take_lines(struct json_connection *c)
+static void read_lines(struct json_connection *c)
 {
         const uint8_t *bytes, *newline;
         size_t n;
@@ -152,7 +152,7 @@ static void take_lines(struct json_connection *c)
                 size_t length = (size_t)(newline - bytes);
 
                 tcp_reader_consume(&c->reader, length + 1);
-                if (!take_line(c, (const char *)bytes, length))
+                if (!read_line(c, (const char *)bytes, length))
                         return;
         }
         if (n >= JSON_CONNECTION_LINE_MAX_BYTES)
@@ -171,7 +171,7 @@ static void is_ready(void *ctx, uint32_t events)
         if (n >= 0 && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
                 n = tcp_reader_fill(&c->reader);
         if (n > 0)
-                take_lines(c);
+                read_lines(c);
         if (n >= 0 && c->error == 0 && (events & EPOLLOUT))
                 n = flush(c);
         if (n < 0)

@@ -25,7 +25,7 @@ void udp_prepare_receive(struct udp *u)
 }
 
 /* Queued datagrams carry an older count than the socket has reported since. Returns how many are new. */
-static uint32_t note_overflow(struct udp *u, uint32_t overflow)
+static uint32_t record_overflow(struct udp *u, uint32_t overflow)
 {
         uint32_t more = overflow - u->last_overflow;
 
@@ -56,7 +56,7 @@ static void read_control(struct udp *u, int i)
                         uint32_t overflow;
 
                         memcpy(&overflow, CMSG_DATA(c), sizeof overflow);
-                        u->dropped_before[i] = note_overflow(u, overflow);
+                        u->dropped_before[i] = record_overflow(u, overflow);
                 } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
                         struct timespec at;
 
@@ -280,7 +280,7 @@ static uint32_t read_dropped(const struct endpoint *e)
 void udp_counts(struct endpoint *e)
 {
         /* The count in control messages (SO_RXQ_OVFL) misses drops after the last received datagram. */
-        (void)note_overflow((struct udp *)e, read_dropped(e));
+        (void)record_overflow((struct udp *)e, read_dropped(e));
 }
 
 uint64_t udp_unsent(struct endpoint *e)

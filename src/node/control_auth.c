@@ -181,7 +181,7 @@ size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, si
 }
 
 /* Another process answers a challenge with another session; only the present one can. */
-static void take_answer(struct control_auth *a, struct auth_peer *p, const struct auth_hello *h)
+static void receive_answer(struct control_auth *a, struct auth_peer *p, const struct auth_hello *h)
 {
         if (h->answer == 0 || h->answer != p->challenge)
                 return;
@@ -229,7 +229,7 @@ static bool may_log(uint64_t *next_ns)
                                     describe(a, node, d, source_), why);                                     \
         } while (0)
 
-static void take_hello(struct control_auth *a, const struct datagram *d, struct control_hello *ret)
+static void receive_hello(struct control_auth *a, const struct datagram *d, struct control_hello *ret)
 {
         struct auth_hello h;
         struct auth_peer *p;
@@ -244,7 +244,7 @@ static void take_hello(struct control_auth *a, const struct datagram *d, struct 
                 stats_add(&a->stats->packets_foreign, 1);
                 return;
         }
-        take_answer(a, p, &h);
+        receive_answer(a, p, &h);
         asks = h.session != p->session && may_ask(p);
         if (h.challenge != 0 || asks)
                 make_hello(a, p, h.from, h.challenge, ret);
@@ -305,7 +305,7 @@ static bool admit_tagged(struct control_auth *a, struct auth_peer *p, const stru
         if (t->to == (to_group ? AUTH_GROUP : a->self)) {
                 if (t->session != p->session || t->number < w->first)
                         return refuse_unproven(a, p, sender, ret);
-                if (auth_window_take(w, t->number))
+                if (auth_window_accept(w, t->number))
                         return true;
         }
         REFUSE(a, control_replayed, sender, d, REPLAYED);
@@ -326,7 +326,7 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
         if (!a->on)
                 return admit_without_key(a, d);
         if (auth_is_hello(d->bytes, d->size_bytes)) {
-                take_hello(a, d, ret);
+                receive_hello(a, d, ret);
                 return false;
         }
         stated = stated_bytes(d);

@@ -34,8 +34,8 @@ static int open_socket(struct control *c, struct control_socket *to, const struc
                 r = socket_open_udp(&to->endpoint, config, "control messages");
         if (r < 0)
                 return r;
-        socket_note_buffer(SOCKET_RECEIVE, "control messages", false, config->receive_buffer_bytes,
-                           to->endpoint->granted_receive_bytes);
+        socket_log_buffer(SOCKET_RECEIVE, "control messages", false, config->receive_buffer_bytes,
+                          to->endpoint->granted_receive_bytes);
         to->io = (struct loop_io){.fd = to->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = to};
         return loop_add(loop, &to->io);
 }
@@ -190,7 +190,7 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
         if (expected && net_address_equal(expected, from))
                 return true;
         stats_add(&c->stats->packets_foreign, 1);
-        c->stranger = (struct control_stranger){true, h->sender_role, h->sender_index, *from};
+        c->foreign_sender = (struct control_foreign_sender){true, h->sender_role, h->sender_index, *from};
         if (c->role == ROLE_DFM && h->type == MESSAGE_JOIN && h->sender_role != ROLE_DFM)
                 refuse_address(c, m, from);
         return false;
@@ -215,7 +215,7 @@ static void answer_probe(struct control *c, const struct net_address *from)
 }
 
 /* Decodes the message in a datagram, if it counts. */
-static bool take_datagram(struct control *c, const struct datagram *d, bool to_group)
+static bool receive_datagram(struct control *c, const struct datagram *d, bool to_group)
 {
         struct control_hello hello;
         enum message_verdict v;
@@ -249,7 +249,7 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 const struct datagram *d = &s->batch[s->at++];
 
                 c->budget--;
-                if (take_datagram(c, d, s == &c->group)) {
+                if (receive_datagram(c, d, s == &c->group)) {
                         stats_add(&c->stats->control_received, 1);
                         stats_add(&c->stats->control_received_bytes, d->size_bytes + c->header_bytes);
                         if (c->received.header.type != MESSAGE_PROBE || c->received.probe.answers)

@@ -26,7 +26,7 @@ struct control_socket {
 };
 
 /* The sender of a message that names a node but comes from another address. */
-struct control_stranger {
+struct control_foreign_sender {
         bool is_new; /* the reader clears it */
         enum node_role role;
         uint16_t index;
@@ -54,8 +54,8 @@ struct control {
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
-        unsigned budget;                  /* datagrams that this turn may still read */
-        struct control_stranger stranger; /* the last one */
+        unsigned budget;                              /* datagrams that this turn may still read */
+        struct control_foreign_sender foreign_sender; /* the last one */
 };
 
 /* Errors are logged. */

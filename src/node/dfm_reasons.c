@@ -11,16 +11,16 @@
 
 typedef bool (*node_matches)(const struct dfm *d, const struct scenario_node *n);
 
-static bool was_never_heard(const struct dfm *d, const struct scenario_node *n)
+static bool was_never_received(const struct dfm *d, const struct scenario_node *n)
 {
-        return !dfm_view(d, n->role, (uint16_t)n->index).heard;
+        return !dfm_view(d, n->role, (uint16_t)n->index).received;
 }
 
 static bool has_left(const struct dfm *d, const struct scenario_node *n)
 {
         struct dfm_node_view v = dfm_view(d, n->role, (uint16_t)n->index);
 
-        return v.heard && !v.live;
+        return v.received && !v.live;
 }
 
 static bool holds_back(const struct dfm *d, const struct scenario_node *n)
@@ -33,9 +33,9 @@ static bool is_behind(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).behind;
 }
 
-static bool lacks_frame(const struct dfm *d, const struct scenario_node *n)
+static bool is_missing_frame(const struct dfm *d, const struct scenario_node *n)
 {
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).lacks_frame;
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).is_missing_frame;
 }
 
 /* Adds text, names, and text; false: no node matches. */
@@ -112,16 +112,17 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
                                    : "the first trigger was not due yet");
 }
 
-void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s)
+void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
 {
         struct strbuf b;
 
         if (dfm_counts(d)->triggers > 0 || dfm_state(d) >= RUN_DRAINING)
                 return;
         b = strbuf_init(i->why, sizeof i->why);
-        add_nodes(&b, d, s, was_never_heard, "never reached this DFM");
+        add_nodes(&b, d, s, was_never_received, "never reached this DFM");
         add_nodes(&b, d, s, has_left, "left or fell silent");
-        if (dfm_has_begun(d) && !add_nodes(&b, d, s, lacks_frame, "waited for a frame of its front-end") &&
+        if (dfm_has_begun(d) &&
+            !add_nodes(&b, d, s, is_missing_frame, "waited for a frame of its front-end") &&
             !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
                 add_idle(&b, d, s);
         add_own_reasons(&b, d, s);
@@ -158,9 +159,9 @@ static bool add_silent(const struct look *l, uint64_t *ret_since_ns)
 
         *ret_since_ns = l->now_ns;
         for (size_t i = 0; i < l->s->n_nodes; i++) {
-                if (!is_present(l, &l->s->nodes[i], &v) || v.heard_ns + limit_ns > l->now_ns)
+                if (!is_present(l, &l->s->nodes[i], &v) || v.received_ns + limit_ns > l->now_ns)
                         continue;
-                *ret_since_ns = MIN(*ret_since_ns, v.heard_ns);
+                *ret_since_ns = MIN(*ret_since_ns, v.received_ns);
                 if (n++ < NAMES_MAX)
                         strbuf_add(l->b, "%s%s", n > 1 ? ", " : "", l->s->nodes[i].name);
         }
@@ -314,7 +315,7 @@ void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns,
                 ret->timed = true;
         } else if (!dfm_has_work(d))
                 add_idle_run(&l, ret);
-        else if (add_nodes(&b, d, s, lacks_frame, "waits for frames of its front-end"))
+        else if (add_nodes(&b, d, s, is_missing_frame, "waits for frames of its front-end"))
                 (void)add_first(&l, ROLE_ROS, NODE_REASONS);
         else
                 add_work(&l);

@@ -12,7 +12,7 @@ struct idle {
 };
 
 /* Updates *i until the first trigger. Call it regularly, and before the run stops. */
-void idle_note(struct idle *i, const struct dfm *d, const struct scenario *s);
+void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s);
 /* Explains what the run waits for: its first cause. No text before and after the run. */
 void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns, struct obstacle *ret);
 /* The ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none does. */

@@ -33,7 +33,7 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
         }
 }
 
-void last_run_open(struct last_run *l, struct node *n, const struct run_former *f, bool has_duration)
+void last_run_open(struct last_run *l, struct node *n, const struct run_previous *f, bool has_duration)
 {
         time_t began = (time_t)(f->began_utc_ns / NS_PER_S);
         const char *what = f->dfm.cookie != 0 ? "has no end" : "ended, but its DFM did not report it";
@@ -48,7 +48,7 @@ void last_run_open(struct last_run *l, struct node *n, const struct run_former *
         strftime(l->began, sizeof l->began, "%Y-%m-%dT%H:%M:%SZ", &tm);
         log_warning("run %u of an earlier DFM, which began at %s, %s%s%s", l->run, l->began, what,
                     l->cause[0] ? ": " : "", l->cause);
-        run_control_note_last(n->control_of_runs, l->run, what, l->cause);
+        run_control_record_last(n->control_of_runs, l->run, what, l->cause);
         if (f->dfm.cookie != 0 && has_duration)
                 log_doubtful_age(f->age, f->dfm.age_ns);
 }

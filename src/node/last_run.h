@@ -14,6 +14,6 @@ struct last_run {
 };
 
 /* Names the run of the record. `has_duration`: its age decides when it ends. */
-void last_run_open(struct last_run *l, struct node *n, const struct run_former *f, bool has_duration);
+void last_run_open(struct last_run *l, struct node *n, const struct run_previous *f, bool has_duration);
 /* The run with this cookie begins or continues. Returns whether it ends because of a fault, the cause. */
 bool last_run_begin(struct last_run *l, uint64_t cookie);

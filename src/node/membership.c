@@ -129,21 +129,21 @@ static void log_silence(struct node *n, uint64_t now_ns, const struct member *m)
         const struct scenario_node *dfm = dfm_of(n);
         bool is_group;
 
-        if (*silent_ns > 0 && m->heard_ns > *silent_ns) {
+        if (*silent_ns > 0 && m->received_ns > *silent_ns) {
                 log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_BACK, dfm->name, "the DFM %s is back after %.1f s",
-                         dfm->name, (double)(m->heard_ns - *silent_ns) / NS_PER_S);
+                         dfm->name, (double)(m->received_ns - *silent_ns) / NS_PER_S);
                 *silent_ns = 0;
         }
         if (*silent_ns > 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
-            now_ns - m->heard_ns < n->scenario->dfm.node_timeout_ns)
+            now_ns - m->received_ns < n->scenario->dfm.node_timeout_ns)
                 return;
         is_group = n->self->role == ROLE_ROS && strcmp(n->scenario->network.control_group, "none") != 0;
         log_peer(LOG_LEVEL_WARNING, LOG_ID_NODE_LOST, dfm->name,
                  "no message from the DFM %s at %s for %.1f s%s%s; waiting for it", dfm->name, dfm->address,
-                 (double)(now_ns - m->heard_ns) / NS_PER_S,
+                 (double)(now_ns - m->received_ns) / NS_PER_S,
                  is_group ? ", neither to this node nor to group " : "",
                  is_group ? n->scenario->network.control_group : "");
-        *silent_ns = m->heard_ns;
+        *silent_ns = m->received_ns;
 }
 
 static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m)
@@ -152,7 +152,7 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
         char time[QUANTITY_TEXT_MAX];
 
         if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
-            now_ns - m->heard_ns < limit_ns)
+            now_ns - m->received_ns < limit_ns)
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)

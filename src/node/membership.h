@@ -17,7 +17,7 @@ struct membership {
         uint64_t logged_dfm; /* DFM incarnation and run in the last log line */
         uint32_t logged_run;
         enum welcome_verdict logged_refusal;
-        uint32_t logged_stranger; /* DFM: role and index of the last logged stranger */
+        uint32_t logged_foreign_sender; /* DFM: role and index of the last logged stranger */
         uint64_t lost_ros_ns[EVB_ROS_MAX],
                 lost_sfi_ns[EVB_SFI_MAX]; /* DFM: since when nodes are silent; 0: not */
         uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: it was not

@@ -107,7 +107,7 @@ static int open_run(struct node *n)
         n->control.incarnation = n->member.incarnation;
         n->run = 0;
         n->membership = (struct membership){};
-        n->is_sealing = n->ended_by_stall = n->ended_by_former = n->has_begun = n->is_stopped = false;
+        n->is_sealing = n->ended_by_stall = n->ended_by_previous = n->has_begun = n->is_stopped = false;
         n->reasons = (struct reasons){};
         file_list_clear(&n->files);
         memcpy(n->metadata, s->metadata, sizeof n->metadata);
@@ -203,7 +203,7 @@ static void end_run(struct node *n, int r, FILE *json)
                 reasons_log(&n->reasons);
         n->runs++;
         n->fell_short |= n->reasons.n > 0;
-        run_control_note_end(n->control_of_runs);
+        run_control_record_end(n->control_of_runs);
         if (json)
                 report_write_json(n, json);
 }

@@ -65,7 +65,7 @@ struct node {
         struct run_file_job *run_file; /* of an SFI: the record of the run; NULL: not begun */
         struct stall stall;
         bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
-        bool ended_by_former;             /* of a DFM: because of a fault that an earlier DFM recorded */
+        bool ended_by_previous;           /* of a DFM: because of a fault that an earlier DFM recorded */
         bool has_begun;                   /* the log says that the run has begun */
         bool is_stopped;                  /* by a signal, or by its loss of the DFM */
         uint64_t stopped_ns;              /* the first signal; 0: none */
@@ -106,7 +106,8 @@ bool node_stays(const struct node *n);
 int node_draw_number(uint64_t *ret);
 /* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that continues: it serves
  * until the DFM falls silent or run.stop-timeout expires. */
-uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run);
+uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t received_dfm_ns,
+                       enum run_state run);
 struct shaping *node_shaping(const struct node *n); /* of a ROS; NULL: none */
 /* Sends all messages that `step` returns. */
 typedef bool (*node_step)(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret);

@@ -138,7 +138,7 @@ static void report(const struct path_probe *p, const struct path *path)
                 (unsigned long long)p->scenario->network.mtu_bytes, to->name, to->address);
 }
 
-static void note_pass(const struct path_probe *p, struct path *path)
+static void record_pass(const struct path_probe *p, struct path *path)
 {
         path->passes = true;
         for (uint32_t i = 0; i < p->n; i++) {
@@ -149,7 +149,7 @@ static void note_pass(const struct path_probe *p, struct path *path)
                   (unsigned long long)p->scenario->network.mtu_bytes);
 }
 
-void path_probe_hear(struct path_probe *p, const struct message *m)
+void path_probe_receive(struct path_probe *p, const struct message *m)
 {
         for (uint32_t i = 0; i < p->n; i++) {
                 struct path *path = &p->paths[i];
@@ -158,7 +158,7 @@ void path_probe_hear(struct path_probe *p, const struct message *m)
                     !m->probe.answers)
                         continue;
                 if (m->probe.padding_bytes > 0)
-                        note_pass(p, path);
+                        record_pass(p, path);
                 else if (++path->short_answers == SHORT_ANSWERS && !path->passes) {
                         path->failed = true;
                         report(p, path);

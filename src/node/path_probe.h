@@ -17,7 +17,7 @@ struct path_probe *path_probe_free(struct path_probe *p);
  * a path that does not carry them. */
 void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns);
 /* Takes a Probe that answers; others have no effect. */
-void path_probe_hear(struct path_probe *p, const struct message *m);
+void path_probe_receive(struct path_probe *p, const struct message *m);
 uint64_t path_probe_deadline_ns(const struct path_probe *p);
 /* Adds a reason if paths do not carry datagrams of network.mtu. */
 void path_probe_reasons(const struct path_probe *p, struct reasons *to);

@@ -93,7 +93,7 @@ static void put_metadata(struct writer *w, const struct metadata_set *m)
         writer_u16(w, m->version);
         writer_u16(w, m->n);
         for (uint16_t i = 0; i < m->n; i++) {
-                void *to = writer_take(w, sizeof m->entries[i]);
+                void *to = writer_reserve(w, sizeof m->entries[i]);
 
                 if (to)
                         memcpy(to, &m->entries[i], sizeof m->entries[i]);
@@ -106,7 +106,7 @@ static void get_metadata(struct reader *r, struct metadata_set *m)
         m->n = reader_u16(r);
         r->failed |= m->n > METADATA_MAX;
         for (uint16_t i = 0; i < m->n && !r->failed; i++) {
-                const void *from = reader_take(r, sizeof m->entries[i]);
+                const void *from = reader_consume(r, sizeof m->entries[i]);
                 struct metadata_entry *e = &m->entries[i];
 
                 if (from)

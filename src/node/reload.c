@@ -81,7 +81,7 @@ static void refuse(struct reload *l, const struct scenario_difference *d)
         l->n_refused++;
 }
 
-static void take(struct reload *l, const struct scenario_difference *d)
+static void add_change(struct reload *l, const struct scenario_difference *d)
 {
         struct change *c = &l->changes[l->n_changes++];
 
@@ -91,13 +91,13 @@ static void take(struct reload *l, const struct scenario_difference *d)
         scenario_key_copy(l->to, l->file, d->key);
 }
 
-static void note_difference(void *ctx, const struct scenario_difference *d)
+static void record_difference(void *ctx, const struct scenario_difference *d)
 {
         struct reload *l = ctx;
 
         switch (d->kind) {
         case DIFFERENCE_APPLIES:
-                take(l, d);
+                add_change(l, d);
                 break;
         case DIFFERENCE_OTHERS:
                 log_debug("%s differs in %s, which does not concern this node", d->what, l->source->config);
@@ -175,7 +175,7 @@ static void apply(struct reload *l, uint64_t now_ns)
         reload_apply(l->node, now_ns, l->to);
         for (size_t i = 0; i < l->n_changes; i++)
                 scenario_key_copy(l->source->scenario, l->to, l->changes[i].key);
-        /* What is logged now passes the former level or the new one. */
+        /* What is logged now passes the previous level or the new one. */
         if (l->to->log.level > log_level())
                 follow_log_level(l);
         for (size_t i = 0; i < l->n_changes; i++)
@@ -192,7 +192,7 @@ static int reload(struct reload *l, uint64_t now_ns)
 
         if (r < 0)
                 return r;
-        r = scenario_compare(l->source->scenario, l->file, self->role, self->name, note_difference, l);
+        r = scenario_compare(l->source->scenario, l->file, self->role, self->name, record_difference, l);
         if (r < 0)
                 return log_error_errno(r, "%s: %m", l->source->config);
         ask_role(l);
@@ -223,6 +223,6 @@ void node_reload(struct node *n, uint64_t now_ns, bool stopping)
         if (!stopping)
                 notify_reloading(now_ns);
         if (reload_with_memory(n, now_ns) < 0)
-                log_error("nothing was reloaded; the node goes on with its former settings");
+                log_error("nothing was reloaded; the node goes on with its previous settings");
         n->ready_unsent = !stopping && !notify_reloaded();
 }

@@ -31,16 +31,17 @@ void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t heard_dfm_ns, enum run_state run)
+uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t received_dfm_ns,
+                       enum run_state run)
 {
         const struct scenario *s = n->scenario;
 
-        if (stopped_ns == NEVER_NS || heard_dfm_ns == 0)
+        if (stopped_ns == NEVER_NS || received_dfm_ns == 0)
                 return stopped_ns;
         if (run == RUN_STARTING)
                 return stopped_ns + LINGER_NS;
         return MAX(stopped_ns,
-                   MIN(stopped_ns + s->run.stop_timeout_ns, heard_dfm_ns + s->dfm.node_timeout_ns));
+                   MIN(stopped_ns + s->run.stop_timeout_ns, received_dfm_ns + s->dfm.node_timeout_ns));
 }
 
 void node_add_metadata(struct node *n, const struct metadata_set *set)

@@ -48,7 +48,7 @@ struct dfm_role {
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
-        bool recorded, noted, step_logged, wait_logged;
+        bool recorded, stage_recorded, step_logged, wait_logged;
         enum run_stage stage;        /* as it is recorded, once noted */
         char cause[REASON_TEXT_MAX]; /* likewise */
         struct dfm_end end;
@@ -82,15 +82,15 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* What the former DFM stored matters only if its run continues. */
+/* What the previous DFM stored matters only if its run continues. */
 static int open_processes(struct dfm_role *d, struct dfm_config *config)
 {
         int r = processes_file_open(&d->processes, d->record.path);
 
         if (r < 0)
                 return log_error_errno(r, "dfm: %m");
-        config->former_processes = d->processes.processes;
-        if (config->former.known && config->former.cookie == 0)
+        config->previous_processes = d->processes.processes;
+        if (config->previous.known && config->previous.cookie == 0)
                 return 0;
         r = processes_file_read(&d->processes);
         if (r < 0 && r != -ENOENT)
@@ -105,20 +105,20 @@ static int open_processes(struct dfm_role *d, struct dfm_config *config)
 static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         int r = run_record_open(&d->record, n->self->address, (unsigned)n->scenario->network.control_port);
-        struct run_former former;
+        struct run_previous previous;
 
         if (r < 0)
                 log_warning_errno(r,
                                   "cannot store the state of the run in %s: %m; a restarted DFM cannot find "
                                   "out whether this run has ended",
                                   d->record.path);
-        former = run_record_former(&d->record);
+        previous = run_record_previous(&d->record);
         /* This process has ended its last run, whatever it could record. */
         if (n->runs > 0)
-                former = (struct run_former){.dfm.known = true};
-        config->former = former.dfm;
-        last_run_open(&d->last_run, n, &former, config->duration_ns > 0);
-        if (former.is_damaged)
+                previous = (struct run_previous){.dfm.known = true};
+        config->previous = previous.dfm;
+        last_run_open(&d->last_run, n, &previous, config->duration_ns > 0);
+        if (previous.is_damaged)
                 log_warning("%s is damaged, so the state of the last run is unknown", d->record.path);
         return r < 0 ? 0 : open_processes(d, config);
 }
@@ -134,7 +134,7 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
                 return 0;
         /* Under `evb run` the DFM and its nodes end together. */
         if (getenv(NODE_STATS_ENV))
-                config->former.known = true;
+                config->previous.known = true;
         else
                 r = open_record(n, d, config);
         if (r < 0)
@@ -142,12 +142,12 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
         config->run = (uint32_t)s->run.number;
         config->run_is_free = config->run == 0;
         if (s->run.number == SCENARIO_NEXT)
-                r = run_record_take_number(&config->run, true);
+                r = run_record_claim_number(&config->run, true);
         else if (config->run == 0 && d->replay)
                 config->run = replay_run(d->replay);
         n->number_is_fixed = s->run.number != SCENARIO_NEXT && config->run != 0;
         if (config->run == 0 && r >= 0)
-                r = run_record_take_number(&config->run, false);
+                r = run_record_claim_number(&config->run, false);
         n->run = config->run;
         return r;
 }
@@ -215,7 +215,7 @@ static void close_role(struct node *n)
 
         /* The report of the run is written. A stopped run has ended, even if it did not end in time: a
          * restarted DFM must not resume it. */
-        if (d->core && d->noted && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS))
+        if (d->core && d->stage_recorded && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS))
                 (void)record_run(d, RUN_STAGE_REPORTED);
         processes_file_close(&d->processes);
         run_record_close(&d->record);
@@ -235,7 +235,7 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* Before the first record: goes on from the one of the former DFM if the run is the same. */
+/* Before the first record: goes on from the one of the previous DFM if the run is the same. */
 static void continue_run(struct node *n, struct dfm_role *d)
 {
         const struct processes_counters *c = &d->processes.counters;
@@ -252,7 +252,7 @@ static void continue_run(struct node *n, struct dfm_role *d)
 
 static void take_processes(struct node *n, struct dfm_role *d)
 {
-        dfm_processes_take(d->core, d->processes.processes);
+        dfm_processes_fill(d->core, d->processes.processes);
         d->processes.counters = (struct processes_counters){
 #define X(counter) .counter = stats_get(&n->stats->counter),
                 PROCESSES_FILE_COUNTERS(X)
@@ -307,7 +307,7 @@ static void find_cause(const struct node *n, const struct dfm_role *d, char caus
         cause[0] = '\0';
         if (dfm_state(d->core) < RUN_DRAINING)
                 return;
-        if (n->ended_by_former)
+        if (n->ended_by_previous)
                 reasons_add(&faults, "%s", d->last_run.cause);
         if (d->end.reason[0])
                 reasons_add(&faults, "%s", d->end.reason);
@@ -331,18 +331,18 @@ static void remember_run(struct node *n, struct dfm_role *d)
         enum run_stage stage;
         int r;
 
-        if ((!begun && !ended) || (d->noted && dfm_state(d->core) == RUN_RUNNING))
+        if ((!begun && !ended) || (d->stage_recorded && dfm_state(d->core) == RUN_RUNNING))
                 return;
         /* A run without an end keeps its record until another one begins. */
         if (!begun && d->last_run.cookie != 0)
                 return;
-        if (begun && !d->noted)
-                n->ended_by_former = last_run_begin(&d->last_run, dfm_cookie(d->core));
+        if (begun && !d->stage_recorded)
+                n->ended_by_previous = last_run_begin(&d->last_run, dfm_cookie(d->core));
         find_cause(n, d, cause);
         stage = find_stage(d->core, cause);
-        if (d->noted && stage == d->stage && strcmp(cause, d->cause) == 0)
+        if (d->stage_recorded && stage == d->stage && strcmp(cause, d->cause) == 0)
                 return;
-        d->noted = true;
+        d->stage_recorded = true;
         d->stage = stage;
         strcpy(d->cause, cause);
         if (ended && d->processes.processes)
@@ -373,7 +373,7 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
 
 /* While the process was suspended, it received nothing. The nodes must not be blamed for it. If its machine
  * is suspended, the timeouts wait, as the monotonic clock stops. */
-static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
+static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
 
@@ -383,7 +383,7 @@ static void note_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         log_warning(
                 "this DFM was suspended for %.1f s; the timeouts of nodes and events are extended by that",
                 (double)away_ns / NS_PER_S);
-        dfm_was_away(d->core, now_ns, away_ns);
+        dfm_was_paused(d->core, now_ns, away_ns);
 }
 
 /* The times of events follow the monotonic clock from the beginning of the run. */
@@ -427,7 +427,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         struct dfm_role *d = n->state;
         int r;
 
-        note_absence(n, d, now_ns);
+        record_absence(n, d, now_ns);
         watch_clock(d);
         trigger_input_turn(d->input, now_ns);
         r = level2_server_receive(d->level2, now_ns);
@@ -455,7 +455,7 @@ static void stop_role(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
 
-        idle_note(&d->idle, d->core, n->scenario);
+        idle_explain(&d->idle, d->core, n->scenario);
         dfm_stop(d->core, now_ns);
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
 }
@@ -478,22 +478,22 @@ static void publish_counters(struct node *n)
         struct node_stats *s = n->stats;
         uint64_t now_ns = clock_now_ns();
 
-        idle_note(&d->idle, d->core, n->scenario);
-        stats_take_dfm(s, d->core);
+        idle_explain(&d->idle, d->core, n->scenario);
+        stats_copy_dfm(s, d->core);
         trigger_input_publish(d->core, s);
         level2_server_account(d->level2);
         if (now_ns - d->latency_copied_ns >= LATENCY_COPY_NS || dfm_state(d->core) == RUN_ENDED) {
                 s->latency_ns = *dfm_latency_ns(d->core);
                 d->latency_copied_ns = now_ns;
         }
-        metrics_note_dfm(n->metrics, d->core);
+        metrics_record_dfm(n->metrics, d->core);
 }
 
 static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct dfm_role *d = n->state;
 
-        if (n->ended_by_former)
+        if (n->ended_by_previous)
                 reasons_add(to, "%s", d->last_run.cause);
         dfm_end_reasons(&d->end, to);
         dfm_reasons(d->core, n->scenario, &d->idle, to);

@@ -196,7 +196,7 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
         struct ros_node *r = n->state;
 
         if (m->header.type == MESSAGE_PROBE)
-                path_probe_hear(r->probe, m);
+                path_probe_receive(r->probe, m);
         else if (!ros_receive(r->core, now_ns, m) && m->header.sender_role == ROLE_ROS)
                 stats_add(&n->stats->packets_malformed, 1);
 }
@@ -212,7 +212,7 @@ static uint64_t leave_ns(const struct node *n)
         enum run_state run = ros_run_state(r->core);
 
         return run == RUN_ENDED ? r->settle_ns
-                                : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->heard_ns, run);
+                                : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->received_ns, run);
 }
 
 /* The count of frames is final once the front-end is silent. The ROS waits for that up to a limit. */
@@ -301,7 +301,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
 }
 
 /* The DFM counts no frames. It learns from the last messages that the account fell short. */
-static void note_short(const struct node *n, struct ros_node *r)
+static void record_short(const struct node *n, struct ros_node *r)
 {
         struct reasons reasons = {};
 
@@ -318,7 +318,7 @@ static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         if (now_ns < leave_ns(n) || now_ns < r->farewell_ns || r->farewells == FAREWELLS)
                 return;
-        note_short(n, r);
+        record_short(n, r);
         ros_set_ended(r->core, now_ns);
         r->farewells++;
         r->farewell_ns = now_ns + FAREWELL_NS;
@@ -444,7 +444,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
 }
 
 /* Informs the SFIs, through the core, of packets that the ROS's own shaping has dropped. */
-static void note_drops(const struct node *n, struct ros_node *r)
+static void record_drops(const struct node *n, struct ros_node *r)
 {
         uint64_t dropped = stats_get(&n->stats->packets_source_dropped);
 
@@ -471,7 +471,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
                 return k;
         say_farewell(n, r, now_ns);
         shaping_turn(r->shaping, r->core);
-        note_drops(n, r);
+        record_drops(n, r);
         path_probe_turn(r->probe, r->core, now_ns);
         node_send_due(n, r->core, step, now_ns);
         return 0;
@@ -518,12 +518,12 @@ static void publish_counters(struct node *n)
         struct ros_node *r = n->state;
         struct node_stats *s = n->stats;
 
-        ros_note_obstacle(r->core, &r->sender, clock_now_ns());
-        stats_take_ros(s, r->core);
+        ros_record_obstacle(r->core, &r->sender, clock_now_ns());
+        stats_copy_ros(s, r->core);
         if (r->slicer)
                 slicer_account(r->slicer, r->core, s);
         region_server_account(r->regions);
-        metrics_note_ros(n->metrics, r->core, n->run);
+        metrics_record_ros(n->metrics, r->core, n->run);
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(r->shaping);

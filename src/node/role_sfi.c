@@ -116,7 +116,7 @@ static bool run_continues(enum run_state state)
 static void fail(struct sfi_node *s, uint64_t now_ns, int error)
 {
         if (!s->failed)
-                sfi_note_failure(s->core, now_ns, error);
+                sfi_record_failure(s->core, now_ns, error);
         s->failed = true;
 }
 
@@ -202,11 +202,11 @@ static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
 
         collect(s, now_ns);
         do {
-                k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots));
+                k = sfi_pop_built(s->core, slots, ARRAY_SIZE(slots));
                 for (size_t i = 0; i < k; i++) {
                         if (drop(n, s, now_ns, slots[i]))
                                 continue;
-                        builder_take(s->builder, slots[i]);
+                        builder_accept(s->builder, slots[i]);
                         s->waiting++;
                 }
                 if (k > 0)
@@ -221,7 +221,7 @@ static void lose_built(struct sfi_node *s, uint64_t now_ns)
         uint32_t slots[256];
         size_t k;
 
-        while ((k = sfi_take_built(s->core, slots, ARRAY_SIZE(slots))) > 0) {
+        while ((k = sfi_pop_built(s->core, slots, ARRAY_SIZE(slots))) > 0) {
                 for (size_t i = 0; i < k; i++)
                         sfi_written(s->core, now_ns, slots[i], true);
         }
@@ -264,7 +264,7 @@ static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
 
 static uint64_t leave_ns(const struct node *n, const struct sfi_node *s)
 {
-        return node_leave_ns(n, s->stopped_ns, sfi_member(s->core)->heard_ns, sfi_run_state(s->core));
+        return node_leave_ns(n, s->stopped_ns, sfi_member(s->core)->received_ns, sfi_run_state(s->core));
 }
 
 static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
@@ -359,7 +359,7 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 }
 
 /* While the process was suspended, fragments came that it has not read yet. */
-static void note_absence(const struct node *n, struct sfi_node *s, uint64_t now_ns)
+static void record_absence(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         uint64_t away_ns = s->turn_ns > 0 ? now_ns - s->turn_ns : 0;
 
@@ -368,7 +368,7 @@ static void note_absence(const struct node *n, struct sfi_node *s, uint64_t now_
                 return;
         log_warning("this SFI was suspended for %.1f s; the timeouts of its events are extended by that",
                     (double)away_ns / NS_PER_S);
-        sfi_was_away(s->core, now_ns, away_ns);
+        sfi_was_paused(s->core, now_ns, away_ns);
 }
 
 static int take_turn(struct node *n, uint64_t now_ns)
@@ -377,7 +377,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         int r;
 
         open_files(n, s, now_ns);
-        note_absence(n, s, now_ns);
+        record_absence(n, s, now_ns);
         builder_woken(s->builder);
         r = s->receiver.ops->turn(&s->receiver, now_ns, &s->more);
         if (r < 0)
@@ -437,11 +437,11 @@ static void publish_counters(struct node *n)
 
         if (s->receiver.ops->account)
                 s->receiver.ops->account(&s->receiver);
-        stats_take_sfi(to, s->core);
+        stats_copy_sfi(to, s->core);
         stats_set(&to->reduced_ns, port_rate_below_ns(sfi_port_rate(s->core), clock_now_ns()));
         if (n->scenario->scenario.transport == TRANSPORT_UDP)
                 stats_take_datagrams(to, s->core);
-        metrics_note_sfi(n->metrics, s->core, n->run, s->waiting);
+        metrics_record_sfi(n->metrics, s->core, n->run, s->waiting);
 }
 
 static const struct member *own_member(const struct node *n)

@@ -189,10 +189,10 @@ static void read_cause(const char *text, char cause[static REASON_TEXT_MAX])
                          at + strlen(CAUSE));
 }
 
-struct run_former run_record_former(const struct run_record *s)
+struct run_previous run_record_previous(const struct run_record *s)
 {
         char text[RECORD_MAX], word[16], boot[BOOT_ID_MAX] = "-";
-        struct run_former f = {};
+        struct run_previous f = {};
         uint64_t cookie;
         int64_t boot_ns = 0;
         size_t n;
@@ -203,7 +203,7 @@ struct run_former run_record_former(const struct run_record *s)
         if (strlen(text) < n ||
             sscanf(text, "run %u cookie %" SCNx64 " began %" SCNu64 " %15s boot %39s at %" SCNd64, &f.run,
                    &cookie, &f.began_utc_ns, word, boot, &boot_ns) < 4)
-                return (struct run_former){.is_damaged = n > 0};
+                return (struct run_previous){.is_damaged = n > 0};
         f.dfm.known = true;
         read_cause(text, f.cause);
         f.dfm.stopped = strcmp(word, stages[RUN_STAGE_STOPPED]) == 0;
@@ -243,7 +243,7 @@ static uint32_t number_after(int fd)
 }
 
 /* Returns the time in seconds once that second is over, so that no later call returns the same number. */
-static uint32_t take_second(void)
+static uint32_t wait_for_second(void)
 {
         uint64_t now_ns = clock_utc_ns(), over_ns = NS_PER_S - now_ns % NS_PER_S;
         struct timespec rest = {
@@ -286,7 +286,7 @@ int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECO
         if (r < 0 && strict)
                 return r;
         if (next == 0)
-                next = take_second();
+                next = wait_for_second();
         if (fd >= 0) {
                 int stored = store_number(fd, next, next == 1, path);
 
@@ -294,14 +294,14 @@ int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECO
                         return stored;
                 if (stored < 0) {
                         r = stored;
-                        next = take_second();
+                        next = wait_for_second();
                 }
         }
         *ret = next;
         return r;
 }
 
-int run_record_take_number(uint32_t *ret, bool strict)
+int run_record_claim_number(uint32_t *ret, bool strict)
 {
         char path[RUN_RECORD_PATH_MAX];
         int r = run_record_next_number(ret, strict, path);

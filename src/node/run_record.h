@@ -11,7 +11,7 @@
 
 #define RUN_RECORD_PATH_MAX 512
 
-/* How the age of the former run is known. */
+/* How the age of the previous run is known. */
 enum run_age {
         RUN_AGE_CERTAIN, /* by a clock that nobody sets */
         RUN_AGE_STEPPED, /* likewise; somebody set the wall clock in between */
@@ -27,8 +27,8 @@ enum run_stage {
 };
 
 /* The run in which a DFM last stopped. */
-struct run_former {
-        struct dfm_former dfm;
+struct run_previous {
+        struct dfm_previous dfm;
         uint32_t run; /* 0: none is known */
         uint64_t began_utc_ns;
         enum run_age age;
@@ -46,13 +46,13 @@ struct run_record {
 int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
 /* Returns the run in which a DFM with this address last stopped. */
-struct run_former run_record_former(const struct run_record *s);
+struct run_previous run_record_previous(const struct run_record *s);
 /* Allocates a run number that this machine has not used before; the disk has it when this returns. Negative
  * errno: the last number is unknown (-EBADMSG: the file is damaged) or the new one cannot be stored in
  * `path`; then *ret is the time in seconds, unless `strict` is set. */
 int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX]);
 /* The same, and logs why the number is that of the clock. Negative errno, logged: only if `strict` is set. */
-int run_record_take_number(uint32_t *ret, bool strict);
+int run_record_claim_number(uint32_t *ret, bool strict);
 /* Records the stage of the run, which began `age_ns` ago, and the fault that ends it ("": none). Negative
  * errno. Only the age of a run that continues is read again: record it at once, as a suspension of the
  * machine does not add to `age_ns`. */

@@ -41,7 +41,7 @@ struct marks {
 };
 
 /* False: the thread must end. */
-static bool take_mail(struct shaping *s, struct shaping_demand *demand, struct marks *marks)
+static bool read_mail(struct shaping *s, struct shaping_demand *demand, struct marks *marks)
 {
         bool stop;
 
@@ -94,7 +94,7 @@ static void *work(void *ctx)
         uint64_t answered = 0;
         struct marks marks;
 
-        while (take_mail(s, &demand, &marks)) {
+        while (read_mail(s, &demand, &marks)) {
                 shaping_tree_follow(&s->tree, clock_now_ns(), &demand);
                 shaping_tree_turn(&s->tree, marks.asked != answered);
                 if (marks.asked != answered)

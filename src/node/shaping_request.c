@@ -11,8 +11,8 @@
 
 #define LATE_TIMER_US 250 /* nearly all timers are less late */
 
-static int take_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
-                             const bool *wanted, struct error *e)
+static int add_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
+                            const bool *wanted, struct error *e)
 {
         for (unsigned i = 0; i < scenario_count(s, ROLE_SFI); i++) {
                 const struct scenario_node *sfi = scenario_node_of(s, ROLE_SFI, i);
@@ -80,7 +80,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
         if (ros->role != ROLE_ROS)
                 return error_set(e, -EINVAL, "node %s sends no fragments; expected a node of role ros",
                                  ros->name);
-        r = take_destinations(&q, s, destinations, wanted, e);
+        r = add_destinations(&q, s, destinations, wanted, e);
         if (r < 0)
                 return r;
         *ret = q;

@@ -95,7 +95,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
         return r < 0 ? refuse(t, &e) : 0;
 }
 
-static void note_tuning(struct shaping_tree *t)
+static void record_tuning(struct shaping_tree *t)
 {
         struct tc_tuning now = TC_TUNING_UNCHANGED;
 
@@ -201,7 +201,7 @@ int shaping_tree_open(struct shaping_tree *t)
         if (r < 0)
                 return r;
         t->well_ns = clock_now_ns();
-        note_tuning(t);
+        record_tuning(t);
         if (t->backend != TC_BACKEND_NONE)
                 log_info("shaping %s: %s; %s for each SFI", t->device.name, reason,
                          quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
@@ -268,7 +268,7 @@ void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct s
         t->changed = true;
 }
 
-static void take_events(struct shaping_tree *t)
+static void read_events(struct shaping_tree *t)
 {
         struct tc_event e;
 
@@ -296,7 +296,7 @@ static void account_unshaped(struct shaping_tree *t, uint64_t now_ns)
 
         stats_set(&t->stats->unshaped_ns, t->unshaped_ns + going_on_ns);
         atomic_store_explicit(&t->unshaped, t->unshaped_since_ns != NEVER_NS, memory_order_relaxed);
-        metrics_note_shaped(t->metrics, t->unshaped_since_ns == NEVER_NS);
+        metrics_record_shaped(t->metrics, t->unshaped_since_ns == NEVER_NS);
 }
 
 static void begin_unshaped(struct shaping_tree *t, const char *what)
@@ -394,7 +394,7 @@ static void count_drops(struct shaping_tree *t, const struct tc_tree *have, bool
         if (tc_status_make(&status, have, NULL, 0) >= 0) {
                 stats_set(&t->stats->qos_backend, status.backend);
                 shaping_tree_count_drops(t, &status, repaired);
-                metrics_note_shaping(t->metrics, &status);
+                metrics_record_shaping(t->metrics, &status);
         }
         tc_status_fini(&status);
 }
@@ -485,7 +485,7 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         uint64_t now_ns = clock_now_ns();
         bool apply = t->changed || now_ns >= t->again_ns;
 
-        take_events(t);
+        read_events(t);
         /* Also before applying: changes by other programs must not be reverted silently, nor at all with
          * test.on-drift = warn. */
         if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)

@@ -134,7 +134,7 @@ static uint64_t *word_of(struct auth_window *w, uint64_t number)
         return &w->seen[number / 64 % (AUTH_WINDOW / 64)];
 }
 
-bool auth_window_take(struct auth_window *w, uint64_t number)
+bool auth_window_accept(struct auth_window *w, uint64_t number)
 {
         uint64_t bit = UINT64_C(1) << number % 64;
 

@@ -70,4 +70,4 @@ struct auth_window {
 /* Refuses all numbers below `next`. */
 void auth_window_begin(struct auth_window *w, uint64_t next);
 /* False: it came before, or is too old. */
-bool auth_window_take(struct auth_window *w, uint64_t number);
+bool auth_window_accept(struct auth_window *w, uint64_t number);

@@ -29,7 +29,7 @@ static uint32_t expected_l1_id(const struct chunk_context *k, uint64_t event)
         return k->last.l1_id + (uint32_t)(event - k->last.event);
 }
 
-static void note(struct chunk_context *k, const struct chunk *c)
+static void remember(struct chunk_context *k, const struct chunk *c)
 {
         /* The first number says nothing about the distance of the next ones. */
         if (k->n++ > 0)
@@ -115,7 +115,7 @@ size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
 {
         size_t n = put_end(k, c, bytes, put_begin(k, c, bytes));
 
-        note(k, c);
+        remember(k, c);
         return n;
 }
 
@@ -141,7 +141,7 @@ static size_t encode_part(struct chunk_context *k, struct chunk *c, size_t room,
                 c->length = (uint32_t)blocks_that_fit(room - n) * EVB_BLOCK_BYTES;
                 n = put_end(k, c, bytes, at);
         }
-        note(k, c);
+        remember(k, c);
         return n;
 }
 
@@ -151,7 +151,7 @@ size_t chunk_encode_fit(struct chunk_context *k, struct chunk *c, size_t room,
         if (1 + (size_t)c->length > room || !is_expected(k, c))
                 return encode_part(k, c, room, bytes);
         bytes[0] = 0;
-        note(k, c);
+        remember(k, c);
         return 1;
 }
 
@@ -183,7 +183,7 @@ static _always_inline_ enum message_verdict decode_plain(struct chunk_context *k
         c.length = c.fragment_bytes;
         if (c.event == UINT64_MAX || k->n == CHUNKS_MAX)
                 return MESSAGE_MALFORMED;
-        note(k, &c);
+        remember(k, &c);
         *ret = c;
         return MESSAGE_OK;
 }
@@ -223,7 +223,7 @@ static _always_inline_ enum message_verdict decode_fields(struct chunk_context *
         if (flags & CHUNK_RESERVED || r->at - begin > CHUNK_ENTRY_MAX_BYTES || order > UINT16_MAX ||
             l1_more > UINT32_MAX || !chunk_is_possible(&c) || k->n == CHUNKS_MAX)
                 return MESSAGE_MALFORMED;
-        note(k, &c);
+        remember(k, &c);
         *ret = c;
         return MESSAGE_OK;
 }

@@ -28,8 +28,8 @@ CODEC_FIELD(u64, uint64_t)
 CODEC_FIELD(varint, uint64_t)
 #undef CODEC_FIELD
 
-/* The entries of Assign, Build, Update, Clear, Request or Have, whose number is known. False: a value that is
- * never valid; the cursor reports missing bytes. */
+/* The entries of Assign, Build, Update, Clear, Request or Numbers, whose number is known. False: a value that
+ * is never valid; the cursor reports missing bytes. */
 bool entries_code(struct codec *c, struct message *m);
 /* Encodes entries to m->coded, as long as they fit into `room` with `more` bytes each. Reduces m->n to their
  * number and returns their bytes, `more` included. */
@@ -38,5 +38,5 @@ size_t entries_fit(struct message *m, size_t room, size_t more);
 bool decision_code(struct codec *c, struct message *m);
 /* probe.c: the body of Probe, likewise. */
 bool probe_code(struct codec *c, struct message *m);
-/* entries.c: the body of Have or HaveAck, likewise. */
-bool have_code(struct codec *c, struct message *m);
+/* entries.c: the body of Numbers or NumbersAck, likewise. */
+bool numbers_code(struct codec *c, struct message *m);

@@ -195,9 +195,10 @@ static _always_inline_ bool clear_entry(struct codec *c, struct message *m, size
         return true;
 }
 
-static _always_inline_ bool have_entry(struct codec *c, struct message *m, size_t k, const struct previous *p)
+static _always_inline_ bool announced_entry(struct codec *c, struct message *m, size_t k,
+                                            const struct previous *p)
 {
-        uint32_t *number = &m->have.numbers[k], expected = p->l1_id + 1;
+        uint32_t *number = &m->announced.numbers[k], expected = p->l1_id + 1;
         uint64_t coded = c->decode ? 0 : zigzag((int32_t)(*number - expected));
 
         field_varint(c, &coded);
@@ -239,9 +240,9 @@ static _always_inline_ bool clear_previous(const struct message *m, size_t k, st
         return true;
 }
 
-static _always_inline_ bool have_previous(const struct message *m, size_t k, struct previous *ret)
+static _always_inline_ bool announced_previous(const struct message *m, size_t k, struct previous *ret)
 {
-        *ret = (struct previous){.l1_id = m->have.numbers[k]};
+        *ret = (struct previous){.l1_id = m->announced.numbers[k]};
         return true;
 }
 
@@ -252,7 +253,7 @@ static _always_inline_ bool have_previous(const struct message *m, size_t k, str
         X(MESSAGE_UPDATE, update)                                                                            \
         X(MESSAGE_REQUEST, request)                                                                          \
         X(MESSAGE_CLEAR, clear)                                                                              \
-        X(MESSAGE_HAVE, have)
+        X(MESSAGE_NUMBERS, announced)
 
 typedef bool (*entry_fn)(struct codec *c, struct message *m, size_t k, const struct previous *p);
 typedef bool (*previous_fn)(const struct message *m, size_t k, struct previous *ret);
@@ -284,7 +285,7 @@ static _always_inline_ bool code_all(struct codec *c, bool decode, struct messag
 
 static void put_coded(struct codec *c, const struct message *m)
 {
-        void *to = writer_take(&c->w, m->coded_bytes);
+        void *to = writer_reserve(&c->w, m->coded_bytes);
 
         if (to)
                 memcpy(to, m->coded, m->coded_bytes);
@@ -347,37 +348,38 @@ size_t entries_fit(struct message *m, size_t room, size_t more)
 
 /* Codes the messages about frames that a ROS announces to the DFM. */
 
-#define HAVE_KNOWS 1u
-#define HAVE_ACK_GO_ON 1u
+#define NUMBERS_KNOWN 1u
+#define NUMBERS_ACK_GO_ON 1u
 
-static bool code_have(struct codec *c, struct message *m)
+static bool code_numbers(struct codec *c, struct message *m)
 {
-        uint32_t flags = !c->decode && m->have.knows ? HAVE_KNOWS : 0, n = (uint32_t)m->n, reserved = 0;
+        uint32_t flags = !c->decode && m->announced.knows ? NUMBERS_KNOWN : 0, n = (uint32_t)m->n,
+                 reserved = 0;
 
-        field_u32(c, &m->have.incarnation);
-        field_u32(c, &m->have.resets);
-        field_u32(c, &m->have.next);
+        field_u32(c, &m->announced.incarnation);
+        field_u32(c, &m->announced.resets);
+        field_u32(c, &m->announced.next);
         field_u32(c, &flags);
-        m->have.knows = flags & HAVE_KNOWS;
+        m->announced.knows = flags & NUMBERS_KNOWN;
         field_u32(c, &n);
         field_u32(c, &reserved);
         m->n = n;
-        return n <= MESSAGE_ENTRIES_MAX && flags <= HAVE_KNOWS && entries_code(c, m);
+        return n <= MESSAGE_ENTRIES_MAX && flags <= NUMBERS_KNOWN && entries_code(c, m);
 }
 
 static bool code_ack(struct codec *c, struct message *m)
 {
-        uint32_t flags = !c->decode && m->have_ack.go_on ? HAVE_ACK_GO_ON : 0;
+        uint32_t flags = !c->decode && m->numbers_ack.go_on ? NUMBERS_ACK_GO_ON : 0;
 
-        field_u32(c, &m->have_ack.incarnation);
-        field_u32(c, &m->have_ack.ack);
-        field_u32(c, &m->have_ack.resets);
+        field_u32(c, &m->numbers_ack.incarnation);
+        field_u32(c, &m->numbers_ack.ack);
+        field_u32(c, &m->numbers_ack.resets);
         field_u32(c, &flags);
-        m->have_ack.go_on = flags & HAVE_ACK_GO_ON;
-        return flags <= HAVE_ACK_GO_ON;
+        m->numbers_ack.go_on = flags & NUMBERS_ACK_GO_ON;
+        return flags <= NUMBERS_ACK_GO_ON;
 }
 
-bool have_code(struct codec *c, struct message *m)
+bool numbers_code(struct codec *c, struct message *m)
 {
-        return m->header.type == MESSAGE_HAVE ? code_have(c, m) : code_ack(c, m);
+        return m->header.type == MESSAGE_NUMBERS ? code_numbers(c, m) : code_ack(c, m);
 }

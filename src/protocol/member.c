@@ -34,7 +34,7 @@ bool member_accepts(struct member *m, uint64_t now_ns, const struct message *mes
         if (member_is_joined(m) && message->header.cookie == m->cookie &&
             (!of_dfm || message->dfm == m->dfm)) {
                 if (of_dfm)
-                        m->heard_ns = now_ns;
+                        m->received_ns = now_ns;
                 if (of_dfm && message->header.type == MESSAGE_KEEP_ALIVE &&
                     message->keep_alive.flags & KEEP_ALIVE_STALLED)
                         m->run_stalled = true;
@@ -59,25 +59,25 @@ static enum member_news refuse(struct member *m, uint64_t now_ns, const struct m
         return same ? MEMBER_NOTHING : MEMBER_REFUSED;
 }
 
-static bool is_former(const struct member *m, const struct message *w)
+static bool is_previous(const struct member *m, const struct message *w)
 {
-        for (uint32_t i = 0; i < MIN(m->n_former, (uint32_t)MEMBER_FORMER_MAX); i++) {
-                if (m->former[i].dfm == w->dfm && m->former[i].cookie == w->header.cookie)
+        for (uint32_t i = 0; i < MIN(m->n_previous, (uint32_t)MEMBER_PREVIOUS_MAX); i++) {
+                if (m->previous[i].dfm == w->dfm && m->previous[i].cookie == w->header.cookie)
                         return true;
         }
         return false;
 }
 
-/* A delayed Welcome must not bring a former DFM back: the streams would restart here, but not at the present
- * DFM. So only answers count, or messages of our own DFM, and none of a former one. */
+/* A delayed Welcome must not bring a previous DFM back: the streams would restart here, but not at the
+ * present DFM. So only answers count, or messages of our own DFM, and none of a previous one. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
-        return is_former(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);
+        return is_previous(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);
 }
 
 static void leave_dfm(struct member *m)
 {
-        m->former[m->n_former++ % MEMBER_FORMER_MAX] = (struct member_dfm){m->dfm, m->cookie};
+        m->previous[m->n_previous++ % MEMBER_PREVIOUS_MAX] = (struct member_dfm){m->dfm, m->cookie};
 }
 
 enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *w)
@@ -96,7 +96,7 @@ enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const
         m->cookie = w->header.cookie;
         m->dfm = w->dfm;
         m->run = w->welcome.run;
-        m->heard_ns = now_ns;
+        m->received_ns = now_ns;
         m->join_due_ns = NEVER_NS;
         m->refusal = WELCOME_OK;
         return !was_joined ? MEMBER_JOINED : same ? MEMBER_NOTHING : MEMBER_NEW_DFM;

@@ -28,8 +28,8 @@ struct member_config {
         uint64_t retry_ns; /* between two Joins */
 };
 
-/* Former DFMs of this run that are remembered. */
-#define MEMBER_FORMER_MAX 8
+/* Previous DFMs of this run that are remembered. */
+#define MEMBER_PREVIOUS_MAX 8
 
 /* A DFM of a run. */
 struct member_dfm {
@@ -45,14 +45,14 @@ struct member {
         uint32_t run;         /* 0: unknown */
         uint64_t join_due_ns; /* NEVER_NS: joined */
         uint64_t last_join_ns;
-        uint64_t heard_ns;            /* time of our DFM's last message; 0: none */
+        uint64_t received_ns;         /* time of our DFM's last message; 0: none */
         enum welcome_verdict refusal; /* WELCOME_OK: none */
         uint16_t refused_key;
-        uint32_t refused_run;                        /* the DFM's */
-        uint64_t foreign;                            /* messages of another run or DFM */
-        bool run_stalled;                            /* the DFM ends the run because it made no progress */
-        struct member_dfm former[MEMBER_FORMER_MAX]; /* a ring; no former DFM is followed again */
-        uint32_t n_former;
+        uint32_t refused_run; /* the DFM's */
+        uint64_t foreign;     /* messages of another run or DFM */
+        bool run_stalled;     /* the DFM ends the run because it made no progress */
+        struct member_dfm previous[MEMBER_PREVIOUS_MAX]; /* a ring; no previous DFM is followed again */
+        uint32_t n_previous;
 };
 
 enum member_news {

@@ -11,8 +11,8 @@
 
 static void field_text(struct codec *c, char *text, size_t size_bytes)
 {
-        const void *from = c->decode ? reader_take(&c->r, size_bytes) : text;
-        void *to = c->decode ? text : writer_take(&c->w, size_bytes);
+        const void *from = c->decode ? reader_consume(&c->r, size_bytes) : text;
+        void *to = c->decode ? text : writer_reserve(&c->w, size_bytes);
 
         if (!from || !to)
                 return;
@@ -62,7 +62,7 @@ enum {
         INVENTORY_ENTRY_BYTES = 16,
         REQUEST_BYTES = 8,
         DECISION_BYTES = 16,
-        HAVE_BYTES = 32,
+        NUMBERS_BYTES = 32,
 };
 
 uint32_t message_check(const void *bytes, size_t n)
@@ -144,10 +144,10 @@ enum message_verdict message_header_decode(struct message_header *ret, const uin
 static void reserved(struct codec *c, size_t n)
 {
         if (c->decode) {
-                reader_take(&c->r, n);
+                reader_consume(&c->r, n);
                 return;
         }
-        void *zeros = writer_take(&c->w, n);
+        void *zeros = writer_reserve(&c->w, n);
         if (zeros)
                 memset(zeros, 0, n);
 }
@@ -391,9 +391,9 @@ static bool body(struct codec *c, struct message *m)
                 return body_inquiry(c, m);
         case MESSAGE_INVENTORY:
                 return body_inventory(c, m);
-        case MESSAGE_HAVE:
-        case MESSAGE_HAVE_ACK:
-                return have_code(c, m);
+        case MESSAGE_NUMBERS:
+        case MESSAGE_NUMBERS_ACK:
+                return numbers_code(c, m);
         case MESSAGE_METADATA:
                 return metadata_code(c, m);
         case MESSAGE_PROBE:
@@ -424,8 +424,8 @@ static size_t fixed_bytes(uint32_t type)
         case MESSAGE_DECISION:
         case MESSAGE_UNDECIDED:
                 return MESSAGE_HEADER_BYTES + DECISION_BYTES;
-        case MESSAGE_HAVE:
-                return MESSAGE_HEADER_BYTES + HAVE_BYTES;
+        case MESSAGE_NUMBERS:
+                return MESSAGE_HEADER_BYTES + NUMBERS_BYTES;
         }
         return SIZE_MAX;
 }
@@ -458,7 +458,7 @@ size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
         struct message_header header = m->header;
         struct codec c = {.w = writer_init(bytes, size)};
 
-        writer_take(&c.w, MESSAGE_HEADER_BYTES);
+        writer_reserve(&c.w, MESSAGE_HEADER_BYTES);
         /* A codec that writes does not change the message. */
         if (!body(&c, (struct message *)m) || c.w.failed)
                 return 0;

@@ -36,11 +36,11 @@
         X(MESSAGE_INQUIRY, 0x00EB0007, "Inquiry", "DFM to SFI")                                              \
         X(MESSAGE_INVENTORY, 0x00EB0008, "Inventory", "SFI to DFM")                                          \
         X(MESSAGE_RATE, 0x00EB0010, "Rate", "SFI to all ROSs")                                               \
-        X(MESSAGE_HAVE, 0x00EB0011, "Have", "ROS to DFM")                                                    \
+        X(MESSAGE_NUMBERS, 0x00EB0011, "Numbers", "ROS to DFM")                                              \
         X(MESSAGE_DECISION, 0x00EB0012, "Decision", "level-2 client to DFM")                                 \
         X(MESSAGE_UNDECIDED, 0x00EB0013, "Undecided", "DFM to level-2 client")                               \
         X(MESSAGE_DECISION_ACK, 0x00EB0014, "DecisionAck", "DFM to level-2 client")                          \
-        X(MESSAGE_HAVE_ACK, 0x00EB0015, "HaveAck", "DFM to ROS")                                             \
+        X(MESSAGE_NUMBERS_ACK, 0x00EB0015, "NumbersAck", "DFM to ROS")                                       \
         X(MESSAGE_READOUTS, 0x00EB0016, "Readouts", "DFM to level-2 client")                                 \
         X(MESSAGE_METADATA, 0x00EB0017, "Metadata", "DFM to SFI")                                            \
         X(MESSAGE_PROBE, 0x00EB0020, "Probe", "ROS to DFM or SFI, and back")
@@ -119,7 +119,7 @@ struct request_entry {
 enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 
 #define MESSAGE_ENTRIES_MAX 256
-/* Entries of Assign, Build, Update, Clear, Request and Have take few bytes if they follow each other, and
+/* Entries of Assign, Build, Update, Clear, Request and Numbers take few bytes if they follow each other, and
  * never more than this (without event information). */
 #define MESSAGE_ENTRY_BYTES_MAX 32
 #define MESSAGE_KEYS_MAX 32
@@ -136,7 +136,7 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u
 #define KEEP_ALIVE_STALLED 2u  /* the DFM ends the run, because it made no progress */
-#define KEEP_ALIVE_RESUMES 4u  /* the DFM collects what a run of a former DFM did */
+#define KEEP_ALIVE_RESUMES 4u  /* the DFM collects what a run of a previous DFM did */
 #define KEEP_ALIVE_FOLLOWED 8u /* perhaps triggers came after the last one that was taken */
 
 /* Why a node makes no progress, as it reports itself. Later versions may report further reasons. */
@@ -354,13 +354,13 @@ struct message {
                         uint32_t next; /* L1 ID after that of the newest trigger that it knows, if `knows` */
                         bool knows;    /* then the numbers are L1 IDs, otherwise counters of frames */
                         uint32_t numbers[MESSAGE_ENTRIES_MAX];
-                } have;
+                } announced;
                 struct {
                         uint32_t incarnation; /* low half of the ROS's */
                         uint32_t ack;         /* all numbers below this sequence were taken over */
                         uint32_t resets;
                         bool go_on; /* there is room again from `ack` on */
-                } have_ack;
+                } numbers_ack;
                 struct {
                         struct decision_entry entries[MESSAGE_ENTRIES_MAX];
                 } decision;

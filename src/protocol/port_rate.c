@@ -35,7 +35,7 @@ static void set_share(struct port_rate *p, uint64_t now_ns, uint64_t permille)
 }
 
 /* A decrease soon after another one belongs to it: both are undone, or none. */
-static void note_for_undo(struct port_rate *p, uint64_t now_ns, uint64_t lost)
+static void record_for_undo(struct port_rate *p, uint64_t now_ns, uint64_t lost)
 {
         if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS) {
                 p->undo_base = p->confirmed - lost;
@@ -51,7 +51,7 @@ static void note_for_undo(struct port_rate *p, uint64_t now_ns, uint64_t lost)
 
 static void decrease(struct port_rate *p, uint64_t now_ns, uint64_t received, uint64_t lost)
 {
-        note_for_undo(p, now_ns, lost);
+        record_for_undo(p, now_ns, lost);
         p->plateau = (uint32_t)MAX(p->permille * received / (received + lost), (uint64_t)PORT_RATE_LEAST);
         p->decreased_ns = now_ns;
         p->decreases++;
@@ -85,7 +85,7 @@ static void undo(struct port_rate *p, uint64_t now_ns)
         set_share(p, now_ns, p->undo_permille);
 }
 
-static void note_excuses(struct port_rate *p, uint64_t now_ns, const struct port_rate_counts *now)
+static void record_excuses(struct port_rate *p, uint64_t now_ns, const struct port_rate_counts *now)
 {
         uint64_t source = grown(now->source_drops, p->seen.source_drops);
 
@@ -108,7 +108,7 @@ bool port_rate_look(struct port_rate *p, uint64_t now_ns, const struct port_rate
         uint64_t lost = grown(confirmed, p->confirmed);
         uint32_t before = p->permille;
 
-        note_excuses(p, now_ns, now);
+        record_excuses(p, now_ns, now);
         p->confirmed = confirmed;
         p->received_before = grown(now->received, p->seen.received);
         p->seen = *now;

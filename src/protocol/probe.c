@@ -15,9 +15,9 @@ bool probe_code(struct codec *c, struct message *m)
         if (flags > PROBE_ANSWERS || m->probe.padding_bytes > UINT16_MAX)
                 return false;
         if (c->decode)
-                reader_take(&c->r, m->probe.padding_bytes);
+                reader_consume(&c->r, m->probe.padding_bytes);
         else {
-                void *zeros = writer_take(&c->w, m->probe.padding_bytes);
+                void *zeros = writer_reserve(&c->w, m->probe.padding_bytes);
 
                 if (zeros)
                         memset(zeros, 0, m->probe.padding_bytes);

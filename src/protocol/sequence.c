@@ -63,7 +63,7 @@ static void follow(struct sequence *q, uint32_t number, uint32_t agreeing)
         q->resyncs++;
 }
 
-static enum sequence_verdict note_far(struct sequence *q, uint32_t number)
+static enum sequence_verdict judge_far(struct sequence *q, uint32_t number)
 {
         bool agrees = q->agreeing > 0 && number - q->suspect + SEQUENCE_APART <= 2 * SEQUENCE_APART &&
                       number != q->suspect;
@@ -79,7 +79,7 @@ static enum sequence_verdict note_far(struct sequence *q, uint32_t number)
 }
 
 /* The network causes a few repeats. Many in ascending order mean that the sender restarted. */
-static enum sequence_verdict note_repeat(struct sequence *q, uint32_t number)
+static enum sequence_verdict judge_repeat(struct sequence *q, uint32_t number)
 {
         q->repeats = q->repeats > 0 && (int32_t)(number - q->repeat) > 0 ? q->repeats + 1 : 1;
         q->repeat = number;
@@ -89,7 +89,7 @@ static enum sequence_verdict note_repeat(struct sequence *q, uint32_t number)
         return SEQUENCE_NEW;
 }
 
-enum sequence_verdict sequence_note(struct sequence *q, uint32_t number)
+enum sequence_verdict sequence_receive(struct sequence *q, uint32_t number)
 {
         if (!q->started)
                 sequence_begin(q, number);
@@ -101,10 +101,10 @@ enum sequence_verdict sequence_note(struct sequence *q, uint32_t number)
                 return SEQUENCE_NEW;
         }
         if (behind > SEQUENCE_WINDOW)
-                return note_far(q, number);
+                return judge_far(q, number);
         q->agreeing = 0;
         if (bits_get(q->seen, number % SEQUENCE_WINDOW))
-                return note_repeat(q, number);
+                return judge_repeat(q, number);
         bits_set(q->seen, number % SEQUENCE_WINDOW, true);
         q->received++;
         return SEQUENCE_LATE;

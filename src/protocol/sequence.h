@@ -38,7 +38,7 @@ struct sequence {
 };
 
 /* A sequence that is all zero is empty: it starts at the first number. */
-enum sequence_verdict sequence_note(struct sequence *q, uint32_t number);
+enum sequence_verdict sequence_receive(struct sequence *q, uint32_t number);
 /* The sender starts or restarts, and its next number is `next`. Counters stay. */
 void sequence_begin(struct sequence *q, uint32_t next);
 /* A message that the first one overtook: it and those in between count too. False: it was not so recent that

@@ -24,7 +24,7 @@ struct trigger_entry trigger_packet_entry(const struct trigger_packet *p, unsign
 enum trigger_verdict trigger_packet_decode(struct trigger_packet *ret, const uint8_t *bytes, size_t n)
 {
         struct reader r = reader_init(bytes, n);
-        const uint8_t *begin = reader_take(&r, sizeof magic);
+        const uint8_t *begin = reader_consume(&r, sizeof magic);
         uint16_t version;
 
         if (!begin || memcmp(begin, magic, sizeof magic) != 0)
@@ -49,7 +49,7 @@ enum trigger_verdict trigger_packet_decode(struct trigger_packet *ret, const uin
 void trigger_packet_explain(const uint8_t *bytes, size_t n, char *text, size_t text_bytes)
 {
         struct reader r = reader_init(bytes, n);
-        const uint8_t *begin = reader_take(&r, sizeof magic);
+        const uint8_t *begin = reader_consume(&r, sizeof magic);
         unsigned version = reader_u16(&r), entries = reader_u16(&r);
         size_t expected = TRIGGER_PACKET_HEADER_BYTES + (size_t)entries * TRIGGER_ENTRY_BYTES;
 
@@ -77,7 +77,7 @@ void busy_packet_encode(const struct busy_packet *p, uint8_t bytes[static BUSY_P
 {
         struct writer w = writer_init(bytes, BUSY_PACKET_BYTES);
 
-        memcpy(writer_take(&w, 4), "EVBB", 4);
+        memcpy(writer_reserve(&w, 4), "EVBB", 4);
         writer_u8(&w, p->busy);
         writer_u8(&w, (uint8_t)p->reason);
         writer_u16(&w, 0);

@@ -71,7 +71,7 @@ static uint8_t *frame_at(const struct delay_line *d, uint64_t i)
         return d->frames + i % SLOTS * d->frame_bytes;
 }
 
-static void take_in(struct delay_line *d, uint64_t now_ns)
+static void read_frames(struct delay_line *d, uint64_t now_ns)
 {
         for (unsigned i = 0; i < TAKE_MAX; i++) {
                 uint8_t *frame = frame_at(d, d->head);
@@ -109,6 +109,6 @@ static void pass_on(struct delay_line *d, uint64_t now_ns)
 
 void delay_line_turn(struct delay_line *d, uint64_t now_ns)
 {
-        take_in(d, now_ns);
+        read_frames(d, now_ns);
         pass_on(d, now_ns);
 }

@@ -121,7 +121,7 @@ static void emit_later(struct code *c, int other)
 static size_t emit_exchange(struct code *c, size_t offset)
 {
         emit(c, MOVE(R4, R0));
-        /* Compares with R0, and leaves the former value there. */
+        /* Compares with R0, and leaves the previous value there. */
         emit(c, ATOMIC(BPF_CMPXCHG, STATE, R3, offset));
         return emit(c, JUMP(BPF_JEQ, R0, R4, 0));
 }
@@ -211,7 +211,7 @@ static void emit_late(struct code *c, const struct port_history *h, size_t full[
         land(c, placed);
         emit(c, LOAD(BPF_DW, REST, R10, COST_AT));
         emit(c, LOAD(BPF_DW, TIME, R10, START_AT));
-        port_history_emit_take(c, h);
+        port_history_emit_read(c, h);
         done = emit(c, GO(0));
         for (size_t i = 0; i < ARRAY_SIZE(jumps.beyond); i++)
                 land(c, jumps.beyond[i]);

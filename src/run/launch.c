@@ -80,7 +80,7 @@ static void log_death(const struct child *c)
                 log_warning("%s exited with status %d", c->node->name, WEXITSTATUS(c->status));
 }
 
-static void note_failed_start(struct launcher *l, const struct child *c)
+static void record_failed_start(struct launcher *l, const struct child *c)
 {
         int status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
 
@@ -125,7 +125,7 @@ static void child_ended(void *ctx, struct child *c)
                 log_death(c);
                 log_warning("%s: the run goes on without it, as required = no", c->node->name);
         } else if (!was_running && l->press == PRESS_NOT) {
-                note_failed_start(l, c);
+                record_failed_start(l, c);
                 press(l, PRESS_ALL, now_ns + LAUNCH_TERM_NS);
         } else if (running_of(l, ROLE_SFI) == 0 || running_of(l, ROLE_ROS) == 0)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));

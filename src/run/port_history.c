@@ -255,7 +255,7 @@ struct port_history_jumps port_history_emit_look(struct code *c, const struct po
         return jumps;
 }
 
-void port_history_emit_take(struct code *c, const struct port_history *h)
+void port_history_emit_read(struct code *c, const struct port_history *h)
 {
         size_t end;
 

@@ -66,4 +66,4 @@ struct port_history_jumps {
  * in the slots before the front; otherwise takes one of the jumps. */
 struct port_history_jumps port_history_emit_look(struct code *c, const struct port_history *h);
 /* The same, and changes the slots. There must be room. */
-void port_history_emit_take(struct code *c, const struct port_history *h);
+void port_history_emit_read(struct code *c, const struct port_history *h);

@@ -127,7 +127,7 @@ struct link {
 };
 
 /* if_nametoindex() would ask the calling thread's namespace, not the socket's. */
-static int take_link(const struct nlmsghdr *m, void *ctx)
+static int parse_link(const struct nlmsghdr *m, void *ctx)
 {
         struct link *link = ctx;
         const struct nlattr *a;
@@ -159,7 +159,7 @@ static int read_link(struct tc_socket *at, const char *name, struct link *ret)
         m->nlmsg_type = RTM_GETLINK;
         m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
         mnl_attr_put_strz(m, IFLA_IFNAME, name);
-        return tc_socket_ask(at, m, take_link, ret, &ack);
+        return tc_socket_ask(at, m, parse_link, ret, &ack);
 }
 
 static int index_of(struct tc_socket *at, const char *name)

@@ -1,5 +1,5 @@
 /* Checks what must hold in every history. The checks do not rely only on what the cores say about themselves:
- * covers.c follows chunks from their bytes to the built event, ends.c follows events to the SFIs' outputs,
+ * coverage.c follows chunks from their bytes to the built event, ends.c follows events to the SFIs' outputs,
  * and the DFM's progress is compared with the time. */
 #include <inttypes.h>
 
@@ -29,7 +29,7 @@ static void check_fragment(struct sim *s, const struct sim_node *n, const struct
                 sim_violate(s, n, SIM_EVENTS_UNMIXED,
                             "event %" PRIu64 " has a fragment of %s with %u bytes, which made %u",
                             built->event, name_of_ros(s, ros), f->bytes, made.bytes);
-        if (!sim_covers_all(slot, built, ros))
+        if (!sim_coverage_all(slot, built, ros))
                 sim_violate(s, n, SIM_EVENTS_UNMIXED,
                             "event %" PRIu64 " has a whole fragment of %s with %u bytes, of which only "
                             "some arrived for it",
@@ -56,12 +56,12 @@ void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
         struct sfi_built built;
 
         sfi_built_event(n->sfi, number, &built);
-        sim_note(s, n, built.event << 2 | built.end, "builds event %" PRIu64 ": %s", built.event,
-                 ends[built.end]);
-        sim_ends_note(s, n, &built);
+        sim_trace(s, n, built.event << 2 | built.end, "builds event %" PRIu64 ": %s", built.event,
+                  ends[built.end]);
+        sim_ends_record(s, n, &built);
         if (built.end != EVENT_LOST)
                 check_fragments(s, n, slot, &built);
-        sim_covers_clear(s, n, slot);
+        sim_coverage_clear(s, n, slot);
 }
 
 /* The longest time without the end of an event, once no further node comes: each assignment of an event times
@@ -167,10 +167,10 @@ static void check_dfm(struct sim *s, struct sim_node *n)
                             c->fragments_expected, c->fragments_received, c->fragments_lost,
                             c->fragments_absent);
         if (ends != n->ends_seen)
-                sim_note(s, n, ends,
-                         "counts %" PRIu64 " triggers, %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64
-                         " lost",
-                         c->triggers, c->complete, c->partial, c->lost);
+                sim_trace(s, n, ends,
+                          "counts %" PRIu64 " triggers, %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64
+                          " lost",
+                          c->triggers, c->complete, c->partial, c->lost);
         n->ends_seen = ends;
         check_credits(s, n);
         sim_ends_check(s, n);
@@ -237,7 +237,7 @@ void sim_check_node(struct sim *s, struct sim_node *n)
         enum run_state state = state_of(n);
 
         if (state != n->state)
-                sim_note(s, n, state, "sees the run: %s", texts[state]);
+                sim_trace(s, n, state, "sees the run: %s", texts[state]);
         n->state = state;
         if (n->self->role == ROLE_DFM)
                 check_dfm(s, n);

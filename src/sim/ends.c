@@ -15,7 +15,7 @@ static void *grow(void *memory, uint64_t from, uint64_t to)
         return bytes;
 }
 
-static void note_event(struct sim_ends *e, uint64_t event, enum event_end end)
+static void record_event(struct sim_ends *e, uint64_t event, enum event_end end)
 {
         uint64_t size = e->size;
 
@@ -30,7 +30,7 @@ static void note_event(struct sim_ends *e, uint64_t event, enum event_end end)
 }
 
 /* True: this process built the event before. */
-static bool note_output(struct sim_node *n, uint64_t event)
+static bool record_output(struct sim_node *n, uint64_t event)
 {
         uint64_t words = n->n_outputs, mask = UINT64_C(1) << event % 64;
         bool before;
@@ -46,15 +46,15 @@ static bool note_output(struct sim_node *n, uint64_t event)
         return before;
 }
 
-void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *built)
+void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *built)
 {
         n->built[built->end] += !built->is_elsewhere;
         /* It has no output, and nothing bounds its number. */
         if (built->end == EVENT_LOST)
                 return;
-        if (note_output(n, built->event))
+        if (record_output(n, built->event))
                 sim_violate(s, n, SIM_ENDS_ONCE, "it built event %" PRIu64 " twice", built->event);
-        note_event(&s->ends, built->event, built->end);
+        record_event(&s->ends, built->event, built->end);
         for (uint32_t i = 0; built->end == EVENT_COMPLETE && i < s->n_ros; i++)
                 s->ends.payload_bytes += built->fragments[i].whole ? built->fragments[i].bytes : 0;
 }

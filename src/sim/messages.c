@@ -66,7 +66,7 @@ const struct message *sim_receive_message(struct sim *s, struct sim_node *n)
         while ((p = sim_receive(s, n, SOCKET_CONTROL))) {
                 enum message_verdict v = message_decode(&s->message, p->head, p->head_bytes);
 
-                sim_note_delivery(s, n, p);
+                sim_trace_delivery(s, n, p);
                 n->worked_packets++;
                 stats_count_refusal(n->stats, v);
                 if (v == MESSAGE_OK) {

@@ -30,9 +30,9 @@ static int start_dfm(struct sim *s, struct sim_node *n)
         c.keys = s->keys;
         c.seed = s->scenario->run.seed ^ random_mix(s->config.seed);
         c.run = s->run;
-        c.former = s->former;
-        c.former.age_ns = sim_now_ns(s) - s->began_ns;
-        c.former_processes = s->processes;
+        c.previous = s->previous;
+        c.previous.age_ns = sim_now_ns(s) - s->began_ns;
+        c.previous_processes = s->processes;
         s->processes_version = 0;
         return dfm_new(&n->dfm, &c, sim_now_ns(s));
 }
@@ -65,7 +65,7 @@ static int start_sfi(struct sim *s, struct sim_node *n)
                 n->slots = calloc(c.slots, sizeof *n->slots);
                 n->n_slots = c.slots;
         }
-        sim_covers_clear_all(s, n);
+        sim_coverage_clear_all(s, n);
         sim_ends_forget(n);
         n->drained_ns = NEVER_NS;
         return n->slots ? sfi_new(&n->sfi, &c, sim_now_ns(s)) : -ENOMEM;
@@ -91,7 +91,7 @@ int sim_process_start(struct sim *s, struct sim_node *n)
                 return r;
         n->is_live = true;
         n->turn_ps = NEVER_NS;
-        sim_note(s, n, n->process, "starts");
+        sim_trace(s, n, n->process, "starts");
         sim_wake(s, n, s->now_ps);
         return 0;
 }
@@ -117,27 +117,27 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         atomic_store(&to->state, state_of(n));
         stats_set(&to->packets_socket_dropped, n->inboxes[SOCKET_DATA].dropped);
         if (n->self->role == ROLE_ROS) {
-                stats_take_ros(to, n->ros);
+                stats_copy_ros(to, n->ros);
                 stats_set(&to->granted_send_buffer_bytes, s->send_buffer_bytes / 2);
                 stats_set(&to->qos_backend, n->shaping.backend);
                 stats_set(&to->qos_rate_bps, n->shaping.rate_bps);
         } else if (n->self->role == ROLE_SFI) {
-                stats_take_sfi(to, n->sfi);
+                stats_copy_sfi(to, n->sfi);
                 stats_set(&to->granted_receive_buffer_bytes, n->inboxes[SOCKET_DATA].room_bytes / 2);
                 stats_take_datagrams(to, n->sfi);
         } else {
-                stats_take_dfm(to, n->dfm);
+                stats_copy_dfm(to, n->dfm);
                 to->latency_ns = *dfm_latency_ns(n->dfm);
         }
 }
 
-/* A DFM that resumes a run includes what the former one counted. The counters of ended processes of other
+/* A DFM that resumes a run includes what the previous one counted. The counters of ended processes of other
  * nodes stay readable. */
 static void keep_counts(struct sim_node *n)
 {
         n->dropped_at_source = 0;
         if (n->self->role != ROLE_DFM)
-                stats_add_all(n->former, n->stats);
+                stats_add_all(n->previous, n->stats);
 }
 
 static void clear_inbox(struct sim_inbox *i)

@@ -55,7 +55,7 @@ void sim_queue_put(struct sim_queue *q, uint64_t at_ps, struct sim_packet *p)
         q->bytes += p->frame_bytes;
 }
 
-struct sim_entry sim_queue_take(struct sim_queue *q)
+struct sim_entry sim_queue_pop(struct sim_queue *q)
 {
         struct sim_entry e = q->entries[q->first];
 
@@ -69,7 +69,7 @@ struct sim_entry sim_queue_take(struct sim_queue *q)
 void sim_queue_clear(struct sim_queue *q)
 {
         while (q->n > 0)
-                sim_packet_release(sim_queue_take(q).packet);
+                sim_packet_release(sim_queue_pop(q).packet);
 }
 
 void sim_queue_fini(struct sim_queue *q)

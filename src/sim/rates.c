@@ -19,7 +19,7 @@ uint64_t sim_link_send(struct sim_link *l, uint64_t now_ps, uint32_t bytes)
         return l->end_ps;
 }
 
-bool sim_port_take(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps)
+bool sim_port_accept(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps)
 {
         uint64_t after_ps = arrival_ps;
 
@@ -65,7 +65,7 @@ uint64_t sim_bucket_next_ps(const struct sim_bucket *b, uint32_t bytes)
         return b->full_ps + cost_ps > b->burst_ps ? b->full_ps + cost_ps - b->burst_ps : 0;
 }
 
-void sim_bucket_take(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes)
+void sim_bucket_charge(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes)
 {
         if (b->rate_bps > 0)
                 b->full_ps = MAX(b->full_ps, now_ps) + rates_time_ps(bytes + b->overhead_bytes, b->rate_bps);

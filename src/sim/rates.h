@@ -32,7 +32,7 @@ struct sim_port {
 /* The most bytes that the port held at once; 0 without a rate. */
 uint64_t sim_port_most_bytes(const struct sim_port *p);
 /* False: dropped. *ret_leaves_ps: when the port has sent the frame. Call it in the order of arrivals. */
-bool sim_port_take(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
+bool sim_port_accept(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
 
 /* The token bucket of a qdisc: TBF passes a packet for which it has all tokens; HTB passes one while it has
  * any, and gets into debt. Stored as the time at which the bucket is full (GCRA of ITU-T I.371). */
@@ -50,4 +50,4 @@ void sim_bucket_init(struct sim_bucket *b, uint64_t rate_bps, uint64_t burst_byt
 /* When a packet may pass; 0: at any time; NEVER_NS: never, because it is larger than the burst. */
 uint64_t sim_bucket_next_ps(const struct sim_bucket *b, uint32_t bytes);
 /* A packet passes. */
-void sim_bucket_take(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes);
+void sim_bucket_charge(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes);

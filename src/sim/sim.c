@@ -52,13 +52,13 @@ static int open_node(struct sim *s, struct sim_node *n, struct error *e)
         int r = 0;
 
         n->stats = calloc(1, sizeof *n->stats);
-        n->former = calloc(1, sizeof *n->former);
+        n->previous = calloc(1, sizeof *n->previous);
         n->turn_ps = NEVER_NS;
         n->link.rate_bps = n->port.rate_bps = sc->network.link_rate_bps;
         n->port.buffer_bytes = sc->network.switch_buffer_bytes;
         n->inboxes[SOCKET_DATA].room_bytes = 2 * (sc->network.socket_buffer_bytes ?: RECEIVE_BUFFER_BYTES);
         n->inboxes[SOCKET_CONTROL].room_bytes = 2 * CONTROL_BUFFER_BYTES;
-        if (!n->stats || !n->former)
+        if (!n->stats || !n->previous)
                 return error_set(e, -ENOMEM, "%m");
         if (n->self->role == ROLE_ROS) {
                 n->paths = calloc(s->n_sfi, sizeof *n->paths);
@@ -127,7 +127,7 @@ int sim_new(struct sim **ret, const struct sim_config *config, struct error *e)
         s->run = sc->run.number == SCENARIO_AUTO || sc->run.number == SCENARIO_NEXT
                          ? 1
                          : (uint32_t)sc->run.number;
-        s->former.known = true;
+        s->previous.known = true;
         random_init(&s->random, config->seed);
         s->digest = random_mix(config->seed);
         scenario_digest(sc, &s->keys);
@@ -152,11 +152,11 @@ static void close_node(struct sim *s, struct sim_node *n)
         sim_shaping_fini(n);
         source_free(n->source);
         sim_ends_forget(n);
-        sim_covers_clear_all(s, n);
+        sim_coverage_clear_all(s, n);
         free(n->paths);
         free(n->slots);
         free(n->stats);
-        free(n->former);
+        free(n->previous);
 }
 
 struct sim *sim_free(struct sim *s)
@@ -297,7 +297,7 @@ void sim_run(struct sim *s)
                 sim_check_end(s);
         for (uint32_t i = 0; i < s->n_nodes; i++) {
                 sim_process_account(s, &s->nodes[i]);
-                stats_add_all(s->nodes[i].stats, s->nodes[i].former);
+                stats_add_all(s->nodes[i].stats, s->nodes[i].previous);
         }
 }
 

@@ -4,13 +4,13 @@
 /* As in node/role_dfm.c. */
 #define AWAY_KEEP_ALIVES 3
 
-static void note_absence(const struct sim *s, struct sim_node *n)
+static void record_absence(const struct sim *s, struct sim_node *n)
 {
         uint64_t now_ns = sim_now_ns(s), away_ns = n->last_turn_ns > 0 ? now_ns - n->last_turn_ns : 0;
 
         n->last_turn_ns = now_ns;
         if (away_ns >= AWAY_KEEP_ALIVES * s->scenario->dfm.keep_alive_ns)
-                dfm_was_away(n->dfm, now_ns, away_ns);
+                dfm_was_paused(n->dfm, now_ns, away_ns);
 }
 
 /* Remembers what the daemon keeps in its file: a restarted DFM resumes only a run that has not ended. */
@@ -21,8 +21,8 @@ static void remember_run(struct sim *s, const struct sim_node *n)
         if (state == RUN_STARTING)
                 return;
         s->has_ended = state == RUN_ENDED;
-        s->former.known = true;
-        s->former.cookie = state == RUN_ENDED ? 0 : dfm_cookie(n->dfm);
+        s->previous.known = true;
+        s->previous.cookie = state == RUN_ENDED ? 0 : dfm_cookie(n->dfm);
         s->began_ns = sim_now_ns(s) - dfm_age_ns(n->dfm, sim_now_ns(s));
         s->run = dfm_run(n->dfm);
 }
@@ -35,7 +35,7 @@ static void remember_processes(struct sim *s, const struct sim_node *n)
         if (version == s->processes_version)
                 return;
         s->processes_version = version;
-        dfm_processes_take(n->dfm, s->processes);
+        dfm_processes_fill(n->dfm, s->processes);
 }
 
 void sim_dfm_turn(struct sim *s, struct sim_node *n)
@@ -43,7 +43,7 @@ void sim_dfm_turn(struct sim *s, struct sim_node *n)
         const struct message *m;
         struct message_to to;
 
-        note_absence(s, n);
+        record_absence(s, n);
         while ((m = sim_receive_message(s, n)))
                 dfm_receive(n->dfm, sim_now_ns(s), m);
         while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message)) {

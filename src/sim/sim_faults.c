@@ -125,15 +125,15 @@ void sim_faults_apply(struct sim *s)
                 return;
         switch (f->kind) {
         case SIM_CRASH:
-                sim_note(s, n, f->kind, "crashes");
+                sim_trace(s, n, f->kind, "crashes");
                 sim_process_end(s, n);
                 break;
         case SIM_PAUSE:
-                sim_note(s, n, f->kind, "pauses");
+                sim_trace(s, n, f->kind, "pauses");
                 stand_still(s, n, f->for_ns);
                 break;
         case SIM_RESTART:
-                sim_note(s, n, f->kind, "restarts");
+                sim_trace(s, n, f->kind, "restarts");
                 n->restarts++;
                 sim_process_end(s, n);
                 if (sim_process_start(s, n) < 0)

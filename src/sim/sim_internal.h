@@ -1,5 +1,5 @@
 /* What the files of the simulator share. Each file may call those before it in this order: trace.c,
- * sim_network.c, sim_shaping.c, messages.c, covers.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c,
+ * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c,
  * sim_dfm.c), processes.c, sim_faults.c, sim.c. */
 #pragma once
 
@@ -97,7 +97,7 @@ struct sim_shaping {
 };
 
 /* The bytes of a fragment that arrived, according to the chunks: ranges in order, apart from each other. */
-struct sim_cover {
+struct sim_coverage {
         uint64_t base; /* in the SFI's buffer */
         struct sim_range {
                 uint32_t from, to;
@@ -105,10 +105,10 @@ struct sim_cover {
         uint32_t n, size; /* of `more` */
 };
 
-/* What an SFI's slot holds; see covers.c. */
+/* What an SFI's slot holds; see coverage.c. */
 struct sim_slot {
         uint64_t event;
-        struct sim_cover *covers; /* of each ROS; NULL: nothing arrived */
+        struct sim_coverage *coverage; /* of each ROS; NULL: nothing arrived */
 };
 
 /* What became of the events, according to the SFIs' outputs; see ends.c. */
@@ -151,7 +151,7 @@ struct sim_node {
         uint32_t farewells;
         enum run_state state; /* last seen */
         uint64_t ends_seen;
-        struct node_stats *stats, *former; /* of this process; the sums of the former ones */
+        struct node_stats *stats, *previous; /* of this process; the sums of the previous ones */
         uint32_t restarts;
 };
 
@@ -174,10 +174,10 @@ struct sim {
         size_t n_faults, next_fault;
         uint64_t calm_ns; /* time after which no fault of a node begins or lasts */
         struct ros_rule rules[EVB_ROS_MAX];
-        struct dfm_former former;
+        struct dfm_previous previous;
         struct dfm_processes *processes; /* that the DFM stored */
         uint64_t processes_version;      /* of the present DFM */
-        uint64_t began_ns;               /* the run that `former` is about */
+        uint64_t began_ns;               /* the run that `previous` is about */
         uint32_t run;
         struct chunk_packer *packer;
         struct message message;
@@ -202,10 +202,10 @@ static inline uint64_t sim_now_ns(const struct sim *s)
 }
 
 /* trace.c */
-void sim_note_delivery(struct sim *s, const struct sim_node *to, const struct sim_packet *p);
-void sim_note_drop(struct sim *s, const struct sim_node *at, const struct sim_packet *p, const char *where);
+void sim_trace_delivery(struct sim *s, const struct sim_node *to, const struct sim_packet *p);
+void sim_trace_drop(struct sim *s, const struct sim_node *at, const struct sim_packet *p, const char *where);
 /* A change of state; `value` is part of the digest. */
-void sim_note(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
+void sim_trace(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 /* Only the first violation counts. */
 void sim_violate(struct sim *s, const struct sim_node *n, enum sim_invariant which, const char *format, ...)
@@ -216,7 +216,7 @@ void *sim_must(void *memory); /* ends the program if it is NULL */
 struct sim_packet *sim_packet_new(const void *head, size_t head_bytes, size_t datagram_bytes);
 void sim_packet_release(struct sim_packet *p);
 void sim_queue_put(struct sim_queue *q, uint64_t at_ps, struct sim_packet *p);
-struct sim_entry sim_queue_take(struct sim_queue *q);
+struct sim_entry sim_queue_pop(struct sim_queue *q);
 void sim_queue_clear(struct sim_queue *q);
 void sim_queue_fini(struct sim_queue *q);
 
@@ -274,15 +274,15 @@ void sim_faults_prepare(struct sim *s);
 uint64_t sim_faults_next_ns(const struct sim *s);
 void sim_faults_apply(struct sim *s);
 
-/* covers.c */
-void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
+/* coverage.c */
+void sim_coverage_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
 /* Whether bytes 0 to `bytes` of the fragment of a ROS arrived for this event, in its place. */
-bool sim_covers_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros);
-void sim_covers_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot);
-void sim_covers_clear_all(const struct sim *s, struct sim_node *n);
+bool sim_coverage_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros);
+void sim_coverage_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot);
+void sim_coverage_clear_all(const struct sim *s, struct sim_node *n);
 
 /* ends.c */
-void sim_ends_note(struct sim *s, struct sim_node *n, const struct sfi_built *built);
+void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *built);
 void sim_ends_check(struct sim *s, const struct sim_node *dfm);
 void sim_ends_forget(struct sim_node *n); /* another process of the SFI begins */
 

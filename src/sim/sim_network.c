@@ -47,7 +47,7 @@ void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p)
 
         if (n->wire.bytes + p->frame_bytes > WIRE_LIMIT_BYTES) {
                 s->link_drops++;
-                sim_note_drop(s, n, p, "link");
+                sim_trace_drop(s, n, p, "link");
                 sim_path_release(s, p);
                 sim_packet_release(p);
                 return;
@@ -69,7 +69,7 @@ static void deliver(struct sim *s, struct sim_node *n, uint64_t at_ps, struct si
         if (n->paused_until_ps > at_ps &&
             i->charged_bytes + sim_socket_charge(p->frame_bytes) > i->room_bytes) {
                 i->dropped++;
-                sim_note_drop(s, n, p, "socket");
+                sim_trace_drop(s, n, p, "socket");
                 return;
         }
         p->refs++;
@@ -82,8 +82,8 @@ static void pass_port(struct sim *s, struct sim_node *to, struct sim_packet *p)
 {
         uint64_t leaves_ps;
 
-        if (!sim_port_take(&to->port, s->now_ps, p->frame_bytes, &leaves_ps)) {
-                sim_note_drop(s, to, p, "switch port");
+        if (!sim_port_accept(&to->port, s->now_ps, p->frame_bytes, &leaves_ps)) {
+                sim_trace_drop(s, to, p, "switch port");
                 sim_check_drop(s, to);
                 return;
         }
@@ -92,7 +92,7 @@ static void pass_port(struct sim *s, struct sim_node *to, struct sim_packet *p)
 
 void sim_wire_arrive(struct sim *s, struct sim_node *n)
 {
-        struct sim_packet *p = sim_queue_take(&n->wire).packet;
+        struct sim_packet *p = sim_queue_pop(&n->wire).packet;
         const struct sim_entry *next = sim_queue_first(&n->wire);
 
         sim_schedule(s, n, ITEM_WIRE, next ? next->at_ps : NEVER_NS);
@@ -127,7 +127,7 @@ void sim_path_release(struct sim *s, const struct sim_packet *p)
         sim_wake(s, n, s->now_ps);
 }
 
-static struct sim_packet *take_held(struct sim_inbox *i, uint64_t now_ps)
+static struct sim_packet *pop_held(struct sim_inbox *i, uint64_t now_ps)
 {
         for (uint32_t k = 0; k < i->n_held; k++) {
                 struct sim_packet *p = i->held[k].packet;
@@ -146,14 +146,14 @@ static void count_overtaking(struct sim_inbox *i)
                 i->held[k].overtaken -= i->held[k].overtaken > 0;
 }
 
-static struct sim_packet *take_arrived(const struct sim *s, struct sim_inbox *i)
+static struct sim_packet *pop_arrived(const struct sim *s, struct sim_inbox *i)
 {
         const struct sim_entry *first = sim_queue_first(&i->queue);
         struct sim_packet *p;
 
         if (!first || first->at_ps > s->now_ps)
                 return NULL;
-        p = sim_queue_take(&i->queue).packet;
+        p = sim_queue_pop(&i->queue).packet;
         i->charged_bytes -= sim_socket_charge(p->frame_bytes);
         return p;
 }
@@ -167,13 +167,13 @@ static void drop_overflow(struct sim *s, struct sim_node *n, struct sim_inbox *i
         if (likely(i->charged_bytes <= i->room_bytes))
                 return;
         while (i->queue.n > 0) {
-                struct sim_entry e = sim_queue_take(&i->queue);
+                struct sim_entry e = sim_queue_pop(&i->queue);
                 uint64_t bytes = sim_socket_charge(e.packet->frame_bytes);
 
                 if (e.at_ps <= s->now_ps && arrived_bytes + bytes > i->room_bytes) {
                         i->dropped++;
                         i->charged_bytes -= bytes;
-                        sim_note_drop(s, n, e.packet, "socket");
+                        sim_trace_drop(s, n, e.packet, "socket");
                         sim_packet_release(e.packet);
                         continue;
                 }
@@ -202,13 +202,13 @@ struct sim_packet *sim_receive(struct sim *s, struct sim_node *n, enum sim_socke
         uint32_t overtaken;
 
         for (;;) {
-                p = take_held(i, s->now_ps);
-                if (p || !(p = take_arrived(s, i)))
+                p = pop_held(i, s->now_ps);
+                if (p || !(p = pop_arrived(s, i)))
                         return p;
                 count_overtaking(i);
                 switch (fault_decide(&s->fault, &overtaken)) {
                 case FAULT_LOSE:
-                        sim_note_drop(s, n, p, "receiver, as network.loss wants it");
+                        sim_trace_drop(s, n, p, "receiver, as network.loss wants it");
                         sim_packet_release(p);
                         continue;
                 case FAULT_HOLD:

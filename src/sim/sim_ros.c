@@ -16,7 +16,7 @@
 /* Payload that nobody reads or writes. */
 static uint8_t nothing[EVB_FRAGMENT_MAX_BYTES];
 
-static size_t take_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
+static size_t pop_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         size_t k = ros_jobs(n->ros, sfi, s->jobs, SIM_JOBS);
 
@@ -114,7 +114,7 @@ static bool send_batch(struct sim *s, struct sim_node *n, uint32_t sfi)
 
         if (is_held(s, n, sfi))
                 return false;
-        jobs = take_jobs(s, n, sfi);
+        jobs = pop_jobs(s, n, sfi);
         made = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d);
         if (made > 0 && !d[made - 1].full && hold(s, n, sfi, jobs, made))
                 made--;
@@ -188,7 +188,7 @@ static void say_farewell(const struct sim *s, struct sim_node *n)
         n->farewell_ns = sim_now_ns(s) + FAREWELL_NS;
 }
 
-static void note_drops(const struct sim *s, struct sim_node *n)
+static void record_drops(const struct sim *s, struct sim_node *n)
 {
         if (n->dropped_at_source == stats_get(&n->stats->packets_source_dropped))
                 return;
@@ -208,7 +208,7 @@ void sim_ros_turn(struct sim *s, struct sim_node *n)
         send_fragments(s, n);
         say_farewell(s, n);
         sim_shaping_follow(s, n);
-        note_drops(s, n);
+        record_drops(s, n);
         while (ros_step(n->ros, sim_now_ns(s), &to, &s->message))
                 sim_send_message(s, n, to, &s->message);
 }

@@ -15,15 +15,15 @@
 static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, size_t *k)
 {
         sfi_reserve(n->sfi, sim_now_ns(s), chunks, *k);
-        sim_covers_add(s, n, chunks, *k);
+        sim_coverage_add(s, n, chunks, *k);
         sfi_commit(n->sfi, sim_now_ns(s), chunks, *k);
         n->worked_chunks += (uint32_t)*k;
         *k = 0;
 }
 
 /* Reads the directory of a data message; its payload does not exist. */
-static void take(struct sim *s, struct sim_node *n, const struct sim_packet *p, struct sfi_chunk *chunks,
-                 size_t *k)
+static void receive_packet(struct sim *s, struct sim_node *n, const struct sim_packet *p,
+                           struct sfi_chunk *chunks, size_t *k)
 {
         struct chunk_reader reader;
         const uint8_t *payload;
@@ -34,8 +34,8 @@ static void take(struct sim *s, struct sim_node *n, const struct sim_packet *p, 
         if (v != MESSAGE_OK)
                 return;
         if (sfi_count_datagram(n->sfi, reader.header.sender_index, reader.header.transaction))
-                sfi_note_queued(n->sfi, sim_now_ns(s), reader.header.sender_index,
-                                reader.header.queued_bytes);
+                sfi_record_queued(n->sfi, sim_now_ns(s), reader.header.sender_index,
+                                  reader.header.queued_bytes);
         while (chunk_reader_next(&reader, &chunks[*k].chunk, &payload)) {
                 chunks[*k].source = reader.header.sender_index;
                 if (++*k == CHUNKS)
@@ -50,9 +50,9 @@ static void receive_fragments(struct sim *s, struct sim_node *n)
         size_t k = 0;
 
         for (uint32_t i = 0; i < DATAGRAMS_MAX && (p = sim_receive(s, n, SOCKET_DATA)); i++) {
-                sim_note_delivery(s, n, p);
+                sim_trace_delivery(s, n, p);
                 n->worked_packets++;
-                take(s, n, p, chunks, &k);
+                receive_packet(s, n, p, chunks, &k);
                 sim_packet_release(p);
         }
         if (k > 0)
@@ -65,7 +65,7 @@ static void build(struct sim *s, struct sim_node *n)
         size_t k;
 
         do {
-                k = sfi_take_built(n->sfi, slots, BUILT_MAX);
+                k = sfi_pop_built(n->sfi, slots, BUILT_MAX);
                 for (size_t i = 0; i < k; i++) {
                         sim_check_built(s, n, slots[i]);
                         sfi_written(n->sfi, sim_now_ns(s), slots[i], false);

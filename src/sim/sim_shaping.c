@@ -122,7 +122,7 @@ void sim_shaping_follow(struct sim *s, struct sim_node *n)
                 return;
         h->demand = ros_demand_number(n->ros);
         if (make_plan(s, n, &plan, &e) < 0)
-                return; /* the daemon also keeps the former plan */
+                return; /* the daemon also keeps the previous plan */
         apply(s, n, &plan);
         tc_plan_fini(&plan);
 }
@@ -147,17 +147,17 @@ static void put_due(struct sim_node *n, uint32_t sfi)
 
 static void pass(struct sim *s, struct sim_node *n, struct sim_packet *p)
 {
-        sim_bucket_take(&n->shaping.link, s->now_ps, p->frame_bytes);
+        sim_bucket_charge(&n->shaping.link, s->now_ps, p->frame_bytes);
         sim_wire_send(s, n, p);
 }
 
 static void pass_data(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         struct sim_path *path = &n->paths[sfi];
-        struct sim_packet *p = sim_queue_take(&path->queue).packet;
+        struct sim_packet *p = sim_queue_pop(&path->queue).packet;
 
-        sim_bucket_take(&path->rate, s->now_ps, p->frame_bytes);
-        sim_bucket_take(&path->ceiling, s->now_ps, p->frame_bytes);
+        sim_bucket_charge(&path->rate, s->now_ps, p->frame_bytes);
+        sim_bucket_charge(&path->ceiling, s->now_ps, p->frame_bytes);
         pass(s, n, p);
         put_due(n, sfi);
 }
@@ -186,7 +186,7 @@ void sim_shaping_turn(struct sim *s, struct sim_node *n)
 
         while (sim_bucket_next_ps(&h->link, 0) <= s->now_ps) {
                 if (h->control.n > 0)
-                        pass(s, n, sim_queue_take(&h->control).packet);
+                        pass(s, n, sim_queue_pop(&h->control).packet);
                 else if (heap_first_key(&h->due) <= s->now_ps)
                         pass_data(s, n, heap_first(&h->due));
                 else
@@ -203,7 +203,7 @@ static void drop(struct sim *s, struct sim_node *n, struct sim_packet *p)
         n->dropped_at_source++;
         if (p->is_data)
                 n->paths[s->nodes[p->to].self->index].dropped++;
-        sim_note_drop(s, n, p, "source queue");
+        sim_trace_drop(s, n, p, "source queue");
         sim_path_release(s, p);
         sim_packet_release(p);
 }

@@ -45,7 +45,7 @@ static void print_packet(const struct sim *s, const struct sim_packet *p)
                 s->nodes[p->from].self->name, p->frame_bytes);
 }
 
-void sim_note_delivery(struct sim *s, const struct sim_node *to, const struct sim_packet *p)
+void sim_trace_delivery(struct sim *s, const struct sim_node *to, const struct sim_packet *p)
 {
         s->messages++;
         mix(s, s->now_ps);
@@ -60,7 +60,7 @@ void sim_note_delivery(struct sim *s, const struct sim_node *to, const struct si
         fputc('\n', s->config.trace);
 }
 
-void sim_note_drop(struct sim *s, const struct sim_node *at, const struct sim_packet *p, const char *where)
+void sim_trace_drop(struct sim *s, const struct sim_node *at, const struct sim_packet *p, const char *where)
 {
         mix(s, s->now_ps);
         mix(s, ~((uint64_t)at->number << 32 | p->from));
@@ -72,7 +72,7 @@ void sim_note_drop(struct sim *s, const struct sim_node *at, const struct sim_pa
         fputc('\n', s->config.trace);
 }
 
-void sim_note(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
+void sim_trace(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
 {
         va_list args;
 

@@ -29,7 +29,7 @@ static int file_bad(struct eformat_fault *fault, size_t offset_bytes, const char
 static void read_text(struct reader *r, char text[static EVENT_FILE_TEXT_MAX])
 {
         uint32_t length = reader_u32(r);
-        const char *bytes = reader_take(r, ALIGN_UP((size_t)length, 4u));
+        const char *bytes = reader_consume(r, ALIGN_UP((size_t)length, 4u));
 
         if (bytes) {
                 size_t n = MIN(length, EVENT_FILE_TEXT_MAX - 1);

@@ -225,7 +225,7 @@ static int copy_owner(int from, int to)
                        : 0;
 }
 
-static int give_name(const char *unfinished, const char *output)
+static int set_final_name(const char *unfinished, const char *output)
 {
         if (renameat2(AT_FDCWD, unfinished, AT_FDCWD, output, RENAME_NOREPLACE) == 0)
                 return 0;
@@ -278,7 +278,7 @@ static int write_new(const char *output, int from, const struct event_file *file
         if (r == 0 && fsync(fd) < 0)
                 r = -errno;
         if (r == 0)
-                r = give_name(unfinished, output);
+                r = set_final_name(unfinished, output);
         if (r < 0)
                 unlink(unfinished);
         return r;

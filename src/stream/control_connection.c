@@ -33,7 +33,7 @@ static void received(void *ctx, json_t *message)
         /* What more it says only takes time and memory. */
         if (p->refused)
                 return;
-        p->heard_ns = loop_now_ns(p->control->loop);
+        p->received_ns = loop_now_ns(p->control->loop);
         p->control->received(p->control->ctx, &p->connection, message);
 }
 
@@ -70,7 +70,7 @@ static bool is_free(const struct stream_control_peer *p)
 
 static void close_peer(struct stream_control_peer *p)
 {
-        p->control->strangers += !p->admitted && !dials(p->control);
+        p->control->foreign_senders += !p->admitted && !dials(p->control);
         json_connection_close(&p->connection);
 }
 
@@ -177,7 +177,7 @@ void stream_control_admit(struct json_connection *c)
         struct stream_control_peer *p = container_of(c, struct stream_control_peer, connection);
 
         p->admitted = true;
-        p->heard_ns = loop_now_ns(p->control->loop);
+        p->received_ns = loop_now_ns(p->control->loop);
         p->deadline_ns = NEVER_NS;
         p->control->give_up_ns = NEVER_NS;
 }
@@ -195,7 +195,7 @@ void stream_control_refuse(struct json_connection *c, const char *reason)
 static uint64_t check_peer(struct stream_control *k, struct stream_control_peer *p, uint64_t now_ns)
 {
         bool lasts = p->admitted && p->deadline_ns == NEVER_NS;
-        uint64_t end_ns = lasts ? p->heard_ns + SILENCE_NS : p->deadline_ns;
+        uint64_t end_ns = lasts ? p->received_ns + SILENCE_NS : p->deadline_ns;
 
         if (is_free(p))
                 return NEVER_NS;

@@ -18,11 +18,11 @@ struct stream_control {
                 struct json_connection connection; /* first, so that the one leads to the other */
                 struct stream_control *control;
                 bool admitted, refused;
-                uint64_t heard_ns;         /* its last message */
+                uint64_t received_ns;      /* its last message */
                 uint64_t deadline_ns;      /* it is closed then */
         } peers[STREAM_CONTROL_PEERS_MAX]; /* the dialled one is the first */
         const struct auth_key *key;        /* that both ends need; NULL: none */
-        uint64_t strangers;                /* connections that ended without being admitted */
+        uint64_t foreign_senders;          /* connections that ended without being admitted */
         /* Dialling. */
         struct net_address to;
         struct tcp_backoff backoff;

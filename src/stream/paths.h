@@ -46,7 +46,7 @@ struct path {
         const char *reason;
         bool headers;
         enum path_reads reads;
-        /* Sends packets until path_take() gives no more. Returns negative errno and sets `what`. */
+        /* Sends packets until path_pop() gives no more. Returns negative errno and sets `what`. */
         int (*send)(struct path_sender *s);
 };
 

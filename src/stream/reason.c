@@ -19,7 +19,7 @@ static void make_utf8(char *text)
         json_decref(valid);
 }
 
-void reason_give(struct reason *r, bool failed, const char *format, ...)
+void reason_set(struct reason *r, bool failed, const char *format, ...)
 {
         va_list args;
 
@@ -33,10 +33,10 @@ void reason_give(struct reason *r, bool failed, const char *format, ...)
         text_make_printable(r->text);
 }
 
-void reason_give_error(struct reason *r, const struct error *e)
+void reason_set_error(struct reason *r, const struct error *e)
 {
         char text[ERROR_TEXT_MAX];
 
         if (e->code < 0)
-                reason_give(r, true, "%s", error_format(e, text));
+                reason_set(r, true, "%s", error_format(e, text));
 }

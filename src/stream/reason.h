@@ -11,7 +11,6 @@ struct reason {
 };
 
 /* Notes a reason; the first one counts. */
-void reason_give(struct reason *r, bool failed, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+void reason_set(struct reason *r, bool failed, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Notes a failure; none if its code is 0. */
-void reason_give_error(struct reason *r, const struct error *e);
+void reason_set_error(struct reason *r, const struct error *e);

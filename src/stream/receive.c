@@ -76,14 +76,13 @@ static void threads_ended(struct receiver *v)
         loop_remove(v->loop, &v->done_io);
         v->done_io.fd = -1;
         receive_threads_join(&v->threads);
-        reason_give_error(&v->reason, &v->threads.output_error);
+        reason_set_error(&v->reason, &v->threads.output_error);
         if (v->threads.network_error < 0)
-                reason_give(&v->reason, true, "cannot receive: %s", strerror(-v->threads.network_error));
+                reason_set(&v->reason, true, "cannot receive: %s", strerror(-v->threads.network_error));
         if (v->threads.account.end > atomic_load(&v->threads.total_packets)) {
-                reason_give(&v->reason, true,
-                            "the sender announced %llu packets, but number %llu has arrived",
-                            (unsigned long long)atomic_load(&v->threads.total_packets),
-                            (unsigned long long)v->threads.account.end - 1);
+                reason_set(&v->reason, true, "the sender announced %llu packets, but number %llu has arrived",
+                           (unsigned long long)atomic_load(&v->threads.total_packets),
+                           (unsigned long long)v->threads.account.end - 1);
                 json_decref(v->theirs);
                 v->theirs = NULL;
         }
@@ -92,7 +91,7 @@ static void threads_ended(struct receiver *v)
                 return;
         }
         v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
-        json_object_set_new(v->own, "strangers", json_integer((json_int_t)v->control.strangers));
+        json_object_set_new(v->own, "strangers", json_integer((json_int_t)v->control.foreign_senders));
         v->state = v->connection ? RECEIVE_CLOSING : RECEIVE_DONE;
         v->deadline_ns = clock_now_ns() + CLOSE_WAIT_NS;
         if (v->connection)
@@ -128,7 +127,7 @@ static void look_at_threads(void *ctx, uint32_t events)
         if (state == RECEIVE_THREADS_ENDED)
                 threads_ended(v);
         else if (state == RECEIVE_THREADS_FAILED) {
-                reason_give_error(&v->reason, &v->threads.output_error);
+                reason_set_error(&v->reason, &v->threads.output_error);
                 if (v->state == RECEIVE_RUNNING && v->connection && !v->stopped)
                         ask_to_stop(v, v->reason.text);
         } else
@@ -157,14 +156,14 @@ static bool is_plausible(struct receiver *v, const json_t *packets)
 
         if (!is_count(packets) || (uint64_t)json_integer_value(packets) <= most)
                 return true;
-        reason_give(&v->reason, true,
-                    "the sender announced %lld packets, but cannot have sent more than %llu in %.3f s",
-                    (long long)json_integer_value(packets), (unsigned long long)most,
-                    (double)(now_ns - v->begin_ns) / 1e9);
+        reason_set(&v->reason, true,
+                   "the sender announced %lld packets, but cannot have sent more than %llu in %.3f s",
+                   (long long)json_integer_value(packets), (unsigned long long)most,
+                   (double)(now_ns - v->begin_ns) / 1e9);
         return false;
 }
 
-static void take_end(struct receiver *v, const json_t *message)
+static void receive_end(struct receiver *v, const json_t *message)
 {
         const json_t *packets = json_object_get(message, "packets"),
                      *bytes = json_object_get(message, "bytes"), *reason;
@@ -182,13 +181,13 @@ static void take_end(struct receiver *v, const json_t *message)
         reason = json_object_get(v->theirs, "reason");
         if (json_is_string(reason)) {
                 json_connection_text(reason, text, sizeof text);
-                reason_give(&v->reason, json_is_true(json_object_get(v->theirs, "failed")),
-                            "the sender stopped: %s", text);
+                reason_set(&v->reason, json_is_true(json_object_get(v->theirs, "failed")),
+                           "the sender stopped: %s", text);
         }
         if (is_count(packets) && is_count(bytes))
                 end_threads(v, (uint64_t)json_integer_value(packets), (uint64_t)json_integer_value(bytes));
         else {
-                reason_give(&v->reason, true, "the sender's end does not say how much it sent");
+                reason_set(&v->reason, true, "the sender's end does not say how much it sent");
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
         }
 }
@@ -274,7 +273,7 @@ static const char *accept_offer(struct receiver *v, struct json_connection *c, c
         if (r >= 0)
                 r = start_threads(v, &local);
         if (r < 0) {
-                reason_give(&v->reason, true, "cannot start the stream: %s", strerror(-r));
+                reason_set(&v->reason, true, "cannot start the stream: %s", strerror(-r));
                 v->state = RECEIVE_DONE;
                 return v->reason.text;
         }
@@ -294,7 +293,7 @@ static void send_ready(struct receiver *v)
         json_connection_send(v->connection, message);
 }
 
-static void take_open(struct receiver *v, struct json_connection *c, const json_t *message)
+static void receive_open(struct receiver *v, struct json_connection *c, const json_t *message)
 {
         char busy[NET_ADDRESS_TEXT_MAX + 64];
         const char *refused;
@@ -307,7 +306,7 @@ static void take_open(struct receiver *v, struct json_connection *c, const json_
         if (refused) {
                 stream_control_refuse(c, refused);
                 if (v->config->dials) {
-                        reason_give(&v->reason, true, "the sender's stream cannot be received: %s", refused);
+                        reason_set(&v->reason, true, "the sender's stream cannot be received: %s", refused);
                         v->state = RECEIVE_DONE;
                 }
                 return;
@@ -322,12 +321,12 @@ static void take_open(struct receiver *v, struct json_connection *c, const json_
         v->deadline_ns = NEVER_NS;
 }
 
-static void take_refusal(struct receiver *v, const json_t *message)
+static void receive_refusal(struct receiver *v, const json_t *message)
 {
         char text[JSON_CONNECTION_TEXT_MAX_BYTES];
 
         json_connection_text(json_object_get(message, "reason"), text, sizeof text);
-        reason_give(&v->reason, true, "%s refuses to send: %s", peer_text(v), text);
+        reason_set(&v->reason, true, "%s refuses to send: %s", peer_text(v), text);
         v->state = RECEIVE_DONE;
 }
 
@@ -337,13 +336,13 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
         struct receiver *v = ctx;
 
         if (c != v->connection && strcmp(type, "open") == 0)
-                take_open(v, c, message);
+                receive_open(v, c, message);
         else if (c != v->connection && v->config->dials && strcmp(type, "refused") == 0)
-                take_refusal(v, message);
+                receive_refusal(v, message);
         else if (c != v->connection)
                 stream_control_refuse(c, "a stream begins with an offer");
         else if (strcmp(type, "end") == 0)
-                take_end(v, message);
+                receive_end(v, message);
 }
 
 static void ended(void *ctx, struct json_connection *c, int error)
@@ -354,8 +353,8 @@ static void ended(void *ctx, struct json_connection *c, int error)
                 return;
         v->connection = NULL;
         if (v->state == RECEIVE_RUNNING) {
-                reason_give(&v->reason, true, "the sender left: %s; its total is unknown",
-                            stream_control_explain(error));
+                reason_set(&v->reason, true, "the sender left: %s; its total is unknown",
+                           stream_control_explain(error));
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
         } else if (v->state == RECEIVE_CLOSING)
                 v->state = RECEIVE_DONE;
@@ -373,13 +372,13 @@ static void dial_failed(void *ctx, int error)
         struct receiver *v = ctx;
 
         if (error == -EBADMSG)
-                reason_give(&v->reason, true, "%s is not a sender: it does not answer in JSON", peer_text(v));
+                reason_set(&v->reason, true, "%s is not a sender: it does not answer in JSON", peer_text(v));
         else
-                reason_give(&v->reason, true, "%s: cannot connect: %s", peer_text(v), strerror(-error));
+                reason_set(&v->reason, true, "%s: cannot connect: %s", peer_text(v), strerror(-error));
         v->state = RECEIVE_DONE;
 }
 
-static void take_signals(struct receiver *v)
+static void handle_signals(struct receiver *v)
 {
         unsigned n = loop_stops(v->loop);
 
@@ -387,10 +386,10 @@ static void take_signals(struct receiver *v)
                 return;
         v->signals_seen = n;
         if (v->state == RECEIVE_WAITING || n > 1) {
-                reason_give(&v->reason, true, "interrupted");
+                reason_set(&v->reason, true, "interrupted");
                 v->state = RECEIVE_DONE;
         } else if (v->state == RECEIVE_RUNNING && !v->stopped) {
-                reason_give(&v->reason, false, "interrupted");
+                reason_set(&v->reason, false, "interrupted");
                 ask_to_stop(v, "interrupted");
         }
 }
@@ -433,7 +432,7 @@ static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
         if ((v->state == RECEIVE_RUNNING || v->state == RECEIVE_ENDING) && now_ns >= v->tick_ns)
                 tick(v, now_ns);
         if (v->state == RECEIVE_RUNNING && now_ns >= v->deadline_ns) {
-                reason_give(&v->reason, true, "the sender does not end the stream");
+                reason_set(&v->reason, true, "the sender does not end the stream");
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
         }
         if (v->state == RECEIVE_CLOSING && now_ns >= v->deadline_ns)
@@ -451,10 +450,10 @@ static void follow(struct receiver *v)
         while (v->state != RECEIVE_DONE) {
                 r = loop_wait(v->loop, deadline_ns);
                 if (r < 0) {
-                        reason_give(&v->reason, true, "cannot wait for events: %s", strerror(-r));
+                        reason_set(&v->reason, true, "cannot wait for events: %s", strerror(-r));
                         break;
                 }
-                take_signals(v);
+                handle_signals(v);
                 deadline_ns = v->state == RECEIVE_DONE ? 0 : take_turn(v, loop_now_ns(v->loop));
         }
         if (v->begin_ns > 0)

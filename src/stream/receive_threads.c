@@ -54,7 +54,7 @@ static bool is_aborted(const struct receive_threads *t)
 }
 
 /* Notices that the output has failed. */
-static void note_failure(struct receive_threads *t)
+static void record_failure(struct receive_threads *t)
 {
         if (t->takes_none || !is_over(t))
                 return;
@@ -113,7 +113,7 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
                 if (!arrived)
                         fill_in(t, sequence);
                 else if (t->plan)
-                        vdif_fill_note(&t->fill, slot_ring_at(&t->ring, sequence));
+                        vdif_fill_record(&t->fill, slot_ring_at(&t->ring, sequence));
         }
         if (t->account.base == before || t->takes_none)
                 return;
@@ -125,21 +125,21 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
  * where the kernel counts what is lost. */
 static enum account_result find_place(struct receive_threads *t, uint64_t sequence)
 {
-        enum account_result r = account_take(&t->account, sequence, limit_of(t));
+        enum account_result r = account_accept(&t->account, sequence, limit_of(t));
 
         while (r == ACCOUNT_BEYOND && !is_aborted(t)) {
                 uint64_t emptied = slot_ring_emptied(&t->ring);
 
-                note_failure(t);
+                record_failure(t);
                 decide(t, sequence + 1, false);
                 if (!t->takes_none && sequence >= limit_of(t))
                         slot_ring_wait_emptied(&t->ring, emptied + 1, WAIT_NS);
-                r = account_take(&t->account, sequence, limit_of(t));
+                r = account_accept(&t->account, sequence, limit_of(t));
         }
         return r;
 }
 
-static void note_arrival(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
+static void record_arrival(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
 {
         if (t->last_ns > 0) {
                 uint64_t gap_ns = timing_between(now_ns - t->last_ns, t->last_arrived_ns, d->arrived_ns);
@@ -186,24 +186,24 @@ static enum packet_kind check(struct receive_threads *t, const struct datagram *
 
 /* The packets that are missing before this one were dropped by the socket, as far as its drops explain them.
  */
-static void note_drops(struct receive_threads *t, uint64_t sequence)
+static void record_drops(struct receive_threads *t, uint64_t sequence)
 {
         t->socket_lost += MIN(sequence - MIN(t->account.end, sequence), t->drops_pending * t->drop_packets);
         t->drops_pending = 0;
 }
 
-static void take(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
+static void receive_datagram(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
 {
         uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
         uint64_t sequence;
 
-        note_failure(t);
+        record_failure(t);
         t->drops_pending += d->dropped_before;
         if (check(t, d, &sequence) != PACKET_OURS)
                 return;
-        note_drops(t, sequence);
+        record_drops(t, sequence);
         if (!t->takes_none)
-                note_arrival(t, d, now_ns);
+                record_arrival(t, d, now_ns);
         if (find_place(t, sequence) != ACCOUNT_NEW || t->takes_none)
                 return;
         memcpy(slot_ring_at(&t->ring, sequence), d->bytes + header, size);
@@ -228,10 +228,11 @@ static void give_up_old(struct receive_threads *t, uint64_t now_ns)
 static void wait_for_packets(const struct receive_threads *t)
 {
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLIN};
-        uint64_t nap_ns = naps_length_ns(&t->naps);
+        uint64_t sleep_ns = sleep_interval_ns(&t->sleep_interval);
 
-        if (nap_ns > 0)
-                (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+        if (sleep_ns > 0)
+                (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)sleep_ns},
+                                      NULL);
         else
                 (void)poll(&p, 1, faults_are_holding(t->faults) ? 1 : WAIT_MS);
 }
@@ -246,14 +247,14 @@ static int receive(struct receive_threads *t)
         uint64_t now_ns = clock_now_ns(), received = t->account.received;
 
         t->most = receive_threads_most(t, now_ns);
-        naps_note(&t->naps, now_ns, (uint64_t)MAX(n, 0));
+        sleep_interval_record(&t->sleep_interval, now_ns, (uint64_t)MAX(n, 0));
         if (n == 0) {
                 give_up_old(t, now_ns);
                 wait_for_packets(t);
                 return 0;
         }
         for (int i = 0; i < n && !is_aborted(t); i++)
-                take(t, &in[i], now_ns);
+                receive_datagram(t, &in[i], now_ns);
         /* They may have waited for the output. */
         if (t->account.received > received)
                 t->last_new_ns = clock_now_ns();
@@ -271,13 +272,13 @@ static int receive(struct receive_threads *t)
 }
 
 /* At the end of the stream, no packet follows the last drops. */
-static void note_last_drops(struct receive_threads *t, uint64_t total)
+static void record_last_drops(struct receive_threads *t, uint64_t total)
 {
         uint64_t known = t->endpoint->counts.dropped;
 
         t->drops_pending += endpoint_counts(t->endpoint)->dropped - known;
         if (total != PACKETS_UNKNOWN)
-                note_drops(t, total);
+                record_drops(t, total);
 }
 
 /* After the end of the stream: gives up what is missing, as the ring has room. Returns whether all is
@@ -293,7 +294,7 @@ static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
                 return true;
         if (!silent && (total != PACKETS_UNKNOWN || now_ns < ending_ns + LEFT_NS))
                 return false;
-        note_last_drops(t, total);
+        record_last_drops(t, total);
         decide(t, known, true);
         return t->takes_none || t->account.base >= known;
 }
@@ -329,7 +330,7 @@ static void *run_network(void *ctx)
                 if (!atomic_load_explicit(&t->ending, memory_order_acquire))
                         continue;
                 ending_ns = ending_ns ?: clock_now_ns();
-                note_failure(t);
+                record_failure(t);
                 if (is_decided(t, ending_ns)) {
                         t->cut_short = false;
                         break;
@@ -401,12 +402,12 @@ static void *run_output(void *ctx)
 
 /* The published ways of waking are compared with each other, so they stay as they were. Faults hold packets
  * back, and have their own times. */
-static void init_naps(struct receive_threads *t)
+static void init_sleep_interval(struct receive_threads *t)
 {
-        bool naps = t->options->wake.kind == WAKE_FUTEX && !t->faults;
+        bool sleep_interval = t->options->wake.kind == WAKE_FUTEX && !t->faults;
 
-        naps_init(&t->naps, naps ? t->endpoint->granted_receive_bytes : 0,
-                  t->rule.payload_bytes + packet_header_bytes(t->rule.format));
+        sleep_interval_init(&t->sleep_interval, sleep_interval ? t->endpoint->granted_receive_bytes : 0,
+                            t->rule.payload_bytes + packet_header_bytes(t->rule.format));
 }
 
 int receive_threads_start(struct receive_threads *t)
@@ -427,7 +428,7 @@ int receive_threads_start(struct receive_threads *t)
         timing_init(&t->between);
         timing_init(&t->processing);
         intervals_init(&t->intervals);
-        init_naps(t);
+        init_sleep_interval(t);
         if (t->plan)
                 vdif_fill_begin(&t->fill, t->plan);
         t->last = PACKETS_UNKNOWN;

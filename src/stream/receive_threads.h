@@ -74,7 +74,7 @@ struct receive_threads {
         struct error output_error;
         struct timing between, processing;
         struct intervals intervals;
-        struct naps naps;
+        struct sleep_interval sleep_interval;
         uint64_t network_used_ns, output_used_ns; /* processor time */
 };
 

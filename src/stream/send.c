@@ -126,16 +126,16 @@ static void threads_ended(void *ctx, uint32_t events)
         send_threads_abort(&s->threads);
         send_threads_join(&s->threads);
         if (s->threads.cut_bytes > 0 && !stopped)
-                reason_give(&s->reason, true,
-                            "%s: the recording ends within a frame: the last %llu bytes are not sent, as a "
-                            "frame has %u",
-                            s->config->input, (unsigned long long)s->threads.cut_bytes,
-                            s->offer.rule.payload_bytes);
+                reason_set(&s->reason, true,
+                           "%s: the recording ends within a frame: the last %llu bytes are not sent, as a "
+                           "frame has %u",
+                           s->config->input, (unsigned long long)s->threads.cut_bytes,
+                           s->offer.rule.payload_bytes);
         if (s->threads.input_error < 0)
-                reason_give(&s->reason, true, "%s: cannot read: %s", s->config->input,
-                            strerror(-s->threads.input_error));
+                reason_set(&s->reason, true, "%s: cannot read: %s", s->config->input,
+                           strerror(-s->threads.input_error));
         if (s->threads.network_error < 0)
-                reason_give(&s->reason, true, "cannot send: %s", strerror(-s->threads.network_error));
+                reason_set(&s->reason, true, "cannot send: %s", strerror(-s->threads.network_error));
         enter(s, SEND_DRAINING);
 }
 
@@ -145,7 +145,7 @@ static void give_up(struct peer *p, struct json_connection *c, const char *why)
         struct sender *s = p->sender;
 
         if (!s->config->listens) {
-                reason_give(&s->reason, true, "%s refuses the stream: %s", peer_text(p), why);
+                reason_set(&s->reason, true, "%s refuses the stream: %s", peer_text(p), why);
                 finish(s);
                 return;
         }
@@ -232,24 +232,24 @@ static void accept_ready(struct peer *p, struct json_connection *c, const json_t
         if (r >= 0 && ++s->n_ready == s->n_peers)
                 r = begin(s);
         if (r < 0) {
-                reason_give(&s->reason, true, "cannot start the stream: %s", strerror(-r));
+                reason_set(&s->reason, true, "cannot start the stream: %s", strerror(-r));
                 finish(s);
         }
 }
 
-static void take_stop(struct sender *s, const json_t *message)
+static void receive_stop(struct sender *s, const json_t *message)
 {
         char text[JSON_CONNECTION_TEXT_MAX_BYTES];
 
         json_connection_text(json_object_get(message, "reason"), text, sizeof text);
         /* The receiver knows whether it failed; its report says so. */
-        reason_give(&s->reason, false, "the receiver stopped: %s", text);
+        reason_set(&s->reason, false, "the receiver stopped: %s", text);
         if (s->state == SEND_RUNNING)
                 send_threads_abort(&s->threads);
 }
 
 /* A receiver dialled: offers it the stream. */
-static void take_hello(struct peer *p, struct json_connection *c, const json_t *message)
+static void receive_hello(struct peer *p, struct json_connection *c, const json_t *message)
 {
         struct sender *s = p->sender;
         struct net_address local;
@@ -279,7 +279,7 @@ static void take_hello(struct peer *p, struct json_connection *c, const json_t *
         enter(s, SEND_OFFERED);
 }
 
-static void take_report(struct peer *p, const json_t *message)
+static void receive_report(struct peer *p, const json_t *message)
 {
         json_t *report = json_object_get(message, "report");
         struct sender *s = p->sender;
@@ -293,12 +293,12 @@ static void take_report(struct peer *p, const json_t *message)
                 return;
         }
         if (!json_is_object(report))
-                reason_give(&s->reason, true, "%s: invalid report of the receiver; expected a JSON object",
-                            peer_text(p));
+                reason_set(&s->reason, true, "%s: invalid report of the receiver; expected a JSON object",
+                           peer_text(p));
         else
-                reason_give(&s->reason, true,
-                            "%s: the receiver reports more than the %llu packets that were sent",
-                            peer_text(p), (unsigned long long)packets);
+                reason_set(&s->reason, true,
+                           "%s: the receiver reports more than the %llu packets that were sent", peer_text(p),
+                           (unsigned long long)packets);
         finish(s);
 }
 
@@ -316,7 +316,7 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
 
         if (s->config->listens && c != p->connection) {
                 if (strcmp(type, "hello") == 0)
-                        take_hello(p, c, message);
+                        receive_hello(p, c, message);
                 else
                         stream_control_refuse(c, "a receiver says hello first");
                 return;
@@ -331,9 +331,9 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
         else if (strcmp(type, "progress") == 0 && s->state == SEND_RUNNING && s->window > 0)
                 follow_receiver(s, message);
         else if (strcmp(type, "stop") == 0 && p->connection)
-                take_stop(s, message);
+                receive_stop(s, message);
         else if (strcmp(type, "report") == 0 && s->state == SEND_ENDING)
-                take_report(p, message);
+                receive_report(p, message);
 }
 
 static void ended(void *ctx, struct json_connection *c, int error)
@@ -349,8 +349,8 @@ static void ended(void *ctx, struct json_connection *c, int error)
                 enter(s, SEND_CONNECTING);
                 return;
         }
-        reason_give(&s->reason, true, "%s: the receiver left: %s", peer_text(p),
-                    stream_control_explain(error));
+        reason_set(&s->reason, true, "%s: the receiver left: %s", peer_text(p),
+                   stream_control_explain(error));
         if (s->state == SEND_RUNNING)
                 send_threads_abort(&s->threads);
         else if (s->state == SEND_CONNECTING)
@@ -372,14 +372,14 @@ static void dial_failed(void *ctx, int error)
         struct sender *s = p->sender;
 
         if (error == -EBADMSG)
-                reason_give(&s->reason, true, "%s is not a receiver: it does not answer in JSON",
-                            peer_text(p));
+                reason_set(&s->reason, true, "%s is not a receiver: it does not answer in JSON",
+                           peer_text(p));
         else
-                reason_give(&s->reason, true, "%s: cannot connect: %s", peer_text(p), strerror(-error));
+                reason_set(&s->reason, true, "%s: cannot connect: %s", peer_text(p), strerror(-error));
         finish(s);
 }
 
-static void take_signals(struct sender *s)
+static void handle_signals(struct sender *s)
 {
         unsigned n = loop_stops(s->loop);
 
@@ -387,10 +387,10 @@ static void take_signals(struct sender *s)
                 return;
         if (s->state == SEND_CONNECTING || s->state == SEND_OFFERED || n > 1) {
                 s->reason.text[0] = '\0';
-                reason_give(&s->reason, true, "interrupted");
+                reason_set(&s->reason, true, "interrupted");
                 finish(s);
         } else if (s->state == SEND_RUNNING) {
-                reason_give(&s->reason, false, "interrupted");
+                reason_set(&s->reason, false, "interrupted");
                 send_threads_abort(&s->threads);
         }
         s->signals_seen = n;
@@ -447,7 +447,7 @@ static uint64_t check_stall(struct sender *s, uint64_t now_ns)
 }
 
 /* While the stream lasts. */
-static uint64_t take_running_turn(struct sender *s, uint64_t now_ns)
+static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
 {
         uint64_t end_ns = s->config->duration_ns > 0
                                   ? s->begin_ns + s->config->raw.warm_up_ns + s->config->duration_ns
@@ -483,7 +483,7 @@ static uint64_t take_turn(struct sender *s, uint64_t now_ns)
         case SEND_RUNNING:
         case SEND_DRAINING:
         case SEND_ENDING:
-                return take_running_turn(s, now_ns);
+                return take_turn_running(s, now_ns);
         case SEND_CONNECTING:
         case SEND_DONE:
                 break;
@@ -499,10 +499,10 @@ static void follow(struct sender *s)
         while (s->state != SEND_DONE) {
                 r = loop_wait(s->loop, deadline_ns);
                 if (r < 0) {
-                        reason_give(&s->reason, true, "cannot wait for events: %s", strerror(-r));
+                        reason_set(&s->reason, true, "cannot wait for events: %s", strerror(-r));
                         break;
                 }
-                take_signals(s);
+                handle_signals(s);
                 deadline_ns = NEVER_NS;
                 for (size_t i = 0; i < s->n_peers; i++)
                         deadline_ns = MIN(deadline_ns,

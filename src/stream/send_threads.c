@@ -158,7 +158,7 @@ static void wait_writable(const struct send_threads *t)
 }
 
 /* n packets left from first_ns on. */
-static void note_times(struct send_threads *t, uint64_t first_ns, uint64_t worked_ns, uint32_t n)
+static void record_times(struct send_threads *t, uint64_t first_ns, uint64_t worked_ns, uint32_t n)
 {
         uint64_t last_ns = atomic_load_explicit(&t->last_ns, memory_order_relaxed);
 
@@ -226,7 +226,7 @@ static int send_packets(struct send_threads *t, uint64_t sent, uint32_t n)
                 atomic_fetch_add_explicit(&t->bytes, bytes, memory_order_relaxed);
                 return taken;
         }
-        note_times(t, first_ns, after_ns - before_ns, (uint32_t)taken);
+        record_times(t, first_ns, after_ns - before_ns, (uint32_t)taken);
         intervals_add(&t->intervals, first_ns - t->begin_ns, (uint64_t)taken, bytes);
         spacing_sent(&t->spacing, first_ns, (uint32_t)taken);
         atomic_fetch_add_explicit(&t->packets, (uint64_t)taken, memory_order_relaxed);

@@ -232,7 +232,7 @@ static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n
 }
 
 /* Takes what was read ahead. Changes `parts`; *n_full is the number of full ones. */
-static size_t take_peeked(struct stream_source *s, struct iovec *parts, size_t n, size_t *n_full)
+static size_t use_peeked(struct stream_source *s, struct iovec *parts, size_t n, size_t *n_full)
 {
         size_t whole = 0;
 
@@ -281,7 +281,7 @@ ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, s
                 return got;
         }
         memcpy(left, parts, n * sizeof *left);
-        peeked = take_peeked(s, left, n, &n_full);
+        peeked = use_peeked(s, left, n, &n_full);
         /* A part that was begun is filled. */
         if (n_full == n || (peeked > 0 && left[n_full].iov_len == parts[n_full].iov_len))
                 return (ssize_t)peeked;

@@ -131,7 +131,7 @@ static bool may_pass(int error)
         return error == -EINTR || error == -EAGAIN || error == -EINVAL || error == -ECANCELED;
 }
 
-static void note(struct disk_writer *w, const struct io_uring_cqe *done)
+static void complete(struct disk_writer *w, const struct io_uring_cqe *done)
 {
         w->in_kernel = false;
         w->error = done->res < 0 && !may_pass(done->res) ? done->res : 0;
@@ -143,7 +143,7 @@ bool disk_writer_is_done(struct disk_writer *w)
         struct io_uring_cqe done;
 
         if (w->in_kernel && uring_submit(w->uring, 0) >= 0 && uring_completion(w->uring, &done))
-                note(w, &done);
+                complete(w, &done);
         return !w->in_kernel;
 }
 
@@ -155,7 +155,7 @@ int disk_writer_end(struct disk_writer *w, size_t *ret_written)
         assert(w->begun);
         while (w->in_kernel && r >= 0) {
                 if (uring_completion(w->uring, &done))
-                        note(w, &done);
+                        complete(w, &done);
                 else
                         r = uring_submit(w->uring, 1);
         }

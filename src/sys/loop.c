@@ -110,7 +110,7 @@ void loop_remove(struct loop *l, struct loop_io *io)
         }
 }
 
-static void note_sender(struct loop *l, const struct signalfd_siginfo *info)
+static void record_sender(struct loop *l, const struct signalfd_siginfo *info)
 {
         _cleanup_close_ int fd = -1;
         char path[32];
@@ -129,7 +129,7 @@ static void note_sender(struct loop *l, const struct signalfd_siginfo *info)
                 *c = *c >= ' ' && *c <= '~' ? *c : '?';
 }
 
-static void take_signal(void *ctx, uint32_t events)
+static void handle_signal(void *ctx, uint32_t events)
 {
         struct loop *l = ctx;
         uint64_t now_ns = clock_now_ns();
@@ -147,7 +147,7 @@ static void take_signal(void *ctx, uint32_t events)
                 }
                 /* A reload does not hide who stops the process. */
                 if (info.ssi_signo != SIGHUP || l->signals == 0)
-                        note_sender(l, &info);
+                        record_sender(l, &info);
         }
 }
 
@@ -233,7 +233,7 @@ int loop_catch_signals(struct loop *l)
         l->signal_io = (struct loop_io){
                 .fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC),
                 .events = EPOLLIN,
-                .ready = take_signal,
+                .ready = handle_signal,
                 .ctx = l,
         };
         return l->signal_io.fd < 0 ? -errno : loop_add(l, &l->signal_io);

@@ -102,7 +102,7 @@ int __wrap_socket(int family, int type, int protocol)
         return fd;
 }
 
-static struct buffer *take_buffer(void)
+static struct buffer *pop_buffer(void)
 {
         struct buffer *b = spare ?: malloc(sizeof *b);
 
@@ -117,7 +117,7 @@ static void return_buffer(struct buffer *b)
         spare = b;
 }
 
-static struct packet take_first(struct counted_socket *s)
+static struct packet pop_first(struct counted_socket *s)
 {
         struct packet p = s->queue[s->first];
 
@@ -131,7 +131,7 @@ int __wrap_close(int fd)
 {
         if (fd >= 0 && fd < COUNTED_FDS && sockets[fd]) {
                 while (sockets[fd]->n > 0)
-                        return_buffer(take_first(sockets[fd]).buffer);
+                        return_buffer(pop_first(sockets[fd]).buffer);
                 free(sockets[fd]);
                 sockets[fd] = NULL;
         }
@@ -263,7 +263,7 @@ static void put(struct counted_socket *s, const struct sockaddr_in *from, const 
                 s->dropped++;
                 return;
         }
-        p.buffer = take_buffer();
+        p.buffer = pop_buffer();
         memcpy(p.buffer->bytes, bytes, n);
         s->queue[(s->first + s->n++) % QUEUE_MAX] = p;
         s->queued_bytes += n;
@@ -379,7 +379,7 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, str
         (void)timeout;
         turns_count(CALL_RECVMMSG);
         for (; k < n && s->n > 0; k++) {
-                struct packet p = take_first(s);
+                struct packet p = pop_first(s);
 
                 fill(&messages[k], &p, s->joins);
                 return_buffer(p.buffer);

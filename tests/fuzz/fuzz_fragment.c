@@ -51,8 +51,8 @@ static bool check_walk(const uint8_t *bytes, size_t n)
         return false;
 }
 
-/* New L1 IDs leave a fragment valid, and the former ones bring back its bytes: except where 0 is one of them,
- * which means "not set". */
+/* New L1 IDs leave a fragment valid, and the previous ones bring back its bytes: except where 0 is one of
+ * them, which means "not set". */
 static void check_renumber(const uint8_t *bytes, size_t n)
 {
         _cleanup_free_ uint8_t *copy = malloc(n);

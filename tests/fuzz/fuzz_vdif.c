@@ -50,7 +50,7 @@ static void check_recording(const uint8_t *bytes, size_t n)
         for (size_t i = 0; i + each <= n; i += each) {
                 if (bytes[i + each - 1] % 4 > 0) {
                         vdif_fill_look_ahead(&fill, 3, bytes + i);
-                        vdif_fill_note(&fill, bytes + i);
+                        vdif_fill_record(&fill, bytes + i);
                         continue;
                 }
                 vdif_fill_make(&fill, lost);

@@ -85,8 +85,8 @@ static void fill_entry(struct message *m, size_t k)
         case MESSAGE_DECISION:
                 m->decision.entries[k] = (struct decision_entry){.event = event, .verdict = DECISION_ACCEPT};
                 break;
-        case MESSAGE_HAVE:
-                m->have.numbers[k] = (uint32_t)event;
+        case MESSAGE_NUMBERS:
+                m->announced.numbers[k] = (uint32_t)event;
                 break;
         case MESSAGE_READOUTS:
                 m->readouts.entries[k] =
@@ -101,7 +101,7 @@ static bool has_entries(uint32_t type)
 {
         return type == MESSAGE_ASSIGN || type == MESSAGE_BUILD || type == MESSAGE_UPDATE ||
                type == MESSAGE_CLEAR || type == MESSAGE_REQUEST || type == MESSAGE_DECISION ||
-               type == MESSAGE_HAVE || type == MESSAGE_JOIN || type == MESSAGE_INVENTORY ||
+               type == MESSAGE_NUMBERS || type == MESSAGE_JOIN || type == MESSAGE_INVENTORY ||
                type == MESSAGE_UNDECIDED || type == MESSAGE_READOUTS;
 }
 

@@ -141,7 +141,7 @@ TEST(a_frozen_sfi_is_given_up_and_returns)
 }
 
 /* Foreign and malformed datagrams are counted as such and have no effect. */
-TEST(strangers_are_counted)
+TEST(foreign_senders_are_counted)
 {
         static const struct {
                 const char *bytes;

@@ -354,7 +354,8 @@ TEST(the_dfm_restarts_after_a_ros_died)
         assert_true(bed_has_reason("dfm", "ros2 did not report the end of the run"));
 }
 
-/* It continues after the numbers that were taken. What the former DFM had taken and given to no SFI is lost.
+/* It continues after the numbers that were taken. What the previous DFM had taken and given to no SFI is
+ * lost.
  */
 TEST_EACH(the_dfm_restarts_while_frames_make_events, seed, 5)
 {

@@ -159,7 +159,7 @@ TEST(a_farm_of_another_run_is_refused)
 }
 
 /* It joins, and never reads: its events time out, and other clients are not delayed. */
-TEST(a_deaf_client_delays_nobody)
+TEST(an_unresponsive_client_delays_no_other)
 {
         struct sockaddr_in a;
         struct net_address to = {};

@@ -294,7 +294,7 @@ static void request(struct client *c, int ros, uint64_t from, uint64_t until)
 }
 
 /* Counts the next n answers of a ROS by their status; the bytes of those that are there are right. */
-static void take_answers(struct client *c, int ros, unsigned n, unsigned counts[static FRAGMENT_STATUSES])
+static void receive_answers(struct client *c, int ros, unsigned n, unsigned counts[static FRAGMENT_STATUSES])
 {
         struct tcp_reader *r = &c->answers[ros];
         struct chunk_reader reader;
@@ -342,18 +342,18 @@ static void ask_for_frames(bool counted)
         bed_until((listen_to_dfm(&c), c.n >= 10));
         connect_to_ros(&c, 0);
         request(&c, 0, 0, 10);
-        take_answers(&c, 0, 10, counts);
+        receive_answers(&c, 0, 10, counts);
         assert_int_equal(counts[counted ? FRAGMENT_OK : FRAGMENT_PENDING], 10);
         boards_allow(&boards, 10);
         bed_pass(10 * NS_PER_MS);
         request(&c, 0, 0, 10);
-        take_answers(&c, 0, 10, counts);
+        receive_answers(&c, 0, 10, counts);
         assert_int_equal(counts[FRAGMENT_OK], 10);
         /* The rest comes while it is waited for. */
         request(&c, 0, 10, 60);
         bed_pass(500 * NS_PER_MS);
         boards_allow(&boards, 100);
-        take_answers(&c, 0, 50, counts);
+        receive_answers(&c, 0, 50, counts);
         assert_int_equal(counts[FRAGMENT_OK], 50);
         bed_until((listen_to_dfm(&c), c.n == 100));
         c.message = (struct message){.header.type = MESSAGE_DECISION, .dfm = c.incarnation, .n = 100};

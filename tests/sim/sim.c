@@ -95,7 +95,7 @@ static void pass(struct sim *s, struct sim_item item)
                 return;
         }
         if (item.kind == ITEM_PACKET && n->live)
-                sim_take(s, n, item.bytes, item.n);
+                sim_receive(s, n, item.bytes, item.n);
         if (item.kind == ITEM_FRAME)
                 sim_boards_deliver(s, n, item.trigger);
         free(item.bytes);
@@ -168,7 +168,7 @@ void sim_remember(struct sim *s, const struct dfm *d)
         if (version == s->processes_version || dfm_state(d) == RUN_ENDED)
                 return;
         s->processes_version = version;
-        dfm_processes_take(d, s->processes);
+        dfm_processes_fill(d, s->processes);
         s->begun_ns = s->begun_ns ?: s->now_ns;
 }
 

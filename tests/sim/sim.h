@@ -72,8 +72,8 @@ struct sim_config {
         uint64_t timeout_ns;
         enum policy_id policy;
         size_t mtu_bytes;
-        struct dfm_former former; /* the former run, as the DFM knows it */
-        bool records;             /* a DFM stores what the next one must know, as node/role_dfm.c does */
+        struct dfm_previous previous; /* the previous run, as the DFM knows it */
+        bool records;                 /* a DFM stores what the next one must know, as node/role_dfm.c does */
         bool arriving; /* fragments come from a front-end, at arrive_percent / 100 of the trigger rate */
         uint32_t arrive_percent;
         uint64_t arrive_rate_millihertz; /* instead of that share; 0: the share counts */
@@ -130,7 +130,7 @@ uint64_t sim_now_ns(const struct sim *s);
 /* Stops a node at once and for good, or restarts it with empty state (SFI). */
 void sim_kill(struct sim *s, enum node_role role, uint32_t index);
 void sim_restart_sfi(struct sim *s, uint32_t index);
-/* The frames that the former process had are lost. */
+/* The frames that the previous process had are lost. */
 void sim_restart_ros(struct sim *s, uint32_t index);
 /* It is not known whether the frames of these triggers survive a restart of their ROS. */
 void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until);

@@ -110,7 +110,7 @@ void sim_make_nodes(struct sim *s);
 void sim_make_sfi(struct sim *s, struct sim_node *n);
 void sim_make_ros(struct sim *s, struct sim_node *n);
 uint32_t sim_size_of(const struct sim_config *c, uint32_t ros, uint64_t event);
-void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size);
+void sim_receive(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size);
 void sim_turn(struct sim *s, struct sim_node *n);
 /* sim_boards.c */
 void sim_boards_read_out(struct sim *s);

@@ -133,7 +133,7 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
 static void recall(struct sim *s, struct dfm_config *c)
 {
         if (s->processes->cookie != 0)
-                c->former = (struct dfm_former){
+                c->previous = (struct dfm_previous){
                         .known = true, .cookie = s->processes->cookie, .age_ns = s->now_ns - s->begun_ns};
 }
 
@@ -145,8 +145,8 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .run = RUN,
                 .cookie = COOKIE + s->incarnation,
                 .incarnation = ++s->incarnation,
-                .former = s->config.former,
-                .former_processes = s->processes,
+                .previous = s->config.previous,
+                .previous_processes = s->processes,
                 .occupied_ns = KEEP_ALIVE_NS * 5 / 2,
                 .n_ros = s->config.n_ros,
                 .n_sfi = s->config.n_sfi,
@@ -232,15 +232,16 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
                 sim_send(s, node_of(s, ROLE_SFI, i), bytes, n, s->now_ns);
 }
 
-static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
+static void receive_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
 {
         struct sfi_chunk chunks[CHUNKS_MAX];
         const uint8_t *payload[CHUNKS_MAX];
         size_t k = 0;
 
         if (sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction))
-                sfi_note_queued(n->sfi, s->now_ns, reader->header.sender_index,
-                                reader->header.queued_bytes + (s->config.port_bps > 0 ? s->queued_bytes : 0));
+                sfi_record_queued(n->sfi, s->now_ns, reader->header.sender_index,
+                                  reader->header.queued_bytes +
+                                          (s->config.port_bps > 0 ? s->queued_bytes : 0));
         while (k < ARRAY_SIZE(chunks) && chunk_reader_next(reader, &chunks[k].chunk, &payload[k]))
                 chunks[k++].source = reader->header.sender_index;
         sfi_reserve(n->sfi, s->now_ns, chunks, k);
@@ -251,13 +252,13 @@ static void take_fragments(struct sim *s, struct sim_node *n, struct chunk_reade
         sfi_commit(n->sfi, s->now_ns, chunks, k);
 }
 
-void sim_take(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size)
+void sim_receive(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size)
 {
         struct chunk_reader reader;
 
         if (n->role == ROLE_SFI &&
             chunk_reader_init(&reader, bytes, size, sfi_member(n->sfi)->cookie) == MESSAGE_OK) {
-                take_fragments(s, n, &reader);
+                receive_fragments(s, n, &reader);
                 return;
         }
         if (message_decode(&s->message, bytes, size) != MESSAGE_OK)
@@ -359,7 +360,7 @@ static uint64_t arrive_period_ns(const struct sim_config *c)
                        : UINT64_C(1000000000000) / c->rate_millihertz * 100 / c->arrive_percent;
 }
 
-static void take_frames(struct sim *s, struct sim_node *n)
+static void receive_frames(struct sim *s, struct sim_node *n)
 {
         const struct sim_config *c = &s->config;
         uint32_t burst = MAX(c->arrive_burst, 1u);
@@ -378,7 +379,7 @@ static void take_frames(struct sim *s, struct sim_node *n)
 }
 
 /* As node/role_ros.c does it. */
-static void note_silence(struct sim *s, struct sim_node *n)
+static void record_silence(struct sim *s, struct sim_node *n)
 {
         uint64_t hungry_ns = ros_hungry_since_ns(n->ros);
         bool silent = hungry_ns > 0 && s->now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * KEEP_ALIVE_NS;
@@ -388,7 +389,7 @@ static void note_silence(struct sim *s, struct sim_node *n)
 }
 
 /* As role_ros.c does: the DFM knows of it even if this ROS dies after the end. */
-static void note_short(struct sim *s, struct sim_node *n)
+static void record_short(struct sim *s, struct sim_node *n)
 {
         static struct node_stats stats;
         const struct ros_counts *c = ros_counts(n->ros);
@@ -411,16 +412,16 @@ static void turn_ros(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
 
-        take_frames(s, n);
+        receive_frames(s, n);
         sim_slices_turn(s, n);
         ros_expire(n->ros, s->now_ns);
         if (s->config.arriving || s->config.slices.slice_ns > 0)
-                note_silence(s, n);
+                record_silence(s, n);
         sim_regions_turn(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);
         if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED) {
-                note_short(s, n);
+                record_short(s, n);
                 ros_set_ended(n->ros, s->now_ns);
         }
         while (ros_step(n->ros, s->now_ns, &to, &s->message))
@@ -475,7 +476,7 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
 static void write_events(struct sim *s, struct sim_node *n)
 {
         uint32_t slots[64];
-        size_t k = sfi_take_built(n->sfi, slots, ARRAY_SIZE(slots));
+        size_t k = sfi_pop_built(n->sfi, slots, ARRAY_SIZE(slots));
         uint32_t done = 0;
 
         for (size_t i = 0; i < k; i++) {

@@ -64,7 +64,7 @@ static void look_at_answer(struct sim *s, struct sim_node *n, const struct ros_j
                 s->wrong_bytes++;
 }
 
-static void note_answer(struct sim *s, uint32_t ros, uint64_t event)
+static void record_answer(struct sim *s, uint32_t ros, uint64_t event)
 {
         for (size_t k = 0; k < s->farm.n; k++) {
                 struct sim_waiting *w = &s->farm.waiting[k];
@@ -96,6 +96,6 @@ void sim_regions_turn(struct sim *s, struct sim_node *n)
                 if (random_below(&s->random, BREAKS) == 0)
                         reconnect(s, n);
                 else
-                        note_answer(s, n->index, job.job.chunk.event);
+                        record_answer(s, n->index, job.job.chunk.event);
         }
 }

@@ -99,7 +99,7 @@ uint64_t sim_slices_deadline_ns(const struct sim *s, const struct sim_node *n)
 }
 
 /* False: the hit cannot be in this event. */
-static bool take_hit(struct sim *s, uint32_t ros, uint64_t slice, const struct payload *p)
+static bool receive_hit(struct sim *s, uint32_t ros, uint64_t slice, const struct payload *p)
 {
         const struct sim_slices *c = &s->config.slices;
         struct sim_node *n = &s->nodes[1 + ros];
@@ -132,7 +132,7 @@ void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi
                         memcpy(&length, sfi->buffer + f->at + at, sizeof length);
                         memcpy(&p, sfi->buffer + f->at + at + 4, sizeof p);
                         s->wrong_bytes +=
-                                le32toh(length) != sizeof p || !take_hit(s, i, built->info.global_id, &p);
+                                le32toh(length) != sizeof p || !receive_hit(s, i, built->info.global_id, &p);
                 }
         }
 }

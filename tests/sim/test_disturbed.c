@@ -118,8 +118,8 @@ DISTURBED(garbage_changes_nothing, 10, check_accounts)
                                                .sender_index = (uint16_t)random_below(&random, 8),
                                                .transaction = (uint32_t)random_next(&random)}};
                 static const uint32_t types[] = {MESSAGE_UPDATE_ACK, MESSAGE_TOTALS,       MESSAGE_XON,
-                                                 MESSAGE_REQUEST,    MESSAGE_DECISION_ACK, MESSAGE_HAVE,
-                                                 MESSAGE_HAVE_ACK};
+                                                 MESSAGE_REQUEST,    MESSAGE_DECISION_ACK, MESSAGE_NUMBERS,
+                                                 MESSAGE_NUMBERS_ACK};
                 size_t n;
 
                 /* Some are complete messages with odd values, some are noise. Types that can end a run are

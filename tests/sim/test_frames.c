@@ -201,7 +201,7 @@ WIDTH_SCENE(all_boards_reset, 3, NULL, check_reset)
         c->faults = (struct fault_config){.loss = 0.01, .seed = c->faults.seed};
 }
 
-static void check_liar(struct sim *s, const struct sim_config *c)
+static void check_wrong_numbers(struct sim *s, const struct sim_config *c)
 {
         for (uint64_t k = 0; k < c->events; k++) {
                 const struct sim_event *event = sim_event(s, k);
@@ -213,7 +213,7 @@ static void check_liar(struct sim *s, const struct sim_config *c)
 }
 
 /* Frames of the first board carry numbers that are far ahead: they cost that board's frames only. */
-WIDTH_SCENE(a_board_lies, 2, NULL, check_liar)
+WIDTH_SCENE(a_board_lies, 2, NULL, check_wrong_numbers)
 {
         c->boards.lies_at = 400 + c->faults.seed * 131 % 500;
 }
@@ -289,8 +289,8 @@ static void restart_the_dfm(struct sim *s, const struct sim_config *c)
         sim_restart_dfm(s);
 }
 
-/* What the former DFM had taken and no SFI had is lost; a number that only SFIs know may be taken twice, but
- * its frames are used once. */
+/* What the previous DFM had taken and no SFI had is lost; a number that only SFIs know may be taken twice,
+ * but its frames are used once. */
 static void check_resumed(struct sim *s, const struct sim_config *c)
 {
         uint64_t missing = 0, again = 0;

@@ -110,7 +110,7 @@ TEST(only_one_sfi_is_left)
 
 static void know_that_it_has_ended(struct sim_config *c)
 {
-        c->former.known = true;
+        c->previous.known = true;
 }
 
 static void verify_run_is_over(struct sim *s, const struct sim_config *c)
@@ -147,10 +147,10 @@ TEST(nodes_of_an_ended_run_are_refused)
 static struct message forge(struct random *r, uint64_t cookie)
 {
         static const uint32_t types[] = {
-                MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD,   MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
-                MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,    MESSAGE_ALIVE,   MESSAGE_TOTALS,
-                MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,    MESSAGE_INQUIRY, MESSAGE_INVENTORY,
-                MESSAGE_DECISION,   MESSAGE_HAVE,    MESSAGE_HAVE_ACK};
+                MESSAGE_UPDATE,     MESSAGE_ASSIGN,  MESSAGE_BUILD,      MESSAGE_CLEAR,   MESSAGE_KEEP_ALIVE,
+                MESSAGE_REQUEST,    MESSAGE_XON,     MESSAGE_XOFF,       MESSAGE_ALIVE,   MESSAGE_TOTALS,
+                MESSAGE_UPDATE_ACK, MESSAGE_WELCOME, MESSAGE_JOIN,       MESSAGE_INQUIRY, MESSAGE_INVENTORY,
+                MESSAGE_DECISION,   MESSAGE_NUMBERS, MESSAGE_NUMBERS_ACK};
         struct message m = {.header = {.cookie = cookie, .transaction = (uint32_t)random_next(r)}};
 
         m.header.type = types[random_below(r, ARRAY_SIZE(types))];
@@ -197,7 +197,7 @@ static struct message forge(struct random *r, uint64_t cookie)
         return m;
 }
 
-TEST(strangers_change_nothing)
+TEST(foreign_senders_change_nothing)
 {
         uint8_t bytes[2000];
 

@@ -188,7 +188,7 @@ TAKEOVER(by_one_that_only_stalled)
         begin(t, seed, push, NULL);
         kill_dfm_in_the_run(t);
         pass(t, away_ns);
-        dfm_was_away(sim_dfm(t->sim), sim_now_ns(t->sim), away_ns);
+        dfm_was_paused(sim_dfm(t->sim), sim_now_ns(t->sim), away_ns);
         sim_revive(t->sim, ROLE_DFM, 0);
         end(t, true);
 }

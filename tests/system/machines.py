@@ -235,7 +235,7 @@ class Machines:
         return done
 
     def wait_booted(self, name, after=None):
-        """Waits until a machine is up; `after` is the PID of its former systemd."""
+        """Waits until a machine is up; `after` is the PID of its previous systemd."""
         def is_up():
             if self.init(name) in (None, after):
                 return False

@@ -177,7 +177,7 @@ class Terminal(contextlib.AbstractContextManager):
         self.wait_restored()
 
     def wait_restored(self):
-        """The former screen and the cursor are back."""
+        """The previous screen and the cursor are back."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             with self.lock:

@@ -906,7 +906,7 @@ def fell_short(evb):
 
 
 def missed_end(evb):
-    """A builder that was suspended while its run ended and another one began ends the former, and joins the present one."""
+    """A builder that was suspended while its run ended and another one began ends the previous, and joins the present one."""
     with configured(evb, {**SILENCE, "dfm.start-timeout": "3s", "ros.wait": "500ms"}) as b:
         b.start_run()
         b.wait_triggers()

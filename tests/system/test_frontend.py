@@ -339,7 +339,7 @@ def reset(evb):
 
 
 def reset_twice(evb):
-    """Counters that are reset by a schedule count from 0, and no frame of the former count comes later."""
+    """Counters that are reset by a schedule count from 0, and no frame of the previous count comes later."""
     box, ros = Box(), [Receiver(), Receiver()]
     with Frontend(evb, boards=",".join(r.at for r in ros), rate="1kHz", events=1000, run=77, counter="0:16", reset=["600ms:1ms", "300ms"], late="10%:50ms",
                   restart="2:100ms", trigger_to=box.options()["trigger_to"]) as frontend:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs with a key (network.key-file): strangers who record, change and repeat real messages, nodes with another key or none,
-restarts of each role, and what a command line or a key file must be like. test_strangers.py shows that the same forgeries end a run without a key.
+restarts of each role, and what a command line or a key file must be like. test_foreign_senders.py shows that the same forgeries end a run without a key.
 
     test_keys.py EVB [CASE...]
 """

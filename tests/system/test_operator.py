@@ -115,7 +115,7 @@ def other_number(evb):
         b.start("dfm", keys={"run.number": 5, "trigger.events": 100})
         for name in NODES:
             b.end(name, expect=75)
-            # As it happens and as the first reason at the end; an SFI may add what the former DFM did not acknowledge.
+            # As it happens and as the first reason at the end; an SFI may add what the previous DFM did not acknowledge.
             lines = b.log(name).splitlines()
             refusal = f"{name}: refused by the DFM dfm: run 1, to which this node belongs, has ended or was abandoned"
             assert lines.count(refusal) == 2, lines

@@ -121,7 +121,7 @@ def check_figures(look, b, place):
     assert 0 < complete <= status_of(place)["counts"]["events_complete"], complete
     # Each pair has an arrow with its rate; together they carry what the DFM counts.
     page.wait("arrows", "[...document.querySelectorAll('#arrows text.rate')].filter((e) => /^[1-9].*B\\/s$/.test(e.textContent)).length === 6")
-    page.wait("rates of pairs", "(() => { const all = [...pairRates(message, former).values()].reduce((a, b) => a + b, 0), dfm = message.nodes[0].rates.bytes_per_second; return all > 0.5 * dfm && all < 2 * dfm; })()")
+    page.wait("rates of pairs", "(() => { const all = [...pairRates(message, previous).values()].reduce((a, b) => a + b, 0), dfm = message.nodes[0].rates.bytes_per_second; return all > 0.5 * dfm && all < 2 * dfm; })()")
     assert page.evaluate(f"{look.box('ros1')}.querySelector('.word').textContent") == "running"
     page.wait("charts", "[...document.querySelectorAll('.chart path.line')].every((e) => e.getAttribute('d').length > 20)")
     rows = page.evaluate("[...document.querySelectorAll('#loss tbody tr')].map((r) => r.textContent)")
@@ -179,10 +179,10 @@ def check_gaps(page):
         message["nodes"][1].update({"reachable": True, "start_time": start, "peers": [{"node": "sfi1", "bytes": sent}]})
         message["shaping"][0].update({"bytes": sent, "sources": sources})
         page.evaluate(f"receive({json.dumps(json.dumps(message))})")
-        pair = page.evaluate("pairRates(message, former).get('ros1 sfi1') ?? null")
+        pair = page.evaluate("pairRates(message, previous).get('ros1 sfi1') ?? null")
         return pair, page.evaluate("document.querySelector('#shaping tbody td:nth-child(3)').textContent").replace("\u00a0", " ")
 
-    page.evaluate("former = message = null; 0")
+    page.evaluate("previous = message = null; 0")
     assert receive(100, 1e6) == (None, "–")
     assert receive(101, 2e6) == (1e6, "8.00 Mbit/s")
     assert receive(111, 12e6) == (1e6, "8.00 Mbit/s")
@@ -196,9 +196,9 @@ def check_gaps(page):
 def check_made_up(look):
     """Many nodes fit; texts from the network stay texts."""
     page = look.page
-    page.evaluate("connection.close(); former = message = null; 0")
+    page.evaluate("connection.close(); previous = message = null; 0")
     for ros, sfi in ((24, 8), (92, 8), (1, 1), (40, 60)):
-        page.evaluate("former = message = null; 0")
+        page.evaluate("previous = message = null; 0")
         page.set_size(1440)
         page.evaluate(f"receive({json.dumps(json.dumps(many(ros, sfi)))})")
         assert page.evaluate("document.querySelectorAll('.node').length") == 1 + ros + sfi

@@ -136,7 +136,7 @@ def refused(evb):
 
 def bad_file(evb):
     """With a file that cannot be read or is wrong, nothing changes, the reason is logged, and the node goes on."""
-    nothing = "dfm: nothing was reloaded; the node goes on with its former settings\n"
+    nothing = "dfm: nothing was reloaded; the node goes on with its previous settings\n"
     with folder() as where, Nodes(evb, where, keys=ENDLESS) as nodes:
         good = nodes.path.read_text()
         path = nodes.path
@@ -168,7 +168,7 @@ def bad_file(evb):
             path.chmod(0)
             expect(f"dfm: {path}: Permission denied\n")
             path.chmod(0o600)
-        # In the file, all values fit; but the SFIs still have the former sfi.timeout.
+        # In the file, all values fit; but the SFIs still have the previous sfi.timeout.
         replace(path, good)
         edit(path, sfi_timeout="1s", dfm_event_timeout="2s", trigger_rate="1kHz")
         expect(f"dfm: sfi.timeout differs in {path} but cannot change", f"dfm: {path}: dfm.event-timeout: too short; expected longer than sfi.timeout\n")

@@ -64,7 +64,7 @@ static int end_file(struct event_writer *w, int r)
         return r < 0 ? die("writing", r) : 0;
 }
 
-static void take_fragment(const struct replay *replay, uint64_t trigger, size_t source, bool lost,
+static void read_fragment(const struct replay *replay, uint64_t trigger, size_t source, bool lost,
                           uint8_t **room, struct built_fragment *ret)
 {
         struct replay_fragment f;
@@ -111,7 +111,7 @@ static int rebuild(const char *in, const char *directory, const struct eformat *
 
                 replay_pass_info(replay, t, &event.info);
                 for (size_t s = event.n_fragments; s-- > 0;)
-                        take_fragment(replay, t, s, is_listed(s, lost), &next, &fragments[s]);
+                        read_fragment(replay, t, s, is_listed(s, lost), &next, &fragments[s]);
                 r = write_event(w, format, &event);
         }
         free(room);

@@ -175,20 +175,20 @@ static void announcements(void)
         SET(m.probe, padding_bytes, 0);
         end_message(&m);
 
-        begin_dfm("Have", MESSAGE_HAVE, 0);
-        SET(m.have, incarnation, 0x11121314);
-        SET(m.have, resets, 0x21222324);
-        SET(m.have, next, 0x31323334);
-        m.have.knows = true;
+        begin_dfm("Numbers", MESSAGE_NUMBERS, 0);
+        SET(m.announced, incarnation, 0x11121314);
+        SET(m.announced, resets, 0x21222324);
+        SET(m.announced, next, 0x31323334);
+        m.announced.knows = true;
         field("flags", 1, 4);
         entries(4);
         end_message(&m);
 
-        begin_dfm("HaveAck", MESSAGE_HAVE_ACK, 0);
-        SET(m.have_ack, incarnation, 0x11121314);
-        SET(m.have_ack, ack, 0x21222324);
-        SET(m.have_ack, resets, 0x31323334);
-        m.have_ack.go_on = true;
+        begin_dfm("NumbersAck", MESSAGE_NUMBERS_ACK, 0);
+        SET(m.numbers_ack, incarnation, 0x11121314);
+        SET(m.numbers_ack, ack, 0x21222324);
+        SET(m.numbers_ack, resets, 0x31323334);
+        m.numbers_ack.go_on = true;
         field("flags", 1, 4);
         end_message(&m);
 }
@@ -411,10 +411,10 @@ static void compact_others(void)
         }
         EACH("%llu, %u", (unsigned long long)m.clear.events[k], m.clear.l1_ids[k]);
 
-        begin_compact("Have", MESSAGE_HAVE, 5);
+        begin_compact("Numbers", MESSAGE_NUMBERS, 5);
         for (size_t k = 0; k < m.n; k++)
-                m.have.numbers[k] = k < 3 ? (uint32_t)(70 + k) : 0xFFFFFFFF - (uint32_t)(4 - k);
-        EACH("%u", m.have.numbers[k]);
+                m.announced.numbers[k] = k < 3 ? (uint32_t)(70 + k) : 0xFFFFFFFF - (uint32_t)(4 - k);
+        EACH("%u", m.announced.numbers[k]);
 }
 
 /* ---- Datagrams to and from a trigger box ---- */

@@ -115,12 +115,12 @@ class Compact:
         if name in ("Clear", "ClearById"):
             event, l1_id = oldest - 1, 2 ** 32 - 1
             for _ in range(n):
-                former, event = event, self.near(event + 1)
+                previous, event = event, self.near(event + 1)
                 if name == "ClearById":
-                    l1_id = (l1_id + event - former + signed(self.varint())) % 2 ** 32
+                    l1_id = (l1_id + event - previous + signed(self.varint())) % 2 ** 32
                 found.append([event, l1_id] if name == "ClearById" else [event])
             return found, self.raw[self.begin:self.at]
-        if name == "Have":
+        if name == "Numbers":
             number = 2 ** 32 - 1
             for _ in range(n):
                 number = (number + 1 + signed(self.varint())) % 2 ** 32

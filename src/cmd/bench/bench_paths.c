@@ -140,7 +140,7 @@ static void print_line(const json_t *f)
         fflush(stdout);
 }
 
-static void take(struct bench *b, const struct path_run *run)
+static void measure(struct bench *b, const struct path_run *run)
 {
         const struct path *p = run->path;
         json_t *figures;
@@ -171,7 +171,7 @@ static bool is_wanted(const struct bench_options *o, const struct path *p)
         return o->row[row] && (!o->form || path_find(row, (unsigned)(o->form[0] - '0')) == p);
 }
 
-static void take_all(struct bench *b)
+static void measure_all(struct bench *b)
 {
         const struct bench_options *o = b->options;
         uint64_t check_bytes = MIN(CHECK_BYTES, CHECK_PACKETS * o->payload_bytes);
@@ -190,7 +190,7 @@ static void take_all(struct bench *b)
                         if (!is_wanted(o, p) || !o->wires[run.wire] || !o->sources[run.source] ||
                             signals_are_waiting())
                                 continue;
-                        take(b, &run);
+                        measure(b, &run);
                 }
         }
 }
@@ -226,7 +226,7 @@ static int run(const struct bench_options *o)
         (void)priority_attend();
         if (b.print)
                 print_head(o);
-        take_all(&b);
+        measure_all(&b);
         path_file_free(b.file);
         status = print_end(&b);
         if (o->common.json)

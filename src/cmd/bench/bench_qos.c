@@ -121,7 +121,7 @@ static double number(const json_t *report, const char *section, const char *name
 }
 
 /* Adds a round; false: the run built nothing. */
-static bool note(struct figures *f, const json_t *report, struct machine_time before, double unshaped)
+static bool record(struct figures *f, const json_t *report, struct machine_time before, double unshaped)
 {
         double bytes = json_number_value(json_object_get(report, "payload_bytes"));
         double rate = json_number_value(json_object_get(report, "throughput_bytes_per_second"));
@@ -154,7 +154,7 @@ static int make_round(const struct bench_options *o, struct figures *all)
                 struct machine_time before = read_machine();
                 json_t *report;
                 int status;
-                bool noted;
+                bool recorded;
 
                 if (all[i].unavailable)
                         continue;
@@ -169,9 +169,9 @@ static int make_round(const struct bench_options *o, struct figures *all)
                         all[i].unavailable = true;
                         continue;
                 }
-                noted = report && note(&all[i], report, before, unshaped);
+                recorded = report && record(&all[i], report, before, unshaped);
                 json_decref(report);
-                if (!noted) {
+                if (!recorded) {
                         fprintf(stderr, "evb bench qos: %s: the run built no event (exit status %d)\n",
                                 backends[i], status);
                         return status == 0 ? 1 : status;

@@ -141,7 +141,7 @@ static void complain(struct farm *f, uint64_t now_ns)
 
 /* ---- What the DFM sends: the functions return 0, or a negative errno that ends the connection. ---- */
 
-static int take_welcome(struct farm *f, const struct message *m)
+static int receive_welcome(struct farm *f, const struct message *m)
 {
         if (m->welcome.verdict != WELCOME_OK) {
                 log_error("the DFM refused this client: it makes run %u", m->welcome.run);
@@ -166,7 +166,7 @@ static void add_pending(struct farm *f, uint64_t now_ns, const struct region_res
                 (struct pending){result->event, now_ns + f->latency_ns, result->check, result->incomplete};
 }
 
-static int take_list(struct farm *f, uint64_t now_ns, const struct message *m)
+static int receive_list(struct farm *f, uint64_t now_ns, const struct message *m)
 {
         if (f->regions && !regions_are_known(f->regions)) {
                 log_error("the DFM names no ROSs to request fragments from; set level2.regions in the "
@@ -187,18 +187,18 @@ static int take_list(struct farm *f, uint64_t now_ns, const struct message *m)
         return 0;
 }
 
-static int take_message(struct farm *f, uint64_t now_ns, const struct message *m)
+static int receive_message(struct farm *f, uint64_t now_ns, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
                 return -EPROTO;
         switch (m->header.type) {
         case MESSAGE_WELCOME:
-                return take_welcome(f, m);
+                return receive_welcome(f, m);
         case MESSAGE_UNDECIDED:
-                return take_list(f, now_ns, m);
+                return receive_list(f, now_ns, m);
         case MESSAGE_READOUTS:
                 if (f->regions)
-                        regions_take_readouts(f->regions, now_ns, m);
+                        regions_receive_readouts(f->regions, now_ns, m);
                 return 0;
         case MESSAGE_DECISION_ACK:
                 f->state = (enum run_state)m->decision_ack.state;
@@ -214,7 +214,7 @@ static bool has_room(const struct farm *f)
                (!f->regions || regions_has_room(f->regions));
 }
 
-static int take_staged(struct farm *f, uint64_t now_ns)
+static int receive_staged(struct farm *f, uint64_t now_ns)
 {
         size_t n, size;
         int r = 0;
@@ -226,20 +226,20 @@ static int take_staged(struct farm *f, uint64_t now_ns)
                 if (v != MESSAGE_OK)
                         return v == MESSAGE_SHORT ? 0 : -EPROTO;
                 tcp_reader_consume(&f->reader, size);
-                r = take_message(f, now_ns, &f->message);
+                r = receive_message(f, now_ns, &f->message);
         }
         return r;
 }
 
 static int read_all(struct farm *f, uint64_t now_ns)
 {
-        int r = take_staged(f, now_ns);
+        int r = receive_staged(f, now_ns);
 
         while (r == 0 && f->ready && has_room(f)) {
                 ssize_t got = tcp_reader_fill(&f->reader);
 
                 f->ready = got > 0;
-                r = got < 0 ? (int)got : take_staged(f, now_ns);
+                r = got < 0 ? (int)got : receive_staged(f, now_ns);
         }
         return r;
 }

@@ -136,7 +136,7 @@ static void miss_all(struct readouts *all, uint16_t ros)
         }
 }
 
-static void take_entry(struct readouts *all, uint64_t now_ns, const struct readout_entry *e)
+static void connect_entry(struct readouts *all, uint64_t now_ns, const struct readout_entry *e)
 {
         struct readout *r = all->ross[e->index] ?: new_readout(all, e->index);
 
@@ -153,10 +153,10 @@ static void take_entry(struct readouts *all, uint64_t now_ns, const struct reado
         miss_all(all, e->index);
 }
 
-void readouts_take(struct readouts *r, uint64_t now_ns, const struct message *m)
+void readouts_receive(struct readouts *r, uint64_t now_ns, const struct message *m)
 {
         for (size_t k = 0; k < m->n; k++)
-                take_entry(r, now_ns, &m->readouts.entries[k]);
+                connect_entry(r, now_ns, &m->readouts.entries[k]);
 }
 
 /* ---- Requests ---- */
@@ -239,7 +239,7 @@ static int write_all(struct readout *r)
 /* ---- Answers ---- */
 
 /* Takes header and directory of the next message. 1: it has; 0: not all of them arrived. */
-static int take_head(struct readout *r)
+static int receive_head(struct readout *r)
 {
         size_t n;
         const uint8_t *bytes = tcp_reader_bytes(&r->reader, &n);
@@ -256,14 +256,14 @@ static int take_head(struct readout *r)
         return 1;
 }
 
-static void take_chunks(struct readout *r)
+static void receive_chunks(struct readout *r)
 {
         const uint8_t *at = r->payload, *none;
         struct chunk c;
 
         r->has_head = false;
         while (chunk_reader_next(&r->chunks, &c, &none)) {
-                region_events_take(r->all->events, r->entry.index, &c, at);
+                region_events_receive(r->all->events, r->entry.index, &c, at);
                 at += c.length;
         }
 }
@@ -278,7 +278,7 @@ static int read_all(struct readout *r)
                 if (got < 0)
                         return (int)got;
                 r->ready = got > 0;
-                while (has > 0 && (r->has_head || (has = take_head(r)) > 0)) {
+                while (has > 0 && (r->has_head || (has = receive_head(r)) > 0)) {
                         size_t wanted = r->chunks.header.payload_bytes - r->n_payload;
 
                         got = wanted > 0 ? tcp_reader_read(&r->reader, r->payload + r->n_payload, wanted) : 0;
@@ -287,7 +287,7 @@ static int read_all(struct readout *r)
                         r->n_payload += (size_t)got;
                         if ((size_t)got < wanted)
                                 return 0;
-                        take_chunks(r);
+                        receive_chunks(r);
                 }
                 has = has < 0 ? has : 1;
         }

@@ -55,7 +55,7 @@ uint32_t region_bit(const struct region_event *v, uint16_t ros)
         return 0;
 }
 
-static void note_answers(struct region_events *e, uint32_t i, uint32_t bits)
+static void record_answers(struct region_events *e, uint32_t i, uint32_t bits)
 {
         struct region_event *v = region_events_at(e, i);
 
@@ -70,7 +70,7 @@ void region_events_miss(struct region_events *e, uint32_t i, uint32_t bits)
 {
         region_events_at(e, i)->incomplete = true;
         e->counts.missed += (uint64_t)__builtin_popcount(bits);
-        note_answers(e, i, bits);
+        record_answers(e, i, bits);
 }
 
 /* Each event has other ROSs, the same ones in each run. */
@@ -106,7 +106,8 @@ static bool is_right(const struct region_events *e, const struct region_event *v
                                                   0, c->length) == c->length;
 }
 
-void region_events_take(struct region_events *e, uint16_t ros, const struct chunk *c, const uint8_t *payload)
+void region_events_receive(struct region_events *e, uint16_t ros, const struct chunk *c,
+                           const uint8_t *payload)
 {
         uint32_t i = idmap_get(&e->by_event, c->event);
         struct region_event *v = region_events_at(e, i);
@@ -132,7 +133,7 @@ void region_events_take(struct region_events *e, uint16_t ros, const struct chun
                 v->incomplete = true;
                 break;
         }
-        note_answers(e, i, bit);
+        record_answers(e, i, bit);
 }
 
 void region_events_expire(struct region_events *e, uint64_t now_ns)

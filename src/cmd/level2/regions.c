@@ -43,9 +43,9 @@ void regions_follow(struct regions *g, uint64_t cookie)
         readouts_follow(g->readouts, cookie);
 }
 
-void regions_take_readouts(struct regions *g, uint64_t now_ns, const struct message *m)
+void regions_receive_readouts(struct regions *g, uint64_t now_ns, const struct message *m)
 {
-        readouts_take(g->readouts, now_ns, m);
+        readouts_receive(g->readouts, now_ns, m);
 }
 
 bool regions_are_known(const struct regions *g)

@@ -67,7 +67,7 @@ int regions_new(struct regions **ret, struct loop *loop, const struct regions_co
 struct regions *regions_free(struct regions *g);
 /* A run begins (its cookie), or the DFM is gone (0): forgets all events. */
 void regions_follow(struct regions *g, uint64_t cookie);
-void regions_take_readouts(struct regions *g, uint64_t now_ns, const struct message *m);
+void regions_receive_readouts(struct regions *g, uint64_t now_ns, const struct message *m);
 bool regions_are_known(const struct regions *g); /* the DFM has named ROSs */
 /* Whether all events of another list have room. */
 bool regions_has_room(const struct regions *g);
@@ -92,7 +92,8 @@ uint32_t region_events_add(struct region_events *e, uint64_t now_ns, uint64_t ev
 /* The bit of this ROS among the fragments that the event waits for; 0: it waits for none of it. */
 uint32_t region_bit(const struct region_event *v, uint16_t ros);
 /* An answer of a ROS. */
-void region_events_take(struct region_events *e, uint16_t ros, const struct chunk *c, const uint8_t *payload);
+void region_events_receive(struct region_events *e, uint16_t ros, const struct chunk *c,
+                           const uint8_t *payload);
 /* These fragments of event `i` will not come. */
 void region_events_miss(struct region_events *e, uint32_t i, uint32_t bits);
 void region_events_expire(struct region_events *e, uint64_t now_ns);
@@ -103,7 +104,7 @@ uint64_t region_events_deadline_ns(const struct region_events *e);
 int readouts_new(struct readouts **ret, struct loop *loop, struct region_events *events); /* -ENOMEM */
 struct readouts *readouts_free(struct readouts *r);
 void readouts_follow(struct readouts *r, uint64_t cookie);
-void readouts_take(struct readouts *r, uint64_t now_ns, const struct message *m);
+void readouts_receive(struct readouts *r, uint64_t now_ns, const struct message *m);
 uint32_t readouts_count(const struct readouts *r);
 /* Requests a fragment of event `i`. False: the ROS is not in the run. */
 bool readouts_request(struct readouts *r, uint16_t ros, uint32_t i);

@@ -85,7 +85,7 @@ static size_t reap(struct part *parts, size_t n)
         return running;
 }
 
-static json_t *take_report(const struct part *p)
+static json_t *receive_report(const struct part *p)
 {
         if (p->report_fd < 0 || lseek(p->report_fd, 0, SEEK_SET) < 0)
                 return NULL;
@@ -109,7 +109,7 @@ int stream_many(size_t n, int (*one)(void *ctx, size_t i, json_t **ret), void *c
                         signal_all(parts, n, SIGINT);
         }
         for (size_t i = 0; i < n; i++) {
-                json_t *report = take_report(&parts[i]);
+                json_t *report = receive_report(&parts[i]);
 
                 if (report)
                         json_array_append_new(reports, report);

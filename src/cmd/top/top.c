@@ -130,7 +130,7 @@ static void scroll(struct top_view *v, enum top_key key, size_t n)
                 v->first = key == TOP_KEY_END ? n : v->first + by;
 }
 
-static void take_key(struct top *t, enum top_key key)
+static void handle_key(struct top *t, enum top_key key)
 {
         struct top_view *v = &t->view;
 
@@ -173,20 +173,20 @@ static void take_key(struct top *t, enum top_key key)
 }
 
 /* The keys themselves are read in run(), as ncurses may hold some already. */
-static void note_keys(void *ctx, uint32_t events)
+static void check_terminal(void *ctx, uint32_t events)
 {
         struct top *t = ctx;
 
         t->quit |= (events & (EPOLLHUP | EPOLLERR)) != 0;
 }
 
-static void take_keys(struct top *t)
+static void handle_keys(struct top *t)
 {
         enum top_key key;
         bool any = false;
 
         while (t->screen && (key = top_screen_read_key(t->screen)) != TOP_KEY_NONE) {
-                take_key(t, key);
+                handle_key(t, key);
                 any = true;
         }
         if (any && !t->quit && t->looks > 0)
@@ -237,7 +237,7 @@ static int run(struct top *t)
         statuses_watch_ask(t->watch, t->asked_ns);
         while (r >= 0 && !t->quit && loop_signals(t->loop) + loop_hangups(t->loop) == 0) {
                 turn(t, clock_now_ns());
-                take_keys(t);
+                handle_keys(t);
                 if (!t->quit)
                         r = loop_wait(t->loop, next_ns(t));
         }
@@ -257,7 +257,7 @@ static int open_screen(struct top *t)
         r = top_screen_open(&t->screen);
         if (r < 0)
                 return r;
-        t->keys = (struct loop_io){.fd = STDIN_FILENO, .events = EPOLLIN, .ready = note_keys, .ctx = t};
+        t->keys = (struct loop_io){.fd = STDIN_FILENO, .events = EPOLLIN, .ready = check_terminal, .ctx = t};
         return isatty(STDIN_FILENO) ? loop_add(t->loop, &t->keys) : 0;
 }
 

@@ -37,7 +37,7 @@ const struct top_column top_columns[TOP_COLUMNS] = {
         {"lost", "LOST", "LOST", TOP_COUNT, TOP_LOST, 7, 12,
          "lost events at the DFM; missing fragments at an SFI"},
         {"disk", "DISK", "FREE_BYTES", TOP_BYTES, TOP_DISK, 7, 13, "free bytes on the disk of sfi.directory"},
-        {"note", "NOTE", "NOTE", TOP_TEXT_NOTE, TOP_RUN, 24, 15, "a problem, or what the node waits for"},
+        {"note", "NOTE", "NOTE", TOP_TEXT_PROBLEM, TOP_RUN, 24, 15, "a problem, or what the node waits for"},
 };
 
 const struct top_column *top_column_find(const char *key)
@@ -67,8 +67,8 @@ static int compare_values(const struct top_node *a, const struct top_node *b, co
                 return (int)b->from->node->role - (int)a->from->node->role;
         case TOP_TEXT_STATE:
                 return (int)a->state - (int)b->state ?: -strcmp(a->state_text, b->state_text);
-        case TOP_TEXT_NOTE:
-                return (a->note[0] != '\0') - (b->note[0] != '\0') ?: -strcmp(a->note, b->note);
+        case TOP_TEXT_PROBLEM:
+                return (a->problem[0] != '\0') - (b->problem[0] != '\0') ?: -strcmp(a->problem, b->problem);
         case TOP_HZ:
         case TOP_BYTES_PER_SECOND:
         case TOP_BYTES:
@@ -163,8 +163,8 @@ const char *top_cell_format(const struct top_node *n, const struct top_column *c
                 return scenario_role_name(n->from->node->role);
         case TOP_TEXT_STATE:
                 return n->state_text;
-        case TOP_TEXT_NOTE:
-                return n->note;
+        case TOP_TEXT_PROBLEM:
+                return n->problem;
         case TOP_HZ:
                 return quantity_format_real(value, "Hz", text);
         case TOP_BYTES_PER_SECOND:

@@ -10,7 +10,7 @@ enum top_format {
         TOP_TEXT_NODE,
         TOP_TEXT_ROLE,
         TOP_TEXT_STATE,
-        TOP_TEXT_NOTE, /* takes the rest of the line */
+        TOP_TEXT_PROBLEM, /* takes the rest of the line */
         TOP_HZ,
         TOP_BYTES_PER_SECOND,
         TOP_BYTES,

@@ -23,7 +23,7 @@ void top_lines_print_head(FILE *to)
         for (size_t i = 0; i < TOP_COLUMNS; i++) {
                 const struct top_column *c = &top_columns[i];
 
-                if (c->format == TOP_TEXT_NOTE)
+                if (c->format == TOP_TEXT_PROBLEM)
                         fprintf(to, " %s", c->plain);
                 else
                         fprintf(to, " %*s", c->format < TOP_HZ ? -width_of(c) : width_of(c), c->plain);
@@ -51,8 +51,8 @@ static void print_node(FILE *to, const struct top_node *n, const char *time)
         for (size_t i = 0; i < TOP_COLUMNS; i++) {
                 const struct top_column *c = &top_columns[i];
 
-                if (c->format == TOP_TEXT_NOTE)
-                        fprintf(to, " %s", n->note[0] ? n->note : "-");
+                if (c->format == TOP_TEXT_PROBLEM)
+                        fprintf(to, " %s", n->problem[0] ? n->problem : "-");
                 else if (c->format < TOP_HZ)
                         fprintf(to, " %-*s", width_of(c), top_cell_format(n, c, text));
                 else

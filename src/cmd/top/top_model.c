@@ -91,7 +91,7 @@ static double drops_of(const double *lost)
         return all;
 }
 
-static void take_common(double *f, const json_t *s, enum node_role role)
+static void add_common(double *f, const json_t *s, enum node_role role)
 {
         f[TOP_RUN] = number(s, "run");
         f[TOP_TRIGGERS] = number_in(s, "rates", "triggers_hz");
@@ -109,7 +109,7 @@ static void take_common(double *f, const json_t *s, enum node_role role)
         f[TOP_DISK_SIZE] = number(s, "output_size_bytes");
 }
 
-static void take_figures(const struct top_model *m, struct top_node *n)
+static void add_figures(const struct top_model *m, struct top_node *n)
 {
         const json_t *s = n->from->status;
         enum node_role role = n->from->node->role;
@@ -117,7 +117,7 @@ static void take_figures(const struct top_model *m, struct top_node *n)
 
         for (size_t i = 0; i < TOP_FIGURES; i++)
                 f[i] = NAN;
-        take_common(f, s, role);
+        add_common(f, s, role);
         losses_read(n->from, n->lost);
         f[TOP_DROPS] = drops_of(n->lost);
         if (role == ROLE_DFM)
@@ -166,15 +166,15 @@ static void compare(struct top_node *n, const double before[static TOP_FIGURES])
         n->answered_ns = n->from->answered_ns;
 }
 
-static void __attribute__((format(printf, 2, 3))) set_note(struct top_node *n, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) set_problem(struct top_node *n, const char *format, ...)
 {
         va_list args;
 
         va_start(args, format);
-        vsnprintf(n->note, sizeof n->note, format, args);
+        vsnprintf(n->problem, sizeof n->problem, format, args);
         va_end(args);
         /* A terminal must not interpret what a node sends. */
-        for (char *c = n->note; *c; c++)
+        for (char *c = n->problem; *c; c++)
                 *c = *c >= ' ' && *c <= '~' ? *c : '?';
 }
 
@@ -191,9 +191,9 @@ static void judge_version(struct top_node *n)
         const char *version = json_string_value(json_object_get(n->from->status, "version"));
 
         if (!version)
-                set_note(n, "it runs an older version of evb");
+                set_problem(n, "it runs an older version of evb");
         else if (strcmp(version, EVB_VERSION) != 0)
-                set_note(n, "it runs evb %.40s, and this is evb %s", version, EVB_VERSION);
+                set_problem(n, "it runs evb %.40s, and this is evb %s", version, EVB_VERSION);
 }
 
 static void judge(const struct top_model *m, struct top_node *n, uint64_t now_ns, uint64_t late_ns)
@@ -202,14 +202,14 @@ static void judge(const struct top_model *m, struct top_node *n, uint64_t now_ns
         struct node_view view;
 
         node_view_make(m->from, from, now_ns, late_ns, &view);
-        set_note(n, "%s", view.why);
+        set_problem(n, "%s", view.why);
         if (view.is_late)
                 set_state(n, TOP_LATE, view.word);
         else if (!from->status)
                 set_state(n, TOP_SILENT, node_status_word(from));
         else
                 set_state(n, from->problem[0] ? TOP_PROBLEM : TOP_FINE, node_status_word(from));
-        if (from->status && !n->note[0])
+        if (from->status && !n->problem[0])
                 judge_version(n);
 }
 
@@ -219,7 +219,7 @@ static void update_node(const struct top_model *m, struct top_node *n, uint64_t 
 
         memcpy(before, n->figures, sizeof before);
         judge(m, n, now_ns, late_ns);
-        take_figures(m, n);
+        add_figures(m, n);
         if (!n->from->status)
                 n->moved_ns = 0;
         else if (n->from->answered_ns != n->answered_ns)
@@ -239,7 +239,7 @@ static double total_of(const struct top_model *m, enum node_role role, const cha
         return all;
 }
 
-static void take_dfm(struct top_model *m, const struct top_node *n)
+static void add_dfm(struct top_model *m, const struct top_node *n)
 {
         const json_t *s = n->from->status;
         double *t = m->totals;
@@ -298,7 +298,7 @@ static void add_discarded(json_t *to, const json_t *discarded)
         }
 }
 
-static void take_discarded(struct top_model *m)
+static void sum_discarded(struct top_model *m)
 {
         json_t *all = json_object(), *count;
         char text[QUANTITY_TEXT_MAX];
@@ -343,10 +343,10 @@ void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
                 if (free_share(n) < free_share(m->fullest))
                         m->fullest = n;
                 if (n->from->node->role == ROLE_DFM)
-                        take_dfm(m, n);
+                        add_dfm(m, n);
         }
         take_sums(m);
-        take_discarded(m);
+        sum_discarded(m);
 }
 
 json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds)

@@ -37,8 +37,8 @@ enum top_state { TOP_FINE, TOP_LATE, TOP_PROBLEM, TOP_SILENT };
 struct top_node {
         const struct node_status *from;
         enum top_state state;
-        char state_text[12];                /* "running", "losing", "late", "no_answer" */
-        char note[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
+        char state_text[12];                   /* "running", "losing", "late", "no_answer" */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
         double figures[TOP_FIGURES];
         double lost[LOSS_PLACES]; /* NAN: unknown */
         bool grew[TOP_FIGURES];   /* since the previous update */

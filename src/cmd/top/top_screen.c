@@ -43,7 +43,7 @@ bool top_screen_is_possible(void)
         return possible;
 }
 
-static void note_resize(int number)
+static void request_resize(int number)
 {
         (void)number;
         was_resized = 1;
@@ -78,8 +78,8 @@ int top_screen_open(struct top_screen **ret)
                 free(s);
                 return -ENOTTY;
         }
-        /* Replaces the handler of ncurses, which ignores a return to the former size. */
-        sigaction(SIGWINCH, &(const struct sigaction){.sa_handler = note_resize}, NULL);
+        /* Replaces the handler of ncurses, which ignores a return to the previous size. */
+        sigaction(SIGWINCH, &(const struct sigaction){.sa_handler = request_resize}, NULL);
         open_colours(s);
         s->has_keys = isatty(STDIN_FILENO);
         cbreak();
@@ -111,7 +111,7 @@ void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_he
 
         if (other)
                 resizeterm(now.ws_row, now.ws_col);
-        /* Each terminal moves or cuts its text in its own way, even if it returns to the former size. */
+        /* Each terminal moves or cuts its text in its own way, even if it returns to the previous size. */
         if (other || s->must_clear)
                 clearok(curscr, TRUE);
         s->must_clear = false;

@@ -11,7 +11,7 @@
 
 #define GAP 2         /* blanks between items of the summary */
 #define LIST_LEAST 3u /* nodes that the summary leaves room for */
-#define NOTE_LINES 3
+#define PROBLEM_LINES 3
 #define KEYS_LEAST 7 /* terminals with fewer lines do not show the keys */
 #define NAME_MAX 24u
 
@@ -217,7 +217,7 @@ static struct layout lay_out(const struct top_view *v, const struct top_model *m
                 }
         }
         for (size_t i = 0; i < TOP_COLUMNS; i++) {
-                if (top_columns[i].format == TOP_TEXT_NOTE && l.widths[i] > 0)
+                if (top_columns[i].format == TOP_TEXT_PROBLEM && l.widths[i] > 0)
                         l.widths[i] += (unsigned)room;
         }
         return l;
@@ -312,7 +312,7 @@ static void add_top(struct page *p, const struct top_view *v, const struct top_m
 
         add_title(p, v, m, 0);
         p->n_max = MAX(v->height, rows + 1) - rows;
-        add_problems(p, m, NOTE_LINES);
+        add_problems(p, m, PROBLEM_LINES);
         add_summary(p, m);
         add_extras(p, m);
         p->n_max = v->height;

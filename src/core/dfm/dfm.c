@@ -38,7 +38,7 @@ static int allocate(struct dfm *d)
                 return -ENOMEM;
         r = dfm_level2_init(d);
         if (r >= 0)
-                r = dfm_lead_init(d);
+                r = dfm_order_init(d);
         if (r >= 0)
                 r = dfm_ledger_init(d);
         if (r < 0)
@@ -75,7 +75,7 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
         d->config = *config;
         d->cookie = config->cookie;
         d->state = RUN_STARTING;
-        d->started_ns = now_ns - config->former.age_ns;
+        d->started_ns = now_ns - config->previous.age_ns;
         d->policy_last = POLICY_NONE;
         d->busy_since_ns = NEVER_NS;
         d->busy = (struct busy_packet){true, BUSY_STOPPED, BUSY_NONE};
@@ -99,7 +99,7 @@ struct dfm *dfm_free(struct dfm *d)
                 return NULL;
         dfm_table_fini(&d->table);
         dfm_level2_fini(d);
-        dfm_lead_fini(d);
+        dfm_order_fini(d);
         dfm_ledger_fini(d);
         free(d->nodes);
         free(d->resume.known);
@@ -144,13 +144,13 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
 
         if (slot == IDMAP_NONE) {
-                dfm_note_end(d, sfi, f, true);
+                dfm_record_end(d, sfi, f, true);
                 return;
         }
         if (f->end >= EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))
                 return;
         if (f->end == UPDATE_WRITING) {
-                dfm_table_note_writing(&d->table, slot);
+                dfm_table_set_writing(&d->table, slot);
                 return;
         }
         if (is_untaken(d, f)) {
@@ -162,7 +162,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
         else
                 dfm_end_event(d, now_ns, slot, (enum event_end)f->end, f->missing, f->payload_bytes);
         count_absent(d, f);
-        dfm_note_end(d, sfi, f, false);
+        dfm_record_end(d, sfi, f, false);
 }
 
 static void acknowledge(struct dfm_sfi *s, uint64_t now_ns, uint32_t ack)
@@ -187,9 +187,9 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 d->counts.foreign++;
                 return true;
         }
-        dfm_hear(d, now_ns, dfm_node(d, ROLE_SFI, index));
+        dfm_record_contact(d, now_ns, dfm_node(d, ROLE_SFI, index));
         /* Ends from before the takeover must be known before any later end. */
-        if (d->resume.active || dfm_owes_inventory(d, index))
+        if (d->resume.active || dfm_awaits_inventory(d, index))
                 return true;
         /* Credits count only once all finished events before them arrived. This bounds the number of
          * unacknowledged ones. */
@@ -211,7 +211,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
 bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         if (m->header.type == MESSAGE_JOIN)
-                return dfm_hear_join(d, now_ns, m);
+                return dfm_receive_join(d, now_ns, m);
         if (m->header.cookie != d->cookie || m->dfm != d->config.incarnation) {
                 d->counts.foreign++;
                 return true;
@@ -222,11 +222,11 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m)
         case MESSAGE_ALIVE:
         case MESSAGE_XON:
         case MESSAGE_XOFF:
-                return dfm_hear_alive(d, now_ns, m);
+                return dfm_receive_alive(d, now_ns, m);
         case MESSAGE_INVENTORY:
-                return dfm_hear_inventory(d, now_ns, m);
-        case MESSAGE_HAVE:
-                return dfm_hear_have(d, now_ns, m);
+                return dfm_receive_inventory(d, now_ns, m);
+        case MESSAGE_NUMBERS:
+                return dfm_receive_numbers(d, now_ns, m);
         }
         return false;
 }
@@ -241,7 +241,7 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
                 return true;
         }
         if (dfm_make_metadata(d, now_ns, to, m) || dfm_make_clear(d, now_ns, to, m) ||
-            dfm_make_inquiry(d, now_ns, to, m) || dfm_make_have_ack(d, now_ns, to, m))
+            dfm_make_inquiry(d, now_ns, to, m) || dfm_make_numbers_ack(d, now_ns, to, m))
                 return true;
         /* A full announcement leaves first, although more triggers keep coming. */
         if (d->announce_head - d->announce_tail >= MESSAGE_ENTRIES_MAX &&
@@ -250,13 +250,13 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
         return dfm_make_sfi_message(d, now_ns, to, m) || dfm_make_announcement(d, now_ns, to, m);
 }
 
-static void note_apart(struct dfm *d)
+static void record_apart(struct dfm *d)
 {
         struct dfm_apart a;
 
-        if (d->lead.apart || !dfm_numbers_apart(d, &a))
+        if (d->order.apart || !dfm_numbers_apart(d, &a))
                 return;
-        d->lead.apart = true;
+        d->order.apart = true;
         dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_APART, .role = ROLE_ROS, .index = a.ahead});
 }
 
@@ -264,17 +264,17 @@ bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct 
 {
         if (now_ns >= d->keep_alive_due_ns) {
                 dfm_check_nodes(d, now_ns);
-                note_apart(d);
+                record_apart(d);
         }
         dfm_count_pause(d, now_ns);
         dfm_expire(d, now_ns);
         dfm_level2_expire(d, now_ns);
         dfm_advance_run(d, now_ns);
         dfm_triggers_tick(d, now_ns);
-        dfm_lead_tick(d, now_ns);
+        dfm_order_tick(d, now_ns);
         dfm_assign_due(d, now_ns);
         dfm_judge_busy(d, now_ns);
-        dfm_ledger_note_shortfalls(d);
+        dfm_ledger_record_shortfalls(d);
         if (!make_message(d, now_ns, ret_to, ret))
                 return false;
         dfm_charge(d, now_ns, ret_to, ret);
@@ -297,7 +297,7 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         deadline = MIN(deadline, MIN(dfm_level2_deadline_ns(d), dfm_metadata_deadline_ns(d)));
         deadline = MIN(deadline, dfm_clear_deadline_ns(d));
         deadline = MIN(deadline, dfm_triggers_deadline_ns(d));
-        deadline = MIN(deadline, MIN(dfm_lead_deadline_ns(d), dfm_have_deadline_ns(d)));
+        deadline = MIN(deadline, MIN(dfm_order_deadline_ns(d), dfm_announced_deadline_ns(d)));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)
                 deadline = MIN(deadline, d->started_ns + d->config.duration_ns);
         deadline = MIN(deadline, dfm_streams_deadline_ns(d));
@@ -347,7 +347,7 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns)
         return d->begun ? now_ns - d->started_ns : 0;
 }
 
-bool dfm_take_notice(struct dfm *d, struct dfm_notice *ret)
+bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret)
 {
         if (d->notices_tail == d->notices_head)
                 return false;

@@ -104,17 +104,17 @@ static uint32_t choose_sfi(struct dfm *d)
 }
 
 /* Avoids the SFI that did not finish the event, unless it alone has a credit. */
-static uint32_t choose_another(struct dfm *d, uint16_t former)
+static uint32_t choose_another(struct dfm *d, uint16_t previous_sfi)
 {
-        if (former == NO_SFI || d->policy_view[former].free == 0)
+        if (previous_sfi == NO_SFI || d->policy_view[previous_sfi].free == 0)
                 return choose_sfi(d);
-        struct policy_sfi kept = d->policy_view[former];
+        struct policy_sfi kept = d->policy_view[previous_sfi];
 
-        d->policy_view[former].free = 0;
+        d->policy_view[previous_sfi].free = 0;
         uint32_t sfi = choose_sfi(d);
 
-        d->policy_view[former] = kept;
-        return sfi == POLICY_NONE ? former : sfi;
+        d->policy_view[previous_sfi] = kept;
+        return sfi == POLICY_NONE ? previous_sfi : sfi;
 }
 
 static void view_policy(struct dfm *d)
@@ -123,7 +123,7 @@ static void view_policy(struct dfm *d)
                 d->policy_view[i] = (struct policy_sfi){dfm_sfi_free(d, &d->sfis[i]), d->sfis[i].held};
 }
 
-static void give(struct dfm *d, uint64_t now_ns, uint32_t slot, uint32_t sfi)
+static void assign_event(struct dfm *d, uint64_t now_ns, uint32_t slot, uint32_t sfi)
 {
         struct dfm_sfi *s = &d->sfis[sfi];
         uint64_t event = d->table.slots[slot].event;
@@ -164,11 +164,11 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
                 }
                 if (!may_announce(d))
                         return false;
-                sfi = choose_another(d, d->table.slots[d->table.orphans.first].former);
+                sfi = choose_another(d, d->table.slots[d->table.orphans.first].previous_sfi);
                 if (sfi == POLICY_NONE)
                         return false;
                 d->counts.reassigned++;
-                give(d, now_ns, d->table.orphans.first, sfi);
+                assign_event(d, now_ns, d->table.orphans.first, sfi);
         }
         return true;
 }
@@ -182,14 +182,14 @@ static bool assign_accepted(struct dfm *d, uint64_t now_ns)
                 if (!may_announce(d) || (sfi = choose_sfi(d)) == POLICY_NONE)
                         return false;
                 d->counts.reassigned += d->table.slots[slot].attempts > 0;
-                give(d, now_ns, slot, sfi);
+                assign_event(d, now_ns, slot, sfi);
                 d->level2.served_ns = now_ns;
         }
         return true;
 }
 
 /* The event of the next trigger gets an SFI at once, or waits for level 2. False: neither is possible. */
-static bool take_trigger(struct dfm *d, uint64_t now_ns)
+static bool assign_trigger(struct dfm *d, uint64_t now_ns)
 {
         bool level2 = d->config.level2.on;
         uint32_t sfi = POLICY_NONE, slot;
@@ -202,11 +202,11 @@ static bool take_trigger(struct dfm *d, uint64_t now_ns)
                 return false;
         dfm_release(d, now_ns);
         slot = dfm_table_open(&d->table, now_ns);
-        dfm_trigger_take(d, now_ns, slot);
+        dfm_trigger_assign(d, now_ns, slot);
         if (level2)
                 dfm_table_await(&d->table, slot);
         else
-                give(d, now_ns, slot, sfi);
+                assign_event(d, now_ns, slot, sfi);
         return true;
 }
 
@@ -219,7 +219,7 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
         bool open = assign_orphans(d, now_ns) && assign_accepted(d, now_ns);
 
         for (int n = 0; n < ASSIGN_BATCH && dfm_trigger_is_due(d, now_ns); n++) {
-                if (open && take_trigger(d, now_ns))
+                if (open && assign_trigger(d, now_ns))
                         continue;
                 dfm_hold_back(d, now_ns);
                 return;
@@ -230,7 +230,7 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
 
 /* The SFI does not finish the event: passes it to another one, or ends it as lost. While a run is being
  * resumed, no event ends: another SFI may report it. */
-static void take_back(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
+static void reassign(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
 {
         if (!d->resume.active && (d->table.slots[slot].attempts > d->config.reassign_max || d->failed)) {
                 dfm_lose_event(d, now_ns, slot, d->failed ? DFM_LOSS_FAILED : why);
@@ -252,7 +252,7 @@ void dfm_expire(struct dfm *d, uint64_t now_ns)
         if (d->resume.active)
                 return;
         while (is_overdue(d, now_ns, d->table.assigned.first))
-                take_back(d, now_ns, d->table.assigned.first, DFM_LOSS_OVERDUE);
+                reassign(d, now_ns, d->table.assigned.first, DFM_LOSS_OVERDUE);
         while (d->table.orphans.first != SLOT_NONE &&
                (hopeless || is_overdue(d, now_ns, d->table.orphans.first)))
                 dfm_lose_event(d, now_ns, d->table.orphans.first, DFM_LOSS_NO_SFI);
@@ -263,7 +263,7 @@ static void disown_list(struct dfm *d, uint64_t now_ns, uint16_t sfi, const stru
         for (uint32_t slot = list->first, next; slot != SLOT_NONE; slot = next) {
                 next = d->table.slots[slot].next;
                 if (d->table.slots[slot].sfi == sfi)
-                        take_back(d, now_ns, slot, DFM_LOSS_GONE);
+                        reassign(d, now_ns, slot, DFM_LOSS_GONE);
         }
 }
 

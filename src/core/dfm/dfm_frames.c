@@ -12,7 +12,7 @@ static bool bounds_triggers(const struct dfm *d, uint32_t ros)
                n->frames >= d->table.next_event;
 }
 
-bool dfm_lacks_frame(const struct dfm *d, uint32_t ros)
+bool dfm_is_missing_frame(const struct dfm *d, uint32_t ros)
 {
         return bounds_triggers(d, ros) && dfm_node(d, ROLE_ROS, ros)->frames == d->table.next_event;
 }

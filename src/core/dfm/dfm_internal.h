@@ -6,7 +6,7 @@
 #include "core/dfm.h"
 #include "protocol/event_set.h"
 #include "protocol/sequence.h"
-#include "dfm_lead.h"
+#include "dfm_order.h"
 #include "dfm_resume.h"
 
 /* Flags of Alive that stay true, whatever a node, or another process of it, reports later. */
@@ -30,15 +30,15 @@ struct dfm_event {
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
-        uint16_t former;   /* its previous SFI */
-        uint16_t attempts; /* assignments so far */
-        bool writing;      /* its SFI built it and is writing it */
-        bool undecided;    /* it waits for level 2 */
-        bool accepted;     /* it waits for its first SFI */
-        bool decided;      /* by a decision, which set the following */
+        uint16_t previous_sfi; /* its previous SFI */
+        uint16_t attempts;     /* assignments so far */
+        bool writing;          /* its SFI built it and is writing it */
+        bool undecided;        /* it waits for level 2 */
+        bool accepted;         /* it waits for its first SFI */
+        bool decided;          /* by a decision, which set the following */
         uint8_t stream;
         uint32_t l2_info;
-        /* Not known: the schedule made the trigger, or a former DFM took it. */
+        /* Not known: the schedule made the trigger, or a previous DFM took it. */
         bool trigger_known;
         struct trigger_entry trigger;
 };
@@ -66,7 +66,7 @@ uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
 /* Adds this time to the time-out of every event. */
 void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
-void dfm_table_note_writing(struct dfm_table *t, uint32_t slot);
+void dfm_table_set_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
@@ -102,8 +102,9 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that speaks for it. */
 struct dfm_node {
-        bool live, heard, left, missed; /* left: it said so; missed: fell silent together with all others */
-        bool vanished;                  /* an SFI: silent since it had unreported events */
+        bool live, received, left,
+                missed;    /* left: it said so; missed: fell silent together with all others */
+        bool vanished;     /* an SFI: silent since it had unreported events */
         bool replaced;     /* an SFI: another process took its place while it had unreported events; a ROS: in
                             * the run, and what the front-end sent before may be in no account */
         uint64_t welcomed; /* the incarnation that may speak; 0: none */
@@ -114,7 +115,7 @@ struct dfm_node {
         enum welcome_verdict noticed; /* the last refusal that led to a notice */
         uint16_t key;
         uint64_t answer_to;
-        uint64_t heard_ns;
+        uint64_t received_ns;
         enum run_state state;
         struct sequence alives; /* Alive, XON and XOFF */
         uint32_t resets;        /* of the triggers' counters, that a ROS knows of */
@@ -224,7 +225,7 @@ struct dfm {
         enum run_state state;
         struct trigger trigger;
         struct dfm_triggers triggers;
-        struct dfm_lead lead;
+        struct dfm_order order;
         struct busy_packet busy;
         struct dfm_table table;
         uint64_t cookie;
@@ -259,7 +260,7 @@ struct dfm {
         uint64_t clear_since_ns, repeat_at, repeat_end, repeat_oldest; /* see dfm_make_clear() */
         uint32_t clear_sequence;
 
-        uint64_t keep_alive_due_ns, heard_ns, gather_ns; /* until then, events wait for missed ROSs */
+        uint64_t keep_alive_due_ns, received_ns, gather_ns; /* until then, events wait for missed ROSs */
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* the last join of a required node, or the first of all; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
@@ -301,14 +302,14 @@ void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
 /* dfm_triggers.c: the queue of triggers from outside. */
 int dfm_triggers_init(struct dfm *d);
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
-/* The run is that of a former DFM: goes on from what its record says. */
+/* The run is that of a previous DFM: goes on from what its record says. */
 void dfm_triggers_resume(struct dfm *d);
 /* Adds the slices of time that have passed. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
 /* Whether a trigger can become an event now, apart from credits. */
 bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns);
 /* Takes the trigger that is due, for the event in `slot`. */
-void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot);
+void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot);
 /* Offers a trigger that came at that time. */
 enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t);
 /* Informs the ROSs of a reset of the counters. The next trigger waits until all of them know. */
@@ -324,7 +325,7 @@ void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_i
 bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 
 /* dfm_numbers.c: the numbers of triggers. */
-enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
+enum dfm_offer dfm_numbers_accept(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
 /* A number that the first one overtook: it, and those in between, may come. False: it is none. */
 bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
 /* The numbers below `next` are not known to come, but may. */
@@ -342,30 +343,30 @@ enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
 /* Whether the number may still be new; NUMBER_OLD: it is too far behind to know. */
 enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number);
 
-/* dfm_lead.c: announced numbers. */
-int dfm_lead_init(struct dfm *d); /* -ENOMEM */
-void dfm_lead_fini(struct dfm *d);
-void dfm_lead_begin(struct dfm *d);
+/* dfm_order.c: announced numbers. */
+int dfm_order_init(struct dfm *d); /* -ENOMEM */
+void dfm_order_fini(struct dfm *d);
+void dfm_order_begin(struct dfm *d);
 /* Whether numbers wait for this ROS to announce them. */
 bool dfm_leads(const struct dfm *d, uint32_t ros);
 /* Whether no leading ROS gets frames although others do. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may be that of a number below the waiting ones, across the wrap of the
  * counter: if that would be below 0, all of them move up by a period. */
-void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits);
+void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, unsigned bits);
 /* Takes an announced number, of one of `n_leading` leading ROSs or (not `leading`) another one, which has
  * announced numbers below `top`. False: there is no room. */
-bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
-                   uint32_t n_leading);
+bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
+                      uint32_t n_leading);
 /* Offers the numbers that are due. */
-void dfm_lead_tick(struct dfm *d, uint64_t now_ns);
-void dfm_lead_drop(struct dfm *d);
-uint64_t dfm_lead_deadline_ns(const struct dfm *d);
+void dfm_order_tick(struct dfm *d, uint64_t now_ns);
+void dfm_order_drop(struct dfm *d);
+uint64_t dfm_order_deadline_ns(const struct dfm *d);
 
-/* dfm_have.c: the streams of announcements. */
-bool dfm_hear_have(struct dfm *d, uint64_t now_ns, const struct message *m);
-bool dfm_make_have_ack(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-uint64_t dfm_have_deadline_ns(const struct dfm *d);
+/* dfm_announcer.c: the streams of announcements. */
+bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_make_numbers_ack(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+uint64_t dfm_announced_deadline_ns(const struct dfm *d);
 
 /* dfm_busy.c: the busy signal, and the time for which triggers are held back. */
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);
@@ -382,18 +383,18 @@ uint64_t dfm_metadata_deadline_ns(const struct dfm *d);
 int dfm_level2_init(struct dfm *d); /* -ENOMEM */
 void dfm_level2_fini(struct dfm *d);
 /* The ROS's buffer holds undecided frames of so many events; 0: it left, or does not know. */
-void dfm_level2_note_room(struct dfm *d, uint16_t ros, uint32_t room);
+void dfm_level2_set_room(struct dfm *d, uint16_t ros, uint32_t room);
 /* Decides overdue events; while draining, also ends accepted ones that no SFI takes. */
 void dfm_level2_expire(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_level2_deadline_ns(const struct dfm *d);
 
 /* dfm_join.c: admission. */
-bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_receive_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
 /* dfm_nodes.c: presence of nodes, start and end of the run. */
-bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_receive_alive(struct dfm *d, uint64_t now_ns, const struct message *m);
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns);
 void dfm_advance_run(struct dfm *d, uint64_t now_ns);
 
@@ -401,7 +402,7 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns);
 void dfm_init_sources(struct dfm *d);
 void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff);
 /* The ROS reported a reason, or left. */
-void dfm_note_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
+void dfm_record_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
 bool dfm_has_required_ross(const struct dfm *d);
 /* All required ROSs and all SFIs are present. */
 bool dfm_has_required(const struct dfm *d);
@@ -410,7 +411,7 @@ bool dfm_has_required(const struct dfm *d);
 /* Whether the frames that are counted permit the next trigger. */
 bool dfm_has_frames(struct dfm *d);
 /* Whether the next trigger waits for a frame of this ROS. */
-bool dfm_lacks_frame(const struct dfm *d, uint32_t ros);
+bool dfm_is_missing_frame(const struct dfm *d, uint32_t ros);
 /* Whether a front-end without that frame is silent: there was a trigger, or another ROS has its frame. */
 bool dfm_expects_frames(const struct dfm *d);
 
@@ -479,7 +480,7 @@ static inline bool dfm_level2_has_room(const struct dfm *d)
 
 /* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end
  * of the run, all events have ended elsewhere. */
-static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
+static inline bool dfm_sfi_has_unreported_ends(const struct dfm *d, uint16_t sfi)
 {
         const struct dfm_sfi *s = &d->sfis[sfi];
         const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
@@ -489,7 +490,7 @@ static inline bool dfm_sfi_owes_ends(const struct dfm *d, uint16_t sfi)
 }
 
 /* Whether the SFI does not have the metadata of the run yet, so its files would lack them. */
-static inline bool dfm_lacks_metadata(const struct dfm *d, uint32_t sfi)
+static inline bool dfm_is_missing_metadata(const struct dfm *d, uint32_t sfi)
 {
         uint16_t version = d->hold.metadata.version;
 
@@ -505,7 +506,7 @@ static inline uint32_t dfm_sfi_free(const struct dfm *d, const struct dfm_sfi *s
 {
         uint32_t window = d->stream_mask + 1;
 
-        if (dfm_lacks_metadata(d, (uint32_t)(s - d->sfis)))
+        if (dfm_is_missing_metadata(d, (uint32_t)(s - d->sfis)))
                 return 0;
         if (!dfm_sfi_is_live(d, s) || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
                 return 0;

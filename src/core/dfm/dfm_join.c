@@ -44,7 +44,7 @@ static bool agree_on_run(struct dfm *d, uint64_t now_ns, const struct message *m
 static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n,
                                         uint64_t incarnation)
 {
-        if (!n->live || n->welcomed == incarnation || now_ns - n->heard_ns >= d->config.occupied_ns)
+        if (!n->live || n->welcomed == incarnation || now_ns - n->received_ns >= d->config.occupied_ns)
                 return WELCOME_OK;
         if (n->candidate != incarnation) {
                 n->candidate = incarnation;
@@ -81,7 +81,7 @@ static bool replaces_ros(const struct dfm *d, const struct dfm_node *n, uint16_t
                 (d->resume.resumed && m->header.cookie == 0));
 }
 
-static void note_replaced_ros(struct dfm *d, struct dfm_node *n)
+static void record_replaced_ros(struct dfm *d, struct dfm_node *n)
 {
         n->replaced = true;
         dfm_ledger_changed(d);
@@ -93,9 +93,9 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
         if (n->welcomed != m->join.incarnation) {
                 sequence_restart(&n->alives);
                 n->replaced |= (n->vanished && !dfm_process_returns(d, index, m->join.incarnation)) ||
-                               (n->live && role == ROLE_SFI && dfm_sfi_owes_ends(d, index));
+                               (n->live && role == ROLE_SFI && dfm_sfi_has_unreported_ends(d, index));
                 if (role == ROLE_ROS && replaces_ros(d, n, index, m))
-                        note_replaced_ros(d, n);
+                        record_replaced_ros(d, n);
                 n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
                 n->late_complete = n->late_partial = 0;
@@ -110,7 +110,7 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
         n->candidate = 0;
         n->noticed = WELCOME_OK;
         if (m->header.cookie != 0)
-                dfm_note_join_in_run(d, role, index, m);
+                dfm_receive_join_in_run(d, role, index, m);
 }
 
 /* Gives one notice per reason, as a refused node tries again. */
@@ -136,10 +136,10 @@ static bool waits_for_another(const struct dfm *d, const struct message *m)
         if (m->header.cookie == 0)
                 return d->state == RUN_ENDED;
         return d->state >= RUN_DRAINING && !d->begun && !d->resume.active &&
-               m->header.cookie == d->config.former.cookie;
+               m->header.cookie == d->config.previous.cookie;
 }
 
-bool dfm_hear_join(struct dfm *d, uint64_t now_ns, const struct message *m)
+bool dfm_receive_join(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         uint16_t index = m->header.sender_index;
         enum node_role role = m->header.sender_role;

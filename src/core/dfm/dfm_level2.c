@@ -37,7 +37,7 @@ void dfm_level2_fini(struct dfm *d)
         free(d->level2.decided);
 }
 
-void dfm_level2_note_room(struct dfm *d, uint16_t ros, uint32_t room)
+void dfm_level2_set_room(struct dfm *d, uint16_t ros, uint32_t room)
 {
         if (room == d->ross[ros].room)
                 return;

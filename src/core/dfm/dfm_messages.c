@@ -81,7 +81,7 @@ static bool may_announce(const struct dfm *d, const struct dfm_event **ret)
 }
 
 /* Entries from m->n on did not fit: they wait for the next announcement. */
-static void take_back(struct dfm *d, const struct message *m, size_t n)
+static void unqueue(struct dfm *d, const struct message *m, size_t n)
 {
         while (n > m->n) {
                 d->announce_tail--;
@@ -105,8 +105,8 @@ bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to
                         break;
         n = m->n;
         message_fit(m, d->config.message_bytes);
-        take_back(d, m, n);
-        /* All SFIs learn of an event that changes hands, so that the former one drops what it has of it. */
+        unqueue(d, m, n);
+        /* All SFIs learn of an event that changes hands, so that the previous one drops what it has of it. */
         *to = (struct message_to){ROLE_ROS,
                                   m->header.type == MESSAGE_BUILD ? MESSAGE_TO_ALL : MESSAGE_TO_ROSS};
         return m->n > 0;
@@ -210,7 +210,7 @@ uint64_t dfm_streams_deadline_ns(const struct dfm *d)
 uint64_t dfm_clear_deadline_ns(const struct dfm *d)
 {
         /* A reset waits for the last Clear. */
-        bool reset = dfm_reset_is_pending(&d->triggers) || d->lead.closing;
+        bool reset = dfm_reset_is_pending(&d->triggers) || d->order.closing;
         bool last = d->state == RUN_DRAINING || (d->table.used == 0 && reset);
         uint64_t due_ns =
                 d->n_clears >= d->clear_group || last ? 0 : d->clear_since_ns + d->config.clear_after_ns;
@@ -255,7 +255,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
 
         if (now_ns < dfm_clear_deadline_ns(d))
                 return false;
-        dfm_ledger_note(d);
+        dfm_ledger_record(d);
         if (d->n_clears == 0)
                 return make_repeat(d, to, m);
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
@@ -297,8 +297,8 @@ static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
 
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
 {
-        dfm_ledger_note(d);
-        dfm_ledger_note_counts(d, now_ns);
+        dfm_ledger_record(d);
+        dfm_ledger_record_counts(d, now_ns);
         dfm_address(d, m, MESSAGE_KEEP_ALIVE, d->keep_alive_sequence++);
         m->keep_alive.oldest = oldest_not_cleared(d);
         m->keep_alive.triggers = d->counts.triggers;

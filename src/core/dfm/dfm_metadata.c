@@ -22,7 +22,7 @@ void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entr
 
 static bool is_due(const struct dfm *d, uint32_t sfi)
 {
-        return dfm_node(d, ROLE_SFI, sfi)->live && dfm_lacks_metadata(d, sfi);
+        return dfm_node(d, ROLE_SFI, sfi)->live && dfm_is_missing_metadata(d, sfi);
 }
 
 bool dfm_make_metadata(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)

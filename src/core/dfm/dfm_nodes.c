@@ -46,7 +46,7 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
         if (role != ROLE_ROS || !d->ross[index].optional || !dfm_has_required(d))
                 d->quorum_ns = now_ns;
         d->n_live[role] += !n->live;
-        n->live = n->heard = true;
+        n->live = n->received = true;
         n->left = false;
         /* The others come soon. An SFI that hears of no ROS would give its events up. */
         if (n->missed && now_ns >= d->gather_ns)
@@ -64,25 +64,26 @@ static void node_goes(struct dfm *d, uint64_t now_ns, enum node_role role, uint1
         if (!n->live)
                 return;
         n->live = false;
-        n->missed = why == NOTICE_SILENT && dfm_hears_nobody(d, now_ns);
+        n->missed = why == NOTICE_SILENT && dfm_receives_nothing(d, now_ns);
         if (why != NOTICE_LEFT)
                 n->flags &= (uint16_t)~ALIVE_QUIET;
         d->n_live[role]--;
         d->frames_known = false;
         d->keep_alive_due_ns = now_ns;
-        n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_owes_ends(d, index);
+        n->vanished = why == NOTICE_SILENT && role == ROLE_SFI && dfm_sfi_has_unreported_ends(d, index);
         dfm_process_goes(d, role, index);
         if (role == ROLE_SFI) {
                 dfm_disown(d, now_ns, index);
         } else {
                 dfm_set_xoff(d, index, false);
-                dfm_level2_note_room(d, index, 0);
-                dfm_note_source(d, now_ns, index);
+                dfm_level2_set_room(d, index, 0);
+                dfm_record_source(d, now_ns, index);
         }
         dfm_notice(d, &(struct dfm_notice){.kind = why, .role = role, .index = index});
 }
 
-static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_node *n, uint64_t incarnation)
+static void receive_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_node *n,
+                        uint64_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
 
@@ -98,8 +99,8 @@ static void hear_sfi(struct dfm *d, uint64_t now_ns, uint16_t index, struct dfm_
         node_comes(d, now_ns, n, ROLE_SFI, index);
 }
 
-static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
-                       const struct message *m)
+static void compare_alive(struct dfm *d, struct dfm_node *n, enum node_role role, uint16_t index,
+                          const struct message *m)
 {
         if (m->alive.flags & ~n->flags & ALIVE_UNRELIABLE)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = role, .index = index});
@@ -118,12 +119,12 @@ static void note_alive(struct dfm *d, struct dfm_node *n, enum node_role role, u
         n->metadata = m->alive.metadata;
 }
 
-static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
-                       const struct message *m)
+static void receive_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                          const struct message *m)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
-        note_alive(d, n, role, index, m);
+        compare_alive(d, n, role, index, m);
         if (n->state == RUN_ENDED) {
                 n->left = true;
                 dfm_process_left(d, role, index);
@@ -131,7 +132,7 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
                 return;
         }
         if (role == ROLE_SFI) {
-                hear_sfi(d, now_ns, index, n, m->alive.incarnation);
+                receive_sfi(d, now_ns, index, n, m->alive.incarnation);
                 d->failed |= (n->flags & ALIVE_FAILED) != 0;
                 return;
         }
@@ -139,9 +140,9 @@ static void hear_state(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         if (!n->live)
                 node_comes(d, now_ns, n, role, index);
         d->triggers.known &= !dfm_is_behind(d, index);
-        dfm_level2_note_room(d, index, m->alive.room);
+        dfm_level2_set_room(d, index, m->alive.room);
         dfm_set_xoff(d, index, n->flags & ALIVE_XOFF);
-        dfm_note_source(d, now_ns, index);
+        dfm_record_source(d, now_ns, index);
 }
 
 /* Only the welcomed incarnation speaks for a node. Another one must join again, and learns the reason from
@@ -160,19 +161,19 @@ static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
         return false;
 }
 
-static void hear_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
-                       const struct message *m)
+static void receive_alive(struct dfm *d, uint64_t now_ns, enum node_role role, uint16_t index,
+                          const struct message *m)
 {
         struct dfm_node *n = dfm_node(d, role, index);
 
         if (!may_speak(d, n, m->alive.incarnation))
                 return;
-        dfm_hear(d, now_ns, n);
-        if (sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
-                hear_state(d, now_ns, role, index, m);
+        dfm_record_contact(d, now_ns, n);
+        if (sequence_receive(&n->alives, m->header.transaction) == SEQUENCE_NEW)
+                receive_state(d, now_ns, role, index, m);
 }
 
-bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
+bool dfm_receive_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         uint16_t index = m->header.sender_index;
         enum node_role role = m->header.sender_role;
@@ -181,21 +182,21 @@ bool dfm_hear_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
         if ((role != ROLE_SFI || index >= d->config.n_sfi) && (role != ROLE_ROS || index >= d->config.n_ros))
                 return false;
         if (m->header.type == MESSAGE_ALIVE) {
-                hear_alive(d, now_ns, role, index, m);
+                receive_alive(d, now_ns, role, index, m);
                 return true;
         }
         n = dfm_node(d, role, index);
         /* A late message of the previous process must not hold triggers back, nor use up this one's sequence
          * numbers. */
         if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
-            sequence_note(&n->alives, m->header.transaction) == SEQUENCE_NEW)
+            sequence_receive(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 dfm_set_xoff(d, index, m->header.type == MESSAGE_XOFF);
         return role == ROLE_ROS;
 }
 
 static bool is_silent(const struct dfm *d, uint64_t now_ns, const struct dfm_node *n)
 {
-        return n->live && now_ns - n->heard_ns > d->config.node_timeout_ns;
+        return n->live && now_ns - n->received_ns > d->config.node_timeout_ns;
 }
 
 static bool any_is_silent(const struct dfm *d, uint64_t now_ns)
@@ -218,7 +219,7 @@ static void check_role(struct dfm *d, uint64_t now_ns, enum node_role role, uint
 /* If the DFM is cut off, all nodes go with the first one: their events would only change hands among them. */
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
-        bool all = dfm_hears_nobody(d, now_ns) && any_is_silent(d, now_ns);
+        bool all = dfm_receives_nothing(d, now_ns) && any_is_silent(d, now_ns);
 
         check_role(d, now_ns, ROLE_SFI, d->config.n_sfi, all);
         check_role(d, now_ns, ROLE_ROS, d->config.n_ros, all);
@@ -246,12 +247,12 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 
         return (struct dfm_node_view){
                 .live = n->live,
-                .heard = n->heard,
+                .received = n->received,
                 .holds_back = role == ROLE_ROS && d->ross[index].xoff && !d->ross[index].left_out,
                 .left_out = role == ROLE_ROS && d->ross[index].left_out,
-                .lacks_frame = role == ROLE_ROS && d->awaits_frames && dfm_lacks_frame(d, index),
+                .is_missing_frame = role == ROLE_ROS && d->awaits_frames && dfm_is_missing_frame(d, index),
                 .behind = role == ROLE_ROS && dfm_waits_for_reset(d) && dfm_is_behind(d, index),
-                .heard_ns = n->heard_ns,
+                .received_ns = n->received_ns,
                 .credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .held = role == ROLE_SFI ? d->sfis[index].held : 0,
                 .reason = n->reason,
@@ -312,7 +313,7 @@ bool dfm_is_in_run(const struct dfm *d)
 
 bool dfm_awaits_run(const struct dfm *d)
 {
-        return d->config.former.cookie != 0 && d->state == RUN_STARTING && !d->resume.active &&
+        return d->config.previous.cookie != 0 && d->state == RUN_STARTING && !d->resume.active &&
                !dfm_is_ready(d);
 }
 
@@ -353,7 +354,7 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
 
-static void note_overdue(struct dfm *d, uint64_t now_ns)
+static void record_overdue(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
@@ -371,9 +372,9 @@ static void begin(struct dfm *d, uint64_t now_ns)
         d->begun = true;
         if (d->resume.active) {
                 dfm_settle_resume(d, now_ns);
-                d->stopped |= c->former.stopped && c->former.cookie == d->cookie;
-                d->failed |= c->former.failed && c->former.cookie == d->cookie;
-                note_overdue(d, now_ns);
+                d->stopped |= c->previous.stopped && c->previous.cookie == d->cookie;
+                d->failed |= c->previous.failed && c->previous.cookie == d->cookie;
+                record_overdue(d, now_ns);
         } else {
                 d->started_ns = now_ns;
         }
@@ -381,7 +382,7 @@ static void begin(struct dfm *d, uint64_t now_ns)
         if (!d->overdue && !d->stopped)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_BEGUN, .run = c->run});
         dfm_triggers_begin(d, now_ns);
-        dfm_lead_begin(d);
+        dfm_order_begin(d);
         trigger_init(&d->trigger, c->trigger_kind, c->trigger_rate_millihertz, c->trigger_burst, c->seed,
                      now_ns);
 }
@@ -400,7 +401,7 @@ static void drain(struct dfm *d, uint64_t now_ns)
         d->hold.paused = false;
         d->state = RUN_DRAINING;
         d->level2.served_ns = now_ns;
-        dfm_lead_drop(d);
+        dfm_order_drop(d);
         dfm_triggers_drop(d);
         d->keep_alive_due_ns = now_ns;
 }

@@ -30,7 +30,7 @@ static enum dfm_offer advance(struct dfm_numbers *n, uint64_t number)
         return OFFER_QUEUED;
 }
 
-static enum dfm_offer note_far(struct dfm_numbers *n, uint64_t number)
+static enum dfm_offer judge_far(struct dfm_numbers *n, uint64_t number)
 {
         bool agrees = n->agreeing > 0 && number - n->suspect - 1 < APART;
 
@@ -39,7 +39,7 @@ static enum dfm_offer note_far(struct dfm_numbers *n, uint64_t number)
         return n->agreeing < AGREE ? OFFER_IMPLAUSIBLE : advance(n, number);
 }
 
-enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
+enum dfm_offer dfm_numbers_accept(struct dfm_numbers *n, uint64_t number, uint64_t *missing)
 {
         uint64_t ahead, behind;
 
@@ -52,7 +52,7 @@ enum dfm_offer dfm_numbers_note(struct dfm_numbers *n, uint64_t number, uint64_t
                 return advance(n, number);
         }
         if (ahead < UINT64_C(1) << 63)
-                return note_far(n, number);
+                return judge_far(n, number);
         n->agreeing = 0;
         if (behind > DFM_NUMBERS_WINDOW || bits_get(n->seen, number % DFM_NUMBERS_WINDOW))
                 return OFFER_REPEATED;

@@ -48,7 +48,7 @@ void dfm_ledger_changed(struct dfm *d)
 
 int dfm_ledger_init(struct dfm *d)
 {
-        const struct dfm_processes *f = d->config.former_processes;
+        const struct dfm_processes *f = d->config.previous_processes;
         struct dfm_ledger *l = &d->ledger;
 
         l->has_all = true;
@@ -60,10 +60,10 @@ int dfm_ledger_init(struct dfm *d)
         if (!f || f->cookie == 0 || f->n_ros != d->config.n_ros || f->n_sfi != d->config.n_sfi ||
             f->n_words > DFM_PROCESSES_WORDS)
                 return 0;
-        l->former = calloc(1, sizeof *l->former);
-        if (!l->former)
+        l->previous = calloc(1, sizeof *l->previous);
+        if (!l->previous)
                 return -ENOMEM;
-        memcpy(l->former, f, offsetof(struct dfm_processes, words) + f->n_words * sizeof *f->words);
+        memcpy(l->previous, f, offsetof(struct dfm_processes, words) + f->n_words * sizeof *f->words);
         return 0;
 }
 
@@ -71,7 +71,7 @@ void dfm_ledger_fini(struct dfm *d)
 {
         event_set_fini(&d->ledger.ended);
         free(d->ledger.nodes);
-        free(d->ledger.former);
+        free(d->ledger.previous);
 }
 
 static struct dfm_process *process(const struct dfm *d, enum node_role role, uint32_t index)
@@ -164,7 +164,7 @@ bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation
         return dfm_node(d, ROLE_SFI, sfi)->welcomed == 0 && sfi_process(d, sfi)->incarnation == incarnation;
 }
 
-void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again)
+void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again)
 {
         add_end(&sfi_process(d, sfi)->ends, f, d->config.n_ros);
         if (!again)
@@ -175,15 +175,15 @@ void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, b
 
 /* The next DFM takes an event for rejected that ended below `oldest` and that no SFI built, unless it knows
  * better. And it asks the SFIs only about events that they remember. */
-void dfm_ledger_note(struct dfm *d)
+void dfm_ledger_record(struct dfm *d)
 {
         struct dfm_ledger *l = &d->ledger;
         uint64_t ends = d->counts.lost + d->counts.not_taken;
 
-        if (ends == l->noted_ends && d->table.oldest - l->noted_oldest < EVB_EVENTS_KEPT)
+        if (ends == l->recorded_ends && d->table.oldest - l->recorded_oldest < EVB_EVENTS_KEPT)
                 return;
-        l->noted_ends = ends;
-        l->noted_oldest = d->table.oldest;
+        l->recorded_ends = ends;
+        l->recorded_oldest = d->table.oldest;
         dfm_ledger_changed(d);
 }
 
@@ -214,33 +214,33 @@ static struct dfm_figures figures_now(const struct dfm *d)
         };
 }
 
-static void note_figures(struct dfm *d, uint64_t now_ns)
+static void record_figures(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_figures now = figures_now(d);
         struct dfm_ledger *l = &d->ledger;
 
-        if (now_ns - l->noted_figures_ns < NS_PER_S || memcmp(&now, &l->noted_figures, sizeof now) == 0)
+        if (now_ns - l->recorded_figures_ns < NS_PER_S || memcmp(&now, &l->recorded_figures, sizeof now) == 0)
                 return;
-        l->noted_figures = now;
-        l->noted_figures_ns = now_ns;
+        l->recorded_figures = now;
+        l->recorded_figures_ns = now_ns;
         dfm_ledger_changed(d);
 }
 
-void dfm_ledger_note_counts(struct dfm *d, uint64_t now_ns)
+void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_offered *c = &d->counts.offered;
         uint64_t sum = c->refused + c->repeated + c->implausible + c->not_taken + c->missing + c->missed +
                        c->unclear + c->datagrams_lost + c->spills_begun + c->spills_ended +
                        d->counts.announced.late;
 
-        if (sum != d->ledger.noted_discarded)
+        if (sum != d->ledger.recorded_discarded)
                 dfm_ledger_changed(d);
-        d->ledger.noted_discarded = sum;
-        note_figures(d, now_ns);
+        d->ledger.recorded_discarded = sum;
+        record_figures(d, now_ns);
 }
 
 /* Each step comes here, and hardly ever has anything to do. */
-void dfm_ledger_note_shortfalls(struct dfm *d)
+void dfm_ledger_record_shortfalls(struct dfm *d)
 {
         const struct dfm_offered *c = &d->counts.offered;
         uint64_t sum = c->refused + c->repeated + c->implausible + c->missed + c->unclear +
@@ -255,9 +255,9 @@ void dfm_ledger_note_shortfalls(struct dfm *d)
 
         for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
                 shortfalls |= (counts[i] > 0) << i;
-        if (shortfalls != d->ledger.noted_shortfalls)
+        if (shortfalls != d->ledger.recorded_shortfalls)
                 dfm_ledger_changed(d);
-        d->ledger.noted_shortfalls = shortfalls;
+        d->ledger.recorded_shortfalls = shortfalls;
 }
 
 /* A count of frames is final only if its ROS left. */
@@ -293,15 +293,15 @@ static void load_figures(struct dfm *d, const struct dfm_figures *f)
 void dfm_ledger_load(struct dfm *d)
 {
         struct dfm_ledger *l = &d->ledger;
-        const struct dfm_processes *f = l->former;
+        const struct dfm_processes *f = l->previous;
 
         dfm_ledger_changed(d);
         memset(l->nodes, 0, (d->config.n_ros + d->config.n_sfi) * sizeof *l->nodes);
         d->hold.metadata = (struct metadata_set){};
         l->has_all = f && f->cookie == d->cookie && f->has_all;
         if (!f || f->cookie != d->cookie) {
-                free(l->former);
-                l->former = NULL;
+                free(l->previous);
+                l->previous = NULL;
                 return;
         }
         memcpy(&l->dfms[1], f->dfms, (DFM_LINEAGE - 1) * sizeof *l->dfms);
@@ -333,7 +333,7 @@ void dfm_ledger_check(struct dfm *d, uint64_t dfm)
 
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event)
 {
-        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_processes *f = d->ledger.previous;
         uint64_t k;
 
         if (!f || event < f->oldest)
@@ -342,9 +342,9 @@ bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event)
         return k < f->n_words && f->words[k] >> event % 64 & 1;
 }
 
-struct node_totals dfm_ledger_former(const struct dfm *d)
+struct node_totals dfm_ledger_previous(const struct dfm *d)
 {
-        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_processes *f = d->ledger.previous;
         struct node_totals sum = f ? f->replaced : (struct node_totals){};
 
         for (uint32_t i = 0; f && i < d->config.n_sfi; i++)
@@ -425,10 +425,10 @@ uint64_t dfm_processes_version(const struct dfm *d)
         return d->state == RUN_STARTING && !d->resume.active ? 0 : d->ledger.version;
 }
 
-/* Until the run is settled, only the former DFM's are known. */
-static void take_former(const struct dfm *d, struct dfm_processes *ret)
+/* Until the run is settled, only the previous DFM's are known. */
+static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
 {
-        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_processes *f = d->ledger.previous;
 
         ret->counted = f ? f->counted : (struct dfm_ends){};
         ret->came = f ? f->came : (struct dfm_came){};
@@ -450,7 +450,7 @@ static uint64_t count_unreported(const struct dfm *d)
 }
 
 /* Late numbers that wait count as if they had not come. */
-static void take_came(const struct dfm *d, struct dfm_came *ret)
+static void copy_came(const struct dfm *d, struct dfm_came *ret)
 {
         const struct dfm_triggers *q = &d->triggers;
 
@@ -471,14 +471,14 @@ static void take_came(const struct dfm *d, struct dfm_came *ret)
         }
 }
 
-static void take_events(const struct dfm *d, struct dfm_processes *ret)
+static void read_events(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_counts *c = &d->counts;
         uint64_t unreported = count_unreported(d);
 
         ret->counted = (struct dfm_ends){c->complete, c->partial,   c->lost - unreported,
                                          c->rejected, c->not_taken, unreported};
-        take_came(d, &ret->came);
+        copy_came(d, &ret->came);
         ret->oldest = d->table.oldest;
         ret->next = d->table.next_event;
         ret->n_words = 0;
@@ -500,7 +500,7 @@ static void take_process(const struct dfm *d, enum node_role role, uint32_t i, s
         ret->unknown |= n->awaited && ret->incarnation == 0;
 }
 
-void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
+void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_ledger *l = &d->ledger;
 
@@ -521,7 +521,7 @@ void dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 take_process(d, ROLE_SFI, i, &ret->sfis[i]);
         if (d->resume.active)
-                take_former(d, ret);
+                copy_previous(d, ret);
         else
-                take_events(d, ret);
+                read_events(d, ret);
 }

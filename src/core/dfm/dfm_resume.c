@@ -1,4 +1,4 @@
-/* Resumes the run of a former DFM. Asks each SFI which events ended there and which are open, and reassigns
+/* Resumes the run of a previous DFM. Asks each SFI which events ended there and which are open, and reassigns
  * the events that no SFI knows. docs/protocol.md ("A DFM that restarts") has the rules. */
 #include "dfm_resume.h"
 
@@ -10,10 +10,10 @@
 /* Pause before an unanswered Inquiry is repeated. */
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
 
-/* Never resumes a run that has ended. Without a record of the former run, it trusts the nodes. */
+/* Never resumes a run that has ended. Without a record of the previous run, it trusts the nodes. */
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join)
 {
-        const struct dfm_former *f = &d->config.former;
+        const struct dfm_previous *f = &d->config.previous;
 
         if (d->state != RUN_STARTING || d->resume.active ||
             join->join.newest - join->join.oldest > EVB_EVENT_WINDOW)
@@ -29,7 +29,7 @@ static void forget_nodes(struct dfm *d)
                 struct dfm_node *n = &d->nodes[i];
 
                 d->n_answers -= n->answer_due;
-                *n = (struct dfm_node){.heard = n->heard};
+                *n = (struct dfm_node){.received = n->received};
         }
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 d->ross[i].xoff = d->ross[i].left_out = false;
@@ -53,7 +53,7 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
 }
 
 /* Bounds the window, whatever a node reports. */
-static void note_newest(struct dfm_resume *r, uint64_t newest)
+static void record_newest(struct dfm_resume *r, uint64_t newest)
 {
         if (newest > r->newest)
                 r->newest = MAX(r->newest, MIN(newest, r->from + EVB_EVENT_WINDOW));
@@ -69,7 +69,7 @@ static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *
                !(s->joined && s->incarnation == n->welcomed);
 }
 
-void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join)
+void dfm_receive_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join)
 {
         struct dfm_node *n = dfm_node(d, role, index);
         uint64_t oldest = join->join.oldest;
@@ -77,7 +77,7 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         if (d->resume.active) {
                 dfm_ledger_check(d, join->dfm);
                 d->resume.oldest = MAX(d->resume.oldest, oldest);
-                note_newest(&d->resume, join->join.newest);
+                record_newest(&d->resume, join->join.newest);
         }
         if (role != ROLE_SFI || !is_unknown(d, index, join))
                 return;
@@ -88,14 +88,14 @@ void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, co
         n->inquiry_due_ns = 0;
 }
 
-static bool owes_inventory(const struct dfm_node *n)
+static bool awaits_inventory(const struct dfm_node *n)
 {
         return n->live && n->was_in_run && !n->inventory_done;
 }
 
-bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi)
+bool dfm_awaits_inventory(const struct dfm *d, uint16_t sfi)
 {
-        return owes_inventory(dfm_node(d, ROLE_SFI, sfi));
+        return awaits_inventory(dfm_node(d, ROLE_SFI, sfi));
 }
 
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
@@ -108,7 +108,7 @@ bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, str
                 struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
 
                 late |= n->was_in_run && !n->inventory_done;
-                if (!owes_inventory(n) || now_ns < n->inquiry_due_ns)
+                if (!awaits_inventory(n) || now_ns < n->inquiry_due_ns)
                         continue;
                 n->inquiry_due_ns = now_ns + INQUIRY_AGAIN_NS;
                 *to = (struct message_to){ROLE_SFI, (uint16_t)i};
@@ -128,7 +128,7 @@ uint64_t dfm_resume_deadline_ns(const struct dfm *d)
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {
                 const struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
 
-                if (owes_inventory(n))
+                if (awaits_inventory(n))
                         deadline = MIN(deadline, n->inquiry_due_ns);
         }
         return deadline;
@@ -141,7 +141,7 @@ static bool is_known(const struct dfm *d, uint64_t event)
         return (d->resume.known[bit / 64] >> bit % 64 & 1) || dfm_ledger_has_ended(d, event);
 }
 
-static void note_known(struct dfm *d, uint64_t event)
+static void record_known(struct dfm *d, uint64_t event)
 {
         uint64_t bit = event % EVB_EVENT_WINDOW;
 
@@ -154,7 +154,7 @@ static bool is_inside(const struct dfm_resume *r, uint64_t event)
 }
 
 /* The first end counts. Another SFI may still have the event open, or have built it as well. */
-static void note_ended(struct dfm *d, uint64_t event, bool partial)
+static void record_ended(struct dfm *d, uint64_t event, bool partial)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
         struct dfm_resume *r = &d->resume;
@@ -168,29 +168,30 @@ static void note_ended(struct dfm *d, uint64_t event, bool partial)
         } else if (is_known(d, event))
                 return;
         *(partial ? &r->partial : &r->complete) += 1;
-        note_known(d, event);
+        record_known(d, event);
 }
 
-static void note_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
+static void record_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
 {
         if (event < d->resume.oldest || is_known(d, event) || d->table.used == d->table.capacity)
                 return;
-        note_known(d, event);
+        record_known(d, event);
         dfm_table_assign(&d->table, dfm_table_insert(&d->table, event, now_ns), sfi, 0, now_ns);
         d->sfis[sfi].held++;
 }
 
-static void note_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool ended, bool partial)
+static void record_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool ended,
+                         bool partial)
 {
-        /* It takes a credit even if the former DFM had ended it. */
+        /* It takes a credit even if the previous DFM had ended it. */
         d->sfis[sfi].used += !ended;
         /* Bounds the window: a node that reports wrong events can only make events lost. */
         if (!is_inside(&d->resume, event))
                 return;
         if (ended)
-                note_ended(d, event, partial);
+                record_ended(d, event, partial);
         else
-                note_open(d, now_ns, sfi, event);
+                record_open(d, now_ns, sfi, event);
 }
 
 /* Some unreported events were built nevertheless. The report of their SFI tells how many fragments they
@@ -225,7 +226,7 @@ static bool is_unreported(const struct dfm *d, uint64_t event)
 }
 
 /* The run goes on already. Events that the late SFI built must not be built again. */
-static void note_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool partial)
+static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool partial)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
         struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
@@ -236,13 +237,13 @@ static void note_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64
                 find(d, !partial, partial, event >= d->resume.oldest);
         else
                 return;
-        note_known(d, event);
+        record_known(d, event);
         n->late_complete += !partial;
         n->late_partial += partial;
 }
 
 /* Events that the late SFI has open remain its own if no other SFI has them. */
-static void note_late_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
+static void record_late_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
 
@@ -265,7 +266,7 @@ static bool none_is_lost(const struct dfm *d)
 }
 
 /* The last report shows that the unreported events, which counted as lost so far, were rejected. */
-static void note_rejected(struct dfm *d)
+static void record_rejected(struct dfm *d)
 {
         uint64_t rejected = d->resume.unreported - d->resume.forgotten,
                  fragments = rejected * d->config.n_ros;
@@ -281,7 +282,8 @@ static void note_rejected(struct dfm *d)
 }
 
 /* Fragments that the newly known events of a late SFI lack, and its builds of events that have ended. */
-static void note_late_totals(struct dfm *d, const struct node_totals *t, uint64_t complete, uint64_t partial)
+static void record_late_totals(struct dfm *d, const struct node_totals *t, uint64_t complete,
+                               uint64_t partial)
 {
         struct node_totals *again = &d->ledger.again;
         struct dfm_counts *c = &d->counts;
@@ -298,27 +300,27 @@ static void note_late_totals(struct dfm *d, const struct node_totals *t, uint64_
 }
 
 /* Builds of events that it did not name are of unreported ones, as far as there is a guess. */
-static void note_late_report(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
+static void record_late_report(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         uint64_t left = d->resume.is_exact ? 0 : d->resume.unreported - d->resume.forgotten;
         uint64_t partial = MIN(t->partial - MIN(t->partial, n->late_partial), left);
         uint64_t complete = MIN(t->complete - MIN(t->complete, n->late_complete), left - partial);
 
         find(d, complete, partial, false);
-        note_late_totals(d, t, n->late_complete + complete, n->late_partial + partial);
-        note_rejected(d);
+        record_late_totals(d, t, n->late_complete + complete, n->late_partial + partial);
+        record_rejected(d);
 }
 
-static void note_report(struct dfm *d, uint16_t sfi, const struct node_totals *t)
+static void record_report(struct dfm *d, uint16_t sfi, const struct node_totals *t)
 {
         const struct node_totals more = dfm_ledger_report(d, sfi, t);
 
         if (!d->resume.active)
-                note_late_report(d, dfm_node(d, ROLE_SFI, sfi), &more);
+                record_late_report(d, dfm_node(d, ROLE_SFI, sfi), &more);
 }
 
-static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from,
-                       const struct inventory_entry *e)
+static void record_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t from,
+                         const struct inventory_entry *e)
 {
         for (uint64_t bit = 0; bit < 64; bit++) {
                 bool ended = e->ended >> bit & 1, open = e->open >> bit & 1;
@@ -326,11 +328,11 @@ static void note_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t fr
                 if (!ended && !open)
                         continue;
                 if (d->resume.active)
-                        note_event(d, now_ns, sfi, from + bit, ended, open);
+                        record_event(d, now_ns, sfi, from + bit, ended, open);
                 else if (ended)
-                        note_late_ended(d, now_ns, sfi, from + bit, open);
+                        record_late_ended(d, now_ns, sfi, from + bit, open);
                 else
-                        note_late_open(d, now_ns, sfi, from + bit);
+                        record_late_open(d, now_ns, sfi, from + bit);
         }
 }
 
@@ -341,7 +343,7 @@ static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct
                n->inventory_next >= d->resume.from + EVB_EVENT_WINDOW;
 }
 
-bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
+bool dfm_receive_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         uint16_t index = m->header.sender_index;
         struct dfm_node *n;
@@ -349,41 +351,42 @@ bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m)
         if (m->header.sender_role != ROLE_SFI || index >= d->config.n_sfi)
                 return false;
         n = dfm_node(d, ROLE_SFI, index);
-        if (!owes_inventory(n) || m->inventory.incarnation != n->welcomed ||
+        if (!awaits_inventory(n) || m->inventory.incarnation != n->welcomed ||
             m->inventory.from != n->inventory_next)
                 return true;
-        dfm_hear(d, now_ns, n);
+        dfm_record_contact(d, now_ns, n);
         /* Includes events that the SFI learned of after its Join. */
         if (d->resume.active)
-                note_newest(&d->resume, m->inventory.end);
+                record_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
-                note_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
+                record_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
         n->inventory_next += 64 * m->n;
         n->inquiry_due_ns = 0;
         n->inventory_done = is_whole(d, n, m);
         n->late = m->inventory.flags & INVENTORY_LATE;
         if (n->inventory_done)
-                note_report(d, index, &m->inventory.totals);
+                record_report(d, index, &m->inventory.totals);
         return true;
 }
 
 bool dfm_resume_is_settled(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {
-                if (owes_inventory(dfm_node(d, ROLE_SFI, i)))
+                if (awaits_inventory(dfm_node(d, ROLE_SFI, i)))
                         return false;
         }
         return true;
 }
 
-/* Without the former DFM's record, or with its unreported events, some builds are of events that the SFIs do
- * not remember, or that have no number here. Each of them counts as another event, as long as there are any.
+/* Without the previous DFM's record, or with its unreported events, some builds are of events that the SFIs
+ * do not remember, or that have no number here. Each of them counts as another event, as long as there are
+ * any.
  */
 static void guess(struct dfm *d, const struct node_totals *sum)
 {
-        const struct node_totals former = dfm_ledger_former(d);
+        const struct node_totals previous = dfm_ledger_previous(d);
         struct dfm_resume *r = &d->resume;
-        uint64_t known[2] = {former.complete + r->builds[0], former.partial + r->builds[1]};
+        uint64_t known[2] = {previous.complete + r->builds[0], previous.partial + r->builds[1]};
         uint64_t partial = MIN(sum->partial - MIN(sum->partial, known[1]), r->unreported);
         uint64_t complete = MIN(sum->complete - MIN(sum->complete, known[0]), r->unreported - partial);
 
@@ -411,7 +414,7 @@ static void count_fragments(struct dfm *d, const struct node_totals *t)
 /* At least: with level 2, an event may end before it has an SFI. Each other one has been assigned once. */
 static uint64_t count_assigned(const struct dfm *d)
 {
-        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_processes *f = d->ledger.previous;
         const struct dfm_counts *c = &d->counts;
 
         if (!d->config.level2.on)
@@ -419,13 +422,13 @@ static uint64_t count_assigned(const struct dfm *d)
         return MAX(f ? f->figures.assigned : 0, c->complete + c->partial + c->reassigned);
 }
 
-/* Accounts for all triggers so far: those that the former DFM's record says ended, those that the SFIs built
- * since, and the open ones. All others are lost, as they may have ended on an SFI that left; with level 2
- * they were rejected, if all SFIs have reported. */
-static void count_former(struct dfm *d)
+/* Accounts for all triggers so far: those that the previous DFM's record says ended, those that the SFIs
+ * built since, and the open ones. All others are lost, as they may have ended on an SFI that left; with level
+ * 2 they were rejected, if all SFIs have reported. */
+static void count_previous(struct dfm *d)
 {
         static const struct dfm_ends none;
-        const struct dfm_ends *f = d->ledger.former ? &d->ledger.former->counted : &none;
+        const struct dfm_ends *f = d->ledger.previous ? &d->ledger.previous->counted : &none;
         const struct node_totals sum = dfm_ledger_settle(d);
         struct node_totals *again = &d->ledger.again;
         struct dfm_resume *r = &d->resume;
@@ -473,9 +476,9 @@ static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
                 return;
         }
         slot = dfm_table_insert(t, event, now_ns);
-        note_known(d, event);
+        record_known(d, event);
         t->slots[slot].attempts = 1;
-        /* The former DFM's decisions are not known. */
+        /* The previous DFM's decisions are not known. */
         if (d->config.level2.on)
                 dfm_table_await(t, slot);
 }
@@ -483,7 +486,7 @@ static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
 /* Each event that ended since the record, and that an SFI built, is one that the SFI remembers. */
 static bool is_exact(const struct dfm *d)
 {
-        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_processes *f = d->ledger.previous;
 
         return f && d->ledger.has_all && f->counted.unreported == 0 && d->resume.from <= f->oldest &&
                d->resume.oldest - f->oldest <= EVB_EVENTS_KEPT;
@@ -509,7 +512,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         t->oldest = r->oldest;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
                 t->oldest++;
-        count_former(d);
+        count_previous(d);
         dfm_triggers_resume(d);
         r->active = false;
         /* An SFI that fell silent before its report was complete may come back. */

@@ -1,19 +1,19 @@
-/* Resumption of a former DFM's run: dfm_resume.c asks the SFIs, dfm_processes.c knows of processes that can
+/* Resumption of a previous DFM's run: dfm_resume.c asks the SFIs, dfm_processes.c knows of processes that can
  * no longer answer. */
 #pragma once
 
 #include "core/dfm.h"
 #include "protocol/event_set.h"
 
-/* A run of a former DFM that is being resumed. The events of [from, oldest) have ended, and those of [oldest,
- * newest) ended or are open. */
+/* A run of a previous DFM that is being resumed. The events of [from, oldest) have ended, and those of
+ * [oldest, newest) ended or are open. */
 struct dfm_resume {
         bool active, resumed; /* now; at any time */
         uint64_t from, oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
                           */
         bool late;       /* the inventory of an SFI that came later is incomplete */
-        bool is_exact;   /* the former DFM's record and the reports leave nothing to guess */
+        bool is_exact;   /* the previous DFM's record and the reports leave nothing to guess */
         bool none_is_lost;          /* level 2 rejected the unreported events, apart from forgotten ones */
         uint64_t complete, partial; /* events with a reported end that the record does not have */
         uint64_t builds[2];         /* of these events, complete and partial ones: some were built twice */
@@ -23,8 +23,8 @@ struct dfm_resume {
 
 /* What the next DFM will need. */
 struct dfm_ledger {
-        struct dfm_processes *former; /* of the former DFM; NULL: nothing is known */
-        struct dfm_process *nodes;    /* as in struct dfm */
+        struct dfm_processes *previous; /* of the previous DFM; NULL: nothing is known */
+        struct dfm_process *nodes;      /* as in struct dfm */
         struct node_totals replaced, again;
         struct event_set ended; /* events that have ended, from the oldest open one on */
         uint64_t dfms[DFM_LINEAGE];
@@ -34,18 +34,18 @@ struct dfm_ledger {
         bool guessed, unrecorded;
         uint64_t forgotten; /* by all previous DFMs */
         /* As it changed last for their sake */
-        uint64_t noted_ends, noted_oldest, noted_discarded;
-        unsigned noted_shortfalls;
+        uint64_t recorded_ends, recorded_oldest, recorded_discarded;
+        unsigned recorded_shortfalls;
         uint64_t shortfall_sum; /* of these counts, when they were last compared */
-        struct dfm_figures noted_figures;
-        uint64_t noted_figures_ns;
+        struct dfm_figures recorded_figures;
+        uint64_t recorded_figures_ns;
 };
 
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join);
 void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join);
-void dfm_note_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
-bool dfm_hear_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
-bool dfm_owes_inventory(const struct dfm *d, uint16_t sfi);
+void dfm_receive_join_in_run(struct dfm *d, enum node_role role, uint16_t index, const struct message *join);
+bool dfm_receive_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
+bool dfm_awaits_inventory(const struct dfm *d, uint16_t sfi);
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 /* All present SFIs reported their inventory. Settling then reopens the events that no SFI knows. */
 bool dfm_resume_is_settled(const struct dfm *d);
@@ -68,26 +68,26 @@ bool dfm_process_has_built(const struct dfm *d, uint32_t sfi);
 /* See struct dfm_node_view. */
 uint64_t dfm_process_unclosed(const struct dfm *d, uint32_t sfi);
 uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi);
-/* Whether this is the SFI's last process, of which this DFM heard from a former one. */
+/* Whether this is the SFI's last process, of which this DFM heard from a previous one. */
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
 /* An SFI reports the end of an event; `again`: that event has ended before. */
-void dfm_note_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again);
+void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again);
 /* Before a message leaves by which nodes forget events: changes the version if the next DFM could not find
  * out how these events ended. */
-void dfm_ledger_note(struct dfm *d);
+void dfm_ledger_record(struct dfm *d);
 /* The same for triggers from outside and numbers that became no event, and once a second for the figures. */
-void dfm_ledger_note_counts(struct dfm *d, uint64_t now_ns);
+void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns);
 /* The same for the first one of each kind: the next DFM must not call the run complete. */
-void dfm_ledger_note_shortfalls(struct dfm *d);
+void dfm_ledger_record_shortfalls(struct dfm *d);
 /* The next DFM needs to know what has just changed. */
 void dfm_ledger_changed(struct dfm *d);
-/* For the resumption of a run: begins with what the former DFM knew. */
+/* For the resumption of a run: begins with what the previous DFM knew. */
 void dfm_ledger_load(struct dfm *d);
 /* The node followed this DFM. */
 void dfm_ledger_check(struct dfm *d, uint64_t dfm);
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
-/* All that the former DFM knew of the processes. */
-struct node_totals dfm_ledger_former(const struct dfm *d);
+/* All that the previous DFM knew of the processes. */
+struct node_totals dfm_ledger_previous(const struct dfm *d);
 /* The process has reported all: returns what did not count yet. The run resumes: returns all reports. */
 struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t);
 struct node_totals dfm_ledger_settle(struct dfm *d);

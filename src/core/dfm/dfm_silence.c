@@ -4,23 +4,23 @@
 /* After this number of keep-alives without any message, the DFM hears nobody. */
 #define SILENCE_KEEP_ALIVES 3
 
-bool dfm_hears_nobody(const struct dfm *d, uint64_t now_ns)
+bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns)
 {
-        return now_ns - d->heard_ns >= SILENCE_KEEP_ALIVES * d->config.keep_alive_ns;
+        return now_ns - d->received_ns >= SILENCE_KEEP_ALIVES * d->config.keep_alive_ns;
 }
 
-void dfm_hear(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
+void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
 {
         /* The others' turn to speak comes only now. */
-        if (d->state == RUN_RUNNING && d->heard_ns > 0 && dfm_hears_nobody(d, now_ns))
-                dfm_was_away(d, now_ns, now_ns - d->heard_ns);
-        d->heard_ns = n->heard_ns = now_ns;
+        if (d->state == RUN_RUNNING && d->received_ns > 0 && dfm_receives_nothing(d, now_ns))
+                dfm_was_paused(d, now_ns, now_ns - d->received_ns);
+        d->received_ns = n->received_ns = now_ns;
 }
 
-void dfm_was_away(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
+void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
 {
         for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
-                d->nodes[i].heard_ns = MIN(d->nodes[i].heard_ns + away_ns, now_ns);
+                d->nodes[i].received_ns = MIN(d->nodes[i].received_ns + away_ns, now_ns);
         d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
         d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
         dfm_table_postpone(&d->table, now_ns, away_ns);

@@ -5,6 +5,6 @@
 #include "dfm_internal.h"
 
 /* No node has sent anything for three keep-alive intervals. */
-bool dfm_hears_nobody(const struct dfm *d, uint64_t now_ns);
+bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns);
 /* Notes a message of the node. If the DFM was cut off until now, extends all time-outs by that time. */
-void dfm_hear(struct dfm *d, uint64_t now_ns, struct dfm_node *n);
+void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n);

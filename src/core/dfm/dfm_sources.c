@@ -33,7 +33,7 @@ void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff)
         set(d, &d->ross[ros], xoff, d->ross[ros].left_out);
 }
 
-void dfm_note_source(struct dfm *d, uint64_t now_ns, uint16_t ros)
+void dfm_record_source(struct dfm *d, uint64_t now_ns, uint16_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
         struct dfm_ros *r = &d->ross[ros];

@@ -94,7 +94,7 @@ uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns)
                 .trigger_ns = now_ns,
                 .assigned_ns = now_ns,
                 .sfi = NO_SFI,
-                .former = NO_SFI,
+                .previous_sfi = NO_SFI,
         };
         idmap_put(&t->by_event, event, slot);
         list_add(t, &t->orphans, slot);
@@ -127,7 +127,7 @@ void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t
         list_add(t, &t->assigned, slot);
 }
 
-void dfm_table_note_writing(struct dfm_table *t, uint32_t slot)
+void dfm_table_set_writing(struct dfm_table *t, uint32_t slot)
 {
         leave_list(t, slot);
         t->slots[slot].writing = true;
@@ -137,7 +137,7 @@ void dfm_table_note_writing(struct dfm_table *t, uint32_t slot)
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns)
 {
         leave_list(t, slot);
-        t->slots[slot].former = t->slots[slot].sfi;
+        t->slots[slot].previous_sfi = t->slots[slot].sfi;
         t->slots[slot].sfi = NO_SFI;
         t->slots[slot].assigned_ns = now_ns;
         list_add(t, &t->orphans, slot);

@@ -61,7 +61,7 @@ static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
  * is not known before the next one comes, and not even then after a reset. */
 void dfm_triggers_resume(struct dfm *d)
 {
-        const struct dfm_processes *f = d->ledger.former;
+        const struct dfm_processes *f = d->ledger.previous;
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
         struct dfm_announced *a = &d->counts.announced;
@@ -84,14 +84,14 @@ void dfm_triggers_resume(struct dfm *d)
         q->quiet &= !came;
 }
 
-void dfm_note_datagrams_lost(struct dfm *d, uint64_t lost)
+void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost)
 {
         d->counts.offered.datagrams_lost = d->triggers.datagrams_lost + lost;
 }
 
 /* The beginning of a run is reset 1: the counters go on, whatever the first trigger says, unless a marker
  * came. A resumed run goes on after the resets that its ROSs know of, and nobody knows which frames of its
- * former DFM still come. */
+ * previous DFM still come. */
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -118,7 +118,7 @@ uint32_t dfm_waiting(const struct dfm *d)
         return dfm_triggers_waiting(&d->triggers);
 }
 
-static void note_spill(struct dfm *d, uint32_t flags, bool is_trigger)
+static void follow_spill(struct dfm *d, uint32_t flags, bool is_trigger)
 {
         struct dfm_offered *c = &d->counts.offered;
 
@@ -190,7 +190,7 @@ static uint64_t *count_of_absent(struct dfm *d, uint64_t number)
         return &c->missed;
 }
 
-static enum dfm_offer note_number(struct dfm *d, uint64_t came_ns, uint64_t number)
+static enum dfm_offer accept_number(struct dfm *d, uint64_t came_ns, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
         uint64_t *absent;
@@ -206,7 +206,7 @@ static enum dfm_offer note_number(struct dfm *d, uint64_t came_ns, uint64_t numb
         absent = count_of_absent(d, number);
         if (q->overtaken && dfm_numbers_precede(&q->numbers, number, absent))
                 return OFFER_QUEUED;
-        verdict = dfm_numbers_note(&q->numbers, number, absent);
+        verdict = dfm_numbers_accept(&q->numbers, number, absent);
         if (opens) {
                 q->numbers.open = true;
                 q->opened_ns = came_ns;
@@ -231,12 +231,12 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
                 c->not_taken++;
                 return OFFER_NOT_TAKEN;
         }
-        verdict = note_number(d, came_ns, t->number);
+        verdict = accept_number(d, came_ns, t->number);
         c->repeated += verdict == OFFER_REPEATED;
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
         if (verdict != OFFER_QUEUED)
                 return verdict;
-        note_spill(d, t->flags, true);
+        follow_spill(d, t->flags, true);
         if (dfm_pause_refuses(d)) {
                 c->not_taken++;
                 c->in_pauses++;
@@ -245,7 +245,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         return queue(d, came_ns, t);
 }
 
-static void note_reset(struct dfm *d, const struct trigger_entry *t)
+static void record_reset(struct dfm *d, const struct trigger_entry *t)
 {
         struct dfm_triggers *q = &d->triggers;
 
@@ -270,9 +270,9 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
         enum dfm_offer verdict = OFFER_MARKER;
 
         if (t->flags & TRIGGER_RESET)
-                note_reset(d, t);
+                record_reset(d, t);
         if (t->flags & TRIGGER_MARKER)
-                note_spill(d, t->flags, false);
+                follow_spill(d, t->flags, false);
         else
                 verdict = dfm_offer_since(d, now_ns, t);
         if (verdict != OFFER_MARKER)
@@ -408,7 +408,7 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
         return !dfm_pause_holds(d) && trigger_next_ns(&d->trigger) <= now_ns;
 }
 
-void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
+void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         struct dfm_event *e = &d->table.slots[slot];
         const struct dfm_waiting *w;
@@ -416,7 +416,7 @@ void dfm_trigger_take(struct dfm *d, uint64_t now_ns, uint32_t slot)
         d->counts.triggers++;
         d->counts.first_trigger_ns = d->counts.first_trigger_ns ?: now_ns;
         if (!dfm_triggers_are_outside(d)) {
-                trigger_take(&d->trigger, now_ns, 1);
+                trigger_next_due(&d->trigger, now_ns, 1);
                 return;
         }
         w = &d->triggers.ring[d->triggers.tail++ % d->triggers.size];

@@ -47,7 +47,7 @@ void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_milli
                 poisson_advance(t);
 }
 
-uint64_t trigger_take(struct trigger *t, uint64_t now_ns, uint64_t max)
+uint64_t trigger_next_due(struct trigger *t, uint64_t now_ns, uint64_t max)
 {
         uint64_t n = 0;
 

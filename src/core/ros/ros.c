@@ -33,7 +33,7 @@ static int allocate(struct ros *r)
         if (k >= 0)
                 k = arena_new(&r->arena, c->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (k >= 0)
-                k = ros_have_init(r);
+                k = ros_announced_init(r);
         if (k < 0)
                 return k;
         r->entries = calloc(r->n_entries, sizeof *r->entries);
@@ -96,7 +96,7 @@ struct ros *ros_free(struct ros *r)
         idmap_fini(&r->by_number);
         ros_numbers_fini(&r->numbers);
         ros_regions_fini(r);
-        ros_have_fini(r);
+        ros_announced_fini(r);
         arena_free(r->arena);
         free(r->entries);
         free(r->order);
@@ -141,10 +141,10 @@ static bool receive_clear(struct ros *r, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        sequence_note(&r->clears, m->header.transaction);
+        sequence_receive(&r->clears, m->header.transaction);
         for (size_t k = 0; k < m->n; k++) {
                 if (m->clear.with_l1_ids)
-                        ros_note_ended(r, m->clear.events[k], m->clear.l1_ids[k]);
+                        ros_record_ended(r, m->clear.events[k], m->clear.l1_ids[k]);
                 ros_clear(r, m->clear.events[k]);
         }
         ros_check_room(r);
@@ -152,7 +152,7 @@ static bool receive_clear(struct ros *r, const struct message *m)
 }
 
 /* KeepAlive carries the number of Clears: it reveals the loss of one, even of the first. */
-static void note_clears(struct ros *r, uint32_t next)
+static void follow_clears(struct ros *r, uint32_t next)
 {
         if (!r->clears.started)
                 sequence_begin(&r->clears, next);
@@ -167,7 +167,7 @@ static bool receive_rate(struct ros *r, uint64_t now_ns, const struct message *m
                 return false;
         r->demand_number += r->sfi_permille[sfi] != m->rate.permille;
         r->sfi_permille[sfi] = (uint16_t)m->rate.permille;
-        r->rate_heard_ns[sfi] = now_ns;
+        r->rate_received_ns[sfi] = now_ns;
         return true;
 }
 
@@ -176,7 +176,7 @@ static void forget_old_rates(struct ros *r, uint64_t now_ns)
 {
         for (uint32_t i = 0; i < r->config.n_sfi; i++) {
                 if (r->sfi_permille[i] == RATE_FULL ||
-                    now_ns - r->rate_heard_ns[i] < RATE_KEEP_ALIVES * r->config.keep_alive_ns)
+                    now_ns - r->rate_received_ns[i] < RATE_KEEP_ALIVES * r->config.keep_alive_ns)
                         continue;
                 r->sfi_permille[i] = RATE_FULL;
                 r->demand_number++;
@@ -184,7 +184,7 @@ static void forget_old_rates(struct ros *r, uint64_t now_ns)
 }
 
 /* The ROSs that share each SFI's port. This one sends even if the DFM does not see it at the moment. */
-static void note_live(struct ros *r, const struct message *m)
+static void follow_live(struct ros *r, const struct message *m)
 {
         uint16_t self = r->config.index;
         uint32_t n = !(m->keep_alive.ros_live[self / 64] >> self % 64 & 1);
@@ -202,9 +202,9 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
 {
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        if (sequence_note(&r->keep_alives, m->header.transaction) != SEQUENCE_NEW)
+        if (sequence_receive(&r->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return true;
-        note_clears(r, m->keep_alive.clear_next);
+        follow_clears(r, m->keep_alive.clear_next);
         r->newest = MAX(r->newest, m->keep_alive.triggers);
         r->wanted = m->keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES ? m->keep_alive.triggers + 1 : 0;
         if (m->keep_alive.state > r->run_state)
@@ -213,15 +213,15 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
-        ros_note_reset(r, now_ns, m);
-        r->have.active = m->keep_alive.state == RUN_RUNNING;
+        ros_record_reset(r, now_ns, m);
+        r->announced.active = m->keep_alive.state == RUN_RUNNING;
         r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
         if (r->run_state == RUN_ENDED)
                 ros_end_frames(r);
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
          * leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
-                note_live(r, m);
+                follow_live(r, m);
         return true;
 }
 
@@ -235,7 +235,7 @@ static void follow_new_dfm(struct ros *r, uint64_t now_ns)
         sequence_restart(&r->keep_alives);
         r->xoff_sent = false;
         r->keep_alive_due_ns = now_ns;
-        ros_have_restart(r);
+        ros_announced_restart(r);
 }
 
 static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message *m)
@@ -277,8 +277,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
                 return receive_keep_alive(r, now_ns, m);
         case MESSAGE_RATE:
                 return receive_rate(r, now_ns, m);
-        case MESSAGE_HAVE_ACK:
-                return ros_receive_have_ack(r, now_ns, m);
+        case MESSAGE_NUMBERS_ACK:
+                return ros_receive_numbers_ack(r, now_ns, m);
         }
         return false;
 }
@@ -378,7 +378,7 @@ static bool make_message(struct ros *r, uint64_t now_ns, struct message_to *to, 
                 m->xoff.incarnation = (uint32_t)r->config.member.incarnation;
                 return true;
         }
-        return ros_make_have(r, now_ns, m) || make_totals(r, to, m);
+        return ros_make_announcement(r, now_ns, m) || make_totals(r, to, m);
 }
 
 bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
@@ -400,7 +400,7 @@ uint64_t ros_deadline_ns(const struct ros *r)
         if (r->xoff != r->xoff_sent && r->budget.rate_bps > 0)
                 join_ns = MIN(join_ns, budget_next_ns(&r->budget));
         join_ns = MIN(join_ns, MIN(ros_wait_deadline_ns(r), ros_regions_deadline_ns(r)));
-        join_ns = MIN(join_ns, MIN(news_due_ns(r), ros_have_deadline_ns(r)));
+        join_ns = MIN(join_ns, MIN(news_due_ns(r), ros_announced_deadline_ns(r)));
         return MIN(r->keep_alive_due_ns, join_ns);
 }
 

@@ -69,7 +69,7 @@ uint32_t ros_room(const struct ros *r)
 }
 
 /* Follows large frames fast, and small ones slowly. The DFM learns at once if there is much less room. */
-static void note_size(struct ros *r, uint32_t bytes)
+static void follow_size(struct ros *r, uint32_t bytes)
 {
         uint64_t room = arena_block_bytes(r->arena, bytes);
 
@@ -92,7 +92,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         assert(r->arriving == UINT32_MAX);
         r->arriving_sample = (struct ros_sample){counter, counter ? *counter : 0, f->bytes};
         if (!r->refused)
-                note_size(r, f->bytes);
+                follow_size(r, f->bytes);
         if (!ros_is_numbered(r))
                 r->arriving_as = judge_counted(r, &expected);
         else if (!counter) {
@@ -172,7 +172,7 @@ static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
                 r->samples.impossible = r->arriving_sample;
         /* An empty frame says nothing about the board's count. */
         if (ros_is_numbered(r) && r->arriving_sample.bytes > 0)
-                ros_note_stray(r, number, as);
+                ros_record_stray(r, number, as);
 }
 
 void ros_commit(struct ros *r)
@@ -193,7 +193,7 @@ void ros_commit(struct ros *r)
                 ros_unhold_frame(r, i);
                 refuse(r, r->arriving_number, FRAME_LATE);
         } else if (ros_is_numbered(r))
-                ros_take_numbered(r, i);
+                ros_accept_numbered(r, i);
         else
                 ros_finish(r, i);
         if (r->run_state == RUN_ENDED)

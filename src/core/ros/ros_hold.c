@@ -26,7 +26,7 @@ static void list_remove(struct ros *r, struct ros_list *list, uint32_t i)
 
 static void remove_early(struct ros *r, uint32_t i)
 {
-        ros_have_forget(r, i);
+        ros_announced_remove(r, i);
         list_remove(r, &r->early, i);
 }
 
@@ -54,7 +54,7 @@ void ros_check_room(struct ros *r)
                 r->xoff = false;
 }
 
-static uint32_t take_entry(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id)
+static uint32_t new_entry(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id)
 {
         uint32_t place = r->n_entries - ++r->n_held, i = r->order[place];
 
@@ -80,7 +80,7 @@ static uint64_t room_of(const struct ros *r, const struct ros_entry *e)
         return e->at == ARENA_NONE ? 0 : arena_block_bytes(r->arena, e->fragment.bytes);
 }
 
-void ros_note_triggered(struct ros *r, uint32_t i)
+void ros_record_triggered(struct ros *r, uint32_t i)
 {
         struct ros_entry *e = &r->entries[i];
 
@@ -117,8 +117,8 @@ void ros_release(struct ros *r, uint32_t i)
 
 /* Finds memory for the fragment's bytes, for an entry or (UINT32_MAX) a new one. Returns UINT32_MAX if there
  * is no room. */
-static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint64_t number, uint32_t l1_id,
-                     const struct ros_fragment *f)
+static uint32_t hold_fragment(struct ros *r, uint32_t i, uint64_t event, uint64_t number, uint32_t l1_id,
+                              const struct ros_fragment *f)
 {
         uint64_t at = ARENA_NONE;
 
@@ -127,7 +127,7 @@ static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint64_t number,
         if (f->bytes > 0 && (at = arena_alloc(r->arena, f->bytes)) == ARENA_NONE)
                 return UINT32_MAX;
         if (i == UINT32_MAX)
-                i = take_entry(r, event, number, l1_id);
+                i = new_entry(r, event, number, l1_id);
         struct ros_entry *e = &r->entries[i];
 
         r->n_expected -= e->expected;
@@ -141,7 +141,7 @@ static uint32_t hold(struct ros *r, uint32_t i, uint64_t event, uint64_t number,
 
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ros_fragment *f)
 {
-        uint32_t i = hold(r, UINT32_MAX, event, event, l1_id, f);
+        uint32_t i = hold_fragment(r, UINT32_MAX, event, event, l1_id, f);
 
         if (i == UINT32_MAX)
                 r->counts.full++;
@@ -152,7 +152,7 @@ uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id, const struct ro
 
 uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct ros_fragment *f)
 {
-        return hold(r, i, ros_is_numbered(r) ? ROS_NO_EVENT : number, number, (uint32_t)number, f);
+        return hold_fragment(r, i, ros_is_numbered(r) ? ROS_NO_EVENT : number, number, (uint32_t)number, f);
 }
 
 void ros_unhold_frame(struct ros *r, uint32_t i)
@@ -180,7 +180,7 @@ uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_
                 r->counts.full++;
                 return UINT32_MAX;
         }
-        i = take_entry(r, event, number, l1_id);
+        i = new_entry(r, event, number, l1_id);
         r->entries[i].expected = true;
         r->n_expected++;
         return i;
@@ -344,7 +344,7 @@ void ros_clear(struct ros *r, uint64_t event)
 {
         uint32_t i = idmap_get(&r->by_event, event);
 
-        ros_regions_note_ended(r, event);
+        ros_regions_record_ended(r, event);
         if (i != IDMAP_NONE)
                 ros_drop(r, i);
         else if (ros_counts_frames(r)) {
@@ -386,8 +386,8 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
                 for (uint64_t event = r->oldest; event < oldest; event++)
                         ros_clear(r, event);
         r->oldest = oldest;
-        ros_regions_note_oldest(r, oldest);
-        if (!r->config.describe && ros_numbers_note_oldest(&r->numbers, oldest))
+        ros_regions_record_oldest(r, oldest);
+        if (!r->config.describe && ros_numbers_record_oldest(&r->numbers, oldest))
                 clear_passed(r);
 }
 

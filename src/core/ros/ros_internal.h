@@ -74,7 +74,7 @@ struct ros_regions;
 
 /* The stream of announcements to the DFM, of frames in the list `early`. Numbers [acked, end) are kept,
  * [sent, end) wait to be sent again. */
-struct ros_have {
+struct ros_announced {
         uint32_t next;  /* the first frame that is not announced yet; NO_ITEM: none */
         uint32_t n_new; /* such frames */
         uint64_t *numbers;
@@ -93,7 +93,7 @@ struct ros {
         uint64_t sfi_live[EVB_SFI_MAX / 64];
         uint32_t sources, demand_number;
         uint16_t sfi_permille[EVB_SFI_MAX]; /* share of the planned rate */
-        uint64_t rate_heard_ns[EVB_SFI_MAX];
+        uint64_t rate_received_ns[EVB_SFI_MAX];
         uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
@@ -117,7 +117,7 @@ struct ros {
         struct ros_numbers numbers;
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
-        struct ros_have have;
+        struct ros_announced announced;
         uint32_t n_frames;      /* held and believed */
         uint64_t frame_bytes;   /* buffer space of a recent large frame; 0: none came */
         uint32_t room_sent;     /* of the last Alive */
@@ -197,10 +197,10 @@ bool ros_was_discarded(struct ros *r, uint64_t number);
 void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
 /* The trigger of an early frame is known. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
-void ros_note_triggered(struct ros *r, uint32_t i);
+void ros_record_triggered(struct ros *r, uint32_t i);
 /* ros_request.c: an event has ended that perhaps nobody requested, because level 2 did not want it. Its frame
  * was triggered all the same. */
-void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id);
+void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
@@ -236,11 +236,11 @@ bool ros_is_broken(const struct ros *r);
  * again. */
 bool ros_is_doubtful(const struct ros *r, uint64_t number);
 /* A frame that is not good, or not believed yet. */
-void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as);
+void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as);
 /* A complete frame that may be stored. */
-void ros_take_numbered(struct ros *r, uint32_t i);
+void ros_accept_numbered(struct ros *r, uint32_t i);
 /* KeepAlive reports a reset of the boards' counters. */
-void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
+void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* Frames make the triggers, and a frame with this number, if it comes now, makes none. */
 bool ros_comes_too_late(const struct ros *r, uint64_t number);
 /* The run is over: what waits for a newer frame, or to be announced, becomes no event. */
@@ -251,17 +251,17 @@ void ros_end_frames(struct ros *r);
 /* The frame is believed after all, as nothing contradicts it. False: it is not. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);
 
-/* ros_have.c */
-int ros_have_init(struct ros *r); /* -ENOMEM */
-void ros_have_fini(struct ros *r);
+/* ros_announced.c */
+int ros_announced_init(struct ros *r); /* -ENOMEM */
+void ros_announced_fini(struct ros *r);
 /* The frame is now the last one of `early`; it leaves that list. */
-void ros_have_note(struct ros *r, uint32_t i);
-void ros_have_forget(struct ros *r, uint32_t i);
+void ros_announce_number(struct ros *r, uint32_t i);
+void ros_announced_remove(struct ros *r, uint32_t i);
 /* Another stream begins: all frames without a trigger are announced again. */
-void ros_have_restart(struct ros *r);
-bool ros_make_have(struct ros *r, uint64_t now_ns, struct message *m);
-uint64_t ros_have_deadline_ns(const struct ros *r);
-bool ros_receive_have_ack(struct ros *r, uint64_t now_ns, const struct message *m);
+void ros_announced_restart(struct ros *r);
+bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m);
+uint64_t ros_announced_deadline_ns(const struct ros *r);
+bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct message *m);
 
 /* ros_queue.c */
 /* Where the range up to `to_bytes` ends: on a block, or with the fragment. */

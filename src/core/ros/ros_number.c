@@ -43,12 +43,12 @@ void ros_numbers_fini(struct ros_numbers *n)
 
 static const struct ros_epoch *epoch_of_frames(const struct ros_numbers *n)
 {
-        return n->seen.behind ? &n->former : &n->now;
+        return n->seen.behind ? &n->previous : &n->now;
 }
 
 static const struct ros_epoch *epoch_of(const struct ros_numbers *n, uint64_t event)
 {
-        return event < n->first_event ? &n->former : &n->now;
+        return event < n->first_event ? &n->previous : &n->now;
 }
 
 /* Half of each set's window stays below `number`, for late frames. */
@@ -107,7 +107,7 @@ uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, u
 
 uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
 {
-        struct ros_epoch *e = event < n->first_event ? &n->former : &n->now;
+        struct ros_epoch *e = event < n->first_event ? &n->previous : &n->now;
         uint64_t number;
 
         if (!n->has_trigger)
@@ -162,22 +162,22 @@ static bool is_near(uint64_t a, uint64_t b)
         return (a > b ? a - b : b - a) <= ROS_NUMBERS_AGREE;
 }
 
-static uint64_t former_number(const struct ros_numbers *n, uint64_t c)
+static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
 {
-        return number_extend(c, n->bits, MAX(n->former.number, n->seen.former_frame));
+        return number_extend(c, n->bits, MAX(n->previous.number, n->seen.previous_frame));
 }
 
-/* Whether frames are still those of the former epoch. A board may be far behind the newest trigger, as a
+/* Whether frames are still those of the previous epoch. A board may be far behind the newest trigger, as a
  * connection held its frames up, but these may also be of before the reset: then they go on where the last
  * one ended. */
-static bool is_former(struct ros_numbers *n, uint64_t c)
+static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
-        uint64_t number = number_extend(c, n->bits, n->now.number), former = former_number(n, c);
+        uint64_t number = number_extend(c, n->bits, n->now.number), previous = previous_number(n, c);
 
         if (is_near(number, n->first_number))
                 return false;
-        if (former > n->seen.former_frame && former - n->seen.former_frame <= ROS_NUMBERS_GAP) {
-                n->seen.former_frame = former;
+        if (previous > n->seen.previous_frame && previous - n->seen.previous_frame <= ROS_NUMBERS_GAP) {
+                n->seen.previous_frame = previous;
                 return true;
         }
         return number < n->first_number || number > n->now.number + ROS_NUMBERS_AGREE;
@@ -191,8 +191,8 @@ uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
         n->seen = n->accepted;
         if (!n->has_trigger && !n->has_frame)
                 return number_extend(c, n->bits, n->start);
-        /* Frames of the former epoch may still be on their way when the new one is announced. */
-        n->seen.behind = n->seen.behind && is_former(n, c);
+        /* Frames of the previous epoch may still be on their way when the new one is announced. */
+        n->seen.behind = n->seen.behind && is_previous(n, c);
         e = epoch_of_frames(n);
         return number_extend(c, n->bits, n->has_trigger ? MAX(e->number, e->frame) : e->frame);
 }
@@ -295,9 +295,9 @@ bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t 
                !ros_numbers_may_begin(n, number, oldest);
 }
 
-void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number)
+void ros_numbers_record_frame(struct ros_numbers *n, uint64_t number)
 {
-        struct ros_epoch *e = number < n->base ? &n->former : &n->now;
+        struct ros_epoch *e = number < n->base ? &n->previous : &n->now;
 
         e->first = n->has_frame ? MIN(e->first, number) : number;
 }
@@ -306,12 +306,12 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number)
 {
         uint64_t newest = epoch_of_frames(n)->number, lag = newest > number ? newest - number : 0;
 
-        uint64_t *frame = n->seen.behind ? &n->former.frame : &n->now.frame;
+        uint64_t *frame = n->seen.behind ? &n->previous.frame : &n->now.frame;
 
         n->before = !n->has_frame ? UINT64_MAX : number > *frame + ROS_NUMBERS_GAP ? *frame : 0;
         if (n->has_trigger)
                 n->lag = n->has_frame ? n->lag + lag - n->lag / 16 : 16 * lag;
-        ros_numbers_note_frame(n, number);
+        ros_numbers_record_frame(n, number);
         n->has_frame = true;
         *frame = number;
 }
@@ -360,7 +360,7 @@ uint64_t ros_numbers_expected(const struct ros_numbers *n)
         return ros_numbers_counter(n, n->now.l1_id);
 }
 
-bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest)
+bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest)
 {
         if (n->bits == 0) {
                 event_set_advance(&n->ended, oldest);
@@ -386,7 +386,7 @@ void ros_numbers_restart(struct ros_numbers *n)
         n->start = next_base(n);
         n->has_trigger = n->has_frame = false;
         n->accepted = n->seen = (struct ros_progress){};
-        n->now = n->former = (struct ros_epoch){};
+        n->now = n->previous = (struct ros_epoch){};
         n->before = 0;
         n->first_event = n->base = n->top = 0;
         n->first_trigger = UINT64_MAX;
@@ -401,13 +401,13 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
                 return;
         n->base = next_base(n);
         number = n->base + l1_id;
-        n->former = n->now;
+        n->previous = n->now;
         n->now = (struct ros_epoch){event, number, l1_id, number - 1, UINT64_MAX};
         n->before = 0;
         n->first_event = event;
         n->top = number;
         n->first_number = number;
         n->first_trigger = UINT64_MAX;
-        n->accepted = n->seen = (struct ros_progress){.behind = true, .former_frame = n->former.frame};
+        n->accepted = n->seen = (struct ros_progress){.behind = true, .previous_frame = n->previous.frame};
         remember_from(n, number);
 }

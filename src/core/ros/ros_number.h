@@ -16,8 +16,8 @@
 
 /* How far frames have come since the last reset. */
 struct ros_progress {
-        bool behind;           /* they have not reached the epoch after it yet */
-        uint64_t former_frame; /* newest frame that continued the epoch before since then */
+        bool behind;             /* they have not reached the epoch after it yet */
+        uint64_t previous_frame; /* newest frame that continued the epoch before since then */
 };
 
 /* The time between two resets of the counters. */
@@ -33,7 +33,7 @@ struct ros_numbers {
         uint64_t from;  /* the counter of the trigger with number 0 */
         uint64_t start; /* the first number is near this one */
         bool has_trigger, has_frame;
-        struct ros_epoch now, former;
+        struct ros_epoch now, previous;
         uint64_t first_event;   /* of the epoch `now`; 0: there is no other */
         uint64_t first_number;  /* near which it began */
         uint64_t first_trigger; /* number of the trigger of that event; UINT64_MAX: not known */
@@ -118,7 +118,7 @@ bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool br
 /* The newest believed frame. */
 uint64_t ros_numbers_newest(const struct ros_numbers *n);
 /* The frame is believed. */
-void ros_numbers_note_frame(struct ros_numbers *n, uint64_t number);
+void ros_numbers_record_frame(struct ros_numbers *n, uint64_t number);
 /* The frame is believed, and the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
@@ -134,7 +134,7 @@ bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number);
 uint64_t ros_numbers_expected(const struct ros_numbers *n);
 
 /* Every event below `oldest` has ended. True: `passed` has moved. */
-bool ros_numbers_note_oldest(struct ros_numbers *n, uint64_t oldest);
+bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest);
 /* The board's counter begins again somewhere, and all events have ended. */
 void ros_numbers_restart(struct ros_numbers *n);
 /* The counters of trigger and boards were reset: those of this event, and of later ones, begin near `number`.

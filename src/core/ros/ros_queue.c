@@ -17,7 +17,7 @@ static uint32_t payload_bytes(const struct ros *r, uint32_t entry, uint32_t from
 }
 
 /* Ranges that follow each other count as one. */
-static void note_queued(struct ros_entry *e, uint16_t sfi, uint32_t from, uint32_t to)
+static void record_queued(struct ros_entry *e, uint16_t sfi, uint32_t from, uint32_t to)
 {
         bool follows =
                 e->queued > 0 && e->queued_sfi == sfi && from >= e->queued_from && from <= e->queued_to;
@@ -28,7 +28,7 @@ static void note_queued(struct ros_entry *e, uint16_t sfi, uint32_t from, uint32
         e->queued++;
 }
 
-static void note_removed(struct ros_entry *e, uint32_t sfi, const struct ros_item *item)
+static void record_removed(struct ros_entry *e, uint32_t sfi, const struct ros_item *item)
 {
         if (e->queued == 0)
                 return;
@@ -85,7 +85,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         q->bytes += r->items[i].bytes;
         r->n_items++;
         if (entry != IDMAP_NONE)
-                note_queued(&r->entries[entry], (uint16_t)sfi, from, to);
+                record_queued(&r->entries[entry], (uint16_t)sfi, from, to);
 }
 
 /* Removes the item after `before` (NO_ITEM: the first one). Returns its event's entry, or IDMAP_NONE. */
@@ -96,7 +96,7 @@ static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         uint32_t sfi = (uint32_t)(q - r->queues);
 
         if (entry != IDMAP_NONE)
-                note_removed(&r->entries[entry], sfi, &r->items[i]);
+                record_removed(&r->entries[entry], sfi, &r->items[i]);
         if (before == NO_ITEM)
                 q->first = next;
         else

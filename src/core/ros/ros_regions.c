@@ -148,13 +148,13 @@ void ros_regions_wake(struct ros *r, uint64_t number)
                 wake(r->regions, i);
 }
 
-void ros_regions_note_ended(struct ros *r, uint64_t event)
+void ros_regions_record_ended(struct ros *r, uint64_t event)
 {
         if (r->regions && r->config.describe)
                 event_set_add(&r->regions->ended, event);
 }
 
-void ros_regions_note_oldest(struct ros *r, uint64_t oldest)
+void ros_regions_record_oldest(struct ros *r, uint64_t oldest)
 {
         struct ros_regions *g = r->regions;
 

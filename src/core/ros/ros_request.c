@@ -106,7 +106,7 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
                 return;
         }
         struct ros_entry *e = &r->entries[i];
-        ros_note_triggered(r, i);
+        ros_record_triggered(r, i);
         if (!e->arrived && !e->given_up && !is_hopeless(r, now_ns)) {
                 begin_waiting(r, now_ns, i, sfi, q->to_bytes);
                 return;
@@ -130,7 +130,7 @@ static bool awaits_frame(const struct ros *r)
 
 /* Only the time counts for which a frame is wanted: when triggers stop, a board has nothing to send, although
  * it may have missed the last one. */
-static void note_hunger(struct ros *r, uint64_t now_ns)
+static void watch_hunger(struct ros *r, uint64_t now_ns)
 {
         bool wanted = awaits_frame(r);
 
@@ -160,7 +160,7 @@ void ros_expire(struct ros *r, uint64_t now_ns)
                         give_up(r, r->waiting.first, r->entries[r->waiting.first].wanted_by);
                 ros_check_room(r);
         }
-        note_hunger(r, now_ns);
+        watch_hunger(r, now_ns);
 }
 
 uint64_t ros_wait_deadline_ns(const struct ros *r)
@@ -179,7 +179,7 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
         }
 }
 
-void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id)
+void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id)
 {
         uint32_t i = idmap_get(&r->by_event, event);
         uint64_t number;
@@ -199,5 +199,5 @@ void ros_note_ended(struct ros *r, uint64_t event, uint32_t l1_id)
                         i = IDMAP_NONE; /* another event has the same number */
         }
         if (i != IDMAP_NONE)
-                ros_note_triggered(r, i);
+                ros_record_triggered(r, i);
 }

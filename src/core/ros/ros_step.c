@@ -24,12 +24,12 @@ void ros_finish(struct ros *r, uint32_t i)
 
         ros_stop_waiting(r, i);
         if (ros_is_numbered(r))
-                ros_numbers_note_frame(&r->numbers, e->number);
+                ros_numbers_record_frame(&r->numbers, e->number);
         e->arrived = e->filled = true;
         r->n_frames++;
         if (e->event == ROS_NO_EVENT) {
                 ros_list_append(r, &r->early, i);
-                ros_have_note(r, i);
+                ros_announce_number(r, i);
         }
         if (sfi != UINT16_MAX)
                 ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
@@ -328,7 +328,7 @@ static bool is_copied_alike(struct ros *r, uint64_t number)
         return ++r->entries[i].copies >= MAX(r->first_copies, 2u);
 }
 
-void ros_note_stray(struct ros *r, uint64_t number, enum ros_frame as)
+void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
 {
         if (as == FRAME_DUPLICATE && is_copied_alike(r, number)) {
                 ros_numbers_believe(&r->numbers, number);
@@ -387,7 +387,7 @@ bool ros_is_doubtful(const struct ros *r, uint64_t number)
 }
 
 /* A complete frame that may be stored. */
-void ros_take_numbered(struct ros *r, uint32_t i)
+void ros_accept_numbered(struct ros *r, uint32_t i)
 {
         uint64_t number = r->entries[i].number;
 
@@ -412,7 +412,7 @@ void ros_take_numbered(struct ros *r, uint32_t i)
                 back_in_step(r);
         } else {
                 suspect(r, i);
-                ros_note_stray(r, number, FRAME_GOOD);
+                ros_record_stray(r, number, FRAME_GOOD);
         }
 }
 
@@ -473,12 +473,12 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
         } else
                 ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
         r->doubts = 0;
-        ros_have_restart(r);
+        ros_announced_restart(r);
 }
 
 /* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
  * it. */
-void ros_note_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
+void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
 {
         if (keep_alive->keep_alive.state < RUN_RUNNING)
                 return;

@@ -10,9 +10,9 @@ void ros_regions_fini(struct ros *r);
  * answered. */
 void ros_regions_wake(struct ros *r, uint64_t number);
 /* The event has ended. */
-void ros_regions_note_ended(struct ros *r, uint64_t event);
+void ros_regions_record_ended(struct ros *r, uint64_t event);
 /* All events below have ended. */
-void ros_regions_note_oldest(struct ros *r, uint64_t oldest);
+void ros_regions_record_oldest(struct ros *r, uint64_t oldest);
 /* Answers the requests that have waited for too long. */
 void ros_regions_expire(struct ros *r, uint64_t now_ns);
 uint64_t ros_regions_deadline_ns(const struct ros *r);

@@ -74,9 +74,9 @@ struct sfi *sfi_free(struct sfi *s)
         return NULL;
 }
 
-static void note_assignment(struct sfi *s, uint32_t sequence)
+static void record_assignment(struct sfi *s, uint32_t sequence)
 {
-        sfi_updates_note_assignment(&s->updates, sequence);
+        sfi_updates_record_assignment(&s->updates, sequence);
         s->counts.assigned++;
 }
 
@@ -125,17 +125,17 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         if (!sfi_updates_have_room(&s->updates))
                 return;
         if (again && !is_void) {
-                sfi_slots_take_back(t, a->event);
+                sfi_slots_withdraw(t, a->event);
                 sfi_updates_void_lost(&s->updates, a->event);
         }
         slot = sfi_slots_find(t, a->event);
         if (!is_void && is_double(s, slot)) {
-                note_assignment(s, a->sequence);
+                record_assignment(s, a->sequence);
                 t->items[slot].doubles++;
                 return;
         }
         if (is_void || (again ? sfi_slots_was_built(t, a->event) : sfi_slots_has_ended(t, a->event))) {
-                note_assignment(s, a->sequence);
+                record_assignment(s, a->sequence);
                 sfi_updates_report_void(&s->updates, a->event);
                 return;
         }
@@ -143,7 +143,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
                 slot = sfi_slots_open(t, now_ns, a->event, a->l1_id, true);
         if (slot == SLOT_NONE)
                 return; /* without an acknowledgement the DFM resends it */
-        note_assignment(s, a->sequence);
+        record_assignment(s, a->sequence);
         t->items[slot].assigned_again = again;
         t->items[slot].info = info_of(s, m, k);
         begin_assigned(s, now_ns, slot, a->l1_id);
@@ -151,18 +151,18 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
 
 /* An SFI that joins late may learn of an event before the first KeepAlive reports which have ended. The DFM
  * uses at most half of the window, so all events below that half have ended. */
-static void note_event(struct sfi *s, uint64_t now_ns, uint64_t event)
+static void record_event(struct sfi *s, uint64_t now_ns, uint64_t event)
 {
         s->slots.newest = MAX(s->slots.newest, event + 1);
         if (!s->oldest_jump.started && event >= EVB_EVENT_WINDOW / 2)
-                sfi_slots_note_oldest(&s->slots, now_ns, event - EVB_EVENT_WINDOW / 2);
+                sfi_slots_record_oldest(&s->slots, now_ns, event - EVB_EVENT_WINDOW / 2);
 }
 
 /* An SFI learns from announcements that an event which it may hold went to another one. */
 static void receive_announcement(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         for (size_t k = 0; k < m->n; k++) {
-                note_event(s, now_ns, m->assign.entries[k].event);
+                record_event(s, now_ns, m->assign.entries[k].event);
                 if (m->assign.entries[k].sfi != s->config.index)
                         sfi_slots_cancel(&s->slots, now_ns, m->assign.entries[k].event);
         }
@@ -177,12 +177,12 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
                 return;
         sfi_updates_receive_ack(&s->updates, now_ns, m->assign.finished_ack);
         s->metadata_known |= m->n > 0; /* the DFM assigns events to an SFI that has them */
-        sfi_limit_note_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
+        sfi_limit_record_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
                 if (!(a->flags & ASSIGN_VOID))
-                        note_event(s, now_ns, a->event);
+                        record_event(s, now_ns, a->event);
                 if (!sfi_updates_has_assignment(&s->updates, a->sequence))
                         assign(s, now_ns, m, k);
                 /* Also for a repeated one, whose acknowledgement was lost. */
@@ -193,15 +193,15 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
 
 static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
-        if (sequence_note(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
+        if (sequence_receive(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return;
         s->slots.newest = MAX(s->slots.newest, m->keep_alive.triggers);
-        sfi_inventory_note_run(&s->updates, m->keep_alive.state >= RUN_RUNNING ||
-                                                    m->keep_alive.flags & KEEP_ALIVE_RESUMES);
+        sfi_inventory_record_run(&s->updates, m->keep_alive.state >= RUN_RUNNING ||
+                                                      m->keep_alive.flags & KEEP_ALIVE_RESUMES);
         s->metadata_wanted = m->keep_alive.metadata;
         s->metadata_known = true;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
-                sfi_slots_note_oldest(&s->slots, now_ns, m->keep_alive.oldest);
+                sfi_slots_record_oldest(&s->slots, now_ns, m->keep_alive.oldest);
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
         /* Before the run starts, or resumes under another DFM, the map shows only the nodes that joined so
@@ -210,7 +210,7 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 sfi_slots_set_live(&s->slots, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)
                 sfi_slots_drop_all(&s->slots, now_ns);
-        sfi_note_presence(s, now_ns, m->keep_alive.sfi_live);
+        sfi_record_presence(s, now_ns, m->keep_alive.sfi_live);
 }
 
 /* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. A stop
@@ -220,7 +220,7 @@ static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
         if (s->run_state == RUN_DRAINING)
                 s->run_state = RUN_RUNNING;
         sequence_restart(&s->keep_alives);
-        sfi_inventory_take(&s->updates, &s->totals);
+        sfi_inventory_fill(&s->updates, &s->totals);
         sfi_updates_restart(&s->updates, now_ns);
         sfi_leave_metadata(s);
         s->keep_alive_due_ns = now_ns;
@@ -325,7 +325,7 @@ static bool make_message(struct sfi *s, uint64_t now_ns, struct message_to *to, 
         sfi_check_gaps(s, now_ns);
         sfi_requests_scan(&s->requests, now_ns);
         sfi_updates_report_writing(&s->updates, now_ns);
-        if (sfi_note_waits(s, now_ns))
+        if (sfi_count_waiting(s, now_ns))
                 sfi_updates_plan(&s->updates, now_ns);
         if (sfi_inventory_make(&s->updates, m) || sfi_make_rate(s, now_ns, to, m))
                 return true;
@@ -367,9 +367,9 @@ uint64_t sfi_deadline_ns(const struct sfi *s)
         return MIN(MIN(s->keep_alive_due_ns, join_ns), MIN(s->slots.writing_look_ns, parts_ns));
 }
 
-size_t sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
+size_t sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n)
 {
-        return sfi_slots_take_built(&s->slots, slots, n);
+        return sfi_slots_pop_built(&s->slots, slots, n);
 }
 
 void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)

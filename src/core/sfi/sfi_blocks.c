@@ -2,7 +2,7 @@
  * bitmap, one bit for each block that holds data. sfi_slots.c gives out the memory. */
 #include "sfi_slots.h"
 
-static bool gives_way_to(const struct sfi_slot *a, const struct sfi_slot *b)
+static bool yields_to(const struct sfi_slot *a, const struct sfi_slot *b)
 {
         if (a->assigned != b->assigned)
                 return b->assigned;
@@ -13,7 +13,7 @@ uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot)
 {
         uint32_t youngest = heap_first(&t->holding);
 
-        if (youngest == HEAP_NONE || !gives_way_to(&t->items[youngest], &t->items[slot]))
+        if (youngest == HEAP_NONE || !yields_to(&t->items[youngest], &t->items[slot]))
                 return SLOT_NONE;
         return youngest;
 }

@@ -75,8 +75,8 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
         f->known = true;
         f->refused = false;
         sfi_slots_count(&s->slots, ros, f);
-        sfi_size_note(&s->requests.streams[ros].size, f->bytes);
-        sfi_requests_note_size(&s->requests, f);
+        sfi_size_record(&s->requests.streams[ros].size, f->bytes);
+        sfi_requests_record_size(&s->requests, f);
         if (f->asked > f->bytes)
                 sfi_limit_refund(&s->limit, f->asked - f->bytes);
         return SFI_STORE;
@@ -89,7 +89,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
 
         if (p->source >= s->config.n_ros)
                 return SFI_MALFORMED;
-        sfi_requests_note_heard(&s->requests, now_ns, p->source);
+        sfi_requests_record_received(&s->requests, now_ns, p->source);
         p->slot = slot_of(s, now_ns, c, &verdict);
         if (p->slot == SLOT_NONE)
                 return verdict;
@@ -100,7 +100,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
         struct sfi_fragment *f = sfi_fragment(&s->slots, p->slot, p->source);
         if (f->whole) {
                 if (f->retried)
-                        sfi_requests_note_spurious(&s->requests, now_ns, f->hurried);
+                        sfi_requests_record_spurious(&s->requests, now_ns, f->hurried);
                 return SFI_DUPLICATE;
         }
         if (f->known && (f->bytes != c->fragment_bytes || f->form != c->form || f->status != c->status))
@@ -115,7 +115,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
                 sfi_slots_clear_blocks(&s->slots, f->at, f->bytes);
                 f->split = true;
         }
-        sfi_requests_note_newest(&s->requests, p->source, c, f);
+        sfi_requests_record_newest(&s->requests, p->source, c, f);
         p->at = f->at + c->offset;
         return SFI_STORE;
 }
@@ -161,7 +161,7 @@ static void begin_look(struct sfi *s, uint64_t now_ns, uint64_t gaps)
         sfi_requests_hurry(&s->requests, now_ns);
 }
 
-static void note_gap(struct sfi *s, uint64_t now_ns)
+static void record_gap(struct sfi *s, uint64_t now_ns)
 {
         s->has_gap = false;
         s->requests.has_losses = true;
@@ -179,9 +179,10 @@ void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
         gaps = count_gaps(s);
         open = MIN(s->gaps_open - MIN(s->datagrams_late, s->gaps_open), gaps);
         if (gaps < s->gaps_seen)
-                sfi_requests_note_spurious(&s->requests, now_ns, true);
+                sfi_requests_record_spurious(&s->requests, now_ns, true);
         if (open > s->gaps_seen) {
-                s->counts.limit_decreases += sfi_limit_note_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
+                s->counts.limit_decreases +=
+                        sfi_limit_record_loss(&s->limit, now_ns, s->slots.in_flight_bytes);
                 sfi_requests_retry_overtaken(&s->requests, now_ns);
         }
         s->gaps_seen = gaps < s->gaps_seen ? gaps : MAX(open, s->gaps_seen);
@@ -193,7 +194,7 @@ void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
 {
         if (s->has_gap)
-                note_gap(s, now_ns);
+                record_gap(s, now_ns);
         for (size_t i = 0; i < n; i++)
                 idmap_prefetch(&s->slots.by_event, chunks[i].chunk.event);
         for (size_t i = 0; i < n; i++) {
@@ -234,7 +235,7 @@ static void finish_fragment(struct sfi *s, uint64_t now_ns, const struct sfi_chu
                 s->counts.recovered++;
         else {
                 sfi_retry_sample(&s->retry, now_ns - since_ns);
-                sfi_limit_note_latency(&s->limit, now_ns, now_ns - since_ns);
+                sfi_limit_record_latency(&s->limit, now_ns, now_ns - since_ns);
         }
         sfi_slots_set_whole(&s->slots, now_ns, p->slot, p->source);
 }
@@ -265,11 +266,11 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 }
                 if (f->retried && fresh > 0) {
                         sample_retried(s, now_ns, &p->chunk, f);
-                        sfi_requests_note_answer(&s->requests, f, fresh * EVB_BLOCK_BYTES);
+                        sfi_requests_record_answer(&s->requests, f, fresh * EVB_BLOCK_BYTES);
                 }
                 sfi_slots_count(&s->slots, p->source, f);
                 if (s->slots.sources)
-                        sfi_limit_note_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);
+                        sfi_limit_record_bytes(&s->limit, now_ns, in_flight_bytes - s->slots.in_flight_bytes);
                 if (fresh > 0 || all == 0)
                         s->slots.items[p->slot].progress = true;
                 if (p->chunk.length > 0 || f->status == FRAGMENT_OK)
@@ -286,23 +287,23 @@ bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction)
                 return false;
         struct sequence *numbers = &s->sequences[source].numbers;
         bool is_gap = numbers->started && transaction != numbers->next;
-        enum sequence_verdict verdict = sequence_note(numbers, transaction);
+        enum sequence_verdict verdict = sequence_receive(numbers, transaction);
 
         s->has_gap |= verdict == SEQUENCE_NEW && is_gap;
         s->datagrams_late += verdict == SEQUENCE_LATE;
         return verdict == SEQUENCE_NEW;
 }
 
-void sfi_note_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes)
+void sfi_record_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes)
 {
         if (source < s->config.n_ros)
-                sfi_requests_note_backlog(&s->requests, now_ns, source, bytes);
+                sfi_requests_record_backlog(&s->requests, now_ns, source, bytes);
 }
 
-void sfi_note_connected(struct sfi *s, uint64_t now_ns, uint16_t source)
+void sfi_record_connected(struct sfi *s, uint64_t now_ns, uint16_t source)
 {
         if (source < s->config.n_ros)
-                sfi_requests_note_connected(&s->requests, now_ns, source);
+                sfi_requests_record_connected(&s->requests, now_ns, source);
 }
 
 bool sfi_has_totals(const struct sfi *s)
@@ -318,7 +319,7 @@ bool sfi_has_totals(const struct sfi *s)
 }
 
 /* A smaller number is that of a new process, or one that was overtaken. */
-static void note_source_drops(struct sfi *s, uint16_t source, uint32_t drops)
+static void record_source_drops(struct sfi *s, uint16_t source, uint32_t drops)
 {
         uint32_t *last = &s->sequences[source].source_drops;
 
@@ -334,7 +335,7 @@ bool sfi_receive_totals(struct sfi *s, const struct message *m)
         struct sfi_sequence *q = &s->sequences[m->header.sender_index];
 
         sequence_claim(&q->numbers, m->totals.datagrams);
-        note_source_drops(s, m->header.sender_index, m->totals.dropped);
+        record_source_drops(s, m->header.sender_index, m->totals.dropped);
         q->final = s->run_state == RUN_ENDED;
         return true;
 }

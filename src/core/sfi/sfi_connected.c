@@ -13,7 +13,7 @@ static bool is_expected(const struct sfi_requests *q, uint32_t slot, uint32_t ro
 }
 
 /* In push, a ROS has lost nothing before its first connection. */
-void sfi_requests_note_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros)
+void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros)
 {
         struct sfi_stream *stream = &q->streams[ros];
         const struct sfi_slots *t = q->slots;
@@ -21,7 +21,7 @@ void sfi_requests_note_connected(struct sfi_requests *q, uint64_t now_ns, uint16
 
         assert(!t->sources); /* a limit of bytes is for transports that lose packets */
         stream->connected = true;
-        stream->heard_ns = now_ns;
+        stream->received_ns = now_ns;
         /* What the new connection brings overtakes nothing of the old one. */
         stream->newest_event = 0;
         if (!q->config->pull && is_first)

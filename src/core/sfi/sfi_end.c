@@ -4,7 +4,7 @@
 /* How long a KeepAlive counts: the DFM repeats the end of the run more often. */
 #define PRESENT_NS (60 * NS_PER_MS)
 
-void sfi_note_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live)
+void sfi_record_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live)
 {
         bool present = sfi_live[s->config.index / 64] >> s->config.index % 64 & 1;
 
@@ -30,7 +30,8 @@ bool sfi_is_drained(const struct sfi *s)
                 return false;
         /* Without a DFM, no further report is acknowledged. */
         return s->slots.n_free == s->config.slots &&
-               (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) || s->member.heard_ns == 0);
+               (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) ||
+                s->member.received_ns == 0);
 }
 
 uint64_t sfi_unacknowledged(const struct sfi *s)

@@ -118,7 +118,7 @@ void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns)
         r->srtt_ns += (uint64_t)((int64_t)(latency_ns - r->srtt_ns) >> SRTT_SHIFT);
 }
 
-void sfi_retry_note_spurious(struct sfi_retry *r, uint64_t now_ns)
+void sfi_retry_record_spurious(struct sfi_retry *r, uint64_t now_ns)
 {
         if (now_ns - r->backoff_ns < sfi_retry_interval_ns(r))
                 return;
@@ -177,7 +177,7 @@ bool sfi_retry_may_continue(const struct sfi_retry *r)
         return r->budget_bytes >= full_budget_bytes(r) / CONTINUE_SHARE;
 }
 
-void sfi_size_note(struct sfi_size *z, uint32_t bytes)
+void sfi_size_record(struct sfi_size *z, uint32_t bytes)
 {
         int64_t apart = (int64_t)bytes * 16 - z->mean_16, beyond;
 
@@ -284,7 +284,7 @@ static void end_round(struct sfi_limit *l, uint64_t now_ns)
         l->was_reached = false;
 }
 
-void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
+void sfi_limit_record_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         l->round_bytes += bytes;
         l->recover_bytes -= MIN(l->recover_bytes, bytes);
@@ -292,7 +292,7 @@ void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
                 end_round(l, now_ns);
 }
 
-void sfi_limit_note_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns)
+void sfi_limit_record_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns)
 {
         if (now_ns >= l->window_end_ns) {
                 l->base_ns = l->window_base_ns;
@@ -303,7 +303,7 @@ void sfi_limit_note_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t laten
         l->round_latency_ns = MIN(l->round_latency_ns, latency_ns);
 }
 
-bool sfi_limit_note_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_flight_bytes)
+bool sfi_limit_record_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_flight_bytes)
 {
         bool again = l->lossy_bytes > 0 && now_ns - l->decreased_ns < 4 * l->hold_ns;
 
@@ -398,7 +398,7 @@ void sfi_limit_rest(struct sfi_limit *l)
         l->is_idle = true;
 }
 
-void sfi_limit_note_assign(struct sfi_limit *l, size_t n, size_t message_bytes)
+void sfi_limit_record_assign(struct sfi_limit *l, size_t n, size_t message_bytes)
 {
         uint64_t bytes;
 

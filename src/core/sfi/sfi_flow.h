@@ -62,7 +62,7 @@ uint64_t sfi_retry_hurried_ns(const struct sfi_retry *r, uint64_t margin_ns);
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns);
 void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns);
 /* Both the original and its repetition arrived: the retry was too early. */
-void sfi_retry_note_spurious(struct sfi_retry *r, uint64_t now_ns);
+void sfi_retry_record_spurious(struct sfi_retry *r, uint64_t now_ns);
 /* A round of retries begins: lowers the backoff after a quiet time and refills the budget. */
 void sfi_retry_begin_round(struct sfi_retry *r, uint64_t now_ns);
 
@@ -122,7 +122,7 @@ struct sfi_size {
         bool is_known;
 };
 
-void sfi_size_note(struct sfi_size *z, uint32_t bytes);
+void sfi_size_record(struct sfi_size *z, uint32_t bytes);
 /* Bytes to request of a fragment whose size is not known yet; a multiple of EVB_BLOCK_BYTES. */
 uint32_t sfi_size_expected(const struct sfi_size *z, const struct sfi_config *c);
 
@@ -135,7 +135,7 @@ struct sfi_limit {
         /* A round lasts until as many bytes arrived as the limit permits. */
         uint64_t round_bytes, round_latency_ns;
         bool was_reached; /* in this round */
-        /* Least latency: of the former window and of the present one. */
+        /* Least latency: of the previous window and of the present one. */
         uint64_t base_ns, window_base_ns, window_end_ns;
 
         uint64_t lossy_bytes, lossy_until_ns, hold_ns; /* the limit that lost packets, and for how long */
@@ -154,11 +154,11 @@ struct sfi_limit {
 void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *config);
 /* What arrived: bytes that were in flight, as frames at the port; a whole fragment and its latency; a gap in
  * a ROS's sequence numbers. */
-void sfi_limit_note_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
-void sfi_limit_note_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns);
+void sfi_limit_record_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
+void sfi_limit_record_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns);
 /* Losses among the bytes that were in flight at a decrease belong to it (RFC 6582). True: the limit was
  * decreased. */
-bool sfi_limit_note_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_flight_bytes);
+bool sfi_limit_record_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_flight_bytes);
 
 /* The bytes that a request to one ROS should cover, as frames; at most the limit. */
 uint64_t sfi_limit_batch_bytes(const struct sfi_limit *l);
@@ -172,7 +172,7 @@ void sfi_limit_refund(struct sfi_limit *l, uint64_t bytes); /* they do not exist
 void sfi_limit_rest(struct sfi_limit *l);
 
 /* Assigns share the port with the fragments. An Assign for `n` events arrived. */
-void sfi_limit_note_assign(struct sfi_limit *l, size_t n, size_t message_bytes);
+void sfi_limit_record_assign(struct sfi_limit *l, size_t n, size_t message_bytes);
 /* The part of the limit that is reserved for Assigns: of all free credits, and of those that follow soon. */
 uint64_t sfi_limit_assigns_bytes(const struct sfi_limit *l, uint64_t mean_event_bytes, uint64_t free_credits);
 /* The number of credits that may be free while so many bytes are in flight. */

@@ -60,7 +60,7 @@ struct sfi {
 };
 
 /* sfi_end.c: takes the set of present SFIs from a KeepAlive. */
-void sfi_note_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live);
+void sfi_record_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live);
 /* sfi_metadata.c: takes one name. */
 void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
 /* Another DFM: forgets those of a run that did not begin, as this DFM counts its versions from the beginning.
@@ -69,7 +69,7 @@ void sfi_leave_metadata(struct sfi *s);
 /* In sfi_waits.c. */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
 /* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them. */
-bool sfi_note_waits(struct sfi *s, uint64_t now_ns);
+bool sfi_count_waiting(struct sfi *s, uint64_t now_ns);
 /* sfi_chunks.c: how many datagrams a ROS has sent. False: it makes no sense. */
 bool sfi_receive_totals(struct sfi *s, const struct message *m);
 /* sfi_chunks.c: some time after a gap, when packets in another order have arrived: decides whether datagrams

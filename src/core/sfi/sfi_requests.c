@@ -184,8 +184,8 @@ static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot
 
 /* From now on, only an answer to a later request shows that something is lost. In push, nothing orders two
  * retries. */
-static void note_retry(struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
-                       struct sfi_fragment *f, uint32_t ros)
+static void record_retry(struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
+                         struct sfi_fragment *f, uint32_t ros)
 {
         uint64_t since_ns = MAX(f->retried_ns, q->slots->sources ? f->asked_ns : e->first_ns);
         bool is_lost = (q->slots->sources || !f->retried) && is_overtaken(q, e, f, ros);
@@ -194,7 +194,7 @@ static void note_retry(struct sfi_requests *q, uint64_t now_ns, const struct sfi
          * fragment has sent the rest of it. */
         is_lost |= f->known && q->retry->srtt_ns == 0;
         if (overtaken_to(q, e, f, ros) == 0)
-                since_ns = MAX(since_ns, q->streams[ros].heard_ns);
+                since_ns = MAX(since_ns, q->streams[ros].received_ns);
         f->hurried |= now_ns - since_ns < sfi_retry_interval_ns(q->retry);
         f->retried = true;
         f->refused = false;
@@ -255,7 +255,7 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
                 most = MIN(most, f->asked);
         e->retried = true;
         if (begin == 0)
-                note_retry(q, now_ns, e, f, ros);
+                record_retry(q, now_ns, e, f, ros);
         if (!f->split && q->slots->sources) {
                 add_retry(q, now_ns, m, slot, ros, 0,
                           sfi_retry_affordable(q->retry, 0, MIN(most, permitted)));
@@ -285,7 +285,7 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
 static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
                                const struct sfi_fragment *f, uint32_t ros)
 {
-        uint64_t since_ns = MAX(q->streams[ros].heard_ns, q->slots->sources ? f->asked_ns : e->first_ns);
+        uint64_t since_ns = MAX(q->streams[ros].received_ns, q->slots->sources ? f->asked_ns : e->first_ns);
 
         if (q->continues && f->again_bytes > 0)
                 return 0;
@@ -295,7 +295,7 @@ static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, co
 }
 
 /* In pull by bytes, the rest of a fragment may not be requested yet. */
-static bool lacks_requested(const struct sfi_requests *q, const struct sfi_fragment *f)
+static bool is_missing_requested(const struct sfi_requests *q, const struct sfi_fragment *f)
 {
         uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
 
@@ -322,7 +322,7 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                 const struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
                 uint32_t from = 0, to;
 
-                if (!may_retry(q, e) || !lacks_requested(q, f))
+                if (!may_retry(q, e) || !is_missing_requested(q, f))
                         continue;
                 to = may_be_lost_to(q, now_ns, e, f, ros);
                 if (to == 0 && f->rest_from > 0) {
@@ -495,14 +495,14 @@ void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns)
         q->hurry_ns = now_ns + MAX(q->reordering_ns, q->retry->srtt_ns / 2);
 }
 
-void sfi_requests_note_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes)
+void sfi_requests_record_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes)
 {
         bytes = MIN(bytes, f->again_bytes);
         f->again_bytes -= bytes;
         sfi_retry_refund(q->retry, bytes);
 }
 
-void sfi_requests_note_size(struct sfi_requests *q, struct sfi_fragment *f)
+void sfi_requests_record_size(struct sfi_requests *q, struct sfi_fragment *f)
 {
         if (q->slots->sources || f->again_bytes == 0)
                 return;
@@ -513,10 +513,10 @@ void sfi_requests_note_size(struct sfi_requests *q, struct sfi_fragment *f)
         f->again_bytes = f->bytes;
 }
 
-void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
+void sfi_requests_record_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried)
 {
         if (!hurried)
-                sfi_retry_note_spurious(q->retry, now_ns);
+                sfi_retry_record_spurious(q->retry, now_ns);
         else
                 q->reordering_ns = MIN(2 * q->reordering_ns, REORDERING_MOST_NS);
 }
@@ -531,7 +531,7 @@ void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns)
                 for (uint32_t i = 0; t->items[slot].requested && i < t->n_ros; i++) {
                         struct sfi_fragment *f = sfi_fragment(t, slot, i);
 
-                        is_due |= lacks_requested(q, f) && overtaken_to(q, &t->items[slot], f, i) > 0;
+                        is_due |= is_missing_requested(q, f) && overtaken_to(q, &t->items[slot], f, i) > 0;
                 }
                 if (is_due && t->items[slot].retry_ns > now_ns && t->items[slot].retry_ns != NEVER_NS)
                         sfi_slots_set_retry(t, slot, now_ns);

@@ -11,7 +11,7 @@
 
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
-        uint64_t heard_ns;     /* arrival of the last chunk */
+        uint64_t received_ns;  /* arrival of the last chunk */
         uint64_t data_ns;      /* arrival of the last data, or empty fragment */
         uint64_t owing_ns;     /* pull, by bytes: when the requested bytes became more than 0 */
         uint64_t newest_event; /* among the fragments that needed no retry */
@@ -72,10 +72,10 @@ void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
 /* Memory is free again: requests what found none. */
 void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns);
 /* New data of a fragment that was requested again arrived; its size became known. */
-void sfi_requests_note_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes);
-void sfi_requests_note_size(struct sfi_requests *q, struct sfi_fragment *f);
+void sfi_requests_record_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes);
+void sfi_requests_record_size(struct sfi_requests *q, struct sfi_fragment *f);
 /* Both the original and its repetition arrived. */
-void sfi_requests_note_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
+void sfi_requests_record_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
 /* Ends the slots that expired, and collects those that need a retry. */
 void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns);
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next scan */
@@ -86,8 +86,8 @@ bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_t
  * the spacing permits it. False: none now. */
 bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
 
-/* sfi_connected.c: see sfi_note_connected(). */
-void sfi_requests_note_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros);
+/* sfi_connected.c: see sfi_record_connected(). */
+void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros);
 /* The next request for what ROSs lack since then; false: none. */
 bool sfi_requests_make_unsent(struct sfi_requests *q, struct message_to *to, struct message *m);
 
@@ -102,20 +102,20 @@ static inline uint64_t sfi_requests_in_flight(const struct sfi_requests *q)
         return all - MIN(all, q->silent_bytes);
 }
 
-static inline void sfi_requests_note_heard(struct sfi_requests *q, uint64_t now_ns, uint16_t ros)
+static inline void sfi_requests_record_received(struct sfi_requests *q, uint64_t now_ns, uint16_t ros)
 {
-        q->streams[ros].heard_ns = now_ns;
+        q->streams[ros].received_ns = now_ns;
 }
 
-static inline void sfi_requests_note_backlog(struct sfi_requests *q, uint64_t now_ns, uint16_t ros,
-                                             uint32_t bytes)
+static inline void sfi_requests_record_backlog(struct sfi_requests *q, uint64_t now_ns, uint16_t ros,
+                                               uint32_t bytes)
 {
         q->streams[ros].backlog_ns = now_ns;
         q->streams[ros].backlog_bytes = bytes;
 }
 
-static inline void sfi_requests_note_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
-                                            const struct sfi_fragment *f)
+static inline void sfi_requests_record_newest(struct sfi_requests *q, uint16_t ros, const struct chunk *c,
+                                              const struct sfi_fragment *f)
 {
         struct sfi_stream *stream = &q->streams[ros];
 

@@ -11,7 +11,7 @@
 /* The smallest allocation in the buffer: the cost of a short fragment. */
 #define ALLOCATION_MIN_BYTES 256u
 
-static void note_rules(struct sfi_slots *t, const struct ros_rule *rules)
+static void copy_rules(struct sfi_slots *t, const struct ros_rule *rules)
 {
         t->young = SLOT_NONE;
         for (uint32_t i = 0; rules && i < t->n_ros; i++) {
@@ -60,7 +60,7 @@ int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct 
         t->waited = calloc(config->n_ros, sizeof *t->waited);
         if (!t->rules || !t->waited)
                 return -ENOMEM;
-        note_rules(t, config->rules);
+        copy_rules(t, config->rules);
         if (sfi_pulls_by_bytes(config) && !(t->sources = calloc(config->n_ros, sizeof *t->sources)))
                 return -ENOMEM;
         for (uint32_t i = 0; t->sources && i < config->n_ros; i++)
@@ -380,7 +380,7 @@ void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns)
                 free_slot(t, t->collecting[false].first);
 }
 
-size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n)
+size_t sfi_slots_pop_built(struct sfi_slots *t, uint32_t *slots, size_t n)
 {
         size_t taken = 0;
 
@@ -415,7 +415,7 @@ static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
         }
 }
 
-void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
+void sfi_slots_record_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
         uint64_t kept = oldest - MIN(oldest, EVB_EVENTS_KEPT);
 
@@ -440,7 +440,7 @@ void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event)
                 free_slot(t, slot);
 }
 
-void sfi_slots_take_back(struct sfi_slots *t, uint64_t event)
+void sfi_slots_withdraw(struct sfi_slots *t, uint64_t event)
 {
         uint32_t slot = sfi_slots_find(t, event);
 

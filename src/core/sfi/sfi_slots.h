@@ -93,7 +93,8 @@ struct sfi_slots {
         uint16_t *waited;       /* the ROSs whose rule has a wait */
         uint32_t n_waited;
         uint32_t n_waits; /* collecting slots that only wait for silent ROSs */
-        uint32_t young; /* the oldest assigned slot that sfi_note_waits() did not look at; SLOT_NONE: none */
+        uint32_t young; /* the oldest assigned slot that sfi_count_waiting() did not look at; SLOT_NONE: none
+                         */
 
         struct sfi_source *sources; /* of each ROS, in pull by bytes; else NULL */
         uint64_t in_flight_bytes;   /* from all living ROSs */
@@ -202,7 +203,7 @@ void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot);
 void sfi_slots_give_up(struct sfi_slots *t,
                        uint32_t slot); /* drops an unassigned slot; its fragments are late */
 void sfi_slots_drop_all(struct sfi_slots *t, uint64_t now_ns);
-size_t sfi_slots_take_built(struct sfi_slots *t, uint32_t *slots, size_t n);
+size_t sfi_slots_pop_built(struct sfi_slots *t, uint32_t *slots, size_t n);
 void sfi_slots_written(struct sfi_slots *t, uint32_t slot, bool failed); /* frees the slot */
 
 /* Events. */
@@ -218,11 +219,11 @@ static inline bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event
 }
 
 /* All events before `oldest` have ended, on whichever SFI: drops those that this one still collects. */
-void sfi_slots_note_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest);
+void sfi_slots_record_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest);
 /* The event went to another SFI: discards its fragments. */
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event);
 /* The event returns to this SFI, and the end of its lost slot no longer counts. */
-void sfi_slots_take_back(struct sfi_slots *t, uint64_t event);
+void sfi_slots_withdraw(struct sfi_slots *t, uint64_t event);
 void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t live[static EVB_ROS_MAX / 64]);
 
 /* Memory. */

@@ -105,7 +105,7 @@ bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence)
         return ahead >= SFI_ASSIGN_WINDOW || (u->assign_bits[bit / 64] >> bit % 64 & 1);
 }
 
-void sfi_updates_note_assignment(struct sfi_updates *u, uint32_t sequence)
+void sfi_updates_record_assignment(struct sfi_updates *u, uint32_t sequence)
 {
         uint64_t bit = sequence % SFI_ASSIGN_WINDOW;
 
@@ -202,7 +202,7 @@ uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u)
         return MAX(deadline, budget_next_ns(&u->budget));
 }
 
-void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals)
+void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals)
 {
         const struct sfi_slots *t = u->slots;
         struct sfi_inventory *v = &u->inventory;
@@ -222,10 +222,10 @@ void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals)
         }
 }
 
-void sfi_inventory_note_run(struct sfi_updates *u, bool begun)
+void sfi_inventory_record_run(struct sfi_updates *u, bool begun)
 {
-        u->inventory.late |= begun && !u->inventory.noted;
-        u->inventory.noted = true;
+        u->inventory.late |= begun && !u->inventory.recorded;
+        u->inventory.recorded = true;
 }
 
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m)

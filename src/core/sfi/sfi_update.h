@@ -14,7 +14,7 @@ struct sfi_inventory {
         uint64_t end;                 /* no event from there on */
         struct event_set ended, open; /* both: built as partial */
         struct node_totals totals;
-        bool noted, late; /* it is noted whether the run had begun before this SFI joined */
+        bool recorded, late; /* it is noted whether the run had begun before this SFI joined */
         bool inquiry_due;
         uint64_t inquiry_from;
 };
@@ -50,7 +50,7 @@ void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns);
 
 /* Assignments. */
 bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence);
-void sfi_updates_note_assignment(struct sfi_updates *u, uint32_t sequence);
+void sfi_updates_record_assignment(struct sfi_updates *u, uint32_t sequence);
 /* Events that were assigned and whose end is not reported. */
 static inline uint64_t sfi_updates_open(const struct sfi_updates *u)
 {
@@ -86,7 +86,7 @@ uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u);
 
 /* The inventory. */
 /* A KeepAlive came; the first one shows whether the run had `begun` before. */
-void sfi_inventory_note_run(struct sfi_updates *u, bool begun);
-void sfi_inventory_take(struct sfi_updates *u, const struct node_totals *totals);
+void sfi_inventory_record_run(struct sfi_updates *u, bool begun);
+void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals);
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m);
 bool sfi_inventory_make(struct sfi_updates *u, struct message *m);

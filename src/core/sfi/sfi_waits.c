@@ -49,7 +49,7 @@ static bool only_waits(const struct sfi *s, uint64_t now_ns, uint32_t slot, uint
 }
 
 /* Looks at each assigned event once, when it reaches the age. */
-bool sfi_note_waits(struct sfi *s, uint64_t now_ns)
+bool sfi_count_waiting(struct sfi *s, uint64_t now_ns)
 {
         uint64_t silent_ns = sfi_silent_ns(&s->requests);
         struct sfi_slots *t = &s->slots;

@@ -199,9 +199,9 @@ static void log_notice(struct node *n, const struct dfm *core, const struct dfm_
         }
 }
 
-static void log_stranger(struct node *n)
+static void log_foreign_sender(struct node *n)
 {
-        struct control_stranger *s = &n->control.stranger;
+        struct control_foreign_sender *s = &n->control.foreign_sender;
         uint32_t who = (uint32_t)s->role << 16 | s->index;
         char text[NET_ADDRESS_TEXT_MAX];
 
@@ -209,9 +209,9 @@ static void log_stranger(struct node *n)
                 return;
         s->is_new = false;
         /* No stranger is logged twice in a row, and all at limited rate. */
-        if (s->role == ROLE_DFM || n->membership.logged_stranger == who)
+        if (s->role == ROLE_DFM || n->membership.logged_foreign_sender == who)
                 return;
-        n->membership.logged_stranger = who;
+        n->membership.logged_foreign_sender = who;
         net_address_format(&s->from, text);
         if (!scenario_node_of(n->scenario, s->role, s->index))
                 log_limited(LOG_LEVEL_WARNING, NULL,
@@ -228,12 +228,12 @@ void roster_log(struct node *n, struct dfm *core)
 {
         struct dfm_notice o;
 
-        while (dfm_take_notice(core, &o)) {
+        while (dfm_pop_notice(core, &o)) {
                 n->run = dfm_run(core);
                 log_set_run(n->run);
                 log_notice(n, core, &o);
         }
-        log_stranger(n);
+        log_foreign_sender(n);
 }
 
 void roster_describe_missing(const struct node *n, const struct dfm *core, char *text, size_t size_bytes)

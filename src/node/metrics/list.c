@@ -50,7 +50,7 @@ static struct entry *find(struct list *l, const char *family, const char *type)
 }
 
 /* The labels of a sample besides the common ones and that of buckets. */
-static void take_labels(struct entry *e, char *line)
+static void read_labels(struct entry *e, char *line)
 {
         struct metrics_label common[] = {{"node", ""}, {"role", ""}, {"le", ""}};
         char *rest = strchr(line, '{'), *word;
@@ -69,7 +69,7 @@ static void take_labels(struct entry *e, char *line)
         }
 }
 
-static void take_lines(struct list *l, char *text, enum node_role role)
+static void read_lines(struct list *l, char *text, enum node_role role)
 {
         char family[80], type[16], *next = text, *line;
         struct entry *e = NULL;
@@ -82,7 +82,7 @@ static void take_lines(struct list *l, char *text, enum node_role role)
                 } else if (e && strncmp(line, "# HELP ", 7) == 0)
                         snprintf(e->help, sizeof e->help, "%s", line + 7 + strlen(family) + 1);
                 else if (e && line[0] != '#')
-                        take_labels(e, line);
+                        read_labels(e, line);
         }
 }
 
@@ -99,7 +99,7 @@ static void fill_scenario(struct scenario *s)
         s->level2.port = 1;
 }
 
-static int take_role(struct list *l, const struct scenario *s, enum node_role role)
+static int list_role(struct list *l, const struct scenario *s, enum node_role role)
 {
         struct metrics_peer peers[ROLES] = {};
         struct metrics_shaped shapings[ROLES] = {[NUMBER(ROLE_SFI)] = {.known = true}};
@@ -119,7 +119,7 @@ static int take_role(struct list *l, const struct scenario *s, enum node_role ro
         metrics_page_write(&v, f, true);
         if (fclose(f) != 0)
                 return -ENOMEM;
-        take_lines(l, text, role);
+        read_lines(l, text, role);
         return 0;
 }
 
@@ -133,7 +133,7 @@ static int make_list(struct list **ret)
                 return r;
         fill_scenario(s);
         for (enum node_role role = ROLE_DFM; r >= 0 && role <= ROLE_SFI; role++)
-                r = take_role(l, s, role);
+                r = list_role(l, s, role);
         if (r >= 0)
                 *ret = take_ptr(l);
         return r;

@@ -101,7 +101,7 @@ static bool keeps_window(const struct losses *l, const struct losses_sample *now
         return !ended && !differs(&l->older, now, COUNTER_events_complete) && has_bad(&l->older, now);
 }
 
-bool losses_note(struct losses *l, const struct losses_sample *now)
+bool losses_record(struct losses *l, const struct losses_sample *now)
 {
         bool due;
 

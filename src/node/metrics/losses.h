@@ -45,6 +45,6 @@ struct losses {
 };
 
 /* Takes the counts of the present run. True: the window that began last is now the one that counts. */
-bool losses_note(struct losses *l, const struct losses_sample *now);
+bool losses_record(struct losses *l, const struct losses_sample *now);
 /* What the window has, which began at .now_ns; counts that went back are 0. */
 struct losses_sample losses_recent(const struct losses *l);

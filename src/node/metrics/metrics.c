@@ -48,7 +48,7 @@ struct metrics {
 };
 
 /* Events of a DFM or SFI, fragments of a ROS or SFI; bytes of payload, or those that a ROS sends. */
-static void note_rates(struct metrics *m, struct metrics_state *to)
+static void record_rates(struct metrics *m, struct metrics_state *to)
 {
         const struct node_stats *s = m->stats;
         bool ros = m->self->role == ROLE_ROS;
@@ -61,16 +61,16 @@ static void note_rates(struct metrics *m, struct metrics_state *to)
                 .busy_ns = stats_get(&s->busy_ns),
         };
 
-        metrics_take_rates(&to->rates, &m->last, &now);
+        metrics_update_rates(&to->rates, &m->last, &now);
 }
 
 /* Returns whether the window moved, and that of the peers with it. */
-static bool note_losses(const struct metrics *m, struct metrics_state *to)
+static bool record_losses(const struct metrics *m, struct metrics_state *to)
 {
         struct losses_sample now = {.now_ns = clock_now_ns()};
 
         stats_read(m->stats, now.counts);
-        return losses_note(&to->losses, &now);
+        return losses_record(&to->losses, &now);
 }
 
 /* NULL: there are no metrics, or the server's thread copies right now: the next turn publishes. */
@@ -78,7 +78,7 @@ static struct metrics_state *begin(struct metrics *m)
 {
         if (!m || pthread_mutex_trylock(&m->shared.lock) != 0)
                 return NULL;
-        note_rates(m, &m->shared.state);
+        record_rates(m, &m->shared.state);
         return &m->shared.state;
 }
 
@@ -87,13 +87,13 @@ static void end(struct metrics *m)
         pthread_mutex_unlock(&m->shared.lock);
 }
 
-void metrics_note_dfm(struct metrics *m, const struct dfm *core)
+void metrics_record_dfm(struct metrics *m, const struct dfm *core)
 {
         struct metrics_state *s = begin(m);
 
         if (!s)
                 return;
-        (void)note_losses(m, s);
+        (void)record_losses(m, s);
         /* A DFM that resumes a run counts at once what its predecessor has done. */
         if (dfm_state(core) == RUN_STARTING)
                 m->last.now_ns = 0;
@@ -120,13 +120,13 @@ void metrics_note_dfm(struct metrics *m, const struct dfm *core)
         end(m);
 }
 
-void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run)
+void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run)
 {
         struct metrics_state *s = begin(m);
 
         if (!s)
                 return;
-        (void)note_losses(m, s);
+        (void)record_losses(m, s);
         s->run = run;
         s->held_fragments = ros_held(core);
         s->buffer_used_bytes = ros_buffer_used_bytes(core);
@@ -144,14 +144,14 @@ void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run)
         end(m);
 }
 
-void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten)
+void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten)
 {
         struct metrics_state *s = begin(m);
         bool moved;
 
         if (!s)
                 return;
-        moved = note_losses(m, s);
+        moved = record_losses(m, s);
         s->run = run;
         s->open_events = sfi_open_events(core);
         s->credits = sfi_credits(core);
@@ -165,7 +165,7 @@ void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, u
                         continue;
                 c = sfi_source_counts(core, n->index);
                 s->peers[i].fragments = c.fragments_received;
-                metrics_note_lost(&s->peers[i], c.fragments_lost, moved);
+                metrics_record_lost(&s->peers[i], c.fragments_lost, moved);
                 s->peers[i].fragments_absent = c.fragments_absent;
                 s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
@@ -176,16 +176,16 @@ void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, u
 }
 
 /* The shaping thread may wait for a copy. */
-void metrics_note_shaping(struct metrics *m, const struct tc_status *status)
+void metrics_record_shaping(struct metrics *m, const struct tc_status *status)
 {
         if (!m)
                 return;
         pthread_mutex_lock(&m->shared.lock);
-        metrics_take_shaping(&m->shared.state, m->scenario, status);
+        metrics_set_shaping(&m->shared.state, m->scenario, status);
         pthread_mutex_unlock(&m->shared.lock);
 }
 
-void metrics_note_shaped(struct metrics *m, bool shaped)
+void metrics_record_shaped(struct metrics *m, bool shaped)
 {
         if (!m)
                 return;

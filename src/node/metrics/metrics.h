@@ -25,10 +25,10 @@ void metrics_begin_run(struct metrics *m);
 
 /* The event loop calls one of these whenever it publishes the counters. `unwritten`: built events that the
  * SFI has not written. */
-void metrics_note_dfm(struct metrics *m, const struct dfm *core);
-void metrics_note_ros(struct metrics *m, const struct ros *core, uint32_t run);
-void metrics_note_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten);
+void metrics_record_dfm(struct metrics *m, const struct dfm *core);
+void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run);
+void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten);
 /* The shaping thread calls these with each look at the kernel: what the kernel has, and whether that is the
  * planned tree. */
-void metrics_note_shaping(struct metrics *m, const struct tc_status *status);
-void metrics_note_shaped(struct metrics *m, bool shaped);
+void metrics_record_shaping(struct metrics *m, const struct tc_status *status);
+void metrics_record_shaped(struct metrics *m, bool shaped);

@@ -53,8 +53,8 @@ static double rate(uint64_t last, uint64_t now, double seconds)
         return now > last ? (double)(now - last) / seconds : 0;
 }
 
-void metrics_take_rates(struct metrics_rates *to, struct metrics_sample *last,
-                        const struct metrics_sample *now)
+void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
+                          const struct metrics_sample *now)
 {
         double seconds = (double)(now->now_ns - last->now_ns) / NS_PER_S;
 
@@ -78,7 +78,7 @@ static void count(uint64_t *total, uint64_t *last, uint64_t now)
         *last = now;
 }
 
-static void take_row(struct metrics_shaped *to, const struct tc_row *row)
+static void copy_row(struct metrics_shaped *to, const struct tc_row *row)
 {
         to->rate_bps = row->rate_bps;
         to->limit_bytes = row->limit_bytes;
@@ -92,7 +92,7 @@ static void take_row(struct metrics_shaped *to, const struct tc_row *row)
         count(&to->overlimits, &to->last_overlimits, row->counters.overlimits);
 }
 
-void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status)
+void metrics_set_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status)
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
                 struct tc_address address = {};
@@ -103,7 +103,7 @@ void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, co
                 for (size_t k = 0; k < status->n && !found; k++) {
                         found = tc_address_equal(&status->rows[k].address, &address);
                         if (found)
-                                take_row(&to->shapings[i], &status->rows[k]);
+                                copy_row(&to->shapings[i], &status->rows[k]);
                 }
                 if (!found) {
                         to->shapings[i].rate_bps = to->shapings[i].backlog_bytes = 0;
@@ -159,7 +159,7 @@ void metrics_continue(struct metrics_state *s, const struct metrics_totals *t)
                 add_peer(&s->peers[i], &t->peers[i]);
 }
 
-void metrics_note_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved)
+void metrics_record_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved)
 {
         if (moved) {
                 p->lost_older = p->lost_newer;

@@ -91,12 +91,12 @@ void metrics_state_begin_run(struct metrics_state *s);
 /* Adds the totals to the state of the present run. */
 void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
 
-/* An SFI lost this many fragments of a peer in this run; `moved` is what losses_note() returned. */
-void metrics_note_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved);
+/* An SFI lost this many fragments of a peer in this run; `moved` is what losses_record() returned. */
+void metrics_record_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved);
 /* Counts the values of a histogram up to each bound; one of its buckets on both sides of a bound is above. */
 void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
 /* Changes the rates if a second has passed since `last`, which becomes `now`. */
-void metrics_take_rates(struct metrics_rates *to, struct metrics_sample *last,
-                        const struct metrics_sample *now);
+void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
+                          const struct metrics_sample *now);
 /* Takes over what the kernel reports about the classes of a ROS's destinations. */
-void metrics_take_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status);
+void metrics_set_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status);

@@ -109,7 +109,7 @@ static bool is_refused(struct node_status *n, const struct http_get *g)
 }
 
 /* Takes over the body. */
-static void take_answer(const struct scenario *s, struct node_status *n, struct http_get *g)
+static void receive_answer(const struct scenario *s, struct node_status *n, struct http_get *g)
 {
         json_decref(take_ptr(n->status));
         n->problem[0] = '\0';
@@ -137,7 +137,7 @@ int statuses_ask(struct statuses *s, uint64_t timeout_ns)
                 gets[i] = (struct http_get){.place = s->nodes[i].place, .path = "/status"};
         http_get_all(gets, s->n, timeout_ns);
         for (size_t i = 0; i < s->n; i++)
-                take_answer(s->scenario, &s->nodes[i], &gets[i]);
+                receive_answer(s->scenario, &s->nodes[i], &gets[i]);
         return 0;
 }
 
@@ -170,7 +170,7 @@ static void finish(struct asker *a)
                 a->io.fd = -1;
                 a->watch->n_open--;
         }
-        take_answer(a->watch->scenario, a->node, &a->get);
+        receive_answer(a->watch->scenario, a->node, &a->get);
 }
 
 static void continue_asking(void *ctx, uint32_t events)

@@ -55,7 +55,7 @@ struct statuses_watch;
 int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct loop *loop,
                        uint64_t timeout_ns);
 struct statuses_watch *statuses_watch_free(struct statuses_watch *w);
-/* Asks each node to which no request is under way. Answers replace the former ones as they arrive. */
+/* Asks each node to which no request is under way. Answers replace the previous ones as they arrive. */
 void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns);
 /* Number of requests under way or still to send, without those from before `since_ns`. */
 size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns);

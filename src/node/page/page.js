@@ -9,7 +9,7 @@ const numberOf = (value) => (isNumber(value) ? value : 0);
 
 const some = (n, one, many) => `${count(n)} ${n === 1 ? one : many || `${one}s`}`;
 
-let message = null, former = null, receivedMs = 0, samples = [], connection = null;
+let message = null, previous = null, receivedMs = 0, samples = [], connection = null;
 
 // ---- The state of a node, in words.
 
@@ -204,7 +204,7 @@ async function loadHistory() {
 
 function show(now) {
   // After a restart of the DFM, its clock begins again.
-  const before = former && now.elapsed > former.elapsed ? former : null, dfm = now.nodes.find((node) => node.role === "dfm");
+  const before = previous && now.elapsed > previous.elapsed ? previous : null, dfm = now.nodes.find((node) => node.role === "dfm");
   const peers = new Map((dfm?.peers || []).map((peer) => [peer.node, peer]));
   const views = now.nodes.map((node) => viewOf(node, peers.get(node.node)));
   document.title = `${dfm?.reachable ? si(dfm.rates?.events_hz, "Hz") : "no figures"} · ${now.scenario} · evb`;
@@ -225,7 +225,7 @@ function show(now) {
 }
 
 function receive(text) {
-  former = message;
+  previous = message;
   message = JSON.parse(text);
   receivedMs = Date.now();
   show(message);

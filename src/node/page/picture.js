@@ -254,17 +254,17 @@ class Chart {
     const span = Math.min(CHART_S, Math.max(60, last ? 60 * Math.ceil((last[0] - samples[0][0]) / 60) : 0));
     const now = last ? this.format(last[this.column]) : "–", x = (sample) => (600 * (1 - (last[0] - sample[0]) / span)).toFixed(1);
     const y = (sample) => (118 - 112 * Math.min(1, sample[this.column] / top)).toFixed(1);
-    let line = "", area = "", begin = null, former = null;
-    const close = () => { if (begin) area += `L${x(former)} 118L${x(begin)} 118Z`; };
+    let line = "", area = "", begin = null, previous = null;
+    const close = () => { if (begin) area += `L${x(previous)} 118L${x(begin)} 118Z`; };
     for (const sample of samples) {
-      const gap = !former || sample[0] - former[0] > CHART_GAP_S;
+      const gap = !previous || sample[0] - previous[0] > CHART_GAP_S;
       if (gap) {
         close();
         begin = sample;
       }
       line += `${gap ? "M" : "L"}${x(sample)} ${y(sample)}`;
       area += `${gap ? "M" : "L"}${x(sample)} ${y(sample)}`;
-      former = sample;
+      previous = sample;
     }
     close();
     this.svg.replaceChildren();

@@ -6,13 +6,13 @@
 #include "../dfm_reasons.h"
 
 /* A ROS that held triggers back until the end may never have heard which events are cleared. */
-static void note_end(const struct node *n, const struct dfm *core, struct dfm_end *e, uint64_t now_ns)
+static void record_end(const struct node *n, const struct dfm *core, struct dfm_end *e, uint64_t now_ns)
 {
         uint64_t age_ns = stall_age_ns(&n->stall, now_ns);
 
-        if (e->noted || dfm_state(core) <= RUN_RUNNING)
+        if (e->recorded || dfm_state(core) <= RUN_RUNNING)
                 return;
-        e->noted = true;
+        e->recorded = true;
         if (age_ns > 0)
                 stall_describe_end(core, n->scenario, age_ns, e->held, sizeof e->held);
 }
@@ -46,7 +46,7 @@ void dfm_end_turn(struct node *n, struct dfm *core, struct dfm_end *e, uint64_t 
 
         if (limit_ns > 0 && !e->reason[0] && is_stalled(n, core, limit_ns, now_ns))
                 end_run(n, core, e, now_ns);
-        note_end(n, core, e, now_ns);
+        record_end(n, core, e, now_ns);
         /* If events end again, those that are open may end as well. */
         if (e->reason[0] && now_ns >= e->abandon_ns && stall_age_ns(&n->stall, now_ns) > 0)
                 e->abandoned += dfm_abandon(core, now_ns);

@@ -10,7 +10,7 @@ struct dfm_end {
         char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": it did not */
         uint64_t abandon_ns;          /* when it ends events that are still open as lost */
         uint32_t abandoned;
-        bool noted;
+        bool recorded;
         char held[256]; /* the ROSs that held triggers back until the end; "": none */
 };
 

@@ -22,7 +22,7 @@ static bool is_dfm_silent(const struct node *n, const struct member *m, uint64_t
 {
         uint64_t limit_ns = MAX(SILENT_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns, SILENT_LEAST_NS);
 
-        return member_is_joined(m) && is_in_run(n->kind->state(n)) && m->heard_ns + limit_ns <= now_ns;
+        return member_is_joined(m) && is_in_run(n->kind->state(n)) && m->received_ns + limit_ns <= now_ns;
 }
 
 static struct work work_of(const struct node *n, const struct member *m, uint64_t now_ns, uint64_t progress,
@@ -45,7 +45,7 @@ static bool explain_run(const struct node *n, const struct member *m, uint64_t n
         else if (is_dfm_silent(n, m, now_ns)) {
                 snprintf(ret->text, sizeof ret->text, "%s silent",
                          scenario_node_of(n->scenario, ROLE_DFM, 0)->name);
-                ret->since_ns = m->heard_ns;
+                ret->since_ns = m->received_ns;
                 ret->timed = true;
         } else
                 return !is_in_run(n->kind->state(n)) && !n->is_sealing;
@@ -83,7 +83,7 @@ bool ros_blames_front_end(enum node_reason reason)
         return reason == REASON_NO_FRONT_END || reason == REASON_OUT_OF_STEP || reason == REASON_SILENT;
 }
 
-void ros_note_obstacle(struct ros *core, const struct data_sender *sender, uint64_t now_ns)
+void ros_record_obstacle(struct ros *core, const struct data_sender *sender, uint64_t now_ns)
 {
         struct node_obstacle before = ros_obstacle(core), o;
 
@@ -142,7 +142,7 @@ void ros_explain(const struct node *n, const struct ros *core, uint64_t now_ns, 
 
 /* ---- SFI ---- */
 
-void sfi_note_failure(struct sfi *core, uint64_t now_ns, int error)
+void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error)
 {
         enum node_reason why = REASON_NONE;
 

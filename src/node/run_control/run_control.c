@@ -55,7 +55,7 @@ static bool waits_for_start(const struct run_control *c)
 }
 
 /* Returns whether it is another one than before. */
-static bool note_state(struct run_control *c)
+static bool record_state(struct run_control *c)
 {
         int state = (int)run_state_of(c->node->core, &c->view);
 
@@ -96,7 +96,7 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct run_request *r, 
 
 /* Joins the names of the scenario and those of the command. False: they are too many, and the request is
  * refused. */
-static bool take_metadata(struct run_control *c, struct run_request *r)
+static bool read_metadata(struct run_control *c, struct run_request *r)
 {
         const struct scenario *s = c->node->scenario;
         struct scenario_metadata list[SCENARIO_METADATA_MAX];
@@ -121,7 +121,7 @@ static bool take_metadata(struct run_control *c, struct run_request *r)
         return true;
 }
 
-static void give_metadata(struct run_control *c, struct dfm *core, uint64_t now_ns)
+static void send_metadata(struct run_control *c, struct dfm *core, uint64_t now_ns)
 {
         struct node *n = c->node;
 
@@ -135,12 +135,12 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         struct dfm *core = c->node->core;
 
         c->view.is_held = c->view.has_failed = false;
-        c->view.ends_former = !dfm_is_in_run(core);
+        c->view.ends_previous = !dfm_is_in_run(core);
         if (dfm_is_in_run(core)) {
                 c->next_is_ready = true;
                 return;
         }
-        give_metadata(c, core, now_ns);
+        send_metadata(c, core, now_ns);
         dfm_release_start(core, now_ns);
 }
 
@@ -187,7 +187,7 @@ static void stop_run(struct run_control *c, uint64_t now_ns)
 
 static void start(struct run_control *c, struct run_request *r, uint64_t now_ns)
 {
-        if (may_have_another(c, r) && take_metadata(c, r)) {
+        if (may_have_another(c, r) && read_metadata(c, r)) {
                 if (r->command == RUN_COMMAND_NEXT_RUN)
                         stop_run(c, now_ns);
                 let_begin(c, now_ns);
@@ -198,8 +198,8 @@ static void stop(struct run_control *c, uint64_t now_ns)
 {
         c->view.is_held = true;
         c->next_is_ready = false;
-        c->view.ends_former = !dfm_is_in_run(c->node->core);
-        if (c->view.ends_former)
+        c->view.ends_previous = !dfm_is_in_run(c->node->core);
+        if (c->view.ends_previous)
                 dfm_hold_start(c->node->core);
         stop_run(c, now_ns);
 }
@@ -279,12 +279,12 @@ static void follow(void *ctx, struct run_request *r)
         }
         if (!r->reply)
                 r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
-        if (note_state(f->control) || r->is_command)
+        if (record_state(f->control) || r->is_command)
                 run_control_publish(f->control, f->now_ns);
 }
 
 /* The commands that came before its nodes concern a run that an earlier DFM left without an end. */
-static void end_former(struct run_control *c, uint64_t now_ns)
+static void end_previous(struct run_control *c, uint64_t now_ns)
 {
         struct node *n = c->node;
 
@@ -294,14 +294,14 @@ static void end_former(struct run_control *c, uint64_t now_ns)
         stop_run(c, now_ns);
 }
 
-static void note_begin(struct run_control *c, uint64_t now_ns)
+static void record_begin(struct run_control *c, uint64_t now_ns)
 {
         c->begun = true;
-        if (c->view.ends_former && !dfm_has_begun(c->node->core))
-                end_former(c, now_ns);
+        if (c->view.ends_previous && !dfm_has_begun(c->node->core))
+                end_previous(c, now_ns);
         else
                 c->view.is_held = waits_for_start(c);
-        c->view.has_failed = c->view.ends_former = false;
+        c->view.has_failed = c->view.ends_previous = false;
 }
 
 void run_control_turn(struct run_control *c, uint64_t now_ns)
@@ -311,9 +311,9 @@ void run_control_turn(struct run_control *c, uint64_t now_ns)
         if (!c)
                 return;
         if (!c->begun && dfm_is_in_run(c->node->core))
-                note_begin(c, now_ns);
+                record_begin(c, now_ns);
         run_mailbox_turn(c->mailbox, follow, &f);
-        if (note_state(c))
+        if (record_state(c))
                 run_control_publish(c, now_ns);
 }
 
@@ -325,21 +325,21 @@ void run_control_prepare(struct run_control *c, struct dfm *core)
         if (c->view.is_held)
                 dfm_hold_start(core);
         if (c->next_is_ready)
-                give_metadata(c, core, clock_now_ns());
+                send_metadata(c, core, clock_now_ns());
         c->next_is_ready = false;
 }
 
-void run_control_note_last(struct run_control *c, uint32_t run, const char *why, const char *cause)
+void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause)
 {
         if (c)
-                run_state_note_last(&c->view, run, why, cause);
+                run_state_record_last(&c->view, run, why, cause);
 }
 
-void run_control_note_end(struct run_control *c)
+void run_control_record_end(struct run_control *c)
 {
         if (!c)
                 return;
-        run_state_note_end(c->node, &c->view);
+        run_state_record_end(c->node, &c->view);
         /* Somebody has started another one already. */
         if (c->next_is_ready)
                 c->view.has_failed = false;

@@ -25,8 +25,8 @@ void run_control_turn(struct run_control *c, uint64_t now_ns);
 /* Publishes the state for readers at metrics.listen, who do not wake the event loop. */
 void run_control_publish(struct run_control *c, uint64_t now_ns);
 /* An earlier DFM left this run, without an end or without a report; `cause`: a fault, or "". */
-void run_control_note_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
+void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
 /* The run of this core is over; n->reasons says how. */
-void run_control_note_end(struct run_control *c);
+void run_control_record_end(struct run_control *c);
 /* What other servers of this process need. NULL: there is no run control. */
 const struct run_http *run_control_http(const struct run_control *c);

@@ -18,7 +18,7 @@ void run_state_copy_init(struct run_state_copy *c);
 void run_state_copy_fini(struct run_state_copy *c);
 /* The event loop, which never waits. False: another thread reads right now; try it again at the next turn. */
 bool run_state_copy_begin(struct run_state_copy *c);
-/* Takes over `json`, which is from malloc(); NULL leaves the former one. */
+/* Takes over `json`, which is from malloc(); NULL leaves the previous one. */
 void run_state_copy_end(struct run_state_copy *c, char *json, const char *error);
 /* Any thread. Returns a copy from malloc(); NULL: nothing is published, or no memory. */
 char *run_state_copy_json(struct run_state_copy *c);

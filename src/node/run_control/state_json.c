@@ -41,7 +41,7 @@ static bool output_failed(const struct node *n)
         return false;
 }
 
-void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause)
+void run_state_record_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause)
 {
         v->run = run;
         v->reasons = (struct reasons){};
@@ -53,13 +53,13 @@ void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why
         v->is_held |= v->has_failed;
 }
 
-void run_state_note_end(const struct node *n, struct run_state_view *v)
+void run_state_record_end(const struct node *n, struct run_state_view *v)
 {
         v->run = n->run;
         v->reasons = n->reasons;
-        v->outcome = n->ended_by_stall || n->ended_by_former || output_failed(n) ? RUN_OUTCOME_ERROR
-                     : n->reasons.n > 0                                          ? RUN_OUTCOME_FELL_SHORT
-                                                                                 : RUN_OUTCOME_OK;
+        v->outcome = n->ended_by_stall || n->ended_by_previous || output_failed(n) ? RUN_OUTCOME_ERROR
+                     : n->reasons.n > 0                                            ? RUN_OUTCOME_FELL_SHORT
+                                                                                   : RUN_OUTCOME_OK;
         v->has_failed = v->outcome == RUN_OUTCOME_ERROR;
 }
 
@@ -124,7 +124,7 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
         if (state == RUN_CONTROL_CONFIGURED && dfm_is_held(n->core))
                 return json_string("waiting for the command start");
         progress_text(n, now_ns, text, OBSTACLE_TEXT_MAX);
-        if (text[0] && dfm_awaits_run(n->core) && v->ends_former)
+        if (text[0] && dfm_awaits_run(n->core) && v->ends_previous)
                 strcat(text, "; then this run ends");
         return text[0] ? json_string(text) : json_null();
 }

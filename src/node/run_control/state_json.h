@@ -10,9 +10,9 @@ struct dfm;
 enum run_outcome { RUN_OUTCOME_NONE, RUN_OUTCOME_OK, RUN_OUTCOME_FELL_SHORT, RUN_OUTCOME_ERROR };
 
 struct run_state_view {
-        bool is_held;     /* the next run waits for an operator */
-        bool ends_former; /* the run of an earlier DFM ends once its nodes come, as an operator commanded */
-        bool has_failed;  /* the last run ended in an error, and nobody has started another one */
+        bool is_held;       /* the next run waits for an operator */
+        bool ends_previous; /* the run of an earlier DFM ends once its nodes come, as an operator commanded */
+        bool has_failed;    /* the last run ended in an error, and nobody has started another one */
         /* The last run. */
         uint32_t run;
         enum run_outcome outcome;
@@ -21,9 +21,9 @@ struct run_state_view {
 
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
 /* An earlier DFM left this run, which fell short, or failed: the cause is not "". */
-void run_state_note_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
+void run_state_record_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
 /* The run of this node is over. */
-void run_state_note_end(const struct node *n, struct run_state_view *v);
+void run_state_record_end(const struct node *n, struct run_state_view *v);
 /* Both are from malloc(); NULL: no memory. */
 char *run_state_json(const struct node *n, const struct run_state_view *v, uint64_t now_ns);
 char *run_error_json(const char *text);

@@ -153,9 +153,9 @@ int tc_device_read(struct tc_device *ret, const char *name)
         return 0;
 }
 
-static void note(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void note(struct strbuf *b, const char *format, ...)
+static void append(struct strbuf *b, const char *format, ...)
 {
         char text[128];
         va_list args;
@@ -166,21 +166,21 @@ static void note(struct strbuf *b, const char *format, ...)
         strbuf_add(b, "%s%s", b->length > 0 ? "; " : "", text);
 }
 
-static int note_facts(const struct tc_device *d, const struct tc_device *now, struct strbuf *what)
+static int record_facts(const struct tc_device *d, const struct tc_device *now, struct strbuf *what)
 {
         char a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
         size_t before = what->length;
 
         if (d->speed_bps != now->speed_bps)
-                note(what, "reports %s instead of %s", quantity_format_rate(now->speed_bps, a),
-                     d->speed_bps > 0 ? quantity_format_rate(d->speed_bps, b) : "no rate");
+                append(what, "reports %s instead of %s", quantity_format_rate(now->speed_bps, a),
+                       d->speed_bps > 0 ? quantity_format_rate(d->speed_bps, b) : "no rate");
         if (d->mtu_bytes != now->mtu_bytes)
-                note(what, "has an MTU of %u instead of %u bytes", now->mtu_bytes, d->mtu_bytes);
+                append(what, "has an MTU of %u instead of %u bytes", now->mtu_bytes, d->mtu_bytes);
         if (d->super_packet_bytes != now->super_packet_bytes)
-                note(what, "takes super-packets of %u instead of %u bytes", now->super_packet_bytes,
-                     d->super_packet_bytes);
+                append(what, "takes super-packets of %u instead of %u bytes", now->super_packet_bytes,
+                       d->super_packet_bytes);
         if (d->queues != now->queues)
-                note(what, "has %u instead of %u transmit queues", now->queues, d->queues);
+                append(what, "has %u instead of %u transmit queues", now->queues, d->queues);
         return what->length > before ? TC_DEVICE_FACTS : 0;
 }
 
@@ -199,14 +199,14 @@ int tc_device_follow(struct tc_device *d, struct strbuf *what)
         if (now.speed_bps == 0)
                 now.speed_bps = d->speed_bps;
         if (strcmp(now.name, d->name) != 0) {
-                note(what, "is now called %s", now.name);
+                append(what, "is now called %s", now.name);
                 changes |= TC_DEVICE_RENAMED;
         }
         if (now.up != d->up) {
-                note(what, now.up ? "is up" : "is down");
+                append(what, now.up ? "is up" : "is down");
                 changes |= now.up ? TC_DEVICE_UP : TC_DEVICE_DOWN;
         }
-        changes |= note_facts(d, &now, what);
+        changes |= record_facts(d, &now, what);
         *d = now;
         return changes;
 }

@@ -32,7 +32,7 @@ enum {
 };
 /* Reads the device with this number again, whatever its name is now, and appends what changed to `what`, as
  * in "is now called eth7; reports 1.00 Gbit/s instead of 10.0 Gbit/s". A device that is down reports no
- * speed; it keeps the former one. Returns the changes, or -ENODEV: the device no longer exists. */
+ * speed; it keeps the previous one. Returns the changes, or -ENODEV: the device no longer exists. */
 int tc_device_follow(struct tc_device *d, struct strbuf *what);
 /* Finds the device with an address; -ENODEV: none. */
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);

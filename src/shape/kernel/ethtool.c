@@ -44,7 +44,7 @@ static struct nlmsghdr *begin(struct ethtool *a, uint16_t family, uint8_t comman
         return m;
 }
 
-static void take_text(struct ethtool *a, const struct nlmsghdr *m)
+static void read_text(struct ethtool *a, const struct nlmsghdr *m)
 {
         const struct nlattr *t;
 
@@ -89,13 +89,13 @@ int ethtool_ask(struct ethtool *a, const struct nlmsghdr *m,
                                 return -EBADMSG;
                         memcpy(&error, mnl_nlmsg_get_payload(in), sizeof error);
                         if (error < 0)
-                                take_text(a, in);
+                                read_text(a, in);
                         return error;
                 }
         }
 }
 
-static void take_family(const struct nlmsghdr *m, void *ctx)
+static void read_family(const struct nlmsghdr *m, void *ctx)
 {
         uint16_t *family = ctx;
         const struct nlattr *a;
@@ -114,7 +114,7 @@ static int find_family(struct ethtool *a, uint16_t *ret)
         int r;
 
         mnl_attr_put_strz(m, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME);
-        r = ethtool_ask(a, m, take_family, ret);
+        r = ethtool_ask(a, m, read_family, ret);
         return r < 0 ? r : *ret == 0 ? -EOPNOTSUPP : 0;
 }
 
@@ -184,7 +184,7 @@ void coalesce_keep_asked(struct tc_tuning *t, const struct tc_tuning *want)
         }
 }
 
-static void take_fields(const struct nlmsghdr *m, void *ctx)
+static void read_fields(const struct nlmsghdr *m, void *ctx)
 {
         struct tc_tuning *t = ctx;
         const struct nlattr *a;
@@ -208,7 +208,7 @@ int coalesce_read(const char *device, struct tc_tuning *ret)
                      : ethtool_ask(
                                &e,
                                ethtool_begin(&e, ETHTOOL_MSG_COALESCE_GET, ETHTOOL_A_COALESCE_HEADER, device),
-                               take_fields, ret);
+                               read_fields, ret);
 }
 
 int coalesce_write(const char *device, const struct tc_tuning *want, struct tc_ack *ack)

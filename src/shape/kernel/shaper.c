@@ -260,7 +260,7 @@ static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_
         tc_tree_fini(&now);
 }
 
-static struct tc_tree take_tree(struct tc_tree *t)
+static struct tc_tree move_tree(struct tc_tree *t)
 {
         struct tc_tree taken = *t;
 
@@ -309,7 +309,7 @@ int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force,
         } else {
                 free(asked);
                 tc_tree_fini(&s->installed);
-                s->installed = take_tree(&want);
+                s->installed = move_tree(&want);
         }
         tc_tree_fini(&want);
         tc_tree_fini(&have);

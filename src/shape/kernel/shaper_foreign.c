@@ -21,7 +21,7 @@ int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)
                          "and lose it",
                          root->kind_name, handle, lost->kind_name,
                          tc_handle_format(lost->handle, lost_handle),
-                         tc_object_lacks_table(lost) ? " (its stab)" : "");
+                         tc_object_is_missing_table(lost) ? " (its stab)" : "");
 }
 
 void shaper_warn_of_loss(const char *device, const struct tc_tree *have, struct tc_outcome *o)

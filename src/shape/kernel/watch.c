@@ -66,7 +66,7 @@ int tc_watch_fd(const struct tc_watch *w)
 }
 
 /* True: the message concerns the watched device, and *ret is filled. */
-static bool take(const struct tc_watch *w, const struct nlmsghdr *m, struct tc_event *ret)
+static bool decode_event(const struct tc_watch *w, const struct nlmsghdr *m, struct tc_event *ret)
 {
         struct tc_event e = {.port = m->nlmsg_pid, .by_us = m->nlmsg_pid != 0 && m->nlmsg_pid == w->own_port};
         struct ifinfomsg link;
@@ -100,7 +100,7 @@ int tc_watch_next(struct tc_watch *w, struct tc_event *ret)
                         const struct nlmsghdr *m = w->next;
 
                         w->next = mnl_nlmsg_next(m, &w->left);
-                        if (take(w, m, ret))
+                        if (decode_event(w, m, ret))
                                 return 1;
                 }
                 ssize_t n = recv(mnl_socket_get_fd(w->mnl), w->in, sizeof w->in, MSG_DONTWAIT);

@@ -134,7 +134,7 @@ static bool may_stick(const struct tc_object *have, const struct tc_object *want
 
 /* Another program's queue replaced that of a TBF. Without one, the kernel gives the TBF a queue of its limit
  * when it is changed. */
-static void give_own_queue(struct differing *d, const struct tc_object *queue)
+static void add_own_queue(struct differing *d, const struct tc_object *queue)
 {
         for (size_t i = 0; i < d->want->n; i++) {
                 const struct tc_object *w = &d->want->objects[i], *h;
@@ -160,7 +160,7 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
                 return;
         if (!want) {
                 if (has_handle(have))
-                        give_own_queue(d, have);
+                        add_own_queue(d, have);
                 /* Only if its class stays; else the qdisc goes with the class. */
                 if (has_handle(have) && tc_tree_class(d->want, have->parent))
                         emit(d, TC_DELETE, have);

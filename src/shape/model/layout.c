@@ -297,7 +297,7 @@ const struct tc_object *tc_layout_incomplete(const struct tc_tree *have)
 
                 if (o->type == TC_QDISC && o->handle != 0 &&
                     (is_among(o->kind_name, incomplete_kinds, ARRAY_SIZE(incomplete_kinds)) ||
-                     tc_object_lacks_table(o)))
+                     tc_object_is_missing_table(o)))
                         return o;
         }
         return NULL;

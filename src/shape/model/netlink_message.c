@@ -83,7 +83,7 @@ int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *c
                 mnl_attr_put_u32(m, TCA_CHAIN, o->chain);
         if (verb == TC_DELETE)
                 return 0;
-        if (o->has_stab && !tc_object_lacks_table(o)) {
+        if (o->has_stab && !tc_object_is_missing_table(o)) {
                 struct nlattr *nest = mnl_attr_nest_start(m, TCA_STAB);
 
                 nest->nla_type = TCA_STAB;

@@ -107,7 +107,7 @@ bool tc_object_equal(const struct tc_object *a, const struct tc_object *b)
                (a->options_bytes == 0 || memcmp(a->options, b->options, a->options_bytes) == 0);
 }
 
-bool tc_object_lacks_table(const struct tc_object *o)
+bool tc_object_is_missing_table(const struct tc_object *o)
 {
         struct tc_sizespec spec;
 

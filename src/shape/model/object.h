@@ -139,7 +139,7 @@ const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid)
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
 
 /* The kernel does not report all of the size table. */
-bool tc_object_lacks_table(const struct tc_object *o);
+bool tc_object_is_missing_table(const struct tc_object *o);
 
 /* Formats "e7b:1001" or "root", as tc does. Returns text. */
 char *tc_handle_format(uint32_t handle, char text[static TC_HANDLE_TEXT_MAX]);

@@ -61,9 +61,9 @@ struct path_sender {
 /* path_packets.c. */
 /* Takes at most `most` packets (at most PATH_BATCH_MAX) for the path to send; fewer at the end of the file or
  * if their bytes are many. 0: the path shall end. */
-size_t path_take(struct path_sender *s, struct path_packet *ret, size_t most);
+size_t path_pop(struct path_sender *s, struct path_packet *ret, size_t most);
 /* The same without packets, for a stream without headers: takes at most `most` bytes. */
-size_t path_take_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset);
+size_t path_pop_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset);
 /* Writes the header of a packet; returns its size, equal for all packets of the same length. */
 size_t path_header_encode(const struct path_packet *p, uint8_t to[static PATH_HEADER_MAX_BYTES]);
 uint64_t path_cookie(void);
@@ -129,7 +129,7 @@ struct path_batch {
 };
 
 /* Takes at most `most` packets, with payload from `map` (NULL: the caller sets it); returns their number. */
-size_t path_batch_take(struct path_batch *b, struct path_sender *s, const uint8_t *map, size_t most);
+size_t path_batch_pop(struct path_batch *b, struct path_sender *s, const uint8_t *map, size_t most);
 
 /* A pipe on the way from the file to the socket. */
 /* Opens a pipe with room for a packet of any size; path_pipe_close() is required in any case. */

@@ -45,7 +45,7 @@ static bool is_late(struct path_sender *s, size_t n)
         return clock_now_ns() >= s->deadline_ns;
 }
 
-size_t path_take(struct path_sender *s, struct path_packet *ret, size_t most)
+size_t path_pop(struct path_sender *s, struct path_packet *ret, size_t most)
 {
         size_t n = 0;
 
@@ -67,7 +67,7 @@ size_t path_take(struct path_sender *s, struct path_packet *ret, size_t most)
         return n;
 }
 
-size_t path_take_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset)
+size_t path_pop_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset)
 {
         size_t n = (size_t)MIN(most, s->size_bytes - s->bytes);
 

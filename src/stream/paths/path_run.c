@@ -73,7 +73,7 @@ static void mark_calls(void)
         (void)syscall(SYS_getppid);
 }
 
-static void note(struct path_result *r, int number)
+static void count_call(struct path_result *r, int number)
 {
         size_t i = 0;
 
@@ -136,7 +136,7 @@ static int count(pid_t pid, struct path_result *ret)
                 if (r > 0 && number == SYS_getppid)
                         marks++;
                 else if (r > 0 && marks == 1 && number != SYS_clock_gettime)
-                        note(ret, number);
+                        count_call(ret, number);
         }
         qsort(ret->by_call, PATH_CALLS_NAMED, sizeof ret->by_call[0], compare);
         return 0;

@@ -42,7 +42,7 @@ static int map_each(struct path_sender *s, int (*send_one)(struct path_sender *s
         struct path_packet p;
         int r = map ? 0 : -errno;
 
-        while (r >= 0 && path_take(s, &p, 1) > 0)
+        while (r >= 0 && path_pop(s, &p, 1) > 0)
                 r = send_one(s, &p, map + p.offset);
         return path_unmap(s, map, r);
 }
@@ -83,9 +83,9 @@ static int set_cork(struct path_sender *s, int on)
                                    : path_set_option(s, IPPROTO_TCP, TCP_CORK, on, "setsockopt TCP_CORK");
 }
 
-size_t path_batch_take(struct path_batch *b, struct path_sender *s, const uint8_t *map, size_t most)
+size_t path_batch_pop(struct path_batch *b, struct path_sender *s, const uint8_t *map, size_t most)
 {
-        b->n = path_take(s, b->packets, most);
+        b->n = path_pop(s, b->packets, most);
         b->bytes = 0;
         for (size_t i = 0; i < b->n; i++) {
                 const struct path_packet *p = &b->packets[i];
@@ -205,7 +205,7 @@ static int read_each(struct path_sender *s,
 
         if (r >= 0)
                 r = rewind_file(s);
-        while (r >= 0 && path_take(s, &p, 1) > 0) {
+        while (r >= 0 && path_pop(s, &p, 1) > 0) {
                 uint8_t *payload = block_payload(&b, s, &p);
 
                 r = payload ? send_one(s, &p, payload) : -errno;
@@ -321,7 +321,7 @@ int path_map_batch(struct path_sender *s)
         struct path_batch b = {};
         int r = map ? 0 : -errno;
 
-        while (r >= 0 && path_batch_take(&b, s, map, PATH_BATCH_MAX) > 0) {
+        while (r >= 0 && path_batch_pop(&b, s, map, PATH_BATCH_MAX) > 0) {
                 struct msghdr m = {.msg_iov = b.iov, .msg_iovlen = 2 * b.n};
 
                 r = s->wire == PATH_UDP ? send_datagrams(s, &b)
@@ -342,7 +342,7 @@ static int send_stream(struct path_sender *s)
         size_t n;
         int r = 0;
 
-        while (r >= 0 && (n = path_take_bytes(s, STREAM_STEP_BYTES, &offset)) > 0)
+        while (r >= 0 && (n = path_pop_bytes(s, STREAM_STEP_BYTES, &offset)) > 0)
                 r = send_pages(s, offset, n);
         return r;
 }
@@ -354,7 +354,7 @@ static int file_each(struct path_sender *s,
         struct path_packet p;
         int r = 0;
 
-        while (r >= 0 && path_take(s, &p, 1) > 0)
+        while (r >= 0 && path_pop(s, &p, 1) > 0)
                 r = send_one(s, &p, NULL);
         return r;
 }
@@ -394,7 +394,7 @@ int path_file_splice(struct path_sender *s)
         struct path_packet p;
         int pipe[2], r = path_pipe_open(s, pipe);
 
-        while (r >= 0 && path_take(s, &p, 1) > 0)
+        while (r >= 0 && path_pop(s, &p, 1) > 0)
                 r = splice_one(s, pipe, &p);
         path_pipe_close(pipe);
         return r;

@@ -130,7 +130,7 @@ static int send_each(struct path_sender *s, size_t most,
         while (h && r >= 0) {
                 struct path_batch *b = &h->batches[h->calls % CALLS_MAX];
 
-                if (path_batch_take(b, s, map, most) == 0)
+                if (path_batch_pop(b, s, map, most) == 0)
                         break;
                 r = send_batch(s, h, b);
         }
@@ -224,7 +224,7 @@ int path_map_vmsplice(struct path_sender *s)
 
         if (r >= 0 && !map)
                 r = -errno;
-        while (r >= 0 && path_take(s, &p, 1) > 0)
+        while (r >= 0 && path_pop(s, &p, 1) > 0)
                 r = splice_one(s, pipe, &p, map + p.offset);
         path_pipe_close(pipe);
         return path_unmap(s, map, r);
@@ -295,7 +295,7 @@ static struct io_uring_sqe *chain_add(struct chain *c, uint8_t opcode, int fd, s
         return q;
 }
 
-static void note(struct chain *c, const struct io_uring_cqe *e)
+static void complete(struct chain *c, const struct io_uring_cqe *e)
 {
         struct slot *slot = &c->slots[e->user_data >> 32];
         int32_t expected = (int32_t)(uint32_t)e->user_data;
@@ -324,7 +324,7 @@ static int chain_run(struct chain *c, const struct slot *slot, const char *what)
         while (r >= 0 && (c->n > 0 || (slot && slot->held > 0))) {
                 r = uring_submit(c->ring, MAX(c->n, 1u));
                 while (uring_completion(c->ring, &e))
-                        note(c, &e);
+                        complete(c, &e);
         }
         c->last = NULL;
         r = r < 0 ? r : c->error;
@@ -384,7 +384,7 @@ int path_uring_map(struct path_sender *s)
 
                 if (!slot)
                         r = -errno;
-                else if (path_batch_take(&slot->batch, s, map, PATH_BATCH_MAX) == 0)
+                else if (path_batch_pop(&slot->batch, s, map, PATH_BATCH_MAX) == 0)
                         break;
                 if (r < 0)
                         break;
@@ -431,7 +431,7 @@ int path_uring_splice(struct path_sender *s)
         if (r >= 0)
                 r = chain_new(&c, s);
         b = c ? &c->slots[0].batch : NULL;
-        while (b && r >= 0 && path_batch_take(b, s, NULL, PATH_BATCH_MAX) > 0)
+        while (b && r >= 0 && path_batch_pop(b, s, NULL, PATH_BATCH_MAX) > 0)
                 r = splice_batch(c, b, pipe);
         path_pipe_close(pipe);
         return c ? chain_end(c, r) : r;
@@ -498,7 +498,7 @@ int path_uring_read(struct path_sender *s)
 
                 if (!slot)
                         r = -errno;
-                if (r < 0 || path_batch_take(&slot->batch, s, NULL, PATH_BATCH_MAX) == 0)
+                if (r < 0 || path_batch_pop(&slot->batch, s, NULL, PATH_BATCH_MAX) == 0)
                         break;
                 r = read_and_send(c, &g, slot);
                 /* An older kernel refuses the first message, and has sent nothing. */

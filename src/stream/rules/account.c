@@ -47,7 +47,7 @@ static bool is_seen(const struct account *a, uint64_t sequence)
 }
 
 /* Notes an arrival; returns whether it is the first one. */
-static bool note(struct account *a, uint64_t sequence)
+static bool mark_seen(struct account *a, uint64_t sequence)
 {
         if (is_seen(a, sequence))
                 return false;
@@ -55,15 +55,15 @@ static bool note(struct account *a, uint64_t sequence)
         return true;
 }
 
-enum account_result account_take(struct account *a, uint64_t sequence, uint64_t limit)
+enum account_result account_accept(struct account *a, uint64_t sequence, uint64_t limit)
 {
         if (sequence >= limit || sequence >= a->base + a->capacity)
                 return ACCOUNT_BEYOND;
-        if (sequence < a->base && a->base - sequence <= a->capacity && note(a, sequence)) {
+        if (sequence < a->base && a->base - sequence <= a->capacity && mark_seen(a, sequence)) {
                 a->late++;
                 return ACCOUNT_LATE;
         }
-        if (sequence < a->base || !note(a, sequence)) {
+        if (sequence < a->base || !mark_seen(a, sequence)) {
                 a->duplicate++;
                 return ACCOUNT_DUPLICATE;
         }

@@ -29,7 +29,7 @@ int account_init(struct account *a, uint64_t capacity, uint64_t window);
 void account_fini(struct account *a);
 
 /* Counts an arrival. `limit`: the first sequence number without a place at this time (base < limit). */
-enum account_result account_take(struct account *a, uint64_t sequence, uint64_t limit);
+enum account_result account_accept(struct account *a, uint64_t sequence, uint64_t limit);
 /* Decides the next sequence number below `until`, if it can be: it has arrived, enough later ones have, or
  * `all` says that no more will come. Returns false if none can be decided; *ret_arrived says how it ended. */
 bool account_decide(struct account *a, uint64_t until, bool all, bool *ret_arrived);

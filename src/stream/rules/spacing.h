@@ -45,28 +45,28 @@ void spacing_sent(struct spacing *s, uint64_t now_ns, uint32_t n);
  *
  * Pure: time and packets go in, and the length of a nap comes out. */
 
-#define NAP_NS UINT64_C(50000)
+#define SLEEP_NS UINT64_C(50000)
 /* Packets are dense if they are on average less than this apart: a nap saves nothing if no packet comes in
  * it. */
-#define NAP_GAP_NS NAP_NS
+#define SLEEP_GAP_NS SLEEP_NS
 /* The least time for which the socket's buffer must last: a nap of a thread that then has to wait for its
  * processor may become as long. */
-#define NAP_BUFFER_NS UINT64_C(10000000)
+#define SLEEP_BUFFER_NS UINT64_C(10000000)
 /* The average is that of this time, so that naps end soon after the packets. */
-#define NAP_LOOK_NS UINT64_C(1000000)
+#define SLEEP_LOOK_NS UINT64_C(1000000)
 /* A packet takes at most that of the usable half of the buffer beside its data: the kernel counts whole
  * structures and memory that is at most twice as large as the data (socket(7), SO_RCVBUF). */
-#define NAP_PACKET_BYTES 512u
+#define SLEEP_PACKET_BYTES 512u
 
-struct naps {
+struct sleep_interval {
         uint64_t room_packets;      /* that the socket's buffer holds */
         uint64_t begin_ns, packets; /* of the average; begin_ns 0: it has not begun */
         uint64_t length_ns;
 };
 
 /* buffer_bytes: the usable part of the socket's receive buffer; 0: there are no naps. */
-void naps_init(struct naps *n, uint64_t buffer_bytes, uint32_t packet_bytes);
+void sleep_interval_init(struct sleep_interval *n, uint64_t buffer_bytes, uint32_t packet_bytes);
 /* Call it after each attempt to receive, also if no packet was there. */
-void naps_note(struct naps *n, uint64_t now_ns, uint64_t packets);
+void sleep_interval_record(struct sleep_interval *n, uint64_t now_ns, uint64_t packets);
 /* How long to sleep when the socket is empty; 0: wait for the next packet. */
-uint64_t naps_length_ns(const struct naps *n);
+uint64_t sleep_interval_ns(const struct sleep_interval *n);

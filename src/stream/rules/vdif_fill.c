@@ -175,7 +175,7 @@ static bool is_as(const struct vdif_fill *f, const struct vdif_fill_frame *expec
 }
 
 /* A number that follows the last one is none that an error of a bit made. */
-static void note_number(struct vdif_fill *f, const struct vdif_header *h)
+static void accept_number(struct vdif_fill *f, const struct vdif_header *h)
 {
         const struct vdif_fill_frame *last = at(f, f->next - 1);
 
@@ -186,7 +186,7 @@ static void note_number(struct vdif_fill *f, const struct vdif_header *h)
                 f->frames_per_second = 0;
 }
 
-void vdif_fill_note(struct vdif_fill *f, const void *frame)
+void vdif_fill_record(struct vdif_fill *f, const void *frame)
 {
         struct vdif_fill_frame expected, arrived;
         struct vdif_header h;
@@ -200,7 +200,7 @@ void vdif_fill_note(struct vdif_fill *f, const void *frame)
         arrived = (struct vdif_fill_frame){
                 .seconds = h.seconds, .frame = h.frame, .thread = h.thread, .sure = true};
         memcpy(arrived.header, frame, h.header_bytes);
-        note_number(f, &h);
+        accept_number(f, &h);
         if (f->run > 0 || (!f->confirmed && arrived.seconds != at(f, f->next - 1)->seconds)) {
                 expected = predict(f);
                 learn_rate(f, &expected, &h);

@@ -33,7 +33,7 @@ struct vdif_fill {
 /* The plan stays with the caller. */
 void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan);
 /* The next frame of the recording has arrived. One that is damaged, or a filler, tells nothing. */
-void vdif_fill_note(struct vdif_fill *f, const void *frame);
+void vdif_fill_record(struct vdif_fill *f, const void *frame);
 /* Learns the rate, if it is not known, from the frame that comes n frames after the next one. */
 void vdif_fill_look_ahead(struct vdif_fill *f, uint64_t n, const void *frame);
 /* The next frame is lost: writes its header, marked invalid. */

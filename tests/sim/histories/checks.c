@@ -133,7 +133,7 @@ static uint64_t classified(const struct ros_counts *c)
         return c->used + c->late + c->duplicate + c->impossible + c->dropped + c->left_over;
 }
 
-void history_note_frames(struct history *h, uint32_t ros)
+void history_record_frames(struct history *h, uint32_t ros)
 {
         h->frames += sim_fragments_arrived(h->sim, ros);
         h->classified += classified(ros_counts(sim_ros(h->sim, ros)));
@@ -163,7 +163,7 @@ static void check_frames(struct history *h, const struct dfm_counts *d)
                         check_used(h, d, i);
         }
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
-                history_note_frames(h, i);
+                history_record_frames(h, i);
         if (h->frames != h->classified)
                 history_violate(h, "%" PRIu64 " frames were read, and %" PRIu64 " are accounted for",
                                 h->frames, h->classified);

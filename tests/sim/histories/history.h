@@ -107,5 +107,5 @@ void history_play(struct history *h);
 void history_judge(struct history *h);
 /* checks.c: what must hold. Only the first violation is kept. */
 void history_check(struct history *h);
-void history_note_frames(struct history *h, uint32_t ros);
+void history_record_frames(struct history *h, uint32_t ros);
 void history_violate(struct history *h, const char *format, ...) __attribute__((format(printf, 2, 3)));

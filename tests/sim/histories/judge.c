@@ -56,7 +56,7 @@ static void judge_dfm(struct history *h, struct node_stats *s, struct reasons *t
         static const struct idle idle;
         const struct dfm *d = sim_dfm(h->sim);
 
-        stats_take_dfm(s, d);
+        stats_copy_dfm(s, d);
         trigger_input_publish(d, s);
         dfm_reasons(d, &scenario, &idle, to);
         trigger_input_reasons(d, &scenario, s, to);
@@ -75,7 +75,7 @@ static void judge_ros(struct history *h, uint32_t ros, struct node_stats *s, str
 {
         const struct ros_counts *c = ros_counts(sim_ros(h->sim, ros));
 
-        stats_take_ros(s, sim_ros(h->sim, ros));
+        stats_copy_ros(s, sim_ros(h->sim, ros));
         stats_set(&s->front_end_frames, sim_fragments_arrived(h->sim, ros));
         if (sim_slicer(h->sim, ros))
                 judge_slices(h, ros, s, to);
@@ -91,7 +91,7 @@ static void judge_sfi(struct history *h, uint32_t sfi, struct node_stats *s, str
 {
         const struct sfi *core = sim_sfi(h->sim, sfi);
 
-        stats_take_sfi(s, core);
+        stats_copy_sfi(s, core);
         stats_set(&s->events_stored, sim_written(h->sim, sfi));
         if (sfi_counts(core).mismatched > 0)
                 reasons_add(to, "sfi%u refused fragments of other triggers", sfi + 1);

@@ -63,12 +63,12 @@ static bool pass_until(struct history *h, uint64_t until_ns)
         return false;
 }
 
-static void note_death(struct history *h, const struct history_action *a)
+static void record_death(struct history *h, const struct history_action *a)
 {
         enum run_state state = ros_run_state(sim_ros(h->sim, a->index));
 
         if (a->act == ACT_REPLACE_ROS)
-                history_note_frames(h, a->index);
+                history_record_frames(h, a->index);
         h->has_lost_ros |= state == RUN_RUNNING || state == RUN_DRAINING;
 }
 
@@ -84,7 +84,7 @@ static void begin_action(struct history *h, const struct history_action *a)
         if (a->act == ACT_DFM && dfm_state(sim_dfm(h->sim)) == RUN_ENDED)
                 return;
         if (a->act >= ACT_REPLACE_ROS && sim_lives(h->sim, role, a->index))
-                note_death(h, a);
+                record_death(h, a);
         h->dead_ross |= a->act >= ACT_REPLACE_ROS ? 1u << a->index : 0;
         sim_kill(h->sim, role, a->index);
         h->has_deaths = true;

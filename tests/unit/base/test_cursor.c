@@ -35,8 +35,8 @@ TEST(a_failed_reader_gives_nothing)
         assert_true(r.failed);
         /* Not even a field that would fit: it would be read from the wrong position. */
         assert_int_equal(reader_u8(&r), 0);
-        assert_null(reader_take(&r, 0));
-        assert_null(reader_take(&r, SIZE_MAX));
+        assert_null(reader_consume(&r, 0));
+        assert_null(reader_consume(&r, SIZE_MAX));
         assert_int_equal(reader_left(&r), 1);
 }
 
@@ -49,7 +49,7 @@ TEST(a_failed_writer_writes_nothing)
         writer_u64(&w, UINT64_MAX);
         assert_true(w.failed);
         writer_u8(&w, 3);
-        assert_null(writer_take(&w, 1));
+        assert_null(writer_reserve(&w, 1));
         assert_memory_equal(out, ((uint8_t[]){1, 2, 9, 9}), 4);
 }
 
@@ -59,13 +59,13 @@ TEST(bytes_are_accessed_in_place)
         uint8_t out[2];
         struct writer w = writer_init(out, sizeof out);
 
-        assert_ptr_equal(reader_take(&r, 0), wire);
-        assert_ptr_equal(reader_take(&r, 5), wire);
-        assert_ptr_equal(reader_take(&r, 0), wire + 5);
-        assert_null(reader_take(&r, 1));
+        assert_ptr_equal(reader_consume(&r, 0), wire);
+        assert_ptr_equal(reader_consume(&r, 5), wire);
+        assert_ptr_equal(reader_consume(&r, 0), wire + 5);
+        assert_null(reader_consume(&r, 1));
         assert_int_equal(reader_u32(&none), 0);
         assert_true(none.failed);
-        assert_ptr_equal(writer_take(&w, 2), out);
+        assert_ptr_equal(writer_reserve(&w, 2), out);
         assert_true(writer_left(&w) == 0 && !w.failed);
 }
 

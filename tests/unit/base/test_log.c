@@ -217,7 +217,7 @@ TEST(an_exit_writes_the_count_once)
         assert_string_equal(end_folding(), "ros1: again\nros1: again (repeated 1 time)\n");
 }
 
-static void say_stranger(int i)
+static void say_foreign_sender(int i)
 {
         log_limited(LOG_LEVEL_WARNING, NULL, "stranger %d", i);
 }
@@ -229,14 +229,14 @@ TEST(a_place_has_a_limit)
 
         begin_folding();
         for (; i < LOG_LIMIT_LINES + 5; i++)
-                say_stranger(i);
+                say_foreign_sender(i);
         log_info("others are not limited");
         fake_ns += LOG_LIMIT_NS - 1;
-        say_stranger(i++);
+        say_foreign_sender(i++);
         log_flush();
         fake_ns += 1;
         log_flush();
-        say_stranger(i++);
+        say_foreign_sender(i++);
         for (int k = 0; k < LOG_LIMIT_LINES; k++)
                 n += snprintf(expected + n, sizeof expected - (size_t)n, "ros1: stranger %d\n", k);
         snprintf(expected + n, sizeof expected - (size_t)n,

@@ -78,14 +78,14 @@ TEST_WITH(states_name_the_problem, NULL, sample_close)
         sample_answer(3, "'version':'0.0.9'");
         sample_look();
         assert_int_equal(t.model.nodes[0].state, TOP_PROBLEM);
-        assert_string_equal(t.model.nodes[0].note, "stalled for 7 s: no credit");
+        assert_string_equal(t.model.nodes[0].problem, "stalled for 7 s: no credit");
         assert_int_equal(t.model.nodes[1].state, TOP_SILENT);
         assert_string_equal(t.model.nodes[1].state_text, "no_answer");
-        assert_string_equal(t.model.nodes[2].note, "waits for the board");
+        assert_string_equal(t.model.nodes[2].problem, "waits for the board");
         assert_int_equal(t.model.nodes[2].state, TOP_FINE);
-        assert_string_equal(t.model.nodes[3].note, "it runs evb 0.0.9, and this is evb " EVB_VERSION);
+        assert_string_equal(t.model.nodes[3].problem, "it runs evb 0.0.9, and this is evb " EVB_VERSION);
         assert_int_equal(t.model.nodes[4].state, TOP_LATE);
-        assert_string_equal(t.model.nodes[4].note, "no answer yet");
+        assert_string_equal(t.model.nodes[4].problem, "no answer yet");
         assert_int_equal(t.model.n_silent, 1);
         /* An answer is under way for long. */
         t.now_ns += 2 * NS_PER_S;
@@ -93,7 +93,7 @@ TEST_WITH(states_name_the_problem, NULL, sample_close)
         t.statuses.nodes[3].asked_ns = t.now_ns - NS_PER_S / 10;
         sample_look();
         assert_int_equal(t.model.nodes[2].state, TOP_LATE);
-        assert_string_equal(t.model.nodes[2].note, "no answer for 2.0 s");
+        assert_string_equal(t.model.nodes[2].problem, "no answer for 2.0 s");
         assert_int_equal(t.model.nodes[3].state, TOP_FINE);
 }
 
@@ -162,7 +162,7 @@ TEST_WITH(nonsense_is_unknown, NULL, sample_close)
         sample_look();
         assert_true(isnan(figure(0, TOP_RATE)) && isnan(figure(0, TOP_RUN)));
         assert_true(isnan(figure(0, TOP_FREE)) && isnan(figure(1, TOP_QUEUED)));
-        assert_string_equal(t.model.nodes[0].note, "a?[2Jb???");
+        assert_string_equal(t.model.nodes[0].problem, "a?[2Jb???");
         assert_string_equal(t.model.nodes[2].state_text, "run_ning");
         assert_string_equal(t.model.discarded, "a b? 1");
 }

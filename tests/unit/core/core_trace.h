@@ -228,15 +228,15 @@ static inline void trace_body(struct trace *t, const struct message *m)
         case MESSAGE_UPDATE_ACK:
                 trace_add(t, " %u", m->update_ack.finished_ack);
                 break;
-        case MESSAGE_HAVE:
+        case MESSAGE_NUMBERS:
                 trace_add(t, " #%u", m->header.transaction);
-                if (m->have.knows)
-                        trace_add(t, " next %u", m->have.next);
+                if (m->announced.knows)
+                        trace_add(t, " next %u", m->announced.next);
                 for (size_t k = 0; k < m->n; k++)
-                        trace_add(t, " %u", m->have.numbers[k]);
+                        trace_add(t, " %u", m->announced.numbers[k]);
                 break;
-        case MESSAGE_HAVE_ACK:
-                trace_add(t, " %u%s", m->have_ack.ack, m->have_ack.go_on ? " go on" : "");
+        case MESSAGE_NUMBERS_ACK:
+                trace_add(t, " %u%s", m->numbers_ack.ack, m->numbers_ack.go_on ? " go on" : "");
                 break;
         case MESSAGE_METADATA:
                 trace_metadata(t, m);

@@ -249,7 +249,7 @@ static inline const char *sfi_writes_with(struct sfi_driver *t, bool failed)
 {
         struct sfi_built built;
         uint32_t slots[64];
-        size_t n = sfi_take_built(t->sfi, slots, ARRAY_SIZE(slots));
+        size_t n = sfi_pop_built(t->sfi, slots, ARRAY_SIZE(slots));
 
         trace_clear(&t->trace);
         for (size_t i = 0; i < n; i++) {

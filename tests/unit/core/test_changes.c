@@ -11,7 +11,7 @@ static uint64_t taken_in(struct trigger *t, uint64_t *now_ns, uint64_t time_ns)
         uint64_t n = 0, until_ns = *now_ns + time_ns;
 
         for (; *now_ns < until_ns; *now_ns += NS_PER_MS / 10) {
-                uint64_t k = trigger_take(t, *now_ns, 1000);
+                uint64_t k = trigger_next_due(t, *now_ns, 1000);
 
                 assert_true(t->kind == TRIGGER_BURST ? k <= t->burst : k <= 3);
                 n += k;
@@ -39,7 +39,7 @@ TEST(a_rate_changes_without_burst_or_pause)
         /* From then on, the intervals are exact. */
         trigger_change(&t, now_ns, TRIGGER_PERIODIC, 3000 * HZ, 1);
         before_ns = trigger_next_ns(&t);
-        assert_int_equal(trigger_take(&t, before_ns + 10 * NS_PER_S, UINT32_MAX), 30001);
+        assert_int_equal(trigger_next_due(&t, before_ns + 10 * NS_PER_S, UINT32_MAX), 30001);
         assert_int_equal(trigger_next_ns(&t), before_ns + 30001 * NS_PER_S / 3000);
 }
 
@@ -48,7 +48,7 @@ TEST(what_is_left_of_an_interval_is_scaled)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_PERIODIC, 1, 1, 1, 0); /* 1 mHz: 1000 s */
-        assert_int_equal(trigger_take(&t, 0, 10), 1);
+        assert_int_equal(trigger_next_due(&t, 0, 10), 1);
         trigger_change(&t, 250 * NS_PER_S, TRIGGER_PERIODIC, 1000 * HZ, 1);
         assert_int_equal(trigger_next_ns(&t), 250 * NS_PER_S + 750 * NS_PER_US);
         trigger_change(&t, 250 * NS_PER_S, TRIGGER_PERIODIC, 1, 1);
@@ -64,7 +64,7 @@ TEST(overdue_triggers_stay_as_many)
                 trigger_init(&t, TRIGGER_PERIODIC, 1000 * HZ, 1, 1, NS_PER_S);
                 trigger_change(&t, NS_PER_S + 2500 * NS_PER_US, TRIGGER_PERIODIC, hertz * HZ, 1);
                 /* At 1 Hz they cannot have been due before time began. */
-                assert_int_equal(trigger_take(&t, NS_PER_S + 2500 * NS_PER_US, 1000), hertz == 1 ? 2 : 3);
+                assert_int_equal(trigger_next_due(&t, NS_PER_S + 2500 * NS_PER_US, 1000), hertz == 1 ? 2 : 3);
         }
 }
 
@@ -73,16 +73,16 @@ TEST(the_maximum_begins_and_ends_at_once)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_PERIODIC, TRIGGER_RATE_MAX, 1, 1, 5);
-        assert_int_equal(trigger_take(&t, 100 * NS_PER_S, 1000), 1000);
+        assert_int_equal(trigger_next_due(&t, 100 * NS_PER_S, 1000), 1000);
         trigger_change(&t, 100 * NS_PER_S, TRIGGER_PERIODIC, 10 * HZ, 1);
-        assert_int_equal(trigger_take(&t, 100 * NS_PER_S, 1000), 1);
+        assert_int_equal(trigger_next_due(&t, 100 * NS_PER_S, 1000), 1);
         assert_int_equal(trigger_next_ns(&t), 100 * NS_PER_S + 100 * NS_PER_MS);
         trigger_change(&t, 101 * NS_PER_S, TRIGGER_PERIODIC, TRIGGER_RATE_MAX, 1);
-        assert_int_equal(trigger_take(&t, 101 * NS_PER_S, 1000), 1000);
+        assert_int_equal(trigger_next_due(&t, 101 * NS_PER_S, 1000), 1000);
         trigger_change(&t, 102 * NS_PER_S, TRIGGER_POISSON, 10 * HZ, 1);
         assert_true(trigger_next_ns(&t) > 102 * NS_PER_S);
         trigger_change(&t, 102 * NS_PER_S, TRIGGER_POISSON, TRIGGER_RATE_MAX, 1);
-        assert_int_equal(trigger_take(&t, 102 * NS_PER_S, 1000), 1000);
+        assert_int_equal(trigger_next_due(&t, 102 * NS_PER_S, 1000), 1000);
 }
 
 TEST(poisson_triggers_get_the_new_mean)
@@ -91,13 +91,13 @@ TEST(poisson_triggers_get_the_new_mean)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_PERIODIC, 100 * HZ, 1, 1, now_ns);
-        trigger_take(&t, 0, 1);
+        trigger_next_due(&t, 0, 1);
         trigger_change(&t, NS_PER_MS, TRIGGER_POISSON, 10000 * HZ, 1);
-        n = trigger_take(&t, now_ns + 10 * NS_PER_S, UINT32_MAX);
+        n = trigger_next_due(&t, now_ns + 10 * NS_PER_S, UINT32_MAX);
         assert_true(n > 98000 && n < 102000);
         now_ns += 10 * NS_PER_S;
         trigger_change(&t, now_ns, TRIGGER_POISSON, 1000 * HZ, 1);
-        n = trigger_take(&t, now_ns + 100 * NS_PER_S, UINT32_MAX);
+        n = trigger_next_due(&t, now_ns + 100 * NS_PER_S, UINT32_MAX);
         assert_true(n > 98000 && n < 102000);
 }
 
@@ -107,15 +107,15 @@ TEST(bursts_go_on)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_BURST, 1000 * HZ, 5, 1, 0);
-        assert_int_equal(trigger_take(&t, 0, 3), 3);
+        assert_int_equal(trigger_next_due(&t, 0, 3), 3);
         trigger_change(&t, 0, TRIGGER_BURST, 500 * HZ, 5);
-        assert_int_equal(trigger_take(&t, 0, 100), 2);
+        assert_int_equal(trigger_next_due(&t, 0, 100), 2);
         assert_int_equal(trigger_next_ns(&t), 10 * NS_PER_MS);
-        assert_int_equal(trigger_take(&t, 10 * NS_PER_MS, 3), 3);
+        assert_int_equal(trigger_next_due(&t, 10 * NS_PER_MS, 3), 3);
         trigger_change(&t, 10 * NS_PER_MS, TRIGGER_BURST, 500 * HZ, 2); /* it has had more already */
-        assert_int_equal(trigger_take(&t, 10 * NS_PER_MS, 100), 0);
+        assert_int_equal(trigger_next_due(&t, 10 * NS_PER_MS, 100), 0);
         assert_int_equal(trigger_next_ns(&t), 14 * NS_PER_MS);
-        assert_int_equal(trigger_take(&t, 14 * NS_PER_MS, 100), 2);
+        assert_int_equal(trigger_next_due(&t, 14 * NS_PER_MS, 100), 2);
         trigger_change(&t, 16 * NS_PER_MS, TRIGGER_PERIODIC, 1000 * HZ, 2);
         assert_int_equal(trigger_next_ns(&t), 17 * NS_PER_MS);
 }

@@ -91,7 +91,7 @@ DFM_TEST(a_void_entry_does_not_end_a_returned_event, c.n_sfi = 1, c.push = false
 }
 
 /* The event went back and forth. An SFI that knows of the new assignment does not end the event with a
- * report on the former one. */
+ * report on the previous one. */
 DFM_TEST(an_event_that_returned_twice_is_built, c.push = false, c.events = 1, c.reassign_max = 2)
 {
         sfi_grants(t, 0, 1);
@@ -110,7 +110,7 @@ DFM_TEST(an_event_that_returned_twice_is_built, c.push = false, c.events = 1, c.
         assert_int_equal(dfm_counts(t->dfm)->complete, 1);
 }
 
-DFM_TEST(a_report_on_a_former_assignment_ends_nothing, c.n_sfi = 1, c.push = false, c.events = 1)
+DFM_TEST(a_report_on_a_previous_assignment_ends_nothing, c.n_sfi = 1, c.push = false, c.events = 1)
 {
         sfi0_takes(t, 1);
         sfi_grants(t, 0, 2);

@@ -144,7 +144,7 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
         assert_int_equal(offered(t)->missing, 0); /* each slice counts once */
 }
 
-/* Only the former DFM knew the trigger of an event that no SFI has: it cannot be built any more. */
+/* Only the previous DFM knew the trigger of an event that no SFI has: it cannot be built any more. */
 DFM_TEST_AS(a_resumed_run_loses_events_whose_trigger_nobody_knows, outside_standard(8),
             outside_resumes(t, &c))
 {
@@ -167,14 +167,15 @@ DFM_TEST_AS(a_resumed_run_loses_events_whose_trigger_nobody_knows, outside_stand
 /* Ten slices have passed, and four of them became events. */
 DFM_TEST_AS(slices_without_a_dfm_are_missed, outside_standard(8), outside_resumes(t, &c),
             c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = 10 * NS_PER_MS,
-            c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = 105 * NS_PER_MS})
+            c.previous = (struct dfm_previous){
+                    .known = true, .cookie = TRACE_COOKIE, .age_ns = 105 * NS_PER_MS})
 {
         dfm_says_with(t, false);
         assert_int_equal(dfm_counts(t->dfm)->triggers, 4);
         assert_counts(offered(t), missed, 6, unclear, 0);
 }
 
-/* Nobody can decide about what the former DFM did not assign. The event that an SFI has is cleared without
+/* Nobody can decide about what the previous DFM did not assign. The event that an SFI has is cleared without
  * its L1 ID, which nobody knows. */
 DFM_TEST_AS(a_resumed_run_loses_events_that_no_sfi_knows, outside_standard(8), outside_resumes(t, &c),
             c.level2 = level2_with_window(10))

@@ -177,7 +177,7 @@ static void accept(struct dfm_driver *t, uint64_t event)
 static void be_away(struct dfm_driver *t, uint64_t ns)
 {
         dfm_pass_ns(t, ns);
-        dfm_was_away(t->dfm, t->now_ns, ns);
+        dfm_was_paused(t->dfm, t->now_ns, ns);
 }
 
 /* While nobody could receive anything, accepted events of a run that drains must not expire. */

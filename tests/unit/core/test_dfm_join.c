@@ -59,7 +59,7 @@ static void assert_notice(struct dfm_driver *t, enum dfm_notice_kind kind, enum 
 {
         struct dfm_notice o;
 
-        assert_true(dfm_take_notice(t->dfm, &o));
+        assert_true(dfm_pop_notice(t->dfm, &o));
         assert_int_equal(o.kind, kind);
         assert_int_equal(o.verdict, verdict);
 }
@@ -68,7 +68,7 @@ static void assert_no_notice(struct dfm_driver *t)
 {
         struct dfm_notice o;
 
-        assert_false(dfm_take_notice(t->dfm, &o));
+        assert_false(dfm_pop_notice(t->dfm, &o));
 }
 
 JOIN_TEST(a_refusal_names_the_differing_key)
@@ -121,7 +121,7 @@ JOIN_TEST(a_silent_node_can_be_replaced)
         assert_int_equal(answer(t, &other, NULL), WELCOME_OCCUPIED);
         dfm_pass_ns(t, 1);
         assert_int_equal(answer(t, &other, NULL), WELCOME_OK);
-        /* The former one must join again, and does not get its place back. */
+        /* The previous one must join again, and does not get its place back. */
         speaks(t, 0, 1, 1);
         assert_dfm_says(t, "ros0: Welcome occupied run 7");
         speaks(t, 0, 2, 0);
@@ -145,7 +145,7 @@ JOIN_TEST(two_active_incarnations_are_detected)
         assert_true(speaks(t, 0, 1, 4));
 }
 
-JOIN_TEST(nodes_of_another_run_and_late_counting_nodes_are_refused, c.former.known = true)
+JOIN_TEST(nodes_of_another_run_and_late_counting_nodes_are_refused, c.previous.known = true)
 {
         struct message m = join_of(&c, ROLE_ROS, 0, 9);
 

@@ -162,7 +162,7 @@ DFM_TEST(an_overtaken_alive_of_the_previous_incarnation_is_ignored, c.node_timeo
                 (struct played_sfi){.incarnation = 2, .joined = 2, .alive_next = 1, .ack = 1, .granted = 2};
         assert_int_equal(dfm_live(t->dfm, ROLE_SFI), 2);
         sfi_grants(t, 0, 2);
-        /* The former incarnation, if it still runs, learns that it was replaced. */
+        /* The previous incarnation, if it still runs, learns that it was replaced. */
         assert_dfm_says(t, "sfi0: Welcome occupied run 7 | sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
         /* A repeated number comes from a node that joined again. */
         dfm_pass_ns(t, c.node_timeout_ns + 1);

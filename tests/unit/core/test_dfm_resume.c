@@ -1,8 +1,8 @@
-/* A DFM that resumes the run of a former one: its inquiries, its use of the answers, and SFIs that join
+/* A DFM that resumes the run of a previous one: its inquiries, its use of the answers, and SFIs that join
  * late. */
 #include "dfm_driver.h"
 
-#define FORMER UINT64_C(0xF0)
+#define PREVIOUS UINT64_C(0xF0)
 
 static struct dfm_config resume_standard(void)
 {
@@ -21,7 +21,7 @@ static struct dfm_config resume_standard(void)
 
 static void comes(struct dfm_driver *t, enum node_role role, uint16_t index, uint64_t oldest, uint64_t newest)
 {
-        node_follows(t, FORMER, role, index, oldest, newest);
+        node_follows(t, PREVIOUS, role, index, oldest, newest);
 }
 
 static void ross_come(struct dfm_driver *t, uint64_t newest)
@@ -143,8 +143,8 @@ static void begin_without_sfi1(struct dfm_driver *t, const struct dfm_config *c)
         assert_int_equal(dfm_open_events(t->dfm), 5); /* 3 is present, 4 to 7 are unknown */
 }
 
-/* The same, and the former DFM had cleared the events below 4, of which SFI 0 had ended one. It has those of
- * `open`. */
+/* The same, and the previous DFM had cleared the events below 4, of which SFI 0 had ended one. It has those
+ * of `open`. */
 static void begin_with(struct dfm_driver *t, const struct dfm_config *c, uint64_t open)
 {
         dfm_driver_init(t, c);
@@ -183,7 +183,7 @@ RESUME_TEST(events_of_a_late_sfi_count, begin_without_sfi1, c.event_timeout_ns =
         assert_int_equal(dfm_counts(t->dfm)->complete, 6);
 }
 
-/* Events that it had ended, and the former DFM had cleared, counted as lost until it joined. */
+/* Events that it had ended, and the previous DFM had cleared, counted as lost until it joined. */
 RESUME_TEST(lost_events_are_recovered_from_the_late_sfi, begin_with_ended,
             c.event_timeout_ns = 100 * NS_PER_S)
 {
@@ -197,13 +197,13 @@ RESUME_TEST(lost_events_are_recovered_from_the_late_sfi, begin_with_ended,
         assert_int_equal(dfm_counts(t->dfm)->ended_again, 1); /* more than were lost: one was built twice */
 }
 
-/* Of the record of the former DFM: it took no trigger before it stored it. */
+/* Of the record of the previous DFM: it took no trigger before it stored it. */
 static const struct dfm_processes *record(void)
 {
         static struct dfm_processes p;
 
         p = (struct dfm_processes){
-                .cookie = TRACE_COOKIE, .dfms = {FORMER}, .has_all = true, .n_ros = 2, .n_sfi = 2};
+                .cookie = TRACE_COOKIE, .dfms = {PREVIOUS}, .has_all = true, .n_ros = 2, .n_sfi = 2};
         p.sfis[0].incarnation = p.sfis[1].incarnation = 1;
         return &p;
 }
@@ -235,7 +235,7 @@ static void unreported_events_are_lost(bool has_record)
 
         c.event_timeout_ns = 100 * NS_PER_S;
         c.level2 = level2_with_window(8);
-        c.former_processes = has_record ? record() : NULL;
+        c.previous_processes = has_record ? record() : NULL;
         begin_with_ended(&t, &c);
         assert_counts(dfm_counts(t.dfm), rejected, 0, lost, 3, fragments_lost, 6);
         comes(&t, ROLE_SFI, 1, 4, 8);
@@ -258,16 +258,16 @@ TEST(unreported_events_are_lost_until_all_sfis_report)
  * known of all of them. */
 DFM_TEST_AS(undecided_triggers_from_outside_are_forgotten, resume_standard(), begin_with(t, &c, 0x30),
             c.level2 = level2_with_window(8), c.trigger_source = DFM_TRIGGER_OFFERED, c.trigger_queue = 16,
-            c.former_processes = record())
+            c.previous_processes = record())
 {
         static struct dfm_processes stored;
 
         assert_int_equal(dfm_open_events(t->dfm), 2);
         assert_int_equal(dfm_counts(t->dfm)->lost, 3 + 2);
         assert_int_equal(dfm_forgotten(t->dfm), 2);
-        dfm_processes_take(t->dfm, &stored);
+        dfm_processes_fill(t->dfm, &stored);
         dfm_driver_fini(t);
-        c.former_processes = &stored;
+        c.previous_processes = &stored;
         begin_with(t, &c, 0x10);
         assert_int_equal(dfm_counts(t->dfm)->lost, 3 + 2 + 1);
         assert_int_equal(dfm_forgotten(t->dfm), 2 + 1);
@@ -365,7 +365,7 @@ RESUME_TEST(a_resumed_run_waits_for_a_silent_source, dfm_driver_init)
 /* A ROS process that was not in the run may have replaced one that was. The next DFM learns of it. */
 RESUME_TEST(a_ros_that_restarted_without_a_dfm_is_known, dfm_driver_init,
             c.ros_rules = (const struct ros_rule[]){{.frames = true}, {.frames = true}},
-            c.former_processes = record())
+            c.previous_processes = record())
 {
         static struct dfm_processes stored;
 
@@ -373,9 +373,9 @@ RESUME_TEST(a_ros_that_restarted_without_a_dfm_is_known, dfm_driver_init,
         ros_says_alive(t, 1, RUN_RUNNING, 0);
         assert_false(dfm_view(t->dfm, ROLE_ROS, 0).replaced);
         assert_true(dfm_view(t->dfm, ROLE_ROS, 1).replaced);
-        dfm_processes_take(t->dfm, &stored);
+        dfm_processes_fill(t->dfm, &stored);
         dfm_driver_fini(t);
-        c.former_processes = &stored;
+        c.previous_processes = &stored;
         dfm_driver_init(t, &c);
         comes(t, ROLE_ROS, 0, 0, 4);
         comes(t, ROLE_ROS, 1, 0, 4);
@@ -389,7 +389,7 @@ static void resume_after(struct dfm_driver *t, uint64_t age_ns, uint64_t wait_ns
         struct dfm_config c = resume_standard();
 
         c.duration_ns = 60 * NS_PER_S;
-        c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = age_ns};
+        c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .age_ns = age_ns};
         dfm_driver_init(t, &c);
         dfm_pass_ns(t, wait_ns);
         ross_come(t, 4);
@@ -431,7 +431,7 @@ DFM_TEST_AS(a_resumed_run_past_its_duration_is_reported, dfm_standard(),
 
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
         assert_true(dfm_is_overdue(t->dfm));
-        while (dfm_take_notice(t->dfm, &n)) {
+        while (dfm_pop_notice(t->dfm, &n)) {
                 noticed |= n.kind == NOTICE_OVERDUE && n.run == TRACE_RUN;
                 begun |= n.kind == NOTICE_BEGUN;
         }

@@ -12,7 +12,7 @@ static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, 
         struct dfm_notice o;
 
         do
-                assert_true(dfm_take_notice(t->dfm, &o));
+                assert_true(dfm_pop_notice(t->dfm, &o));
         while (o.kind == NOTICE_JOINED || o.kind == NOTICE_BEGUN);
         assert_int_equal(o.kind, kind);
         assert_int_equal(o.role, ROLE_ROS);

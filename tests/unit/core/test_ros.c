@@ -346,7 +346,7 @@ ROS_TEST(malformed_messages_are_refused)
         assert_false(to_ros(t, ROLE_SFI, 0, MESSAGE_UPDATE, 0));
         t->now_ns += NS_PER_MS;
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        assert_int_equal(ros_member(t->ros)->heard_ns, t->now_ns);
+        assert_int_equal(ros_member(t->ros)->received_ns, t->now_ns);
 
         wrong[0].n_sfi = 0;
         wrong[1].index = EVB_ROS_MAX;

@@ -195,7 +195,7 @@ static void frames_come(struct ros_driver *t, uint32_t n)
                 assert_int_equal((t)->message.alive.frames, n);                                              \
         } while (0)
 
-ARRIVING_TEST(the_dfm_hears_of_frames_before_it_needs_them)
+ARRIVING_TEST(the_dfm_learns_of_frames_before_it_needs_them)
 {
         frame_comes(t);
         assert_ros_says_after(t, NS_PER_MS, ""); /* there are no triggers yet */

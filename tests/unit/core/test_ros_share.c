@@ -44,7 +44,7 @@ ROS_TEST(a_forgotten_sfi_releases_its_share)
                 ros_forget_sfi(t->ros, (uint32_t)round);
                 assert_int_equal(ros_next_with_jobs(t->ros, 0), UINT32_MAX);
         }
-        /* Its former jobs no longer count as queued. */
+        /* Its previous jobs no longer count as queued. */
         ros_gets_request(t, 2, 0, 0);
         ros_forget_sfi(t->ros, 2);
         ros_gets_request(t, 2, 0, 1);

@@ -15,17 +15,17 @@ TEST(periodic_triggers_never_drift)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_PERIODIC, 3000000, 1, 1, 500);
-        assert_int_equal(trigger_take(&t, 500, 10), 1);
-        assert_int_equal(trigger_take(&t, 500 + 333332, 10), 0);
-        assert_int_equal(trigger_take(&t, 500 + 333333, 10), 1);
+        assert_int_equal(trigger_next_due(&t, 500, 10), 1);
+        assert_int_equal(trigger_next_due(&t, 500 + 333332, 10), 0);
+        assert_int_equal(trigger_next_due(&t, 500 + 333333, 10), 1);
         t.taken = 1000000000 - 1;
-        trigger_take(&t, UINT64_MAX, 1);
+        trigger_next_due(&t, UINT64_MAX, 1);
         assert_int_equal(trigger_next_ns(&t), 500 + UINT64_C(333333333333333));
         /* Late callers catch up. */
         trigger_init(&t, TRIGGER_PERIODIC, 1000000, 1, 1, 0);
-        assert_int_equal(trigger_take(&t, 10000000, 100), 11);
-        assert_int_equal(trigger_take(&t, 20000000, 4), 4);
-        assert_int_equal(trigger_take(&t, 20000000, 100), 6);
+        assert_int_equal(trigger_next_due(&t, 10000000, 100), 11);
+        assert_int_equal(trigger_next_due(&t, 20000000, 4), 4);
+        assert_int_equal(trigger_next_due(&t, 20000000, 100), 6);
 }
 
 TEST(held_back_triggers_wait)
@@ -33,9 +33,9 @@ TEST(held_back_triggers_wait)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_PERIODIC, 1000000, 1, 1, 0);
-        trigger_take(&t, 0, 1);
+        trigger_next_due(&t, 0, 1);
         trigger_hold(&t, 7500000);
-        assert_int_equal(trigger_take(&t, 7500000, 100), 1);
+        assert_int_equal(trigger_next_due(&t, 7500000, 100), 1);
         assert_int_equal(trigger_next_ns(&t), 8500000);
         trigger_hold(&t, 8000000); /* none was due */
         assert_int_equal(trigger_next_ns(&t), 8500000);
@@ -48,22 +48,22 @@ TEST(burst_and_poisson_triggers_keep_their_rate)
         struct trigger t;
 
         trigger_init(&t, TRIGGER_BURST, 1000000, 5, 1, 0);
-        assert_int_equal(trigger_take(&t, 0, 100), 5);
+        assert_int_equal(trigger_next_due(&t, 0, 100), 5);
         assert_int_equal(trigger_next_ns(&t), 5000000);
-        assert_int_equal(trigger_take(&t, 5000000, 100), 5);
+        assert_int_equal(trigger_next_due(&t, 5000000, 100), 5);
 
         trigger_init(&t, TRIGGER_POISSON, 1000000, 1, 9, 0);
         for (int i = 0; i < N; i++) {
                 double now = (double)trigger_next_ns(&t), interval = now - last;
 
                 sum += interval, square += interval * interval, last = now;
-                trigger_take(&t, trigger_next_ns(&t), 1);
+                trigger_next_due(&t, trigger_next_ns(&t), 1);
         }
         assert_true(fabs(sum / N / 1e6 - 1) < 0.02);
         assert_true(fabs(square / N / 2e12 - 1) < 0.05); /* variance of an exponential: its mean squared */
 
         trigger_init(&t, TRIGGER_PERIODIC, TRIGGER_RATE_MAX, 1, 1, 5);
-        assert_int_equal(trigger_take(&t, 5, 1000), 1000);
+        assert_int_equal(trigger_next_due(&t, 5, 1000), 1000);
         assert_true(trigger_next_ns(&t) <= 5);
 }
 

@@ -9,8 +9,8 @@ SFI_TEST(a_complete_event_is_reported_with_a_new_credit, 0)
 
         sfi_gets_assign(t, 5);
         sfi_gets_whole(t, 5);
-        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
-        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 0);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 0);
         sfi_built_event(t->sfi, slot, &built);
         assert_int_equal(built.event, 5);
         assert_int_equal(built.end, EVENT_COMPLETE);
@@ -42,7 +42,7 @@ SFI_TEST_EACH(the_event_header_comes_from_the_trigger, with_info, 2, 0)
                 p.chunk.l1_id = 40;
                 assert_int_equal(sfi_gets_chunk(t, p), SFI_STORE);
         }
-        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
         sfi_built_event(t->sfi, slot, &built);
         assert_true(built.assigned_again);
         assert_int_equal(built.info.l1_id, 40);
@@ -136,7 +136,7 @@ SFI_TEST_EACH(a_suspended_sfi_extends_the_timeouts_of_its_events, pull, 2, 0, c.
         t->now_ns += c.timeout_ns / 4;
         sfi_says(t);
         t->now_ns += c.timeout_ns;
-        sfi_was_away(t->sfi, t->now_ns, c.timeout_ns);
+        sfi_was_paused(t->sfi, t->now_ns, c.timeout_ns);
         sfi_says(t);
         assert_sfi_writes(t, "");
         t->now_ns += c.timeout_ns * 3 / 4 - 1;

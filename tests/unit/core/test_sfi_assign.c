@@ -126,7 +126,7 @@ SFI_TEST_EACH(an_event_reassigned_during_writing_is_built_once, pull, 2, 0, c.pu
 
         sfi_gets_assign(t, 0);
         sfi_gets_whole(t, 0);
-        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
         sfi_gets_entry(t, MESSAGE_BUILD, 0, 1, t->assign_next++, 0);
         t->voids++;
         assert_int_equal(sfi_open_events(t->sfi), 1);
@@ -150,7 +150,7 @@ SFI_TEST_EACH(a_returned_event_is_built, when, 6, 0, c.pull = when % 2)
         assert_int_equal(sfi_gets_fragment(t, 1, 0), SFI_LATE);
         sfi_gets_entry(t, MESSAGE_BUILD, 0, 1, t->assign_next++, 0);
         if (when / 2 == 0) {
-                assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+                assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
                 sfi_written(t->sfi, t->now_ns, slot, false);
                 t->voids++;
         }
@@ -203,7 +203,7 @@ TEST(credits_outlast_the_sequence_numbers)
 
         for (uint32_t k = 0; k < 4; k++) {
                 assert_false(sfi_updates_has_assignment(&u, UINT32_MAX - 1 + k));
-                sfi_updates_note_assignment(&u, UINT32_MAX - 1 + k);
+                sfi_updates_record_assignment(&u, UINT32_MAX - 1 + k);
                 assert_true(sfi_updates_has_assignment(&u, UINT32_MAX - 1 + k));
         }
         assert_int_equal(sfi_updates_open(&u), 7);

@@ -259,7 +259,7 @@ SFI_TEST(datagrams_are_counted_by_sequence_number, 0)
         for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
                 assert_int_equal(sfi_count_datagram(t->sfi, 0, numbers[i]), i != 3 && i != 5);
         assert_false(sfi_count_datagram(t->sfi, 9, 0)); /* from an unknown ROS */
-        sfi_note_queued(t->sfi, t->now_ns, 9, 1);
+        sfi_record_queued(t->sfi, t->now_ns, 9, 1);
         assert_int_equal(sfi_counts(t->sfi).datagrams_received, 7);
         assert_int_equal(sfi_counts(t->sfi).datagrams_lost, 1); /* the repeated one does not offset it */
         t->message.totals.datagrams = 109; /* 106 to 108 are lost too, although nothing follows them */
@@ -301,7 +301,7 @@ static bool built_with_mismatch(struct sfi_driver *t)
         struct sfi_built built;
         uint32_t slot;
 
-        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
         sfi_built_event(t->sfi, slot, &built);
         sfi_written(t->sfi, t->now_ns, slot, false);
         assert_true(built.end == EVENT_PARTIAL || !built.l1_mismatch);

@@ -8,13 +8,13 @@
 TCP_TEST(first_requests_are_made_when_the_connection_opens, true, 4, c.outstanding = 2)
 {
         assert_requests(t, 0, "all: Request e0 e1");
-        sfi_note_connected(t->sfi, t->now_ns, 1);
+        sfi_record_connected(t->sfi, t->now_ns, 1);
         assert_true(sfi_deadline_ns(t->sfi) <= t->now_ns);
         assert_requests(t, 0, "ros1: Request e0 e1");
         assert_true(sfi_deadline_ns(t->sfi) > t->now_ns);
         sfi_gets_fragment(t, 1, 0);
         sfi_gets_fragment(t, 1, 1);
-        sfi_note_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 0);
         assert_requests(t, NS_PER_MS, "ros0: Request e0 e1");
         sfi_gets_fragment(t, 0, 0);
         assert_requests(t, 0, "all: Request e2");
@@ -24,22 +24,22 @@ TCP_TEST(first_requests_are_made_when_the_connection_opens, true, 4, c.outstandi
 
 TCP_TEST(nothing_is_repeated_if_nothing_was_requested, true, 0)
 {
-        sfi_note_connected(t->sfi, t->now_ns, 0);
-        sfi_note_connected(t->sfi, t->now_ns, 7); /* does not exist */
+        sfi_record_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 7); /* does not exist */
         assert_requests(t, 0, "");
         sfi_gets_assign(t, 0);
-        sfi_note_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 0);
         assert_requests(t, 0, "all: Request e0");
 }
 
 TCP_TEST(a_later_connection_brings_what_is_missing, true, 3)
 {
-        sfi_note_connected(t->sfi, t->now_ns, 0);
-        sfi_note_connected(t->sfi, t->now_ns, 1);
+        sfi_record_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 1);
         assert_requests(t, 0, "all: Request e0 e1 e2");
         sfi_gets_fragment(t, 0, 0);
         sfi_gets_chunk(t, chunk_of(0, 1, 0, 1024, 4000));
-        sfi_note_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 0);
         assert_requests(t, 0, "ros0: Request e1[1024,-1) again 1 e2 again 1");
         assert_int_equal(sfi_counts(t->sfi).retried, 2);
 }
@@ -50,7 +50,7 @@ TCP_TEST(memory_that_gives_way_keeps_requests, true, 2, c.buffer_bytes = EVB_FRA
 
         assert_requests(t, 0, "all: Request e0 e1");
         assert_int_equal(sfi_gets_chunk(t, chunk_of(1, 1, 0, big, big)), SFI_STORE);
-        sfi_note_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 0);
         assert_int_equal(sfi_gets_chunk(t, chunk_of(1, 0, 0, big, big)), SFI_STORE);
         assert_int_equal(sfi_counts(t->sfi).no_room, 1);
         assert_requests(t, 0, "ros0: Request e0 e1");
@@ -58,10 +58,10 @@ TCP_TEST(memory_that_gives_way_keeps_requests, true, 2, c.buffer_bytes = EVB_FRA
 
 TCP_TEST(in_push_only_a_later_connection_brings_requests, false, 2)
 {
-        sfi_note_connected(t->sfi, t->now_ns, 1);
+        sfi_record_connected(t->sfi, t->now_ns, 1);
         assert_requests(t, 0, "");
         sfi_gets_fragment(t, 1, 0);
-        sfi_note_connected(t->sfi, t->now_ns, 1);
+        sfi_record_connected(t->sfi, t->now_ns, 1);
         assert_requests(t, 0, "ros1: Request e1 again 1");
 }
 
@@ -77,7 +77,7 @@ SFI_TEST_AS(requests_of_many_events_take_several_messages, sfi_pulling(), start_
         struct message_to to;
 
         requests_after(t, 0);
-        sfi_note_connected(t->sfi, t->now_ns, 0);
+        sfi_record_connected(t->sfi, t->now_ns, 0);
         while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
                 if (t->message.header.type != MESSAGE_REQUEST)
                         continue;

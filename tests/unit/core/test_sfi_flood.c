@@ -62,7 +62,7 @@ SFI_TEST(an_assignment_finds_a_slot_during_a_flood, 0)
         assert_int_equal(sfi_open_events(t->sfi), 8);
         for (uint64_t event = 0; event < 8; event++)
                 sfi_gets_whole(t, event);
-        assert_int_equal(sfi_take_built(t->sfi, (uint32_t[8]){}, 8), 8);
+        assert_int_equal(sfi_pop_built(t->sfi, (uint32_t[8]){}, 8), 8);
         assert_sfi_writes(t, "");
 }
 

@@ -5,7 +5,7 @@
 
 #define QUIET_TEST(name, events) SFI_TEST(name, events, c.retries_max = 0)
 
-/* The former DFM is gone, and another one answers. */
+/* The previous DFM is gone, and another one answers. */
 static void another_dfm_comes(struct sfi_driver *t, uint64_t dfm, const char *join)
 {
         t->now_ns += 100 * NS_PER_MS;
@@ -86,7 +86,7 @@ QUIET_TEST(an_event_being_written_is_reported, 1)
         uint32_t slot;
 
         sfi_gets_whole(t, 0);
-        assert_int_equal(sfi_take_built(t->sfi, &slot, 1), 1);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
         sfi_built_event(t->sfi, slot, &built);
         sfi_says(t);
         t->now_ns += NS_PER_S / 2;

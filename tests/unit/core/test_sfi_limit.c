@@ -11,7 +11,7 @@ static void gets_datagram(struct sfi_driver *t, uint32_t number, uint64_t event)
 
 /* Takes all messages that are due: acknowledges Updates, and returns the number of events that are requested
  * from ROS 0. */
-static size_t take_requests(struct sfi_driver *t, uint64_t events[static 1024])
+static size_t read_requests(struct sfi_driver *t, uint64_t events[static 1024])
 {
         uint32_t ack = 0;
         size_t n = 0;
@@ -34,7 +34,7 @@ static void stream(struct sfi_driver *t, uint32_t *number, uint64_t until_ns, ui
 {
         for (int turn = 0; turn < 100000 && t->now_ns < until_ns; turn++) {
                 uint64_t events[1024];
-                size_t n = take_requests(t, events);
+                size_t n = read_requests(t, events);
 
                 t->now_ns += latency_ns;
                 for (size_t k = 0; k < n; k++) {
@@ -86,7 +86,7 @@ BACKLOG_TEST(a_younger_gap_is_a_loss_too, 1000, c.n_ros = 1)
         uint64_t events[1024];
 
         stream(t, &number, t->now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
-        assert_true(take_requests(t, events) >= 3);
+        assert_true(read_requests(t, events) >= 3);
         late = number++;
         gets_datagram(t, number++, events[0]);
         t->now_ns += 100 * NS_PER_US;
@@ -94,11 +94,11 @@ BACKLOG_TEST(a_younger_gap_is_a_loss_too, 1000, c.n_ros = 1)
         gets_datagram(t, number++, events[1]);
         sfi_count_datagram(t->sfi, 0, late);
         t->now_ns += 150 * NS_PER_US;
-        take_requests(t, events);
+        read_requests(t, events);
         assert_int_equal(sfi_counts(t->sfi).limit_decreases, 0);
         assert_in_range(sfi_deadline_ns(t->sfi), t->now_ns + 1, t->now_ns + 200 * NS_PER_US);
         t->now_ns += 200 * NS_PER_US;
-        take_requests(t, events);
+        read_requests(t, events);
         assert_int_equal(sfi_counts(t->sfi).limit_decreases, 1);
 }
 

@@ -13,7 +13,7 @@ static void sfi_gets_metadata(struct sfi_driver *t, uint16_t version, uint16_t n
         assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_METADATA, 0));
 }
 
-static void sfi_hears_version(struct sfi_driver *t, uint16_t version)
+static void sfi_receives_version(struct sfi_driver *t, uint16_t version)
 {
         memset(&t->message.keep_alive, 0, sizeof t->message.keep_alive);
         t->message.keep_alive.state = RUN_RUNNING;
@@ -36,7 +36,7 @@ static uint16_t reported(struct sfi_driver *t)
 SFI_TEST(a_run_without_any_waits_for_none, 0)
 {
         assert_null(sfi_metadata(t->sfi));
-        sfi_hears_version(t, 0);
+        sfi_receives_version(t, 0);
         assert_int_equal(sfi_metadata(t->sfi)->n, 0);
 }
 
@@ -46,7 +46,7 @@ SFI_TEST(they_are_complete_once_all_have_come, 0)
         sfi_gets_metadata(t, 1, 0, 3, "A", "1");
         sfi_gets_metadata(t, 1, 0, 3, "A", "1");
         assert_int_equal(reported(t), 0);
-        sfi_hears_version(t, 1);
+        sfi_receives_version(t, 1);
         assert_null(sfi_metadata(t->sfi));
         sfi_gets_metadata(t, 1, 1, 3, "B", "2");
         assert_int_equal(reported(t), 1);
@@ -65,7 +65,7 @@ SFI_TEST(another_version_replaces_them, 0)
         assert_int_equal(reported(t), 0); /* parts of two versions make none */
         sfi_gets_metadata(t, 2, 0, 2, "A", "2");
         assert_int_equal(reported(t), 2);
-        sfi_hears_version(t, 3);
+        sfi_receives_version(t, 3);
         assert_null(sfi_metadata(t->sfi));
         sfi_gets_metadata(t, 3, 0, 0, "", "");
         assert_int_equal(reported(t), 3);
@@ -76,9 +76,9 @@ SFI_TEST(another_version_replaces_them, 0)
 SFI_TEST(a_restarted_dfm_does_not_take_them_away, 0)
 {
         sfi_gets_metadata(t, 1, 0, 1, "A", "1");
-        sfi_hears_version(t, 1);
+        sfi_receives_version(t, 1);
         sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
-        sfi_hears_version(t, 0);
+        sfi_receives_version(t, 0);
         assert_int_equal(sfi_metadata(t->sfi)->n, 1);
 }
 

@@ -194,7 +194,7 @@ BYTES_TEST(idle_ross_come_first, 1, c.n_ros = 3)
         for (uint16_t ros = 0; ros < 3; ros++)
                 sfi_gets_chunk(t, chunk_of(ros, 0, 0, 1408, 1408));
         /* ROS 2 sends for another SFI, for 4 ms. */
-        sfi_note_queued(t->sfi, t->now_ns, 2, 500000);
+        sfi_record_queued(t->sfi, t->now_ns, 2, 500000);
         sfi_gets_assigns(t, 1, 5);
         for (int k = 0; k < 20; k++) {
                 const char *text = requests_after(t, 10 * NS_PER_US);

@@ -115,7 +115,7 @@ SFI_TEST(an_overtaken_keep_alive_is_ignored, 0)
         sfi_gets_keep_alive(t, RUN_ENDED, 0, 1);
         assert_int_equal(sfi_run_state(t->sfi), RUN_RUNNING);
         assert_sfi_writes(t, "");
-        assert_int_equal(sfi_member(t->sfi)->heard_ns, t->now_ns);
+        assert_int_equal(sfi_member(t->sfi)->received_ns, t->now_ns);
 }
 
 SFI_TEST(the_end_of_the_run_closes_all_events, 0)

@@ -155,7 +155,7 @@ static inline uint64_t build_next(struct pair *p, uint32_t fragment_bytes)
         for (int i = 0; i < 5000 && !is_built; i++) {
                 ros_end_turn(&p->ros, p->now_ns);
                 sfi_end_turn(&p->sfi, p->now_ns);
-                is_built = sfi_take_built(core, &slot, 1) == 1;
+                is_built = sfi_pop_built(core, &slot, 1) == 1;
         }
         assert_true(is_built);
         sfi_built_event(core, slot, &built);

@@ -147,14 +147,14 @@ static uint32_t receive_event(uint64_t event)
         assert_true(sfi_receive(b.core, b.now_ns, sample_assign(event, 0)));
         receive_fragment(0, event);
         receive_fragment(1, event);
-        assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
+        assert_int_equal(sfi_pop_built(b.core, &slot, 1), 1);
         return slot;
 }
 
 static void build_events(uint64_t n)
 {
         for (uint64_t event = 0; event < n; event++)
-                builder_take(b.builder, receive_event(event));
+                builder_accept(b.builder, receive_event(event));
         builder_kick(b.builder);
 }
 
@@ -240,8 +240,8 @@ TEST(a_refused_fragment_of_another_trigger_shows_in_the_status)
                 b.now_ns += b.config.timeout_ns;
                 while (sfi_step(b.core, b.now_ns, &to, &m))
                         continue;
-                assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
-                builder_take(b.builder, slot);
+                assert_int_equal(sfi_pop_built(b.core, &slot, 1), 1);
+                builder_accept(b.builder, slot);
                 builder_kick(b.builder);
                 collect_until(1);
                 assert_int_equal(seal(), 0);
@@ -297,7 +297,7 @@ TEST_WITH(each_file_is_listed, NULL, bench_close)
         b.sample.scenario->sfi.file_events = 1;
         start();
         for (uint64_t event = 0; event < FILES; event++) {
-                builder_take(b.builder, receive_event(event));
+                builder_accept(b.builder, receive_event(event));
                 builder_kick(b.builder);
                 collect_until(event + 1);
         }
@@ -324,7 +324,7 @@ TEST_WITH(sealing_writes_the_events_that_are_queued, NULL, bench_close)
         bench_open(OUTPUT_FILE);
         start();
         for (uint64_t event = 0; event < 4; event++)
-                builder_take(b.builder, receive_event(event)); /* without a kick */
+                builder_accept(b.builder, receive_event(event)); /* without a kick */
         assert_int_equal(seal(), 0);
         assert_int_equal(b.done, 4);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), 4);
@@ -367,10 +367,10 @@ TEST_WITH(each_fault_of_a_ros_is_logged, NULL, bench_close)
                 assert_true(sfi_receive(b.core, b.now_ns, sample_assign(i, 0)));
                 receive_fragment(1 - events[i].missing, i);
                 b.now_ns += b.config.timeout_ns;
-                while (sfi_take_built(b.core, &slot, 1) == 0)
+                while (sfi_pop_built(b.core, &slot, 1) == 0)
                         assert_true(sfi_step(b.core, b.now_ns, &to, &m));
                 clock_ns = b.now_ns;
-                builder_take(b.builder, slot);
+                builder_accept(b.builder, slot);
                 collect();
                 assert_int_equal(partial_lines, events[i].lines);
         }
@@ -389,8 +389,8 @@ TEST_WITH(a_lost_event_is_returned_and_not_written, NULL, bench_close)
         b.now_ns += b.config.timeout_ns;
         for (int i = 0; i < 10 && sfi_step(b.core, b.now_ns, &to, &m); i++)
                 ;
-        assert_int_equal(sfi_take_built(b.core, &slot, 1), 1);
-        builder_take(b.builder, slot);
+        assert_int_equal(sfi_pop_built(b.core, &slot, 1), 1);
+        builder_accept(b.builder, slot);
         builder_kick(b.builder);
         collect_until(1);
         assert_int_equal(b.failed, 0);
@@ -408,7 +408,7 @@ TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_
 
         bench_open(OUTPUT_NULL);
         start();
-        builder_take(b.builder, receive_event(0));
+        builder_accept(b.builder, receive_event(0));
         slot = receive_event(1);
         sfi_built_event(b.core, slot, &built);
         byte = &b.buffer[built.fragments[1].at + 17];
@@ -417,7 +417,7 @@ TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_
                  "expected 0x%02x",
                  *byte ^ 1u, *byte);
         *byte ^= 1;
-        builder_take(b.builder, slot);
+        builder_accept(b.builder, slot);
         assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 1);
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 1);
@@ -434,7 +434,7 @@ TEST_WITH(nothing_is_verified_if_the_scenario_says_so, NULL, bench_close)
         start();
         slot = receive_event(0);
         memset(b.buffer, 0, b.config.buffer_bytes);
-        builder_take(b.builder, slot);
+        builder_accept(b.builder, slot);
         assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 0);
@@ -454,7 +454,7 @@ TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)
         assert_int_equal(b.failed, 2);
         assert_int_equal(builder_error(b.builder), -ENOSPC);
         assert_int_equal(sfi_counts(b.core).lost, 2);
-        builder_take(b.builder, receive_event(2));
+        builder_accept(b.builder, receive_event(2));
         builder_kick(b.builder);
         collect_until(3);
         assert_int_equal(b.failed, 3);

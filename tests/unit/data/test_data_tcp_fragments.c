@@ -148,7 +148,7 @@ static bool has_built(struct sfi_end *e)
 
         for (int i = 0; i < 20; i++) {
                 sfi_end_turn(e, NS_PER_S);
-                if (sfi_take_built(e->receiver.core, &slot, 1) == 1) {
+                if (sfi_pop_built(e->receiver.core, &slot, 1) == 1) {
                         sfi_written(e->receiver.core, NS_PER_S, slot, false);
                         return true;
                 }

@@ -58,7 +58,7 @@ static void assert_reason(const struct source *s, const char *text)
                 fail_msg("%s does not say %s", r.text[0], text);
 }
 
-TEST(an_event_that_the_file_lacks_is_lost)
+TEST(an_event_missing_in_the_file_is_lost)
 {
         char *directory = sample_directory();
         struct source *s = open_without(directory, 7);

@@ -77,7 +77,7 @@ static void bench_open(uint32_t window)
 }
 
 /* The DFM has taken all triggers. Event 0 is accepted and waits for a credit. */
-static void take_all(void)
+static void receive_all(void)
 {
         for (unsigned i = 0; dfm_undecided(b.dfm.dfm) < EVENTS && i < EVENTS; i++)
                 steps();
@@ -130,7 +130,7 @@ static void turns(void)
         }
 }
 
-static void take_messages(void)
+static void receive_messages(void)
 {
         static struct message m;
         size_t size;
@@ -155,7 +155,7 @@ static bool reads(void)
         got = recv(b.client, b.bytes + b.n_bytes, room, 0);
         assert_true(got > 0);
         b.n_bytes += (size_t)got;
-        take_messages();
+        receive_messages();
         return true;
 }
 
@@ -164,7 +164,7 @@ TEST_WITH(a_late_and_slow_client_learns_of_all_events, NULL, bench_close)
         unsigned idle = 0;
 
         bench_open(EVENTS);
-        take_all();
+        receive_all();
         comes();
         while (b.next < EVENTS && idle < 1000) {
                 turns();

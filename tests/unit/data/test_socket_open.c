@@ -222,16 +222,16 @@ TEST(an_address_in_use_is_not_shared)
         close(stream);
 }
 
-static void note_buffers(void)
+static void record_buffers(void)
 {
-        socket_note_buffer(SOCKET_RECEIVE, "fragments", true, 1 << 20, 1 << 20);
+        socket_log_buffer(SOCKET_RECEIVE, "fragments", true, 1 << 20, 1 << 20);
         for (int i = 0; i < 5; i++)
-                socket_note_buffer(SOCKET_SEND, "fragments", true, 8 << 20, 212992);
+                socket_log_buffer(SOCKET_SEND, "fragments", true, 8 << 20, 212992);
 }
 
 TEST(a_small_buffer_is_logged_once)
 {
-        const char *log = logged_by(note_buffers);
+        const char *log = logged_by(record_buffers);
 
         assert_non_null(strstr(log, "as send buffer for fragments; raise net.core.wmem_max to 8388608"));
         assert_null(strstr(log, "rmem_max"));

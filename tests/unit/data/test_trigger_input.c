@@ -1,6 +1,6 @@
 /* Datagrams of a trigger box that the test plays, and the busy signal that it receives: what is counted,
  * and that no datagram stalls the DFM. */
-#include "../core/dfm/dfm_lead_driver.h"
+#include "../core/dfm/dfm_order_driver.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -117,7 +117,7 @@ static void turn(void)
 {
         assert_int_equal(loop_wait(b.sample.loop, 0), 0);
         trigger_input_turn(b.input, b.now_ns);
-        stats_take_dfm(b.sample.stats, b.core);
+        stats_copy_dfm(b.sample.stats, b.core);
         trigger_input_publish(b.core, b.sample.stats);
 }
 
@@ -235,7 +235,7 @@ static void send_running(uint32_t sequence, uint16_t n, uint64_t first, uint32_t
         send_bytes(bytes, make_packet(bytes, sequence, TRACE_RUN, n, first, flags));
         assert_int_equal(loop_wait(b.sample.loop, 0), 0);
         trigger_input_turn(b.input, b.now_ns);
-        stats_take_dfm(b.sample.stats, running.dfm);
+        stats_copy_dfm(b.sample.stats, running.dfm);
         trigger_input_publish(running.dfm, b.sample.stats);
 }
 
@@ -391,7 +391,7 @@ TEST_WITH(frames_that_are_too_late_are_a_reason, bench_open, bench_close)
         start_after(&t, &c, 6007);
         trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 0);
-        have_range(&t, 1, 1008, 2);
+        announce_range(&t, 1, 1008, 2);
         trigger_input_reasons(t.dfm, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0],
@@ -421,7 +421,7 @@ TEST_WITH(lost_triggers_shift_counted_frames, bench_open, bench_close)
 }
 
 /* The newest datagram that the board received; -1: none. */
-static int hear_busy(uint8_t bytes[static BUSY_PACKET_BYTES])
+static int receive_busy(uint8_t bytes[static BUSY_PACKET_BYTES])
 {
         struct pollfd p = {.fd = b.board->fd, .events = POLLIN};
 
@@ -436,29 +436,29 @@ TEST_WITH(busy_is_sent_at_changes_and_every_100_ms, bench_open, bench_close)
         uint8_t bytes[BUSY_PACKET_BYTES];
 
         busy_output_turn(b.busy, b.now_ns, &p);
-        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(receive_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[4], 1);
         assert_int_equal(busy_output_deadline_ns(b.busy), b.now_ns + 100 * NS_PER_MS);
         p.last = 5; /* no change of the state */
         busy_output_turn(b.busy, b.now_ns + 1, &p);
-        assert_int_equal(hear_busy(bytes), -1);
+        assert_int_equal(receive_busy(bytes), -1);
         p = (struct busy_packet){false, BUSY_NOT, 6};
         busy_output_turn(b.busy, b.now_ns + 2, &p);
-        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(receive_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[4], 0);
         assert_int_equal(bytes[8], 6);
         p = (struct busy_packet){true, BUSY_XOFF, 7};
         busy_output_turn(b.busy, b.now_ns + 3, &p);
         p.reason = BUSY_CREDITS;
         busy_output_turn(b.busy, b.now_ns + 4, &p);
-        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(receive_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[5], BUSY_XOFF);
-        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(receive_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(bytes[5], BUSY_CREDITS);
         busy_output_turn(b.busy, b.now_ns + 3 + 100 * NS_PER_MS, &p);
-        assert_int_equal(hear_busy(bytes), -1);
+        assert_int_equal(receive_busy(bytes), -1);
         busy_output_turn(b.busy, b.now_ns + 4 + 100 * NS_PER_MS, &p);
-        assert_int_equal(hear_busy(bytes), BUSY_PACKET_BYTES);
+        assert_int_equal(receive_busy(bytes), BUSY_PACKET_BYTES);
         assert_int_equal(stats_get(&b.sample.stats->busy_datagrams), 5);
 }
 

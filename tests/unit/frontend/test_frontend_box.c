@@ -59,12 +59,12 @@ static void dfm_says(struct played *p, uint8_t reason)
         p->now_ns += 100 * NS_PER_MS;
         assert_int_equal(sendto(p->dfm->fd, bytes, sizeof bytes, 0, &to.any, to.size_bytes), sizeof bytes);
         p->box.ready = true;
-        assert_true(frontend_box_hear(&p->box, p->now_ns) >= 0);
+        assert_true(frontend_box_receive(&p->box, p->now_ns) >= 0);
         assert_int_equal(frontend_box_send(&p->box, p->now_ns), 0);
 }
 
 /* The flags of the entries that came since; 0: none. */
-static uint32_t dfm_hears(struct played *p)
+static uint32_t dfm_receives(struct played *p)
 {
         uint8_t bytes[2048];
         uint32_t flags = 0;
@@ -80,7 +80,7 @@ static void asks(struct played *p)
         dfm_says(p, 0);
         frontend_box_reset(&p->box, 7, p->now_ns);
         dfm_says(p, 0);
-        assert_int_equal(dfm_hears(p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
+        assert_int_equal(dfm_receives(p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
         assert_true(frontend_box_is_resetting(&p->box));
 }
 
@@ -95,7 +95,7 @@ TEST(a_reset_ends_with_the_answer)
         assert_true(frontend_box_is_resetting(&p.box));
         dfm_says(&p, 0);
         assert_false(frontend_box_is_resetting(&p.box));
-        assert_int_equal(dfm_hears(&p), 0);
+        assert_int_equal(dfm_receives(&p), 0);
         end(&p);
 }
 
@@ -112,9 +112,9 @@ TEST(a_dfm_that_restarts_is_asked_again)
                         p.now_ns += NS_PER_S / 2;
                 else
                         dfm_says(&p, FRONTEND_BUSY_STOPPED);
-                assert_int_equal(dfm_hears(&p), 0);
+                assert_int_equal(dfm_receives(&p), 0);
                 dfm_says(&p, FRONTEND_BUSY_RESET);
-                assert_int_equal(dfm_hears(&p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
+                assert_int_equal(dfm_receives(&p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
                 assert_true(frontend_box_is_resetting(&p.box));
                 dfm_says(&p, FRONTEND_BUSY_RESET);
                 dfm_says(&p, 0);
@@ -131,10 +131,10 @@ TEST(a_lost_marker_is_repeated)
         asks(&p);
         for (int k = 0; k < 8; k++)
                 dfm_says(&p, 0);
-        assert_int_equal(dfm_hears(&p), 0);
+        assert_int_equal(dfm_receives(&p), 0);
         for (int k = 0; k < 4; k++)
                 dfm_says(&p, 0);
-        assert_int_equal(dfm_hears(&p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
+        assert_int_equal(dfm_receives(&p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
         end(&p);
 }
 
@@ -148,11 +148,11 @@ TEST(a_marker_takes_the_place_of_the_flag)
                 if (reset) {
                         frontend_box_reset(&p.box, 0, p.now_ns);
                         dfm_says(&p, 0);
-                        dfm_hears(&p);
+                        dfm_receives(&p);
                 }
                 frontend_box_trigger(&p.box, 0, 1);
                 dfm_says(&p, 0);
-                assert_int_equal(dfm_hears(&p) & FRONTEND_ENTRY_RESET, reset ? 0 : FRONTEND_ENTRY_RESET);
+                assert_int_equal(dfm_receives(&p) & FRONTEND_ENTRY_RESET, reset ? 0 : FRONTEND_ENTRY_RESET);
                 end(&p);
         }
 }

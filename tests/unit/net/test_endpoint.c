@@ -213,7 +213,7 @@ TEST(drops_have_a_place)
         }
 }
 
-TEST(the_kernel_notes_when_datagrams_arrive)
+TEST(the_kernel_records_when_datagrams_arrive)
 {
         struct udp_config c = {.local = address("127.0.0.1"), .timestamps = true};
         _cleanup_(endpoint_freep) struct endpoint *to = NULL, *from;

@@ -139,7 +139,7 @@ TEST(both_ends_need_the_same_key)
         }
 }
 
-TEST(a_stranger_can_neither_repeat_nor_change_nor_insert)
+TEST(a_foreign_sender_can_neither_repeat_nor_change_nor_insert)
 {
         static const char forged[] = "{\"n\": 50}\n{\"refused\": \"you\"}\n";
 

@@ -9,7 +9,7 @@
 
 #define DFM SAMPLE_NET ".1"
 #define ROS1 SAMPLE_NET ".2"
-#define STRANGER SAMPLE_NET ".77"
+#define FOREIGN_SENDER SAMPLE_NET ".77"
 #define PORT 46910
 
 static struct node node;
@@ -83,17 +83,17 @@ TEST_WITH(a_message_from_its_senders_address_is_accepted, NULL, end)
         open_as("dfm", ROS1, PORT);
         send_alive();
         assert_int_equal(turns_until(&node.stats->control_received, 1), 1);
-        assert_false(node.control.stranger.is_new);
+        assert_false(node.control.foreign_sender.is_new);
 }
 
 TEST(a_message_from_another_address_or_port_is_foreign)
 {
         for (int port = 0; port < 2; port++) {
-                open_as("dfm", port ? ROS1 : STRANGER, port ? 0 : PORT);
+                open_as("dfm", port ? ROS1 : FOREIGN_SENDER, port ? 0 : PORT);
                 send_alive();
                 assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
-                assert_true(node.control.stranger.is_new);
-                assert_int_equal(node.control.stranger.role, ROLE_ROS);
+                assert_true(node.control.foreign_sender.is_new);
+                assert_int_equal(node.control.foreign_sender.role, ROLE_ROS);
                 end(NULL);
         }
 }
@@ -129,7 +129,7 @@ TEST_WITH(a_probe_is_answered_with_the_same_length, NULL, end)
                 assert_true(answer.header.cookie == 99 && answer.probe.answers);
         }
         end(NULL);
-        open_as("dfm", STRANGER, PORT);
+        open_as("dfm", FOREIGN_SENDER, PORT);
         send_probe(0, bytes, sizeof bytes);
         assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
         assert_int_equal(recv(peer->fd, bytes, sizeof bytes, MSG_DONTWAIT), -1);
@@ -140,7 +140,7 @@ TEST_WITH(a_flood_does_not_stall_the_node, NULL, end)
 {
         uint64_t first;
 
-        open_as("dfm", STRANGER, PORT);
+        open_as("dfm", FOREIGN_SENDER, PORT);
         for (int i = 0; i < 1500; i++)
                 send_alive();
         turn();
@@ -159,7 +159,7 @@ TEST_WITH(a_join_from_a_wrong_address_is_answered, NULL, end)
         uint8_t bytes[1472];
         struct datagram answer;
 
-        open_as("dfm", STRANGER, PORT);
+        open_as("dfm", FOREIGN_SENDER, PORT);
         m.header = (struct message_header){.sender_role = ROLE_ROS, .type = MESSAGE_JOIN};
         m.join.incarnation = 5;
         send_bytes(bytes, message_encode(&m, bytes, sizeof bytes));
@@ -191,7 +191,7 @@ TEST_WITH(a_message_to_all_reaches_each_node, NULL, end)
         struct endpoint *nodes[ARRAY_SIZE(addresses)];
         struct datagram d;
 
-        open_as("dfm", STRANGER, PORT);
+        open_as("dfm", FOREIGN_SENDER, PORT);
         open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE};
@@ -216,7 +216,7 @@ TEST_WITH(a_message_of_an_sfi_to_all_is_for_the_ross, NULL, end)
         struct endpoint *nodes[ARRAY_SIZE(addresses)];
         struct datagram d;
 
-        open_as("sfi1", STRANGER, PORT);
+        open_as("sfi1", FOREIGN_SENDER, PORT);
         open_others(nodes, addresses, ARRAY_SIZE(addresses));
         m.header = (struct message_header){
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_TOTALS};

@@ -197,7 +197,7 @@ TEST(a_copy_is_refused)
         close_both();
 }
 
-/* A copy of the former session must not count after a restart of its sender, nor of its receiver. */
+/* A copy of the previous session must not count after a restart of its sender, nor of its receiver. */
 TEST(copies_do_not_survive_a_restart)
 {
         struct packet from_ros, from_dfm, to_group;

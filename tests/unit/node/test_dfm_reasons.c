@@ -50,7 +50,7 @@ REASONS_TEST(missing_nodes_are_named, dfm_driver_init)
         ros_says_alive(t, 1, RUN_RUNNING, 0);
         sfi_says_alive(t, 0, RUN_RUNNING, 0);
         dfm_says_with(t, false);
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(why(t, &idle), "no trigger was accepted: stopped before the run began; ros1, "
                                            "sfi2 never reached this DFM");
 }
@@ -59,7 +59,7 @@ REASONS_TEST(a_long_list_of_nodes_is_shortened, dfm_driver_init, c.n_ros = 20)
 {
         struct idle idle = {};
 
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(
                 why(t, &idle),
                 "no trigger was accepted: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
@@ -74,12 +74,12 @@ REASONS_TEST(a_ros_that_held_triggers_back_is_named, dfm_driver_start)
         ros_says_switch(t, 1, false);
         sfi_grants(t, 0, 3);
         assert_dfm_says(t, "");
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         dfm_stop(t->dfm, t->now_ns);
         ros_says_alive(t, 0, RUN_ENDED, 0);
         ros_says_alive(t, 1, RUN_ENDED, 0);
         dfm_says_with(t, false);
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(why(t, &idle), "no trigger was accepted: ros2 held triggers back (XOFF)");
 }
 
@@ -163,7 +163,7 @@ REASONS_TEST(a_slow_front_end_is_a_reason, dfm_driver_start)
         assert_dfm_says(t, "");
         explain(t, text);
         assert_string_equal(text, "ros2 waits for frames of its front-end");
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(why(t, &idle),
                             "no trigger was accepted: ros2 waited for a frame of its front-end");
 }
@@ -178,7 +178,7 @@ REASONS_TEST(a_reset_is_a_reason, dfm_driver_start, c.trigger_source = DFM_TRIGG
         ros_says_alive(t, 0, RUN_RUNNING, 0);
         explain(t, text);
         assert_string_equal(text, "ros1, ros2 did not confirm the beginning of the run");
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(idle.why, text);
         t->resets = 1;
         for (uint16_t i = 0; i < c.n_ros; i++)
@@ -204,7 +204,7 @@ REASONS_TEST(missing_credits_are_a_reason, dfm_driver_start)
 {
         struct idle idle = {};
 
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(why(t, &idle), "no trigger was accepted: no SFI had a free credit");
 }
 
@@ -218,7 +218,7 @@ REASONS_TEST(open_partial_and_lost_events_are_counted, dfm_driver_start)
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         sfi_ends(t, 0, 1, EVENT_PARTIAL, 1);
         sfi_ends(t, 0, 2, EVENT_LOST, 2);
-        idle_note(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario);
         assert_string_equal(idle.why, "");
         dfm_reasons(t->dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 4);
@@ -311,7 +311,7 @@ TEST(an_sfi_that_fell_silent_with_events_is_a_reason)
         assert_int_equal(r.n, 0);
 }
 
-/* The new process knows nothing of what the former one built. */
+/* The new process knows nothing of what the previous one built. */
 TEST(an_sfi_that_restarted_with_events_is_a_reason)
 {
         struct reasons r;

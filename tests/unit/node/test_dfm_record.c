@@ -149,17 +149,17 @@ static void begin_run(struct dfm_driver *t, const struct dfm_config *c, const st
 static void store(struct dfm_driver *t)
 {
         assert_true(dfm_processes_version(t->dfm) > 0);
-        dfm_processes_take(t->dfm, &stored);
+        dfm_processes_fill(t->dfm, &stored);
 }
 
 /* Another DFM takes the run over, which the nodes that are left join. */
 static void restart(struct dfm_driver *t, struct dfm_config *c, const struct scene *s)
 {
-        const uint64_t former = c->incarnation;
+        const uint64_t previous = c->incarnation;
 
         c->incarnation++;
         c->cookie = TRACE_COOKIE + c->incarnation;
-        c->former_processes = &stored;
+        c->previous_processes = &stored;
         c->ros_rules = boards;
         dfm_free(t->dfm);
         dfm_driver_init(t, c);
@@ -167,7 +167,7 @@ static void restart(struct dfm_driver *t, struct dfm_config *c, const struct sce
                 enum node_role role = i < 2 ? ROLE_ROS : ROLE_SFI;
 
                 if (stays(s, role, i % 2))
-                        driver_join_in_run(t, former, role, i % 2, 3, 3);
+                        driver_join_in_run(t, previous, role, i % 2, 3, 3);
         }
         all_report(t, s, RUN_RUNNING);
         for (uint16_t i = 0; i < 2; i++) {
@@ -305,7 +305,7 @@ TEST(figures_go_on)
                 stored.figures.level2.rejected = 9;
                 /* The record may be from before the first event. */
                 stored.figures.first_complete_ns *= k == 0;
-                c.former = (struct dfm_former){.known = true, .cookie = TRACE_COOKIE, .age_ns = age_ns};
+                c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .age_ns = age_ns};
                 restart(&t, &c, &none);
                 assert_counts(dfm_counts(t.dfm), assigned, 3 + 7, reassigned, 7, paused_ns, 2 * NS_PER_S);
                 assert_counts(dfm_counts(t.dfm), first_trigger_ns, built_ns, last_complete_ns, built_ns,
@@ -347,7 +347,7 @@ TEST(a_record_survives_a_dfm_that_resumed_nothing)
         dfm_free(t.dfm);
         c.incarnation++;
         c.cookie++;
-        c.former_processes = &found;
+        c.previous_processes = &found;
         c.ros_rules = boards;
         dfm_driver_init(&t, &c);
         driver_join_in_run(&t, c.incarnation - 1, ROLE_ROS, 1, 3, 3);

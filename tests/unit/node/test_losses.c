@@ -15,16 +15,16 @@ static struct losses_sample at(uint64_t seconds, uint64_t complete, uint64_t par
                                                  [COUNTER_events_lost] = lost}};
 }
 
-static struct losses_sample note(struct losses *l, struct losses_sample now)
+static struct losses_sample record(struct losses *l, struct losses_sample now)
 {
-        (void)losses_note(l, &now);
+        (void)losses_record(l, &now);
         return losses_recent(l);
 }
 
 TEST(losses_of_a_run_begin_with_it)
 {
         struct losses l = {};
-        struct losses_sample r = note(&l, at(0, 5, 2, 3));
+        struct losses_sample r = record(&l, at(0, 5, 2, 3));
 
         assert_true(r.counts[COUNTER_events_complete] == 5 && r.counts[COUNTER_events_partial] == 2 &&
                     r.counts[COUNTER_events_lost] == 3);
@@ -36,28 +36,28 @@ TEST(losses_are_over_after_ten_seconds)
         struct losses_sample r = {};
 
         for (unsigned i = 0; i <= 4; i++)
-                r = note(&l, at(i, 10 * i, i, 2 * i));
+                r = record(&l, at(i, 10 * i, i, 2 * i));
         assert_true(r.counts[COUNTER_events_complete] == 40 && r.counts[COUNTER_events_partial] == 4 &&
                     r.counts[COUNTER_events_lost] == 8);
         /* From now on, all is well. */
         for (unsigned i = 5; i <= 8; i++)
-                r = note(&l, at(i, 10 * i, 4, 8));
+                r = record(&l, at(i, 10 * i, 4, 8));
         assert_true(r.counts[COUNTER_events_partial] == 4 && r.counts[COUNTER_events_lost] == 8);
         for (unsigned i = 9; i <= 15; i++)
-                r = note(&l, at(i, 10 * i, 4, 8));
+                r = record(&l, at(i, 10 * i, 4, 8));
         assert_true(r.counts[COUNTER_events_partial] == 0 && r.counts[COUNTER_events_lost] == 0 &&
                     r.counts[COUNTER_events_complete] > 0);
         assert_true(r.now_ns >= 105 * NS_PER_S);
 }
 
 /* A node that is looked at rarely is asked about the time since then. */
-TEST(a_late_look_covers_more)
+TEST(a_late_look_coverage_more)
 {
         struct losses l = {};
         struct losses_sample r;
 
-        note(&l, at(0, 0, 0, 0));
-        r = note(&l, at(60, 100, 0, 1));
+        record(&l, at(0, 0, 0, 0));
+        r = record(&l, at(60, 100, 0, 1));
         assert_true(r.counts[COUNTER_events_lost] == 1 && r.now_ns == 100 * NS_PER_S);
 }
 
@@ -67,13 +67,13 @@ TEST(rare_losses_last_until_an_event_is_complete)
         struct losses l = {};
         struct losses_sample r = {};
 
-        note(&l, at(0, 0, 0, 0));
+        record(&l, at(0, 0, 0, 0));
         for (unsigned i = 1; i < 300; i++) {
-                r = note(&l, at(i, 0, 0, i / 60));
+                r = record(&l, at(i, 0, 0, i / 60));
                 assert_true((r.counts[COUNTER_events_lost] > 0) == (i >= 60));
         }
         for (unsigned i = 300; i < 320; i++)
-                r = note(&l, at(i, 1, 0, 4));
+                r = record(&l, at(i, 1, 0, 4));
         assert_true(r.counts[COUNTER_events_lost] == 0);
 }
 
@@ -83,11 +83,11 @@ TEST(packets_that_were_only_late_are_not_lost)
         struct losses_sample now = at(0, 0, 0, 0);
 
         now.counts[COUNTER_packets_lost] = 10;
-        note(&l, now);
+        record(&l, now);
         for (unsigned i = 1; i < 12; i++)
-                note(&l, (now.now_ns += NS_PER_S, now));
+                record(&l, (now.now_ns += NS_PER_S, now));
         now.counts[COUNTER_packets_lost] = 4;
-        assert_true(note(&l, now).counts[COUNTER_packets_lost] == 0);
+        assert_true(record(&l, now).counts[COUNTER_packets_lost] == 0);
 }
 
 /* One formula for a node and for a run. */
@@ -130,9 +130,9 @@ TEST(fragments_are_recent_for_as_long_as_events)
 
         for (unsigned i = 0; i < 30; i++) {
                 struct losses_sample now = at(i, i, i < 3 ? i : 2, 0);
-                bool moved = losses_note(&l, &now);
+                bool moved = losses_record(&l, &now);
 
-                metrics_note_lost(&p, 10 * now.counts[COUNTER_events_partial], moved);
+                metrics_record_lost(&p, 10 * now.counts[COUNTER_events_partial], moved);
                 assert_int_equal(p.lost_recently, 10 * losses_recent(&l).counts[COUNTER_events_partial]);
                 assert_int_equal(p.fragments_lost, 10 * now.counts[COUNTER_events_partial]);
         }

@@ -204,15 +204,15 @@ TEST_WITH(shaping_counters_never_go_back, NULL, end)
         to = &shared.shapings[sfi - v.scenario->nodes];
 
         assert_true(tc_address_parse(&row.address, sfi->address));
-        metrics_take_shaping(&shared, v.scenario, &status);
+        metrics_set_shaping(&shared, v.scenario, &status);
         assert_true(to->known);
         assert_int_equal(to->bytes, 100);
         row.counters.bytes = 40;
         row.counters.drops = 4;
-        metrics_take_shaping(&shared, v.scenario, &status);
+        metrics_set_shaping(&shared, v.scenario, &status);
         assert_fields(to, bytes, 140, drops, 4, backlog_bytes, 9);
         status.n = 0;
-        metrics_take_shaping(&shared, v.scenario, &status);
+        metrics_set_shaping(&shared, v.scenario, &status);
         assert_fields(to, bytes, 140, backlog_bytes, 0);
 }
 
@@ -220,7 +220,7 @@ static void rates_at(struct metrics_rates *r, struct metrics_sample now)
 {
         static struct metrics_sample last;
 
-        metrics_take_rates(r, &last, &now);
+        metrics_update_rates(r, &last, &now);
 }
 
 TEST(rates_are_of_a_second_or_more)

@@ -79,7 +79,7 @@ TEST_WITH(readers_get_the_copy_while_the_event_loop_stands, set_up, tear_down)
         ask(200, "{\"state\":\"paused\"}");
 }
 
-TEST_WITH(without_memory_the_former_copy_remains, set_up, tear_down)
+TEST_WITH(without_memory_the_previous_copy_remains, set_up, tear_down)
 {
         char error[RUN_ERROR_TEXT_MAX];
 

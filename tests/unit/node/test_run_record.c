@@ -29,9 +29,9 @@ static uint32_t next_number(void)
         return number;
 }
 
-static struct dfm_former former(const struct run_record *s)
+static struct dfm_previous previous(const struct run_record *s)
 {
-        return run_record_former(s).dfm;
+        return run_record_previous(s).dfm;
 }
 
 static void put_bytes(const char *name, const char *bytes, size_t n)
@@ -186,27 +186,27 @@ TEST(a_strict_number_is_never_the_time)
 TEST(only_an_unfinished_run_can_be_resumed)
 {
         struct run_record s, again;
-        struct dfm_former f;
+        struct dfm_previous f;
 
         drop("dfm-127.0.0.1-5");
         run_record_open(&s, "127.0.0.1", 5);
         assert_true(s.fd >= 0);
-        assert_false(former(&s).known);
+        assert_false(previous(&s).known);
         assert_int_equal(run_record_write(&s, 7, 0xABC, 5 * NS_PER_S, RUN_STAGE_RUNNING, ""), 0);
         /* Another DFM with this address does not get the record. */
         run_record_open(&again, "127.0.0.1", 5);
         assert_true(again.fd < 0);
-        assert_false(former(&again).known);
+        assert_false(previous(&again).known);
         assert_int_equal(run_record_write(&again, 8, 1, 0, RUN_STAGE_ENDED, ""), -ENOENT);
         run_record_close(&s);
         run_record_open(&s, "127.0.0.1", 5);
-        f = former(&s);
+        f = previous(&s);
         assert_true(f.known);
         assert_int_equal(f.cookie, 0xABC);
         assert_true(f.age_ns >= 5 * NS_PER_S);
         for (enum run_stage stage = RUN_STAGE_ENDED; stage <= RUN_STAGE_REPORTED; stage++) {
                 assert_int_equal(run_record_write(&s, 7, 0xABC, 1, stage, ""), 0);
-                f = former(&s);
+                f = previous(&s);
                 assert_true(f.known);
                 assert_int_equal(f.cookie, 0);
         }
@@ -224,11 +224,11 @@ TEST(a_run_without_a_report_is_named)
 
         for (enum run_stage stage = RUN_STAGE_RUNNING; stage <= RUN_STAGE_REPORTED; stage++) {
                 struct run_record s;
-                struct run_former f;
+                struct run_previous f;
 
                 run_record_open(&s, "127.0.0.1", 5);
                 assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage, ""), 0);
-                f = run_record_former(&s);
+                f = run_record_previous(&s);
                 run_record_close(&s);
                 assert_fields(&f, run, 7, is_unreported, unreported[stage]);
                 assert_in_range(clock_utc_ns() - f.began_utc_ns, NS_PER_S, 600 * NS_PER_S);
@@ -244,11 +244,11 @@ TEST(a_run_that_ends_keeps_its_cause)
         for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
                 for (enum run_stage stage = RUN_STAGE_RUNNING; stage <= RUN_STAGE_REPORTED; stage++) {
                         struct run_record s;
-                        struct run_former f;
+                        struct run_previous f;
 
                         run_record_open(&s, "127.0.0.1", 5);
                         assert_int_equal(run_record_write(&s, 7, 0xABC, NS_PER_S, stage, causes[i]), 0);
-                        f = run_record_former(&s);
+                        f = run_record_previous(&s);
                         run_record_close(&s);
                         assert_fields(&f.dfm, cookie, stage <= RUN_STAGE_STOPPED ? 0xABC : 0, stopped,
                                       stage == RUN_STAGE_STOPPED, failed, i);
@@ -272,8 +272,8 @@ TEST(a_damaged_record_of_a_run_is_noticed)
 
                 put_bytes("dfm-127.0.0.1-5", files[i].bytes, files[i].n);
                 run_record_open(&s, "127.0.0.1", 5);
-                assert_false(former(&s).known);
-                assert_int_equal(run_record_former(&s).is_damaged, files[i].damaged);
+                assert_false(previous(&s).known);
+                assert_int_equal(run_record_previous(&s).is_damaged, files[i].damaged);
         }
         drop("dfm-127.0.0.1-5");
 }
@@ -281,11 +281,11 @@ TEST(a_damaged_record_of_a_run_is_noticed)
 static enum run_age age_of(const char *text, uint64_t *ret_ns)
 {
         struct run_record s;
-        struct run_former f;
+        struct run_previous f;
 
         put("dfm-127.0.0.1-6", text);
         run_record_open(&s, "127.0.0.1", 6);
-        f = run_record_former(&s);
+        f = run_record_previous(&s);
         assert_false(f.is_damaged);
         *ret_ns = f.dfm.age_ns;
         run_record_close(&s);

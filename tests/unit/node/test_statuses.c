@@ -158,7 +158,7 @@ TEST_WITH(nonsense_is_no_loss, set_up, tear_down)
                          "losing", "1 event lost in the last 0 s; missing fragments: ros2 2");
 }
 
-/* What a node answered last is not shown for one that is gone, nor its former problem once it is back. */
+/* What a node answered last is not shown for one that is gone, nor its previous problem once it is back. */
 TEST_WITH(answers_replace_each_other, set_up, tear_down)
 {
         _cleanup_(statuses_fini) struct statuses s;

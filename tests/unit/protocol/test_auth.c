@@ -99,22 +99,22 @@ TEST(each_number_counts_once)
 
         auth_window_begin(&w, 5000);
         for (uint64_t i = 0; i < 5000; i += 7)
-                assert_false(auth_window_take(&w, i));
-        assert_true(auth_window_take(&w, 5000));
-        assert_false(auth_window_take(&w, 5000));
+                assert_false(auth_window_accept(&w, i));
+        assert_true(auth_window_accept(&w, 5000));
+        assert_false(auth_window_accept(&w, 5000));
         /* Overtaken ones count, as far as the window reaches. */
-        assert_true(auth_window_take(&w, 5000 + AUTH_WINDOW));
-        assert_false(auth_window_take(&w, 5000));
+        assert_true(auth_window_accept(&w, 5000 + AUTH_WINDOW));
+        assert_false(auth_window_accept(&w, 5000));
         for (uint64_t i = 5001; i < 5000 + AUTH_WINDOW; i++)
-                assert_true(auth_window_take(&w, i));
+                assert_true(auth_window_accept(&w, i));
         for (uint64_t i = 0; i <= 5000 + AUTH_WINDOW; i++)
-                assert_false(auth_window_take(&w, i));
+                assert_false(auth_window_accept(&w, i));
         /* Any jump ahead, and what it leaves behind. */
-        assert_true(auth_window_take(&w, UINT64_C(1) << 47));
-        assert_false(auth_window_take(&w, 5001 + AUTH_WINDOW));
-        assert_true(auth_window_take(&w, (UINT64_C(1) << 47) - AUTH_WINDOW + 1));
-        assert_false(auth_window_take(&w, (UINT64_C(1) << 47) - AUTH_WINDOW));
-        assert_false(auth_window_take(&w, UINT64_C(1) << 47));
+        assert_true(auth_window_accept(&w, UINT64_C(1) << 47));
+        assert_false(auth_window_accept(&w, 5001 + AUTH_WINDOW));
+        assert_true(auth_window_accept(&w, (UINT64_C(1) << 47) - AUTH_WINDOW + 1));
+        assert_false(auth_window_accept(&w, (UINT64_C(1) << 47) - AUTH_WINDOW));
+        assert_false(auth_window_accept(&w, UINT64_C(1) << 47));
 }
 
 struct ends {

@@ -10,7 +10,7 @@
 static struct message sent, again;
 
 static const uint32_t types[] = {MESSAGE_UPDATE, MESSAGE_ASSIGN,  MESSAGE_BUILD,
-                                 MESSAGE_CLEAR,  MESSAGE_REQUEST, MESSAGE_HAVE};
+                                 MESSAGE_CLEAR,  MESSAGE_REQUEST, MESSAGE_NUMBERS};
 
 static void fill_entry(struct random *r, struct message *m, size_t k, uint64_t event)
 {
@@ -40,8 +40,8 @@ static void fill_entry(struct random *r, struct message *m, size_t k, uint64_t e
                 m->request.entries[k] =
                         (struct request_entry){event, l1_id, is_void ? 32 : 0, UINT32_MAX, is_void};
                 return;
-        case MESSAGE_HAVE:
-                m->have.numbers[k] = l1_id;
+        case MESSAGE_NUMBERS:
+                m->announced.numbers[k] = l1_id;
                 return;
         }
         fail();

@@ -1,4 +1,4 @@
-/* A node's membership in a run: which messages it trusts, when it joins, and what late messages of a former
+/* A node's membership in a run: which messages it trusts, when it joins, and what late messages of a previous
  * DFM can change. */
 #include "../test.h"
 
@@ -41,7 +41,7 @@ static enum member_news welcome(struct member *m, uint64_t now_ns, uint64_t dfm,
         return member_receive_welcome(m, now_ns, &w);
 }
 
-static bool hears(struct member *m, uint64_t now_ns, enum node_role from, uint64_t dfm, uint64_t cookie)
+static bool receives(struct member *m, uint64_t now_ns, enum node_role from, uint64_t dfm, uint64_t cookie)
 {
         struct message w = {.header = {.cookie = cookie, .sender_role = from, .type = MESSAGE_KEEP_ALIVE},
                             .dfm = dfm};
@@ -79,23 +79,23 @@ TEST(trusts_only_its_own_run_and_dfm)
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
 
-        assert_false(hears(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
+        assert_false(receives(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
         assert_int_equal(m.foreign, 0); /* it is in no run: nothing is foreign yet */
         assert_true(joins(&m, now_ns));
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
-        assert_true(hears(&m, now_ns + 1, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
-        assert_int_equal(m.heard_ns, now_ns + 1);
-        assert_true(hears(&m, now_ns + 2, ROLE_SFI, 0, TRACE_COOKIE));
-        assert_int_equal(m.heard_ns, now_ns + 1); /* that was not the DFM */
-        assert_false(hears(&m, now_ns, ROLE_SFI, 0, TRACE_COOKIE + 1));
+        assert_true(receives(&m, now_ns + 1, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
+        assert_int_equal(m.received_ns, now_ns + 1);
+        assert_true(receives(&m, now_ns + 2, ROLE_SFI, 0, TRACE_COOKIE));
+        assert_int_equal(m.received_ns, now_ns + 1); /* that was not the DFM */
+        assert_false(receives(&m, now_ns, ROLE_SFI, 0, TRACE_COOKIE + 1));
         assert_false(joins(&m, now_ns + NS_PER_S)); /* another node is no reason to join */
-        assert_false(hears(&m, now_ns + NS_PER_S, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
+        assert_false(receives(&m, now_ns + NS_PER_S, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
         assert_int_equal(m.foreign, 2);
         assert_true(joins(&m, now_ns + NS_PER_S));
 }
 
 /* A stranger cannot cause a Join more often than every 20 ms. */
-TEST(strangers_cause_few_joins)
+TEST(foreign_senders_cause_few_joins)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -104,7 +104,7 @@ TEST(strangers_cause_few_joins)
         assert_true(joins(&m, now_ns));
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
         for (int i = 0; i < 1000; i++, now_ns += NS_PER_MS) {
-                hears(&m, now_ns, ROLE_DFM, (uint64_t)i + 1000, TRACE_COOKIE);
+                receives(&m, now_ns, ROLE_DFM, (uint64_t)i + 1000, TRACE_COOKIE);
                 n += joins(&m, now_ns);
         }
         assert_int_equal(n, 49);
@@ -157,7 +157,7 @@ TEST(another_dfm_is_followed_after_a_join)
         /* A Welcome that answers no Join may be long delayed. */
         assert_int_equal(welcome(&m, now_ns, TRACE_DFM + 1, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
         assert_int_equal(m.dfm, TRACE_DFM);
-        assert_false(hears(&m, now_ns, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
+        assert_false(receives(&m, now_ns, ROLE_DFM, TRACE_DFM + 1, TRACE_COOKIE));
         assert_true(member_make_join(&m, now_ns, true, &j));
         assert_int_equal(j.header.cookie, TRACE_COOKIE);
         assert_int_equal(j.dfm, TRACE_DFM);
@@ -167,7 +167,7 @@ TEST(another_dfm_is_followed_after_a_join)
 }
 
 /* The streams of the new DFM would restart here but not there, and never agree again. */
-TEST(a_late_welcome_of_a_former_dfm_is_ignored)
+TEST(a_late_welcome_of_a_previous_dfm_is_ignored)
 {
         struct member m = begun();
         uint64_t now_ns = TRACE_BEGIN_NS;
@@ -176,19 +176,19 @@ TEST(a_late_welcome_of_a_former_dfm_is_ignored)
         welcome(&m, now_ns, TRACE_DFM, TRACE_COOKIE, WELCOME_OK);
         for (uint64_t dfm = TRACE_DFM + 1; dfm < TRACE_DFM + 4; dfm++) {
                 now_ns += NS_PER_S;
-                assert_false(hears(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
+                assert_false(receives(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
                 assert_true(joins(&m, now_ns));
                 assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NEW_DFM);
-                for (uint64_t former = TRACE_DFM; former < dfm; former++) {
+                for (uint64_t previous = TRACE_DFM; previous < dfm; previous++) {
                         /* Its last messages make a Join due, and its last Welcome arrives after that. */
                         now_ns += NS_PER_S;
-                        assert_false(hears(&m, now_ns, ROLE_DFM, former, TRACE_COOKIE));
-                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OK),
+                        assert_false(receives(&m, now_ns, ROLE_DFM, previous, TRACE_COOKIE));
+                        assert_int_equal(welcome(&m, now_ns, previous, TRACE_COOKIE, WELCOME_OK),
                                          MEMBER_NOTHING);
-                        assert_int_equal(welcome(&m, now_ns, former, TRACE_COOKIE, WELCOME_OVER),
+                        assert_int_equal(welcome(&m, now_ns, previous, TRACE_COOKIE, WELCOME_OVER),
                                          MEMBER_NOTHING);
                         assert_fields(&m, dfm, dfm, refusal, WELCOME_OK);
-                        assert_true(hears(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
+                        assert_true(receives(&m, now_ns, ROLE_DFM, dfm, TRACE_COOKIE));
                         assert_true(joins(&m, now_ns));
                         assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
                 }

@@ -10,11 +10,11 @@
 static struct message sent, got;
 
 static const uint32_t types[] = {
-        MESSAGE_UPDATE,  MESSAGE_ASSIGN,   MESSAGE_BUILD,     MESSAGE_CLEAR,        MESSAGE_KEEP_ALIVE,
-        MESSAGE_REQUEST, MESSAGE_XON,      MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
-        MESSAGE_TOTALS,  MESSAGE_JOIN,     MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
-        MESSAGE_RATE,    MESSAGE_DECISION, MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK, MESSAGE_READOUTS,
-        MESSAGE_HAVE,    MESSAGE_HAVE_ACK, MESSAGE_METADATA,  MESSAGE_PROBE,
+        MESSAGE_UPDATE,  MESSAGE_ASSIGN,      MESSAGE_BUILD,     MESSAGE_CLEAR,        MESSAGE_KEEP_ALIVE,
+        MESSAGE_REQUEST, MESSAGE_XON,         MESSAGE_XOFF,      MESSAGE_ALIVE,        MESSAGE_UPDATE_ACK,
+        MESSAGE_TOTALS,  MESSAGE_JOIN,        MESSAGE_WELCOME,   MESSAGE_INQUIRY,      MESSAGE_INVENTORY,
+        MESSAGE_RATE,    MESSAGE_DECISION,    MESSAGE_UNDECIDED, MESSAGE_DECISION_ACK, MESSAGE_READOUTS,
+        MESSAGE_NUMBERS, MESSAGE_NUMBERS_ACK, MESSAGE_METADATA,  MESSAGE_PROBE,
 };
 
 /* The messages about membership in a run. */
@@ -82,19 +82,19 @@ static void fill_membership(struct random *r, uint32_t type, size_t n)
 static bool fill_frames(struct random *r, uint32_t type, size_t n)
 {
         switch (type) {
-        case MESSAGE_HAVE:
-                sent.have.incarnation = (uint32_t)random_next(r);
-                sent.have.resets = 3;
-                sent.have.next = (uint32_t)random_next(r);
-                sent.have.knows = true;
+        case MESSAGE_NUMBERS:
+                sent.announced.incarnation = (uint32_t)random_next(r);
+                sent.announced.resets = 3;
+                sent.announced.next = (uint32_t)random_next(r);
+                sent.announced.knows = true;
                 for (size_t i = 0; i < n; i++)
-                        sent.have.numbers[i] = (uint32_t)random_next(r);
+                        sent.announced.numbers[i] = (uint32_t)random_next(r);
                 return true;
-        case MESSAGE_HAVE_ACK:
-                sent.have_ack.incarnation = (uint32_t)random_next(r);
-                sent.have_ack.ack = (uint32_t)random_next(r);
-                sent.have_ack.resets = 4;
-                sent.have_ack.go_on = true;
+        case MESSAGE_NUMBERS_ACK:
+                sent.numbers_ack.incarnation = (uint32_t)random_next(r);
+                sent.numbers_ack.ack = (uint32_t)random_next(r);
+                sent.numbers_ack.resets = 4;
+                sent.numbers_ack.go_on = true;
                 return true;
         }
         return false;

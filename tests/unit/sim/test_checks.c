@@ -47,23 +47,23 @@ uint32_t __real_ros_held(const struct ros *r);
 uint32_t __wrap_ros_held(const struct ros *r);
 struct dfm_node_view __real_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
 struct dfm_node_view __wrap_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
-size_t __real_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
-size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n);
-void __real_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
-void __wrap_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret);
+size_t __real_sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
+size_t __wrap_sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
+void __real_dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
+void __wrap_dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
 uint64_t __real_dfm_progress(const struct dfm *d);
 uint64_t __wrap_dfm_progress(const struct dfm *d);
 
-/* A partial event is complete, a fragment has another size, or an event is the former one. */
+/* A partial event is complete, a fragment has another size, or an event is the previous one. */
 void __wrap_sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)
 {
         static struct sfi_fragment fragments[EVB_ROS_MAX];
-        static uint64_t former;
+        static uint64_t previous;
 
         __real_sfi_built_event(s, slot, ret);
         if (lie == LIE_BUILT_TWICE && ret->event > 20)
-                ret->event = former;
-        former = ret->event;
+                ret->event = previous;
+        previous = ret->event;
         if (lie == LIE_COMPLETE && ret->end == EVENT_PARTIAL)
                 ret->end = EVENT_COMPLETE;
         if (lie != LIE_SIZE)
@@ -152,9 +152,9 @@ uint64_t __wrap_dfm_progress(const struct dfm *d)
 }
 
 /* What replaced processes ended is not stored. */
-void __wrap_dfm_processes_take(const struct dfm *d, struct dfm_processes *ret)
+void __wrap_dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret)
 {
-        __real_dfm_processes_take(d, ret);
+        __real_dfm_processes_fill(d, ret);
         if (lie == LIE_FORGOTTEN)
                 ret->counted.complete -= ret->replaced.complete;
 }
@@ -169,9 +169,9 @@ int __wrap_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, s
 }
 
 /* No SFI writes anything. */
-size_t __wrap_sfi_take_built(struct sfi *s, uint32_t *slots, size_t n)
+size_t __wrap_sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n)
 {
-        return lie == LIE_STILL ? 0 : __real_sfi_take_built(s, slots, n);
+        return lie == LIE_STILL ? 0 : __real_sfi_pop_built(s, slots, n);
 }
 
 /* `text` begins with the name of the invariant. */

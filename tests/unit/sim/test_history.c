@@ -100,7 +100,7 @@ TEST(a_pause_delays_and_loses_nothing)
 
 /* The DFM gives up all events of an SFI that slept for longer than dfm.event-timeout. Nobody answers requests
  * for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of events that
- * the former one gave up, and must not lend their credits again. */
+ * the previous one gave up, and must not lend their credits again. */
 TEST(an_sfi_drops_what_the_dfm_gave_up)
 {
         static const char *const keys[] = {
@@ -145,7 +145,7 @@ TEST(a_slow_process_drops_at_its_socket)
         assert_false(sim_node_end(sim, sample_node(s, "sfi1")).is_dead);
 }
 
-TEST(what_the_model_lacks_is_refused)
+TEST(what_the_model_does_not_cover_is_refused)
 {
         static const char *const keys[] = {"scenario.transport=tcp", "test.pacing=1Mbit",
                                            "trigger.source=clock", "level2.listen=tcp:4000",

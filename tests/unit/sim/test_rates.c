@@ -36,13 +36,13 @@ TEST(a_port_drops_what_its_buffer_does_not_hold)
         struct sim_port p = {.rate_bps = GBIT, .buffer_bytes = 3000};
         uint64_t leaves_ps = 0;
 
-        assert_true(sim_port_take(&p, 0, 1000, &leaves_ps) && leaves_ps == 8 * US);
-        assert_true(sim_port_take(&p, 0, 1000, &leaves_ps) && leaves_ps == 16 * US);
-        assert_true(sim_port_take(&p, 0, 1000, &leaves_ps) && leaves_ps == 24 * US);
-        assert_false(sim_port_take(&p, 0, 1, &leaves_ps));
+        assert_true(sim_port_accept(&p, 0, 1000, &leaves_ps) && leaves_ps == 8 * US);
+        assert_true(sim_port_accept(&p, 0, 1000, &leaves_ps) && leaves_ps == 16 * US);
+        assert_true(sim_port_accept(&p, 0, 1000, &leaves_ps) && leaves_ps == 24 * US);
+        assert_false(sim_port_accept(&p, 0, 1, &leaves_ps));
         /* 7.999 us later 2000.125 bytes are left, so 999 fit, and 1000 do not. */
-        assert_false(sim_port_take(&p, 8 * US - 1000, 1000, &leaves_ps));
-        assert_true(sim_port_take(&p, 8 * US - 1000, 999, &leaves_ps));
+        assert_false(sim_port_accept(&p, 8 * US - 1000, 1000, &leaves_ps));
+        assert_true(sim_port_accept(&p, 8 * US - 1000, 999, &leaves_ps));
         assert_int_equal(leaves_ps, 24 * US + 999 * 8000);
         assert_fields(&p, carried, 4, dropped, 2);
 }
@@ -54,13 +54,13 @@ TEST(a_port_knows_the_most_that_it_held)
         uint64_t leaves_ps = 0;
 
         assert_int_equal(sim_port_most_bytes(&p), 0);
-        assert_true(sim_port_take(&p, 0, 1000, &leaves_ps));
-        assert_true(sim_port_take(&p, 4 * US, 1500, &leaves_ps));
+        assert_true(sim_port_accept(&p, 0, 1000, &leaves_ps));
+        assert_true(sim_port_accept(&p, 4 * US, 1500, &leaves_ps));
         assert_int_equal(sim_port_most_bytes(&p), 2000);
-        assert_false(sim_port_take(&p, 4 * US, 1001, &leaves_ps));
-        assert_true(sim_port_take(&p, 100 * US, 1999, &leaves_ps));
+        assert_false(sim_port_accept(&p, 4 * US, 1001, &leaves_ps));
+        assert_true(sim_port_accept(&p, 100 * US, 1999, &leaves_ps));
         assert_int_equal(sim_port_most_bytes(&p), 2000);
-        assert_true(sim_port_take(&infinite, 0, 1000, &leaves_ps));
+        assert_true(sim_port_accept(&infinite, 0, 1000, &leaves_ps));
         assert_int_equal(sim_port_most_bytes(&infinite), 0);
 }
 
@@ -70,7 +70,7 @@ TEST(an_unlimited_port_drops_nothing)
         uint64_t leaves_ps = 0;
 
         for (int i = 0; i < 100; i++)
-                assert_true(sim_port_take(&p, 3 * US, 1514, &leaves_ps) && leaves_ps == 3 * US);
+                assert_true(sim_port_accept(&p, 3 * US, 1514, &leaves_ps) && leaves_ps == 3 * US);
         assert_int_equal(p.dropped, 0);
 }
 
@@ -94,7 +94,7 @@ TEST(a_port_follows_the_rule_of_the_lab)
                         arrival_ps += random_below(&r, 1400 * byte_ps);
                         after_ps = MAX(end_ps, arrival_ps) + bytes * byte_ps;
                         fits = after_ps - arrival_ps <= p.buffer_bytes * byte_ps;
-                        assert_int_equal(sim_port_take(&p, arrival_ps, bytes, &leaves_ps), fits);
+                        assert_int_equal(sim_port_accept(&p, arrival_ps, bytes, &leaves_ps), fits);
                         if (fits)
                                 assert_int_equal(leaves_ps, end_ps = after_ps);
                         dropped += !fits;
@@ -112,21 +112,21 @@ TEST(tbf_passes_its_burst_and_then_the_rate)
         sim_bucket_init(&b, 8 * GBIT, 5000, 0, false);
         for (int i = 0; i < 5; i++) {
                 assert_true(sim_bucket_next_ps(&b, 1000) <= 10 * US);
-                sim_bucket_take(&b, 10 * US, 1000);
+                sim_bucket_charge(&b, 10 * US, 1000);
         }
         for (uint64_t i = 1; i <= 10; i++) {
                 uint64_t next_ps = sim_bucket_next_ps(&b, 1000);
 
                 assert_int_equal(next_ps, (10 + i) * US);
-                sim_bucket_take(&b, next_ps, 1000);
+                sim_bucket_charge(&b, next_ps, 1000);
         }
         /* After a pause of 3 us, three packets; after a long one, no more than the burst. */
         for (uint64_t i = 0; i < 3; i++)
-                sim_bucket_take(&b, 23 * US, 1000);
+                sim_bucket_charge(&b, 23 * US, 1000);
         assert_int_equal(sim_bucket_next_ps(&b, 1000), 24 * US);
         for (int i = 0; i < 5; i++) {
                 assert_true(sim_bucket_next_ps(&b, 1000) <= 1000 * US);
-                sim_bucket_take(&b, 1000 * US, 1000);
+                sim_bucket_charge(&b, 1000 * US, 1000);
         }
         assert_int_equal(sim_bucket_next_ps(&b, 1000), 1001 * US);
 }
@@ -141,7 +141,7 @@ TEST(tbf_never_passes_more_than_its_burst)
         /* The burst holds a packet of that size with its overhead. */
         sim_bucket_init(&b, GBIT, 1514, 24, false);
         assert_true(sim_bucket_next_ps(&b, 1514) != NEVER_NS);
-        sim_bucket_take(&b, 0, 1514);
+        sim_bucket_charge(&b, 0, 1514);
         assert_int_equal(sim_bucket_next_ps(&b, 1514), 1538 * 8000);
 }
 
@@ -152,10 +152,10 @@ TEST(htb_gets_into_debt)
 
         sim_bucket_init(&b, 8 * GBIT, 1000, 0, true);
         assert_int_equal(sim_bucket_next_ps(&b, 9000), 0);
-        sim_bucket_take(&b, 100 * US, 9000);
+        sim_bucket_charge(&b, 100 * US, 9000);
         /* 1000 of the 9000 bytes were there. */
         assert_int_equal(sim_bucket_next_ps(&b, 9000), 108 * US);
-        sim_bucket_take(&b, 108 * US, 100);
+        sim_bucket_charge(&b, 108 * US, 100);
         assert_int_equal(sim_bucket_next_ps(&b, 1), 108 * US + US / 10);
 }
 
@@ -166,6 +166,6 @@ TEST(a_bucket_without_a_rate_passes_everything)
         sim_bucket_init(&b, 0, 10, 24, false);
         for (int i = 0; i < 10; i++) {
                 assert_int_equal(sim_bucket_next_ps(&b, 1 << 20), 0);
-                sim_bucket_take(&b, 5, 1 << 20);
+                sim_bucket_charge(&b, 5, 1 << 20);
         }
 }

@@ -39,7 +39,7 @@ TEST_WITH(packets_in_order_are_decided_at_once, begin, end)
         bool arrived = false;
 
         for (uint64_t i = 0; i < 1000; i++) {
-                assert_int_equal(account_take(&a, i, i + CAPACITY), ACCOUNT_NEW);
+                assert_int_equal(account_accept(&a, i, i + CAPACITY), ACCOUNT_NEW);
                 assert_true(account_decide(&a, a.end, false, &arrived));
                 assert_true(arrived);
                 assert_false(account_decide(&a, a.end, false, &arrived));
@@ -50,10 +50,10 @@ TEST_WITH(packets_in_order_are_decided_at_once, begin, end)
 TEST_WITH(a_packet_may_be_overtaken_by_a_window, begin, end)
 {
         for (uint64_t i = 1; i <= WINDOW - 1; i++)
-                assert_int_equal(account_take(&a, i, CAPACITY), ACCOUNT_NEW);
+                assert_int_equal(account_accept(&a, i, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(a.end, false), 0);
         assert_int_equal(a.base, 0);
-        assert_int_equal(account_take(&a, 0, CAPACITY), ACCOUNT_NEW);
+        assert_int_equal(account_accept(&a, 0, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(a.end, false), 0);
         assert_fields(&a, base, WINDOW, out_of_order, 1);
 }
@@ -61,29 +61,29 @@ TEST_WITH(a_packet_may_be_overtaken_by_a_window, begin, end)
 TEST_WITH(then_its_place_is_given_up_and_it_is_late, begin, end)
 {
         for (uint64_t i = 1; i <= WINDOW; i++)
-                assert_int_equal(account_take(&a, i, CAPACITY), ACCOUNT_NEW);
+                assert_int_equal(account_accept(&a, i, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(a.end, false), 1);
         assert_int_equal(a.base, WINDOW + 1);
-        assert_int_equal(account_take(&a, 0, CAPACITY), ACCOUNT_LATE);
-        assert_int_equal(account_take(&a, 0, CAPACITY), ACCOUNT_DUPLICATE);
-        assert_int_equal(account_take(&a, 3, CAPACITY), ACCOUNT_DUPLICATE);
+        assert_int_equal(account_accept(&a, 0, CAPACITY), ACCOUNT_LATE);
+        assert_int_equal(account_accept(&a, 0, CAPACITY), ACCOUNT_DUPLICATE);
+        assert_int_equal(account_accept(&a, 3, CAPACITY), ACCOUNT_DUPLICATE);
         assert_fields(&a, received, WINDOW, late, 1, duplicate, 2, out_of_order, 0);
 }
 
 TEST_WITH(a_packet_beyond_the_ring_waits_for_its_place, begin, end)
 {
-        assert_int_equal(account_take(&a, 10, 10), ACCOUNT_BEYOND);
-        assert_int_equal(account_take(&a, CAPACITY, UINT64_MAX), ACCOUNT_BEYOND);
+        assert_int_equal(account_accept(&a, 10, 10), ACCOUNT_BEYOND);
+        assert_int_equal(account_accept(&a, CAPACITY, UINT64_MAX), ACCOUNT_BEYOND);
         assert_int_equal(a.received, 0);
         /* Others are given up until it fits. */
         assert_int_equal(decide(CAPACITY, false), CAPACITY - WINDOW);
-        assert_int_equal(account_take(&a, CAPACITY, UINT64_MAX), ACCOUNT_NEW);
+        assert_int_equal(account_accept(&a, CAPACITY, UINT64_MAX), ACCOUNT_NEW);
         assert_int_equal(a.end, CAPACITY + 1);
 }
 
 TEST_WITH(the_end_decides_all, begin, end)
 {
-        assert_int_equal(account_take(&a, 2, CAPACITY), ACCOUNT_NEW);
+        assert_int_equal(account_accept(&a, 2, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(decide(5, true), 4);
         assert_int_equal(a.base, 5);
         assert_int_equal(a.received + a.given_up, 5);
@@ -92,7 +92,7 @@ TEST_WITH(the_end_decides_all, begin, end)
 TEST_WITH(the_next_one_is_found, begin, end)
 {
         assert_int_equal(account_next(&a), 0);
-        assert_int_equal(account_take(&a, 5, CAPACITY), ACCOUNT_NEW);
+        assert_int_equal(account_accept(&a, 5, CAPACITY), ACCOUNT_NEW);
         assert_int_equal(account_next(&a), 5);
         assert_int_equal(decide(account_next(&a), true), 5);
         assert_int_equal(account_next(&a), 5);
@@ -103,9 +103,9 @@ TEST_WITH(the_next_one_is_found, begin, end)
 TEST_WITH(what_is_too_old_is_a_duplicate, begin, end)
 {
         decide(3 * (uint64_t)CAPACITY, true);
-        assert_int_equal(account_take(&a, 0, UINT64_MAX), ACCOUNT_DUPLICATE);
-        assert_int_equal(account_take(&a, 2 * CAPACITY, UINT64_MAX), ACCOUNT_LATE);
-        assert_int_equal(account_take(&a, 2 * CAPACITY - 1, UINT64_MAX), ACCOUNT_DUPLICATE);
+        assert_int_equal(account_accept(&a, 0, UINT64_MAX), ACCOUNT_DUPLICATE);
+        assert_int_equal(account_accept(&a, 2 * CAPACITY, UINT64_MAX), ACCOUNT_LATE);
+        assert_int_equal(account_accept(&a, 2 * CAPACITY - 1, UINT64_MAX), ACCOUNT_DUPLICATE);
         assert_int_equal(a.late, 1);
 }
 
@@ -129,7 +129,7 @@ TEST_WITH(the_accounts_balance, begin, end)
                         if (random_below(&random, 20) == 0)
                                 continue;
                         arrived++;
-                        while (account_take(&a, sequence, limit) == ACCOUNT_BEYOND) {
+                        while (account_accept(&a, sequence, limit) == ACCOUNT_BEYOND) {
                                 decide(MIN(sequence + 1, limit), false);
                                 limit = a.base + CAPACITY;
                         }

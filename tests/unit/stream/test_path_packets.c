@@ -25,7 +25,7 @@ TEST(packets_cover_the_file)
                 uint64_t at = 0, number = 0;
                 size_t n;
 
-                while ((n = path_take(&s, p, most[i % 3])) > 0) {
+                while ((n = path_pop(&s, p, most[i % 3])) > 0) {
                         assert_true(n <= most[i % 3] && n <= PATH_BATCH_MAX);
                         for (size_t k = 0; k < n; k++) {
                                 assert_fields(&p[k], number, number++, offset, at, length,
@@ -35,7 +35,7 @@ TEST(packets_cover_the_file)
                 }
                 assert_int_equal(at, sizes[i / 3]);
                 assert_fields(&s, bytes, at, packets, number);
-                assert_int_equal(path_take(&s, p, 1), 0);
+                assert_int_equal(path_pop(&s, p, 1), 0);
         }
 }
 
@@ -45,8 +45,8 @@ TEST(batches_are_bounded)
         struct path_sender s = sender(1 << 20, 8192), large = sender(1 << 20, PATH_PAYLOAD_MAX_BYTES);
         struct path_packet p[PATH_BATCH_MAX];
 
-        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_BYTES / 8192);
-        assert_int_equal(path_take(&large, p, PATH_BATCH_MAX), 1);
+        assert_int_equal(path_pop(&s, p, PATH_BATCH_MAX), PATH_BATCH_BYTES / 8192);
+        assert_int_equal(path_pop(&large, p, PATH_BATCH_MAX), 1);
 }
 
 TEST(a_stream_is_taken_by_bytes)
@@ -54,12 +54,12 @@ TEST(a_stream_is_taken_by_bytes)
         struct path_sender s = sender(10000, 1024);
         uint64_t offset;
 
-        assert_int_equal(path_take_bytes(&s, 8192, &offset), 8192);
+        assert_int_equal(path_pop_bytes(&s, 8192, &offset), 8192);
         assert_int_equal(offset, 0);
-        assert_int_equal(path_take_bytes(&s, 8192, &offset), 1808);
+        assert_int_equal(path_pop_bytes(&s, 8192, &offset), 1808);
         assert_int_equal(offset, 8192);
         assert_int_equal(s.packets, 10);
-        assert_int_equal(path_take_bytes(&s, 8192, &offset), 0);
+        assert_int_equal(path_pop_bytes(&s, 8192, &offset), 0);
 }
 
 TEST(the_deadline_ends_a_pass)
@@ -69,12 +69,12 @@ TEST(the_deadline_ends_a_pass)
         uint64_t offset;
         size_t n = 1;
 
-        assert_int_equal(path_take(&s, &p, 1), 1);
+        assert_int_equal(path_pop(&s, &p, 1), 1);
         s.deadline_ns = clock_now_ns() + NS_PER_MS;
-        while (path_take(&s, &p, 1) > 0)
+        while (path_pop(&s, &p, 1) > 0)
                 n++;
         assert_true(s.bytes == n * 1024 && s.ended);
-        assert_int_equal(path_take_bytes(&s, 1024, &offset), 0);
+        assert_int_equal(path_pop_bytes(&s, 1024, &offset), 0);
 }
 
 /* With a receiver's progress, no more is under way than a batch. */
@@ -85,13 +85,13 @@ TEST(a_sender_waits_for_its_receiver)
         struct path_packet p[PATH_BATCH_MAX];
 
         s.shared = &shared;
-        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
+        assert_int_equal(path_pop(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
         atomic_store(&shared.received_packets, PATH_BATCH_MAX);
-        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
+        assert_int_equal(path_pop(&s, p, PATH_BATCH_MAX), PATH_BATCH_MAX);
         /* Nothing more arrives: the deadline ends the wait. */
         s.deadline_ns = clock_now_ns() + NS_PER_MS;
-        (void)path_take(&s, p, PATH_BATCH_MAX);
-        assert_int_equal(path_take(&s, p, PATH_BATCH_MAX), 0);
+        (void)path_pop(&s, p, PATH_BATCH_MAX);
+        assert_int_equal(path_pop(&s, p, PATH_BATCH_MAX), 0);
 }
 
 /* As the segments of a super-packet must be. */

@@ -26,7 +26,7 @@ static void write_file(const void *bytes, size_t n)
 }
 
 /* Takes n bytes in two parts; fewer if the source ends. */
-static ssize_t take(struct stream_source *s, uint8_t *to, size_t n)
+static ssize_t read_some(struct stream_source *s, uint8_t *to, size_t n)
 {
         struct iovec parts[2] = {{to, n / 3}, {to + n / 3, n - n / 3}};
         ssize_t whole = 0;
@@ -53,11 +53,11 @@ TEST(a_file_is_read_to_its_end)
         write_file(bytes, sizeof bytes);
         assert_int_equal(stream_source_open(&s, path, KEY, &e), 0);
         assert_false(stream_source_is_pattern(s));
-        assert_int_equal(take(s, out, sizeof out), 700);
+        assert_int_equal(read_some(s, out, sizeof out), 700);
         assert_memory_equal(out, bytes, 700);
-        assert_int_equal(take(s, out, sizeof out), 300);
+        assert_int_equal(read_some(s, out, sizeof out), 300);
         assert_memory_equal(out, bytes + 700, 300);
-        assert_int_equal(take(s, out, sizeof out), 0);
+        assert_int_equal(read_some(s, out, sizeof out), 0);
         stream_source_free(NULL);
 }
 
@@ -80,8 +80,8 @@ TEST(direct_reads_give_the_same_bytes)
                         skip(); /* the file system of /tmp has none */
                 }
                 memset(out, 0xee, sizes[i] + 1);
-                assert_int_equal(take(s, out, sizes[i] / 2), sizes[i] / 2);
-                assert_int_equal(take(s, out + sizes[i] / 2, sizes[i] + 1 - sizes[i] / 2),
+                assert_int_equal(read_some(s, out, sizes[i] / 2), sizes[i] / 2);
+                assert_int_equal(read_some(s, out + sizes[i] / 2, sizes[i] + 1 - sizes[i] / 2),
                                  sizes[i] - sizes[i] / 2);
                 assert_memory_equal(out, bytes, sizes[i]);
                 assert_int_equal(out[sizes[i]], 0xee);
@@ -102,16 +102,16 @@ TEST(a_pattern_has_its_size)
 
         assert_int_equal(stream_source_open(&s, "pattern:1kB", KEY, &e), 0);
         assert_true(stream_source_is_pattern(s));
-        assert_int_equal(take(s, out, sizeof out), 700);
+        assert_int_equal(read_some(s, out, sizeof out), 700);
         pattern_fill(KEY, expected, 0, 700);
         assert_memory_equal(out, expected, 700);
-        assert_int_equal(take(s, out, sizeof out), 300);
+        assert_int_equal(read_some(s, out, sizeof out), 300);
         pattern_fill(KEY, expected, 700, 300);
         assert_memory_equal(out, expected, 300);
-        assert_int_equal(take(s, out, sizeof out), 0);
+        assert_int_equal(read_some(s, out, sizeof out), 0);
         stream_source_free(s);
         assert_int_equal(stream_source_open(&s, "null:10", KEY, &e), 0);
-        assert_int_equal(take(s, out, sizeof out), 10);
+        assert_int_equal(read_some(s, out, sizeof out), 10);
         stream_source_free(s);
 }
 
@@ -154,7 +154,7 @@ static void check_plan(const char *name, size_t frames, uint32_t per_second)
         assert_fields(&plan, frame_bytes, SAMPLE_FRAME_BYTES, n_threads, MIN(frames, (size_t)2),
                       frames_per_second, per_second);
         /* All is still there. */
-        assert_int_equal(take(s, out, sizeof out), frames * SAMPLE_FRAME_BYTES);
+        assert_int_equal(read_some(s, out, sizeof out), frames * SAMPLE_FRAME_BYTES);
         assert_memory_equal(out, bytes, frames * SAMPLE_FRAME_BYTES);
 }
 
@@ -307,7 +307,7 @@ TEST(a_recording_may_come_through_a_pipe)
         assert_int_equal(stream_source_open(&s, "-", KEY, &e), 0);
         assert_int_equal(stream_source_plan(s, &plan, &e), 0);
         assert_int_equal(plan.n_threads, 2);
-        assert_int_equal(take(s, out, sizeof out), sizeof out);
+        assert_int_equal(read_some(s, out, sizeof out), sizeof out);
         assert_memory_equal(out, bytes, sizeof out);
         stream_source_free(s);
         dup2(before, STDIN_FILENO);

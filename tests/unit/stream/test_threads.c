@@ -171,15 +171,15 @@ TEST_WITH(faults_are_accounted_for, begin, end)
         assert_int_equal(t.receive.foreign, 0);
 }
 
-TEST_WITH(strangers_change_nothing, begin, end)
+TEST_WITH(foreign_senders_change_nothing, begin, end)
 {
-        struct endpoint *stranger = open_endpoint(&t.to->local);
+        struct endpoint *foreign_sender = open_endpoint(&t.to->local);
         uint8_t bytes[2000] = {};
         struct iovec iov = {bytes, 100};
         struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = 100};
 
         packet_write(&t.send.rule, bytes, 0);
-        assert_int_equal(endpoint_send(stranger, &out, 1), 1);
+        assert_int_equal(endpoint_send(foreign_sender, &out, 1), 1);
         /* From the right place: short ones, one of another stream, and one far beyond. */
         out.size_bytes = (uint32_t)(iov.iov_len = 5);
         assert_int_equal(endpoint_send(t.from, &out, 1), 1);
@@ -193,7 +193,7 @@ TEST_WITH(strangers_change_nothing, begin, end)
         move_all();
         assert_fields(&t.receive, foreign, 3, short_ones, 2);
         assert_int_equal(t.receive.account.given_up, 0);
-        endpoint_free(stranger);
+        endpoint_free(foreign_sender);
 }
 
 static void send_packet(uint64_t sequence)

@@ -62,12 +62,12 @@ static bool is_filled(const struct order *o, uint64_t sequence)
         return memcmp(frame, expected, VDIF_HEADER_BYTES) == 0;
 }
 
-static void note(const struct order *o, uint64_t sequence)
+static void record(const struct order *o, uint64_t sequence)
 {
         uint8_t frame[SAMPLE_FRAME_BYTES];
 
         make_frame(o, frame, sequence);
-        vdif_fill_note(&fill, frame);
+        vdif_fill_record(&fill, frame);
 }
 
 TEST(any_order_is_followed)
@@ -80,9 +80,9 @@ TEST(any_order_is_followed)
                 /* What the beginning of the recording does not show has to come once. */
                 for (uint64_t i = 0; i < 5000; i++) {
                         if (i < 2 * o->n && o->n != plan.n_threads)
-                                note(o, i);
+                                record(o, i);
                         else if (rand() % 10 >= 3)
-                                note(o, i);
+                                record(o, i);
                         else if (!is_filled(o, i))
                                 fail_msg("%s: frame %llu", o->name, (unsigned long long)i);
                 }
@@ -101,7 +101,7 @@ TEST(wrong_guesses_are_counted)
                 begin(o, PER_SECOND);
                 for (uint64_t i = 0; i < 5000; i++) {
                         if (rand() % 10 >= 3)
-                                note(o, i);
+                                record(o, i);
                         else if (!is_filled(o, i)) {
                                 wrong++;
                                 late += i >= 20 * o->n;
@@ -114,12 +114,12 @@ TEST(wrong_guesses_are_counted)
 }
 
 /* A frame of the order "sets" that is given, whatever its place. */
-static void note_frame(uint32_t seconds, uint32_t number, uint32_t thread)
+static void record_frame(uint32_t seconds, uint32_t number, uint32_t thread)
 {
         uint8_t frame[SAMPLE_FRAME_BYTES];
 
         sample_frame(frame, seconds, number, thread, 0xaa);
-        vdif_fill_note(&fill, frame);
+        vdif_fill_record(&fill, frame);
 }
 
 static void check_lost(uint32_t seconds, uint32_t number, uint32_t thread)
@@ -139,20 +139,20 @@ TEST(a_recording_with_a_gap_is_followed)
 {
         begin(sets, PER_SECOND);
         for (uint64_t i = 0; i < 30; i++)
-                note(sets, i);
+                record(sets, i);
         /* Time is missing in the recording itself. */
-        note_frame(500, 3, 5);
+        record_frame(500, 3, 5);
         check_lost(500, 3, 0);
         check_lost(500, 3, 2);
         check_lost(500, 4, 5);
-        note_frame(500, 4, 0);
+        record_frame(500, 4, 0);
         assert_int_equal(fill.unsure, 0);
         /* Time is missing where frames are lost: nobody knows which ones. */
         check_lost(500, 4, 2);
-        note_frame(500, 7, 5);
+        record_frame(500, 7, 5);
         assert_int_equal(fill.unsure, 1);
         check_lost(500, 7, 0);
-        note_frame(500, 7, 2);
+        record_frame(500, 7, 2);
         assert_int_equal(fill.unsure, 1);
 }
 
@@ -160,20 +160,20 @@ TEST(a_thread_may_come_later)
 {
         begin(sets, PER_SECOND);
         for (uint64_t i = 0; i < 6; i++)
-                note(sets, i);
+                record(sets, i);
         /* From here on there are four. */
         for (uint32_t number = 0; number < 3; number++) {
-                note_frame(101, number, 5);
-                note_frame(101, number, 0);
-                note_frame(101, number, 2);
-                note_frame(101, number, 9);
+                record_frame(101, number, 5);
+                record_frame(101, number, 0);
+                record_frame(101, number, 2);
+                record_frame(101, number, 9);
         }
         check_lost(101, 3, 5);
         check_lost(101, 3, 0);
         check_lost(101, 3, 2);
         check_lost(101, 3, 9);
         check_lost(101, 4, 5);
-        note_frame(101, 4, 0);
+        record_frame(101, 4, 0);
         assert_int_equal(fill.unsure, 0);
 }
 
@@ -190,11 +190,11 @@ TEST(fillers_set_no_time_and_take_their_places)
                 int chance = rand() % 10;
 
                 if (chance == 0)
-                        vdif_fill_note(&fill, filler);
+                        vdif_fill_record(&fill, filler);
                 else if (chance == 1)
-                        vdif_fill_note(&fill, damaged);
+                        vdif_fill_record(&fill, damaged);
                 else if (chance > 4)
-                        note(sets, i);
+                        record(sets, i);
                 else
                         assert_true(is_filled(sets, i));
         }
@@ -214,7 +214,7 @@ TEST(frames_without_an_order_are_guesses)
         vdif_fill_begin(&fill, &plan);
         for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
                 if (i != 2 && i != 5 && i != 6)
-                        note_frame(77, times[i][0], times[i][1]);
+                        record_frame(77, times[i][0], times[i][1]);
                 else
                         vdif_fill_make(&fill, frame);
         }
@@ -234,23 +234,23 @@ TEST(without_a_rate_seconds_stay)
 TEST(the_rate_is_learned)
 {
         begin(sets, 0);
-        note(sets, 0);
+        record(sets, 0);
         assert_int_equal(fill.frames_per_second, 0);
         for (uint64_t i = 1; i < 15; i++)
                 (void)is_filled(sets, i);
         /* A frame that contradicts the order. */
-        note_frame(101, 30, 5);
+        record_frame(101, 30, 5);
         assert_int_equal(fill.frames_per_second, 0);
         begin(sets, 0);
-        note(sets, 0);
+        record(sets, 0);
         for (uint64_t i = 1; i < 50; i++)
                 (void)is_filled(sets, i);
         /* Two seconds later. */
-        note(sets, 50);
+        record(sets, 50);
         assert_fields(&fill, frames_per_second, PER_SECOND, unsure, 0);
         for (uint64_t i = 51; i < 200; i++)
                 assert_true(is_filled(sets, i));
-        note_frame(500, 3, 5);
+        record_frame(500, 3, 5);
         assert_int_equal(fill.frames_per_second, PER_SECOND);
 }
 
@@ -273,7 +273,7 @@ TEST(threads_may_have_seconds_of_their_own)
                 if (i > 3 * PER_SECOND && i % 4 == 0)
                         check_lost(second, number % PER_SECOND, i % 3);
                 else
-                        note_frame(second, number % PER_SECOND, i % 3);
+                        record_frame(second, number % PER_SECOND, i % 3);
         }
         assert_fields(&fill, frames_per_second, PER_SECOND, unsure, 0);
 }
@@ -285,13 +285,13 @@ TEST(the_rate_is_learned_from_what_follows_a_gap)
 
         begin(sets, 0);
         for (uint64_t i = 0; i < 5; i++)
-                note(sets, i);
+                record(sets, i);
         make_frame(sets, frame, 9);
         vdif_fill_look_ahead(&fill, 4, frame);
         assert_int_equal(fill.frames_per_second, PER_SECOND);
         for (uint64_t i = 5; i < 9; i++)
                 assert_true(is_filled(sets, i));
-        vdif_fill_note(&fill, frame);
+        vdif_fill_record(&fill, frame);
         assert_int_equal(fill.unsure, 0);
 }
 
@@ -303,17 +303,17 @@ TEST(frames_correct_the_rate_of_a_header)
         for (size_t k = 0; k < ARRAY_SIZE(wrong); k++) {
                 begin(sets, wrong[k]);
                 for (uint64_t i = 0; i < 8; i++)
-                        note(sets, i);
+                        record(sets, i);
                 assert_int_equal(fill.frames_per_second, PER_SECOND);
                 for (uint64_t i = 8; i < 100; i++)
                         assert_true(is_filled(sets, i));
         }
         /* Time that is missing between two seconds is no other rate; nor is a wrong number. */
         begin(sets, PER_SECOND);
-        note(sets, 0);
-        note_frame(101, 0, 0);
+        record(sets, 0);
+        record_frame(101, 0, 0);
         assert_int_equal(fill.frames_per_second, PER_SECOND);
-        note_frame(101, 5000, 2);
-        note_frame(101, 1, 5);
+        record_frame(101, 5000, 2);
+        record_frame(101, 1, 5);
         assert_int_equal(fill.frames_per_second, PER_SECOND);
 }

@@ -95,7 +95,7 @@ static void after(uint64_t ns, void (*what)(void))
         event = what;
 }
 
-static void take(void *ctx, uint32_t events)
+static void consume(void *ctx, uint32_t events)
 {
         uint64_t n;
 
@@ -110,7 +110,8 @@ static int set_up(void **state)
 {
         now_ns = NS_PER_S;
         assert_int_equal(loop_new(&loop), 0);
-        io = (struct loop_io){.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .events = EPOLLIN, .ready = take};
+        io = (struct loop_io){
+                .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .events = EPOLLIN, .ready = consume};
         assert_int_equal(loop_add(loop, &io), 0);
         loop_set_poll(loop, POLL_NS);
         after(NS_PER_MS, write_now);

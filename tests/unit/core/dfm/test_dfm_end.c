@@ -87,7 +87,7 @@ DFM_TEST(a_suspended_dfm_waits_longer, c.leave_timeout_ns = 10 * NS_PER_S)
         dfm_stop(t->dfm, t->now_ns);
         dfm_says_with(t, false);
         dfm_pass_ns(t, 30 * NS_PER_S);
-        dfm_was_away(t->dfm, t->now_ns, 30 * NS_PER_S);
+        dfm_was_paused(t->dfm, t->now_ns, 30 * NS_PER_S);
         dfm_says_with(t, false);
         assert_false(dfm_is_done(t->dfm));
 }

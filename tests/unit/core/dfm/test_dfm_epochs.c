@@ -1,5 +1,5 @@
 /* All boards begin to count again: everything of before ends, and then the numbers are reset. */
-#include "dfm_lead_driver.h"
+#include "dfm_order_driver.h"
 
 /* Those of the first two ROSs. */
 static void boards_begin_again(struct dfm_driver *t)
@@ -32,17 +32,17 @@ FRAMES_TEST(clears_precede_a_reset, 2, 64, 7, c.clear_group = 100)
 /* A ROS whose board did not begin again does not delay the reset: its numbers wait there. */
 FRAMES_TEST(a_ros_in_step_does_not_prevent_a_reset, 3, 64, 7)
 {
-        have_one(t, 0, 8);
+        announce_one(t, 0, 8);
         boards_begin_again(t);
         went_on = 0;
         /* Event 1 stays open. */
         step_on(t);
-        have_range(t, 2, 9, 3);
+        announce_range(t, 2, 9, 3);
         while (dfm_makes(t))
                 assert_int_not_equal(t->message.header.type, MESSAGE_ASSIGN);
         assert_int_equal(dfm_announced_waiting(t->dfm), 0);
         /* A late number of before the boards began again still counts. */
-        have_one(t, 1, 9);
+        announce_one(t, 1, 9);
         assert_takes(t, "9");
         sfi_acks(t, 0, 3);
         sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
@@ -54,17 +54,17 @@ FRAMES_TEST(a_ros_in_step_does_not_prevent_a_reset, 3, 64, 7)
 /* Events take so long to end that a board reaches numbers without a trigger: its ROS believes it again. */
 FRAMES_TEST(a_ros_that_returns_prevents_a_reset, 3, 64, 7)
 {
-        have_one(t, 0, 8);
-        have_one(t, 1, 8);
+        announce_one(t, 0, 8);
+        announce_one(t, 1, 8);
         boards_begin_again(t);
         step_on(t);
-        have_one(t, 2, 9);
+        announce_one(t, 2, 9);
         ros_says_alive(t, 1, RUN_RUNNING, 0);
         sfi_acks(t, 0, 2);
         sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
         assert_takes(t, "");
         assert_int_equal(offered(t)->resets, 0);
         assert_int_equal(went_on, 1);
-        have_one(t, 1, 9);
+        announce_one(t, 1, 9);
         assert_takes(t, "9");
 }

@@ -33,9 +33,9 @@ static void start(struct dfm_driver *t, const struct dfm_config *c, uint64_t fra
         sfi_grants(t, 0, 60);
 }
 
-static bool lacks_frame(const struct dfm_driver *t, uint16_t ros)
+static bool is_missing_frame(const struct dfm_driver *t, uint16_t ros)
 {
-        return dfm_view(t->dfm, ROLE_ROS, ros).lacks_frame;
+        return dfm_view(t->dfm, ROLE_ROS, ros).is_missing_frame;
 }
 
 DFM_TEST_AS(a_trigger_waits_for_its_frames, dfm_with_optional_ros(), start(t, &c, 0))
@@ -44,13 +44,13 @@ DFM_TEST_AS(a_trigger_waits_for_its_frames, dfm_with_optional_ros(), start(t, &c
         assert_true(dfm_waits_for_frames(t->dfm) && dfm_is_busy(t->dfm));
         ros_counted(t, 1, 5, 0);
         assert_int_equal(taken(t), 0);
-        assert_true(lacks_frame(t, 0) && !lacks_frame(t, 1) && !lacks_frame(t, 2));
+        assert_true(is_missing_frame(t, 0) && !is_missing_frame(t, 1) && !is_missing_frame(t, 2));
         ros_counted(t, 0, 2, 0);
         assert_int_equal(taken(t), 2);
-        assert_true(lacks_frame(t, 0));
+        assert_true(is_missing_frame(t, 0));
         ros_counted(t, 0, 40, 0);
         assert_int_equal(taken(t), 5);
-        assert_true(lacks_frame(t, 1) && !lacks_frame(t, 0));
+        assert_true(is_missing_frame(t, 1) && !is_missing_frame(t, 0));
         /* It leaves: others bound the triggers. */
         ros_says_alive(t, 1, RUN_ENDED, 0);
         assert_int_equal(taken(t), 40);

@@ -86,7 +86,7 @@ static void stop_a_takeover(struct dfm_driver *t, const struct dfm_config *c, ui
         assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
 }
 
-/* Each trigger ended once; only the former DFM knew the assignments. */
+/* Each trigger ended once; only the previous DFM knew the assignments. */
 static void check_takeover(struct dfm_driver *t, uint64_t complete, uint64_t lost)
 {
         const struct dfm_counts *k = dfm_counts(t->dfm);
@@ -94,7 +94,7 @@ static void check_takeover(struct dfm_driver *t, uint64_t complete, uint64_t los
 
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
         assert_counts(k, triggers, 6, complete, complete, lost, lost);
-        while (dfm_take_notice(t->dfm, &n))
+        while (dfm_pop_notice(t->dfm, &n))
                 assert_int_not_equal(n.kind, NOTICE_BEGUN);
 }
 
@@ -333,7 +333,7 @@ static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t
         struct dfm_config c = outside_standard(16);
         struct dfm_driver t;
 
-        c.former_processes = outside_record(*came);
+        c.previous_processes = outside_record(*came);
         outside_resumes(&t, &c);
         if (before > 0)
                 assert_int_equal(outside_offers(&t, before, 0), OFFER_NOT_TAKEN);
@@ -375,7 +375,7 @@ TEST(no_trigger_of_a_pause_is_missed)
 
 /* The first trigger after a DFM has resumed the run overtook two others. They come once. */
 DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), outside_resumes(t, &c),
-            c.former_processes = outside_record((struct dfm_came){
+            c.previous_processes = outside_record((struct dfm_came){
                     .next = 13, .waiting = 2, .numbered = true}))
 {
         dfm_says_with(t, false);
@@ -389,7 +389,7 @@ DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), o
         assert_int_equal(offered(t)->missing, 1);
         for (uint64_t number = 14; number < 17; number++)
                 assert_int_equal(outside_offers(t, number, 0), OFFER_REPEATED);
-        assert_int_equal(outside_offers(t, 12, 0), OFFER_REPEATED); /* the former DFM had it */
+        assert_int_equal(outside_offers(t, 12, 0), OFFER_REPEATED); /* the previous DFM had it */
         assert_int_equal(offered(t)->missed, 1);
 }
 
@@ -403,7 +403,7 @@ OUTSIDE_TEST(a_pause_is_recorded, 16, 4)
                 version = dfm_processes_version(t->dfm);
                 dfm_pause(t->dfm, t->now_ns, on);
                 assert_true(dfm_processes_version(t->dfm) > version);
-                dfm_processes_take(t->dfm, &record);
+                dfm_processes_fill(t->dfm, &record);
                 assert_int_equal(record.came.paused, on);
         }
 }

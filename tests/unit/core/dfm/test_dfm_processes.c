@@ -20,7 +20,7 @@ static void store(struct dfm_driver *t)
 {
         dfm_says_with(t, false);
         assert_true(dfm_processes_version(t->dfm) > 0);
-        dfm_processes_take(t->dfm, stored);
+        dfm_processes_fill(t->dfm, stored);
 }
 
 static void sfi_restarts(struct dfm_driver *t, uint16_t sfi, uint64_t incarnation)
@@ -68,7 +68,7 @@ static void resume(struct dfm_driver *t, const struct dfm_processes *processes, 
         c.cookie = TRACE_COOKIE + 1;
         c.incarnation = dfm + 1;
         c.event_timeout_ns = 100 * NS_PER_S;
-        c.former_processes = processes;
+        c.previous_processes = processes;
         dfm_free(t->dfm);
         dfm_driver_init(t, &c);
         follows(t, dfm, ROLE_ROS, 0);

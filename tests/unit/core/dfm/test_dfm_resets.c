@@ -150,10 +150,10 @@ static void decides(struct dfm_driver *t, uint64_t event, enum decision_verdict 
 }
 
 #define LEVEL2_TEST(name, first, n, ...)                                                                     \
-        DFM_TEST_AS(name, level2_outside(), take_triggers(t, &c, first, n), ##__VA_ARGS__)
+        DFM_TEST_AS(name, level2_outside(), send_triggers(t, &c, first, n), ##__VA_ARGS__)
 
 /* All nodes are present, and these triggers are taken: events from 0 on. */
-static void take_triggers(struct dfm_driver *t, const struct dfm_config *c, uint64_t first, uint64_t n)
+static void send_triggers(struct dfm_driver *t, const struct dfm_config *c, uint64_t first, uint64_t n)
 {
         dfm_driver_start(t, c);
         sfi_grants(t, 0, 100);
@@ -259,7 +259,7 @@ LEVEL2_TEST(undecided_events_make_the_dfm_busy, 0, 7)
         assert_busy(t, BUSY_NOT);
 }
 
-/* Nobody knows which frames of the former DFM's triggers still come. */
+/* Nobody knows which frames of the previous DFM's triggers still come. */
 DFM_TEST_AS(a_reset_in_a_resumed_run_waits_for_frames, level2_outside(), outside_resumes(t, &c))
 {
         assert_dfm_says(t, "");

@@ -23,7 +23,7 @@ static void set_reason(struct ros_driver *t, enum node_reason reason)
         ros_set_obstacle(t->ros, &(struct node_obstacle){.reason = reason, .since_ns = t->now_ns});
 }
 
-ROS_TEST_AS(the_dfm_hears_at_once_that_a_front_end_is_back, arriving(), ros_driver_init(t, &c))
+ROS_TEST_AS(the_dfm_learns_at_once_that_a_front_end_is_back, arriving(), ros_driver_init(t, &c))
 {
         static const enum node_reason away[] = {REASON_NO_FRONT_END, REASON_SILENT};
 

@@ -181,7 +181,7 @@ REGIONS_TEST(numbers_find_the_frame, with_numbers())
 }
 
 /* A client that lies about numbers does not disturb those of the triggers. */
-REGIONS_TEST(a_liar_changes_nothing, with_numbers())
+REGIONS_TEST(a_client_with_false_requests_changes_nothing, with_numbers())
 {
         for (uint32_t i = 0; i < 200; i++)
                 request_part(t, 0, random_mix(i) % 1000, (uint32_t)random_mix(i + 1000), 0, UINT32_MAX);

@@ -87,7 +87,7 @@ NUMBERED_TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one, 24)
 }
 
 /* The KeepAlive of the run's beginning was lost, or the reset came before it. */
-NUMBERED_TEST_EACH(a_ros_may_hear_of_a_later_reset_first, later, 2, 24)
+NUMBERED_TEST_EACH(a_ros_may_learn_of_a_later_reset_first, later, 2, 24)
 {
         frames_come(t, 0, 20);
         t->resets = later ? 2 : 1;

@@ -119,7 +119,7 @@ TEST(a_refused_setting_leaves_nothing_behind)
         assert_true(state_is_empty());
 }
 
-static void take(const char *command)
+static void shell(const char *command)
 {
         if (system(command) != 0)
                 fail_msg("%s failed", command);
@@ -136,11 +136,11 @@ TEST(state_belongs_to_one_device)
         assert_int_equal(remove_shaping(TAP), 0);
         assert_int_equal(tuning_of(TAP).mtu_bytes, 1500);
         assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, TC_UNCHANGED), 1);
-        take("ip link set " TAP " down && ip link set " TAP " name evbtap1");
+        shell("ip link set " TAP " down && ip link set " TAP " name evbtap1");
         assert_int_equal(remove_shaping("evbtap1"), 1);
         assert_int_equal(tuning_of("evbtap1").mtu_bytes, 1500);
         close(fd);
-        take("rm -f $EVB_STATE_DIRECTORY/qos-*"); /* state of the first device */
+        shell("rm -f $EVB_STATE_DIRECTORY/qos-*"); /* state of the first device */
 }
 
 static char *state_path(void)
@@ -181,7 +181,7 @@ TEST(state_of_another_device_is_ignored)
                 assert_non_null(to);
                 fputs(texts[i], to);
                 fclose(to);
-                take("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
+                shell("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
                 assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
                 assert_int_equal(o.n_warnings, i > 0);
                 network_remove(s);

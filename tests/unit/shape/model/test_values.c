@@ -127,7 +127,7 @@ static void model_delete(struct tc_tree *t, const struct tc_object *o)
         t->n = kept;
 }
 
-static void model_take(struct tc_tree *t, const struct tc_change *c)
+static void model_apply(struct tc_tree *t, const struct tc_change *c)
 {
         size_t place = position_of(t, c->object);
 
@@ -161,7 +161,7 @@ static void check_diff(const struct tc_tree *from, const struct tc_tree *to, siz
         assert_int_equal(tc_tree_copy(&model, from), 0);
         assert_int_equal(tc_diff_make(&d, from, to), 0);
         for (size_t i = 0; i < d.n; i++)
-                model_take(&model, &d.changes[i]);
+                model_apply(&model, &d.changes[i]);
         assert_true(trees_equal(&model, to));
         if (expected != SIZE_MAX)
                 assert_int_equal(d.n, expected);

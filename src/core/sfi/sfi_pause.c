@@ -13,7 +13,7 @@ static void postpone(struct sfi_slots *t, const struct sfi_list *list, uint64_t 
         }
 }
 
-void sfi_was_away(struct sfi *s, uint64_t now_ns, uint64_t away_ns)
+void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns)
 {
         for (size_t i = 0; i < ARRAY_SIZE(s->slots.collecting); i++)
                 postpone(&s->slots, &s->slots.collecting[i], now_ns, away_ns);

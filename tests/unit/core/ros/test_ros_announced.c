@@ -12,68 +12,68 @@ static struct ros_config announcing(void)
 
 static void ack(struct ros_driver *t, uint32_t sequence, bool go_on)
 {
-        t->message.have_ack.incarnation = (uint32_t)t->config.member.incarnation;
-        t->message.have_ack.ack = sequence;
-        t->message.have_ack.resets = t->resets;
-        t->message.have_ack.go_on = go_on;
-        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_HAVE_ACK, 0));
+        t->message.numbers_ack.incarnation = (uint32_t)t->config.member.incarnation;
+        t->message.numbers_ack.ack = sequence;
+        t->message.numbers_ack.resets = t->resets;
+        t->message.numbers_ack.go_on = go_on;
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_NUMBERS_ACK, 0));
 }
 
 /* The run has begun, and the DFM has heard of this ROS. */
-#define HAVE_TEST(name, begin, ...) ROS_TEST_AS(name, announcing(), begin(t, &c), ##__VA_ARGS__)
+#define ANNOUNCED_TEST(name, begin, ...) ROS_TEST_AS(name, announcing(), begin(t, &c), ##__VA_ARGS__)
 
 static void start(struct ros_driver *t, const struct ros_config *c)
 {
         ros_driver_init(t, c);
         assert_true(ros_deadline_ns(t->ros) > t->now_ns);
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        assert_ros_says(t, "dfm: Have #0");
+        assert_ros_says(t, "dfm: Numbers #0");
         ack(t, 0, false);
         assert_ros_says(t, "");
         t->now_ns += NS_PER_MS;
 }
 
-HAVE_TEST(the_first_number_leaves_at_once, start)
+ANNOUNCED_TEST(the_first_number_leaves_at_once, start)
 {
         frame_comes(t, 7);
-        assert_ros_says(t, "dfm: Have #0 7");
+        assert_ros_says(t, "dfm: Numbers #0 7");
         frame_comes(t, 8);
         frame_comes(t, 9);
         assert_ros_says(t, "");
         assert_int_equal(ros_deadline_ns(t->ros), t->now_ns + NS_PER_MS);
-        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #1 8 9");
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #1 8 9");
         ack(t, 3, false);
         assert_ros_says_after(t, 50 * NS_PER_MS, "");
 }
 
-HAVE_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init)
+ANNOUNCED_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init)
 {
         frames_come(t, 5, 3);
         assert_ros_says(t, "");
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        assert_ros_says(t, "dfm: Have #0");
+        assert_ros_says(t, "dfm: Numbers #0");
         ack(t, 0, false);
-        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #0 5 6 7");
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 5 6 7");
         ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
         frame_comes(t, 8);
         assert_ros_says_after(t, 50 * NS_PER_MS, "");
 }
 
-HAVE_TEST(what_is_not_acknowledged_is_repeated, start, c.keep_alive_ns = NS_PER_S)
+ANNOUNCED_TEST(what_is_not_acknowledged_is_repeated, start, c.keep_alive_ns = NS_PER_S)
 {
         frames_come(t, 7, 2);
-        assert_ros_says(t, "dfm: Have #0 7 8");
+        assert_ros_says(t, "dfm: Numbers #0 7 8");
         t->now_ns += 2 * NS_PER_MS;
         frame_comes(t, 9);
-        assert_ros_says(t, "dfm: Have #2 9");
+        assert_ros_says(t, "dfm: Numbers #2 9");
         ack(t, 1, false);
-        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Have #1 8 9");
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #1 8 9");
         assert_ros_says_after(t, 20 * NS_PER_MS - 1, "");
-        assert_ros_says_after(t, 1, "dfm: Have #1 8 9");
-        assert_ros_says_after(t, 40 * NS_PER_MS, "dfm: Have #1 8 9");
+        assert_ros_says_after(t, 1, "dfm: Numbers #1 8 9");
+        assert_ros_says_after(t, 40 * NS_PER_MS, "dfm: Numbers #1 8 9");
         /* There was no room, and there is now. */
         ack(t, 2, true);
-        assert_ros_says(t, "dfm: Have #2 9");
+        assert_ros_says(t, "dfm: Numbers #2 9");
         /* Acknowledgements of what was never sent, of another process, and of another epoch. */
         ack(t, 4, false);
         t->config.member.incarnation++;
@@ -82,26 +82,26 @@ HAVE_TEST(what_is_not_acknowledged_is_repeated, start, c.keep_alive_ns = NS_PER_
         t->resets++;
         ack(t, 3, false);
         t->resets--;
-        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Have #2 9");
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #2 9");
         ack(t, 3, false);
         assert_ros_says_after(t, 400 * NS_PER_MS, "");
-        assert_false(to_ros(t, ROLE_SFI, 0, MESSAGE_HAVE_ACK, 0));
+        assert_false(to_ros(t, ROLE_SFI, 0, MESSAGE_NUMBERS_ACK, 0));
 }
 
-HAVE_TEST(frames_with_a_trigger_are_not_announced, start)
+ANNOUNCED_TEST(frames_with_a_trigger_are_not_announced, start)
 {
         trigger(t, 0, 65536 + 7);
         frame_comes(t, 7);
         assert_ros_says(t, "");
         /* The numbers are now L1 IDs. */
         frames_come(t, 8, 2);
-        assert_ros_says(t, "dfm: Have #0 next 65544 65544 65545");
+        assert_ros_says(t, "dfm: Numbers #0 next 65544 65544 65545");
         frames_come(t, 10, 3);
         trigger(t, 1, 65536 + 10);
-        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #2 next 65547 65547 65548");
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #2 next 65547 65547 65548");
 }
 
-HAVE_TEST(a_full_message_leaves_without_pause, start, c.entries = 1000)
+ANNOUNCED_TEST(a_full_message_leaves_without_pause, start, c.entries = 1000)
 {
         frames_come(t, 0, 1);
         ros_says(t);
@@ -113,7 +113,7 @@ HAVE_TEST(a_full_message_leaves_without_pause, start, c.entries = 1000)
                 assert_int_equal(ros_arrive(t->ros, &counter, &f, &at), ROS_STORE);
                 ros_commit(t->ros);
         }
-        assert_true(trace_begins(ros_says(t), "dfm: Have #1 1 2 3 "));
+        assert_true(trace_begins(ros_says(t), "dfm: Numbers #1 1 2 3 "));
         assert_int_equal(t->message.n, 256);
         t->now_ns += NS_PER_MS;
         ros_says(t);
@@ -121,11 +121,11 @@ HAVE_TEST(a_full_message_leaves_without_pause, start, c.entries = 1000)
         t->frames = 301;
 }
 
-HAVE_TEST(another_dfm_hears_of_all_frames_again, start)
+ANNOUNCED_TEST(another_dfm_learns_of_all_frames_again, start)
 {
         frames_come(t, 7, 3);
         trigger(t, 0, 7);
-        assert_ros_says(t, "dfm: Have #0 next 8 8 9");
+        assert_ros_says(t, "dfm: Numbers #0 next 8 8 9");
         ack(t, 2, false);
         t->dfm = TRACE_DFM + 1;
         t->keep_alive_next = 0;
@@ -136,9 +136,9 @@ HAVE_TEST(another_dfm_hears_of_all_frames_again, start)
         ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
         assert_ros_says(t, "dfm: Alive running");
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        assert_ros_says(t, "dfm: Have #0 next 8");
+        assert_ros_says(t, "dfm: Numbers #0 next 8");
         ack(t, 0, false);
-        assert_ros_says_after(t, NS_PER_MS, "dfm: Have #0 next 8 8 9");
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 next 8 8 9");
 }
 
 /* The board counts from 1000, which is event 0: the first trigger of a run is not a reset. */
@@ -149,29 +149,29 @@ static void start_at_1000(struct ros_driver *t, const struct ros_config *c)
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
         ros_says(t);
         frames_come(t, 1000, 2);
-        assert_ros_says(t, "dfm: Have #0 1000 1001");
+        assert_ros_says(t, "dfm: Numbers #0 1000 1001");
         ack(t, 2, false);
         trigger(t, 0, 1000);
 }
 
-HAVE_TEST(a_reset_begins_with_any_number, start_at_1000)
+ANNOUNCED_TEST(a_reset_begins_with_any_number, start_at_1000)
 {
         frames_come(t, 0, ROS_STRAYS_MAX);
         assert_ros_says(t, "dfm: Alive running out of step");
         t->resets = 2;
         ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
-        assert_ros_says(t, "dfm: Alive running | dfm: Have #0");
+        assert_ros_says(t, "dfm: Alive running | dfm: Numbers #0");
         ack(t, 0, false);
         t->now_ns += NS_PER_MS;
         /* What came meanwhile was refused. */
         frames_come(t, 5000, 2);
-        assert_ros_says(t, "dfm: Have #0 5000 5001");
+        assert_ros_says(t, "dfm: Numbers #0 5000 5001");
         trigger(t, 1, 5000);
         assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
 /* The DFM resets the numbers before it hears that the board agrees with the triggers again. */
-HAVE_TEST(a_reset_may_cross_the_return_to_step, start_at_1000)
+ANNOUNCED_TEST(a_reset_may_cross_the_return_to_step, start_at_1000)
 {
         frames_come(t, 0, ROS_STRAYS_MAX);
         assert_ros_says(t, "dfm: Alive running out of step");
@@ -179,37 +179,37 @@ HAVE_TEST(a_reset_may_cross_the_return_to_step, start_at_1000)
         assert_false(ros_is_out_of_step(t->ros));
         t->resets = 2;
         ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
-        assert_ros_says(t, "dfm: Alive running | dfm: Have #0");
+        assert_ros_says(t, "dfm: Alive running | dfm: Numbers #0");
         ack(t, 0, false);
         t->now_ns += NS_PER_MS;
         frames_come(t, 1006, 2);
-        assert_ros_says(t, "dfm: Have #0 1006 1007");
+        assert_ros_says(t, "dfm: Numbers #0 1006 1007");
         trigger(t, 1, 1006);
         assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
 /* Its board did not begin again, or its ROS has not noticed. */
-HAVE_TEST(a_ros_in_step_expects_number_0, start_at_1000)
+ANNOUNCED_TEST(a_ros_in_step_expects_number_0, start_at_1000)
 {
         t->resets = 2;
         ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
-        assert_ros_says(t, "dfm: Alive running | dfm: Have #0 next 0");
+        assert_ros_says(t, "dfm: Alive running | dfm: Numbers #0 next 0");
         ack(t, 0, false);
         t->now_ns += NS_PER_MS;
         frame_comes(t, 1002); /* on its way before */
         frames_come(t, 0, 2);
-        assert_ros_says(t, "dfm: Have #0 next 0 0 1");
+        assert_ros_says(t, "dfm: Numbers #0 next 0 0 1");
         trigger(t, 1, 0);
         assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
-HAVE_TEST(a_ros_that_does_not_lead_only_reports_its_triggers, ros_driver_init, c.leads = false)
+ANNOUNCED_TEST(a_ros_that_does_not_lead_only_reports_its_triggers, ros_driver_init, c.leads = false)
 {
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
         frames_come(t, 7, 3);
         trigger(t, 0, 7);
-        assert_ros_says(t, "dfm: Have #0 next 8");
-        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Have #0 next 8");
+        assert_ros_says(t, "dfm: Numbers #0 next 8");
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #0 next 8");
         ack(t, 0, false);
         frame_comes(t, 10);
         assert_ros_says_after(t, 70 * NS_PER_MS, "");
@@ -254,7 +254,7 @@ ROS_TEST_EACH_AS(a_late_frame_of_the_run_becomes_no_event, leads, 2, announcing(
 }
 
 /* It waits for a newer one, and none comes. */
-HAVE_TEST(the_last_frame_may_be_late, start_without_11)
+ANNOUNCED_TEST(the_last_frame_may_be_late, start_without_11)
 {
         frame_comes(t, 11);
         ros_gets_keep_alive(t, RUN_ENDED, 3, 7);
@@ -265,7 +265,7 @@ HAVE_TEST(the_last_frame_may_be_late, start_without_11)
         assert_no_event(t, 2, 2, 1);
 }
 
-HAVE_TEST(what_the_end_overtakes_becomes_no_event, start_without_11)
+ANNOUNCED_TEST(what_the_end_overtakes_becomes_no_event, start_without_11)
 {
         ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
         frame_comes(t, 11);
@@ -282,7 +282,7 @@ ROS_TEST_EACH_AS(what_was_announced_and_not_taken_becomes_no_event, level2, 2, a
         frame_comes(t, 11);
         frame_comes(t, 14);
         t->now_ns += NS_PER_MS;
-        assert_non_null(strstr(ros_says(t), "dfm: Have #0 next 14 14 11"));
+        assert_non_null(strstr(ros_says(t), "dfm: Numbers #0 next 14 14 11"));
         trigger(t, 3, 14);
         assert_ros_sends(t, 0, "e3[0,1000)");
         ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
@@ -311,7 +311,7 @@ ROS_TEST_EACH_AS(one_wrong_first_number_costs_only_its_frame, k, ARRAY_SIZE(firs
 }
 
 /* What was lost before the board began again is told: it was to be in events. */
-HAVE_TEST(losses_before_the_first_trigger_are_told, start, c.number_bits = 32)
+ANNOUNCED_TEST(losses_before_the_first_trigger_are_told, start, c.number_bits = 32)
 {
         frames_come(t, 100, 5);
         frames_come(t, 1u << 28, 8);

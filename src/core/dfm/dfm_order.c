@@ -1,7 +1,7 @@
-/* The frames make the triggers: each number that ROSs announce (dfm_have.c) becomes a trigger once. Numbers
- * wait here, in order, until all leading ROSs got there, or for the configured window; then they enter the
- * queue of dfm_triggers.c. If all boards begin to count again, everything of before ends first. */
-#include "dfm_lead.h"
+/* The frames make the triggers: each number that ROSs announce (dfm_announcer.c) becomes a trigger once.
+ * Numbers wait here, in order, until all leading ROSs got there, or for the configured window; then they
+ * enter the queue of dfm_triggers.c. If all boards begin to count again, everything of before ends first. */
+#include "dfm_order.h"
 
 #include <errno.h>
 
@@ -25,35 +25,35 @@ static bool is_on(const struct dfm *d)
         return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
-int dfm_lead_init(struct dfm *d)
+int dfm_order_init(struct dfm *d)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
 
         if (!is_on(d))
                 return 0;
-        *f = (struct dfm_lead){.size = d->config.announced_max};
+        *f = (struct dfm_order){.size = d->config.announced_max};
         f->ring = calloc(f->size, sizeof *f->ring);
-        f->haves = calloc(d->config.n_ros, sizeof *f->haves);
-        return f->ring && f->haves ? 0 : -ENOMEM;
+        f->announced = calloc(d->config.n_ros, sizeof *f->announced);
+        return f->ring && f->announced ? 0 : -ENOMEM;
 }
 
-void dfm_lead_fini(struct dfm *d)
+void dfm_order_fini(struct dfm *d)
 {
-        free(d->lead.ring);
-        free(d->lead.haves);
+        free(d->order.ring);
+        free(d->order.announced);
 }
 
 static void begin_streams(struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_ros; i++)
-                d->lead.haves[i] = (struct dfm_have){.ack_due_ns = NEVER_NS};
-        d->lead.begun = false;
-        d->lead.first_ns = d->lead.agreed = UINT64_MAX;
+                d->order.announced[i] = (struct dfm_announcer){.ack_due_ns = NEVER_NS};
+        d->order.begun = false;
+        d->order.first_ns = d->order.agreed = UINT64_MAX;
 }
 
-void dfm_lead_begin(struct dfm *d)
+void dfm_order_begin(struct dfm *d)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
 
         if (!is_on(d))
                 return;
@@ -76,7 +76,7 @@ bool dfm_leads(const struct dfm *d, uint32_t i)
         const struct dfm_ros *r = &d->ross[i];
 
         return r->leads && n->live && !r->left_out && !(n->flags & ALIVE_OUT_OF_STEP) &&
-               !(r->optional && d->lead.some_required);
+               !(r->optional && d->order.some_required);
 }
 
 uint32_t dfm_leaders(const struct dfm *d)
@@ -97,7 +97,7 @@ static uint64_t reached(const struct dfm *d)
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 if (!dfm_leads(d, i))
                         continue;
-                top = MIN(top, d->lead.haves[i].top);
+                top = MIN(top, d->order.announced[i].top);
                 n++;
         }
         return n > 0 ? top : 0;
@@ -107,7 +107,7 @@ static uint64_t reached(const struct dfm *d)
  * may be reported later. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
         uint64_t led = 0, others = 0;
 
         if (!is_on(d) || d->state != RUN_RUNNING)
@@ -125,18 +125,18 @@ bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
 
 uint32_t dfm_announced_waiting(const struct dfm *d)
 {
-        return d->lead.n;
+        return d->order.n;
 }
 
 /* The place of the first waiting number that is not below `number`. */
-static uint32_t place_of(const struct dfm_lead *f, uint64_t number)
+static uint32_t place_of(const struct dfm_order *f, uint64_t number)
 {
         uint32_t from = 0, to = f->n;
 
         while (from < to) {
                 uint32_t middle = from + (to - from) / 2;
 
-                if (dfm_lead_at(f, middle)->number < number)
+                if (dfm_order_at(f, middle)->number < number)
                         from = middle + 1;
                 else
                         to = middle;
@@ -145,55 +145,55 @@ static uint32_t place_of(const struct dfm_lead *f, uint64_t number)
 }
 
 /* The last eighth is for numbers below others: a ROS that is ahead must not keep them out. */
-static bool has_room(const struct dfm_lead *f, uint32_t place)
+static bool has_room(const struct dfm_order *f, uint32_t place)
 {
         return f->n < (place == f->n ? f->size - f->size / 8 : f->size);
 }
 
 /* Moves the smaller part of the others. */
-static void make_place(struct dfm_lead *f, uint32_t place)
+static void make_place(struct dfm_order *f, uint32_t place)
 {
         f->n++;
         if (place < f->n / 2) {
                 f->tail = (f->tail + f->size - 1) % f->size;
                 for (uint32_t k = 0; k < place; k++)
-                        *dfm_lead_at(f, k) = *dfm_lead_at(f, k + 1);
+                        *dfm_order_at(f, k) = *dfm_order_at(f, k + 1);
                 return;
         }
         for (uint32_t k = f->n - 1; k > place; k--)
-                *dfm_lead_at(f, k) = *dfm_lead_at(f, k - 1);
+                *dfm_order_at(f, k) = *dfm_order_at(f, k - 1);
 }
 
 /* A number below others must not keep them waiting: it waits no longer than the next one. */
-static void insert(struct dfm_lead *f, uint32_t place, uint64_t number, uint64_t now_ns)
+static void insert(struct dfm_order *f, uint32_t place, uint64_t number, uint64_t now_ns)
 {
         uint64_t since_ns = now_ns;
 
         make_place(f, place);
-        if (place + 1 < f->n && dfm_lead_at(f, place + 1)->number - number < DFM_LEAD_FAR)
-                since_ns = dfm_lead_at(f, place + 1)->since_ns;
-        *dfm_lead_at(f, place) = (struct dfm_number){.number = number, .since_ns = since_ns};
+        if (place + 1 < f->n && dfm_order_at(f, place + 1)->number - number < DFM_ORDER_FAR)
+                since_ns = dfm_order_at(f, place + 1)->since_ns;
+        *dfm_order_at(f, place) = (struct dfm_number){.number = number, .since_ns = since_ns};
         f->first_ns = MIN(f->first_ns, now_ns);
 }
 
-void dfm_lead_lift(struct dfm_lead *f, uint32_t n_ros, uint32_t value, unsigned bits)
+void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, unsigned bits)
 {
-        uint64_t period = UINT64_C(1) << bits, newest = dfm_lead_at(f, f->n - 1)->number;
+        uint64_t period = UINT64_C(1) << bits, newest = dfm_order_at(f, f->n - 1)->number;
         uint64_t behind = (newest - value) & (period - 1);
 
-        if (behind <= newest || behind > DFM_LEAD_FAR)
+        if (behind <= newest || behind > DFM_ORDER_FAR)
                 return;
         for (uint32_t k = 0; k < f->n; k++)
-                dfm_lead_at(f, k)->number += period;
+                dfm_order_at(f, k)->number += period;
         for (uint32_t i = 0; i < n_ros; i++) {
-                f->haves[i].last += period * f->haves[i].has_last;
-                f->haves[i].top += period * f->haves[i].has_last;
+                f->announced[i].last += period * f->announced[i].has_last;
+                f->announced[i].top += period * f->announced[i].has_last;
         }
         if (f->agreed != UINT64_MAX)
                 f->agreed += period;
 }
 
-static void confirm(struct dfm_lead *f, struct dfm_number *e, bool leading, uint32_t n_leading)
+static void confirm(struct dfm_order *f, struct dfm_number *e, bool leading, uint32_t n_leading)
 {
         e->n += leading;
         if (e->n >= n_leading && n_leading > 0)
@@ -201,11 +201,11 @@ static void confirm(struct dfm_lead *f, struct dfm_number *e, bool leading, uint
 }
 
 /* An announced number that no trigger had yet. False: there is no room. */
-static bool take_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading)
+static bool accept_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
         uint32_t place = place_of(f, number);
-        bool waits = place < f->n && dfm_lead_at(f, place)->number == number;
+        bool waits = place < f->n && dfm_order_at(f, place)->number == number;
 
         if (!waits && !has_room(f, place))
                 return false;
@@ -213,20 +213,20 @@ static bool take_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leadi
                 d->counts.announced.confirmed++;
         else
                 insert(f, place, number, now_ns);
-        confirm(f, dfm_lead_at(f, place), leading, n_leading);
+        confirm(f, dfm_order_at(f, place), leading, n_leading);
         return true;
 }
 
-bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
-                   uint32_t n_leading)
+bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
+                      uint32_t n_leading)
 {
         const struct dfm_numbers *taken = &d->triggers.numbers;
         enum number_state state = dfm_numbers_state(taken, number);
 
-        if (state == NUMBER_NEW && !take_new(d, now_ns, number, leading, n_leading))
+        if (state == NUMBER_NEW && !accept_new(d, now_ns, number, leading, n_leading))
                 return false;
-        if (state != NUMBER_OLD && (!taken->started || number < taken->next + DFM_LEAD_FAR))
-                d->lead.near_ns = now_ns;
+        if (state != NUMBER_OLD && (!taken->started || number < taken->next + DFM_ORDER_FAR))
+                d->order.near_ns = now_ns;
         /* A board sends its frames of before the run first. */
         if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
                 state = NUMBER_OLD;
@@ -238,10 +238,10 @@ bool dfm_lead_take(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top
 
 static void go_on(struct dfm *d, uint64_t now_ns)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
 
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                struct dfm_have *h = &f->haves[i];
+                struct dfm_announcer *h = &f->announced[i];
 
                 if (!h->blocked)
                         continue;
@@ -254,11 +254,11 @@ static void go_on(struct dfm *d, uint64_t now_ns)
 static void open_streams(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_numbers *taken = &d->triggers.numbers;
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
         bool known;
 
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                if (dfm_node(d, ROLE_ROS, i)->live && d->ross[i].frames && !f->haves[i].heard)
+                if (dfm_node(d, ROLE_ROS, i)->live && d->ross[i].frames && !f->announced[i].received)
                         return;
         }
         f->open = true;
@@ -273,7 +273,7 @@ static void open_streams(struct dfm *d, uint64_t now_ns)
         go_on(d, now_ns);
 }
 
-static void remove_first(struct dfm_lead *f)
+static void remove_first(struct dfm_order *f)
 {
         f->tail = (f->tail + 1) % f->size;
         f->n--;
@@ -283,12 +283,12 @@ static void drop_first(struct dfm *d, uint64_t *count)
 {
         d->counts.offered.triggers++;
         (*count)++;
-        remove_first(&d->lead);
+        remove_first(&d->order);
 }
 
 static void offer_first(struct dfm *d)
 {
-        const struct dfm_number e = *dfm_lead_at(&d->lead, 0);
+        const struct dfm_number e = *dfm_order_at(&d->order, 0);
         const struct trigger_entry t = {.number = e.number, .time_ns = e.since_ns + d->config.utc_offset_ns};
         struct dfm_numbers *taken = &d->triggers.numbers;
 
@@ -297,25 +297,25 @@ static void offer_first(struct dfm *d)
                 dfm_ledger_changed(d);
         }
         dfm_offer_since(d, e.since_ns, &t);
-        remove_first(&d->lead);
+        remove_first(&d->order);
 }
 
 static bool is_far(const struct dfm *d, uint64_t number)
 {
         const struct dfm_numbers *taken = &d->triggers.numbers;
 
-        return taken->started && number >= taken->next && number - taken->next >= DFM_LEAD_FAR;
+        return taken->started && number >= taken->next && number - taken->next >= DFM_ORDER_FAR;
 }
 
 /* The first numbers follow each other, and none of those before has come since. */
 static bool agree(const struct dfm *d)
 {
-        const struct dfm_lead *f = &d->lead;
+        const struct dfm_order *f = &d->order;
 
-        if (f->n < AGREE || f->near_ns >= dfm_lead_at(f, 0)->since_ns)
+        if (f->n < AGREE || f->near_ns >= dfm_order_at(f, 0)->since_ns)
                 return false;
         for (uint32_t k = 1; k < AGREE; k++) {
-                if (dfm_lead_at(f, k)->number - dfm_lead_at(f, k - 1)->number > APART)
+                if (dfm_order_at(f, k)->number - dfm_order_at(f, k - 1)->number > APART)
                         return false;
         }
         return true;
@@ -324,7 +324,7 @@ static bool agree(const struct dfm *d)
 /* A single leading ROS agrees with nobody: a far number is damaged unless it goes on from there. */
 static bool is_believed(const struct dfm *d, uint64_t number)
 {
-        return !is_far(d, number) || d->lead.n > 1 || dfm_leaders(d) > 1;
+        return !is_far(d, number) || d->order.n > 1 || dfm_leaders(d) > 1;
 }
 
 /* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on what comes. If all
@@ -333,8 +333,8 @@ static bool is_believed(const struct dfm *d, uint64_t number)
  */
 static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool *ret_drop)
 {
-        const struct dfm_lead *f = &d->lead;
-        const struct dfm_number *e = dfm_lead_at(f, 0);
+        const struct dfm_order *f = &d->order;
+        const struct dfm_number *e = dfm_order_at(f, 0);
 
         *ret_drop = false;
         if (!f->begun)
@@ -347,24 +347,24 @@ static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool 
         if (f->closing)
                 return 0;
         if (agree(d))
-                return dfm_lead_at(f, AGREE - 1)->since_ns + MAX(d->config.window_ns, FAR_WAIT_NS);
+                return dfm_order_at(f, AGREE - 1)->since_ns + MAX(d->config.window_ns, FAR_WAIT_NS);
         return *ret_drop ? e->since_ns + FAR_WAIT_NS : NEVER_NS;
 }
 
 static bool may_offer(const struct dfm *d)
 {
-        return d->lead.open && dfm_triggers_waiting(&d->triggers) < d->triggers.size;
+        return d->order.open && dfm_triggers_waiting(&d->triggers) < d->triggers.size;
 }
 
 /* The first of the numbers that most leading ROSs announced: a board that counts from elsewhere must not
  * decide. */
-static uint64_t most_agreed(const struct dfm_lead *f)
+static uint64_t most_agreed(const struct dfm_order *f)
 {
-        const struct dfm_number *best = dfm_lead_at(f, 0);
+        const struct dfm_number *best = dfm_order_at(f, 0);
 
         for (uint32_t k = 1; k < f->n; k++) {
-                if (dfm_lead_at(f, k)->n > best->n)
-                        best = dfm_lead_at(f, k);
+                if (dfm_order_at(f, k)->n > best->n)
+                        best = dfm_order_at(f, k);
         }
         return best->number;
 }
@@ -373,11 +373,11 @@ static uint64_t most_agreed(const struct dfm_lead *f)
  * their ROSs. */
 static void begin_run(struct dfm *d)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
         uint64_t first = f->agreed != UINT64_MAX ? f->agreed : most_agreed(f);
 
         f->begun = true;
-        while (f->n > 0 && dfm_lead_at(f, 0)->number < first)
+        while (f->n > 0 && dfm_order_at(f, 0)->number < first)
                 drop_first(d, &d->counts.offered.not_taken);
 }
 
@@ -390,7 +390,7 @@ bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
                           (d->counts.complete > 0 || d->counts.partial < APART_EVENTS)))
                 return false;
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                const struct dfm_have *h = &d->lead.haves[i];
+                const struct dfm_announcer *h = &d->order.announced[i];
 
                 if (!h->has_last || d->ross[i].optional || d->ross[i].left_out)
                         continue;
@@ -405,12 +405,12 @@ bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
         }
         a.by = most - MIN(least, most);
         *ret = a;
-        return a.by >= DFM_LEAD_FAR;
+        return a.by >= DFM_ORDER_FAR;
 }
 
 static void offer_due(struct dfm *d, uint64_t now_ns)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
         uint64_t by_all = reached(d);
         bool drop;
 
@@ -452,7 +452,7 @@ static bool boards_began_again(const struct dfm *d)
 static void close_epoch(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
 
         if (f->n > 0 || dfm_triggers_waiting(q) > 0 || d->table.used > 0 || d->n_clears > 0 ||
             d->announce_tail != d->announce_head)
@@ -465,9 +465,9 @@ static void close_epoch(struct dfm *d, uint64_t now_ns)
         dfm_announce_reset(d, now_ns, 0);
 }
 
-void dfm_lead_tick(struct dfm *d, uint64_t now_ns)
+void dfm_order_tick(struct dfm *d, uint64_t now_ns)
 {
-        struct dfm_lead *f = &d->lead;
+        struct dfm_order *f = &d->order;
 
         if (!is_on(d) || d->state != RUN_RUNNING)
                 return;
@@ -482,25 +482,25 @@ void dfm_lead_tick(struct dfm *d, uint64_t now_ns)
 
 /* The boards' last numbers, at the stop, follow those that were taken. One that is far ahead still waited for
  * others that agree. */
-void dfm_lead_drop(struct dfm *d)
+void dfm_order_drop(struct dfm *d)
 {
         const struct dfm_numbers *taken = &d->triggers.numbers;
         struct dfm_offered *o = &d->counts.offered;
         uint64_t near = taken->next;
 
-        for (bool far = false; d->lead.n > 0; remove_first(&d->lead)) {
-                uint64_t number = dfm_lead_at(&d->lead, 0)->number;
+        for (bool far = false; d->order.n > 0; remove_first(&d->order)) {
+                uint64_t number = dfm_order_at(&d->order, 0)->number;
 
-                far |= taken->started && number >= near && number - near >= DFM_LEAD_FAR;
+                far |= taken->started && number >= near && number - near >= DFM_ORDER_FAR;
                 near = MAX(near, number);
                 o->triggers++;
                 ++*(far ? &o->implausible : &o->not_taken);
         }
 }
 
-uint64_t dfm_lead_deadline_ns(const struct dfm *d)
+uint64_t dfm_order_deadline_ns(const struct dfm *d)
 {
-        const struct dfm_lead *f = &d->lead;
+        const struct dfm_order *f = &d->order;
         bool drop;
 
         if (!is_on(d) || d->state != RUN_RUNNING)

@@ -2,7 +2,7 @@
 """Forged datagrams. Nodes believe a message only from its sender's address and port, with the cookie of the run and
 the incarnation of its DFM. The forgeries are changed copies of real messages, so no other error protects a node.
 
-    test_strangers.py EVB [CASE...]
+    test_foreign_senders.py EVB [CASE...]
 """
 import contextlib
 import signal

@@ -1,12 +1,12 @@
-/* What the DFM knows of the numbers that ROSs announce: dfm_lead.c puts them in order, dfm_have.c receives
- * them. */
+/* What the DFM knows of the numbers that ROSs announce: dfm_order.c puts them in order, dfm_announcer.c
+ * receives them. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* A number is far if it is at least this much ahead of those taken. */
-#define DFM_LEAD_FAR 1024u
+#define DFM_ORDER_FAR 1024u
 
 /* An announced number that is not offered yet. */
 struct dfm_number {
@@ -15,10 +15,10 @@ struct dfm_number {
 };
 
 /* The stream of announcements of one ROS. */
-struct dfm_have {
+struct dfm_announcer {
         uint32_t incarnation; /* low half; 0: none yet */
         uint32_t next;        /* sequence of the next number */
-        bool heard;           /* in this run of the DFM */
+        bool received;        /* in this run of the DFM */
         bool blocked, go_on;  /* there was no room; there is room again */
         uint64_t ack_due_ns;  /* NEVER_NS: nothing to acknowledge */
         bool has_last;
@@ -26,13 +26,13 @@ struct dfm_have {
 };
 
 /* The numbers, if frames make the triggers. */
-struct dfm_lead {
+struct dfm_order {
         struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
         uint32_t size, tail, n;
-        struct dfm_have *haves; /* of each ROS */
-        uint32_t turn;          /* ROS at which the search for an acknowledgement continues */
-        bool some_required;     /* of the leading ROSs, in the configuration */
-        bool open;              /* the numbers that a former DFM took are known */
+        struct dfm_announcer *announced; /* of each ROS */
+        uint32_t turn;                   /* ROS at which the search for an acknowledgement continues */
+        bool some_required;              /* of the leading ROSs, in the configuration */
+        bool open;                       /* the numbers that a previous DFM took are known */
         bool has_floor;
         uint64_t floor;            /* numbers below are taken already */
         bool begun;                /* the first number is chosen */
@@ -45,7 +45,7 @@ struct dfm_lead {
         uint64_t led, led_ns, others;
 };
 
-static inline struct dfm_number *dfm_lead_at(const struct dfm_lead *f, uint32_t k)
+static inline struct dfm_number *dfm_order_at(const struct dfm_order *f, uint32_t k)
 {
         return &f->ring[(f->tail + k) % f->size];
 }

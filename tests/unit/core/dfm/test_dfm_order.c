@@ -1,15 +1,15 @@
 /* The frames make the triggers: what the DFM makes of the numbers that ROSs announce. */
-#include "dfm_lead_driver.h"
+#include "dfm_order_driver.h"
 
 FRAMES_TEST(a_number_is_taken_when_all_ross_have_it, 2, 64, 7)
 {
-        have_range(t, 0, 8, 3);
+        announce_range(t, 0, 8, 3);
         assert_takes(t, "");
-        assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + 5 * NS_PER_MS); /* HaveAck */
-        have_one(t, 1, 8);
+        assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + 5 * NS_PER_MS); /* NumbersAck */
+        announce_one(t, 1, 8);
         assert_takes(t, "8");
         /* 9 will not come from this ROS. */
-        have_one(t, 1, 10);
+        announce_one(t, 1, 10);
         assert_takes(t, "9 10");
         assert_int_equal(dfm_counts(t->dfm)->announced.confirmed, 3);
         assert_int_equal(offered(t)->missing, 0);
@@ -17,41 +17,41 @@ FRAMES_TEST(a_number_is_taken_when_all_ross_have_it, 2, 64, 7)
 
 FRAMES_TEST(a_number_waits_for_the_window_at_most, 2, 64, 7)
 {
-        have_one(t, 0, 9);
+        announce_one(t, 0, 9);
         dfm_pass_ns(t, WINDOW_NS / 2);
-        have_one(t, 0, 8); /* late */
+        announce_one(t, 0, 8); /* late */
         assert_takes(t, "");
         assert_takes_after(t, WINDOW_NS / 2 - 1, "");
         assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + 1);
         assert_takes_after(t, 1, "8 9");
         /* What others have of it adds no event. */
-        have_range(t, 1, 8, 2);
+        announce_range(t, 1, 8, 2);
         assert_takes_after(t, WINDOW_NS, "");
         assert_int_equal(offered(t)->repeated, 0);
 }
 
 FRAMES_TEST(a_late_number_becomes_an_event_once, 2, 64, 6007)
 {
-        have_one(t, 0, 6010);
-        have_one(t, 1, 6010);
+        announce_one(t, 0, 6010);
+        announce_one(t, 1, 6010);
         assert_takes(t, "6010");
-        have_one(t, 0, 6009);
-        have_one(t, 1, 6009);
+        announce_one(t, 0, 6009);
+        announce_one(t, 1, 6009);
         assert_takes(t, "6009");
-        have_one(t, 1, 6009);
+        announce_one(t, 1, 6009);
         assert_takes_after(t, WINDOW_NS, "");
         /* 6008 was skipped. */
         assert_int_equal(offered(t)->missing, 1);
-        have_one(t, 1, 1008);
+        announce_one(t, 1, 1008);
         assert_takes(t, "");
         assert_int_equal(dfm_counts(t->dfm)->announced.late, 1);
 }
 
 DFM_TEST_AS(the_run_begins_with_the_first_number_of_all, frames_config(2, 64), start(t, &c))
 {
-        have_range(t, 0, 50, 10);
+        announce_range(t, 0, 50, 10);
         assert_takes(t, "");
-        have_range(t, 1, 55, 3);
+        announce_range(t, 1, 55, 3);
         assert_takes(t, "");
         assert_takes_after(t, WINDOW_NS, "55 56 57 58 59");
         assert_counts(offered(t), not_taken, 5, resets, 0);
@@ -60,11 +60,11 @@ DFM_TEST_AS(the_run_begins_with_the_first_number_of_all, frames_config(2, 64), s
 /* The first number of a ROS is wrong, or its frame overtook others. */
 DFM_TEST_AS(lower_numbers_than_the_first_one_of_all_are_events, frames_config(2, 64), start(t, &c))
 {
-        have_range(t, 0, 0, 33);
-        have_one(t, 1, 30);
+        announce_range(t, 0, 0, 33);
+        announce_one(t, 1, 30);
         assert_takes(t, "");
         dfm_pass_ns(t, WINDOW_NS / 2);
-        have_range(t, 1, 0, 33);
+        announce_range(t, 1, 0, 33);
         assert_string_not_equal(takes(t), "");
         assert_counts(dfm_counts(t->dfm), triggers, 33, announced.late, 0);
         assert_int_equal(offered(t)->not_taken, 0);
@@ -73,13 +73,13 @@ DFM_TEST_AS(lower_numbers_than_the_first_one_of_all_are_events, frames_config(2,
 /* ... and these come after the window. Other ROSs may be behind. */
 DFM_TEST_AS(a_number_below_the_run_is_late_after_a_higher_one, frames_config(3, 64), start(t, &c))
 {
-        have_range(t, 0, 28, 4);
-        have_one(t, 1, 30);
+        announce_range(t, 0, 28, 4);
+        announce_one(t, 1, 30);
         assert_takes_after(t, WINDOW_NS, "30 31");
         assert_int_equal(offered(t)->not_taken, 2);
-        have_range(t, 2, 29, 3);
+        announce_range(t, 2, 29, 3);
         assert_int_equal(dfm_counts(t->dfm)->announced.late, 0);
-        have_range(t, 1, 29, 3);
+        announce_range(t, 1, 29, 3);
         assert_int_equal(dfm_counts(t->dfm)->announced.late, 1);
 }
 
@@ -89,48 +89,48 @@ static const struct ros_rule leading_rules[] = {[0 ... 3] = {.frames = true, .le
 DFM_TEST_AS(a_board_that_counts_from_elsewhere_does_not_begin_the_run, frames_config(4, 64), start(t, &c),
             c.ros_rules = leading_rules)
 {
-        have_range(t, 3, 5, 3);
-        have_range(t, 0, 5000, 4);
-        have_range(t, 2, 5001, 3);
-        have_range(t, 1, 5001, 3);
+        announce_range(t, 3, 5, 3);
+        announce_range(t, 0, 5000, 4);
+        announce_range(t, 2, 5001, 3);
+        announce_range(t, 1, 5001, 3);
         assert_takes(t, "");
         assert_takes_after(t, WINDOW_NS, "5001 5002 5003");
         assert_int_equal(offered(t)->not_taken, 4);
-        have_range(t, 3, 8, 3);
+        announce_range(t, 3, 8, 3);
         assert_takes_after(t, WINDOW_NS, "");
 }
 
 DFM_TEST_AS(a_missing_ros_does_not_prevent_the_run, frames_config(2, 64), start(t, &c))
 {
-        have_range(t, 0, 50, 3);
+        announce_range(t, 0, 50, 3);
         assert_takes_after(t, WINDOW_NS - 1, "");
         assert_takes_after(t, 1, "50 51 52");
         /* Once it has left, nothing waits for it. */
         ros_says_alive(t, 1, RUN_ENDED, 0);
-        have_one(t, 0, 53);
+        announce_one(t, 0, 53);
         assert_takes(t, "53");
         assert_int_equal(dfm_leaders(t->dfm), 1);
 }
 
 FRAMES_TEST(optional_ross_do_not_delay, 3, 64, 7)
 {
-        have_one(t, 0, 8);
-        have_one(t, 1, 8);
+        announce_one(t, 0, 8);
+        announce_one(t, 1, 8);
         assert_takes(t, "8");
         /* A number that only the optional one has becomes an event too. */
-        have_one(t, 2, 9);
+        announce_one(t, 2, 9);
         assert_takes(t, "");
         assert_takes_after(t, WINDOW_NS, "9");
 }
 
 FRAMES_TEST(counters_wrap, 2, 64, 65534)
 {
-        have(t, 0, (const uint32_t[]){65535, 0, 1}, 3);
-        have(t, 1, (const uint32_t[]){65535, 0, 1}, 3);
+        announced(t, 0, (const uint32_t[]){65535, 0, 1}, 3);
+        announced(t, 1, (const uint32_t[]){65535, 0, 1}, 3);
         assert_takes(t, "65535 65536 65537");
         /* A ROS that knows triggers announces L1 IDs. */
-        have_after(t, 0, 65538, (const uint32_t[]){65538}, 1);
-        have_one(t, 1, 2);
+        announce_after(t, 0, 65538, (const uint32_t[]){65538}, 1);
+        announce_one(t, 1, 2);
         assert_takes(t, "65538");
 }
 
@@ -140,13 +140,13 @@ DFM_TEST_EACH_AS(a_run_may_begin_around_a_wrap, first, 2, frames_config(2, 64), 
         static const uint32_t before[] = {65534, 65535, 0, 1, 2, 3};
 
         if (first)
-                have(t, 0, before, ARRAY_SIZE(before));
-        have_range(t, 1, 1, 3);
+                announced(t, 0, before, ARRAY_SIZE(before));
+        announce_range(t, 1, 1, 3);
         if (!first)
-                have(t, 0, before, ARRAY_SIZE(before));
+                announced(t, 0, before, ARRAY_SIZE(before));
         assert_takes_after(t, WINDOW_NS, "65537 65538 65539");
-        have_one(t, 1, 65540);
-        have_one(t, 0, 65540);
+        announce_one(t, 1, 65540);
+        announce_one(t, 0, 65540);
         assert_takes(t, "65540");
         assert_takes_after(t, 2 * NS_PER_S, "");
         assert_counts(offered(t), implausible, 0, not_taken, 3);
@@ -154,11 +154,11 @@ DFM_TEST_EACH_AS(a_run_may_begin_around_a_wrap, first, 2, frames_config(2, 64), 
 
 FRAMES_TEST(a_lying_ros_costs_its_own_frames, 2, 64, 7)
 {
-        have_range(t, 1, 30000, 6);
+        announce_range(t, 1, 30000, 6);
         for (uint32_t k = 8; k < 12; k++) {
                 char expected[16];
 
-                have_one(t, 0, k);
+                announce_one(t, 0, k);
                 dfm_pass_ns(t, WINDOW_NS);
                 snprintf(expected, sizeof expected, "%u", k);
                 assert_takes(t, expected);
@@ -166,20 +166,20 @@ FRAMES_TEST(a_lying_ros_costs_its_own_frames, 2, 64, 7)
         assert_takes_after(t, NS_PER_S, "");
         assert_int_equal(offered(t)->implausible, 6);
         /* A single number is never believed. */
-        have_one(t, 1, 40000);
+        announce_one(t, 1, 40000);
         assert_takes_after(t, 10 * NS_PER_S, "");
         assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
-        have_one(t, 0, 12);
+        announce_one(t, 0, 12);
         assert_takes_after(t, WINDOW_NS, "12");
 }
 
 /* In a pause, its numbers are the only ones for a while. */
-FRAMES_TEST(a_liar_that_is_first_after_a_pause_is_not_believed, 2, 64, 7)
+FRAMES_TEST(a_wrong_number_that_is_first_after_a_pause_is_not_believed, 2, 64, 7)
 {
         dfm_pass_ns(t, 1);
-        have_range(t, 1, 5000, 6);
+        announce_range(t, 1, 5000, 6);
         assert_takes_after(t, 3 * WINDOW_NS, "");
-        have_one(t, 0, 8);
+        announce_one(t, 0, 8);
         assert_takes_after(t, WINDOW_NS, "8");
         assert_takes_after(t, NS_PER_S, "");
         assert_int_equal(offered(t)->implausible, 6);
@@ -190,15 +190,15 @@ static const uint32_t lies[] = {50000, 0x80000009u};
 
 FRAMES_TEST_EACH(a_ros_may_lie_once, k, ARRAY_SIZE(lies), 2, 64, 7)
 {
-        have_after(t, 1, 8, (const uint32_t[]){lies[k], 8}, 2);
-        have_range(t, 0, 8, 2);
+        announce_after(t, 1, 8, (const uint32_t[]){lies[k], 8}, 2);
+        announce_range(t, 0, 8, 2);
         assert_takes(t, "8");
-        have_after(t, 1, 9, (const uint32_t[]){9}, 1);
+        announce_after(t, 1, 9, (const uint32_t[]){9}, 1);
         assert_takes(t, "9");
         assert_takes_after(t, NS_PER_S, "");
         assert_int_equal(offered(t)->implausible, 1);
-        have_one(t, 0, 10);
-        have_after(t, 1, 10, (const uint32_t[]){10}, 1);
+        announce_one(t, 0, 10);
+        announce_after(t, 1, 10, (const uint32_t[]){10}, 1);
         assert_takes(t, "10");
 }
 
@@ -206,26 +206,26 @@ FRAMES_TEST_EACH(a_ros_may_lie_once, k, ARRAY_SIZE(lies), 2, 64, 7)
 FRAMES_TEST(a_leader_may_lie_once, 2, 64, 7,
             c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
 {
-        have_one(t, 0, 5000);
+        announce_one(t, 0, 5000);
         assert_takes(t, "");
         dfm_pass_ns(t, 1);
-        have_one(t, 0, 8);
+        announce_one(t, 0, 8);
         assert_takes(t, "8");
         dfm_pass_ns(t, NS_PER_S);
-        have_one(t, 0, 9);
+        announce_one(t, 0, 9);
         assert_takes(t, "9");
         assert_int_equal(offered(t)->implausible, 1);
         /* It goes on from there. */
-        have_one(t, 0, 20000);
+        announce_one(t, 0, 20000);
         assert_takes(t, "");
-        have_one(t, 0, 20001);
+        announce_one(t, 0, 20001);
         assert_takes(t, "20000 20001");
 }
 
 FRAMES_TEST(what_is_far_ends_with_its_epoch, 2, 64, 7)
 {
-        have_range(t, 0, 20000, 5);
-        have_one(t, 0, 8);
+        announce_range(t, 0, 20000, 5);
+        announce_one(t, 0, 8);
         for (uint16_t i = 0; i < 2; i++)
                 ros_says_alive(t, i, RUN_RUNNING, ALIVE_OUT_OF_STEP);
         assert_takes(t, "8");
@@ -235,14 +235,14 @@ FRAMES_TEST(what_is_far_ends_with_its_epoch, 2, 64, 7)
 
 FRAMES_TEST(a_jump_is_believed_if_all_agree_or_nothing_else_comes, 2, 64, 7)
 {
-        have_one(t, 0, 20000);
-        have_one(t, 1, 20000);
+        announce_one(t, 0, 20000);
+        announce_one(t, 1, 20000);
         assert_takes(t, "20000");
         dfm_pass_ns(t, 1);
         /* The other ROS is silent. */
-        have_range(t, 1, 40000, 3);
+        announce_range(t, 1, 40000, 3);
         assert_takes_after(t, WINDOW_NS, "");
-        have_one(t, 1, 40003);
+        announce_one(t, 1, 40003);
         assert_takes_after(t, NS_PER_S - 1, "");
         assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + 1);
         assert_takes_after(t, 1, "40000 40001 40002 40003");
@@ -259,7 +259,7 @@ FRAMES_TEST(numbers_leave_in_order, 2, 64, 7)
                 size_t length = 0;
 
                 for (uint32_t k = 0; k < 12; k++)
-                        have_one(t, k % 2, from + k * strides[round % 4] % 12);
+                        announce_one(t, k % 2, from + k * strides[round % 4] % 12);
                 for (uint32_t k = 0; k < 12; k++)
                         length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%u",
                                                    k ? " " : "", from + k);
@@ -269,40 +269,40 @@ FRAMES_TEST(numbers_leave_in_order, 2, 64, 7)
 
 FRAMES_TEST(all_boards_begin_again, 2, 64, 7)
 {
-        have_range(t, 0, 8, 2);
+        announce_range(t, 0, 8, 2);
         ros_says_alive(t, 0, RUN_RUNNING, ALIVE_OUT_OF_STEP);
         assert_takes(t, "");
-        have_range(t, 1, 8, 1);
+        announce_range(t, 1, 8, 1);
         ros_says_alive(t, 1, RUN_RUNNING, ALIVE_OUT_OF_STEP);
         /* Everything of before ends first; takes() answers KeepAlive. */
         assert_takes(t, "8 9");
         assert_takes(t, "");
         assert_int_equal(t->resets, 2);
         assert_int_equal(offered(t)->resets, 1);
-        memset(have_next, 0, sizeof have_next);
+        memset(numbers_next, 0, sizeof numbers_next);
         /* A stray of before. */
         t->resets = 1;
-        have_range(t, 0, 10, 5);
-        have_next[0] = 0;
+        announce_range(t, 0, 10, 5);
+        numbers_next[0] = 0;
         t->resets = 2;
-        have_range(t, 0, 0, 3);
-        have_range(t, 1, 0, 3);
+        announce_range(t, 0, 0, 3);
+        announce_range(t, 1, 0, 3);
         assert_takes(t, "0 1 2");
 }
 
 FRAMES_TEST(one_board_that_begins_again_does_not_stop_the_others, 2, 64, 7)
 {
         ros_says_alive(t, 0, RUN_RUNNING, ALIVE_OUT_OF_STEP);
-        have_range(t, 1, 8, 3);
+        announce_range(t, 1, 8, 3);
         assert_takes(t, "8 9 10");
         assert_int_equal(offered(t)->resets, 0);
 }
 
 FRAMES_TEST(what_waits_at_the_end_is_not_taken, 2, 64, 7)
 {
-        have_range(t, 0, 8, 3);
+        announce_range(t, 0, 8, 3);
         dfm_stop(t->dfm, t->now_ns);
-        have_range(t, 1, 8, 3);
+        announce_range(t, 1, 8, 3);
         takes(t);
         assert_int_equal(offered(t)->not_taken, 3);
         assert_int_equal(dfm_counts(t->dfm)->triggers, 1);
@@ -312,10 +312,10 @@ FRAMES_TEST(what_waits_at_the_end_is_not_taken, 2, 64, 7)
 FRAMES_TEST(a_leap_just_before_the_stop_is_implausible, 2, 64, 7,
             c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
 {
-        have_range(t, 0, 8, 3);
+        announce_range(t, 0, 8, 3);
         assert_takes(t, "8 9 10");
         dfm_pass_ns(t, 1);
-        have_one(t, 0, 5000);
+        announce_one(t, 0, 5000);
         assert_takes_after(t, 3 * NS_PER_S, "");
         dfm_stop(t->dfm, t->now_ns);
         takes(t);
@@ -327,12 +327,12 @@ FRAMES_TEST(boards_that_are_apart_are_named, 2, 64, 7)
 {
         struct dfm_apart a;
 
-        have_range(t, 0, 8, 2);
-        have_range(t, 1, 5008, 2);
+        announce_range(t, 0, 8, 2);
+        announce_range(t, 1, 5008, 2);
         assert_takes_after(t, WINDOW_NS, "8 9");
         assert_false(dfm_numbers_apart(t->dfm, &a));
-        have_range(t, 0, 10, 2);
-        have_range(t, 1, 5010, 2);
+        announce_range(t, 0, 10, 2);
+        announce_range(t, 1, 5010, 2);
         assert_takes_after(t, NS_PER_S, "10 11");
         takes(t);
         assert_true(dfm_numbers_apart(t->dfm, &a));

@@ -5,8 +5,8 @@
 
 #define WINDOW_NS (100 * NS_PER_MS)
 
-static uint32_t have_next[DRIVER_NODES_MAX], have_acked[DRIVER_NODES_MAX];
-static uint32_t went_on; /* HaveAcks that reported room */
+static uint32_t numbers_next[DRIVER_NODES_MAX], numbers_acked[DRIVER_NODES_MAX];
+static uint32_t went_on; /* NumbersAcks that reported room */
 
 /* Two required ROSs, and as many optional ones as `n_ros` allows. */
 static inline struct dfm_config frames_config(uint32_t n_ros, uint32_t room)
@@ -32,37 +32,37 @@ static inline struct dfm_config frames_config(uint32_t n_ros, uint32_t room)
         FRAMES_TEST_EACH(name, once, 1, n_ros, room, last, ##__VA_ARGS__)
 
 /* `next`: the L1 ID after the newest trigger that the ROS knows; 0: it knows none. */
-static inline void have_after(struct dfm_driver *t, uint16_t ros, uint32_t next, const uint32_t *numbers,
-                              size_t n)
+static inline void announce_after(struct dfm_driver *t, uint16_t ros, uint32_t next, const uint32_t *numbers,
+                                  size_t n)
 {
         t->message.n = n;
-        t->message.have.incarnation = 1;
-        t->message.have.resets = t->resets;
-        t->message.have.knows = next > 0;
-        t->message.have.next = next;
+        t->message.announced.incarnation = 1;
+        t->message.announced.resets = t->resets;
+        t->message.announced.knows = next > 0;
+        t->message.announced.next = next;
         for (size_t k = 0; k < n; k++)
-                t->message.have.numbers[k] = numbers[k];
-        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_HAVE, have_next[ros]));
-        have_next[ros] += (uint32_t)n;
+                t->message.announced.numbers[k] = numbers[k];
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_NUMBERS, numbers_next[ros]));
+        numbers_next[ros] += (uint32_t)n;
 }
 
-static inline void have(struct dfm_driver *t, uint16_t ros, const uint32_t *numbers, size_t n)
+static inline void announced(struct dfm_driver *t, uint16_t ros, const uint32_t *numbers, size_t n)
 {
-        have_after(t, ros, 0, numbers, n);
+        announce_after(t, ros, 0, numbers, n);
 }
 
-static inline void have_range(struct dfm_driver *t, uint16_t ros, uint32_t from, uint32_t n)
+static inline void announce_range(struct dfm_driver *t, uint16_t ros, uint32_t from, uint32_t n)
 {
         uint32_t numbers[MESSAGE_ENTRIES_MAX];
 
         for (uint32_t k = 0; k < n; k++)
                 numbers[k] = from + k;
-        have(t, ros, numbers, n);
+        announced(t, ros, numbers, n);
 }
 
-static inline void have_one(struct dfm_driver *t, uint16_t ros, uint32_t number)
+static inline void announce_one(struct dfm_driver *t, uint16_t ros, uint32_t number)
 {
-        have_range(t, ros, number, 1);
+        announce_range(t, ros, number, 1);
 }
 
 /* The numbers of the triggers that the DFM assigns now. All end at once. */
@@ -76,9 +76,9 @@ static inline const char *takes(struct dfm_driver *t)
 
                 if (m.header.type == MESSAGE_KEEP_ALIVE && m.keep_alive.resets != t->resets)
                         ross_know(t, m.keep_alive.resets);
-                if (m.header.type == MESSAGE_HAVE_ACK) {
-                        went_on += m.have_ack.go_on;
-                        have_acked[to.index] = m.have_ack.ack;
+                if (m.header.type == MESSAGE_NUMBERS_ACK) {
+                        went_on += m.numbers_ack.go_on;
+                        numbers_acked[to.index] = m.numbers_ack.ack;
                 }
                 if (m.header.type != MESSAGE_ASSIGN || m.assign.announces)
                         continue;
@@ -99,7 +99,7 @@ static inline const char *takes(struct dfm_driver *t)
 
 static inline void start(struct dfm_driver *t, const struct dfm_config *c)
 {
-        memset(have_next, 0, sizeof have_next);
+        memset(numbers_next, 0, sizeof numbers_next);
         went_on = 0;
         dfm_driver_start(t, c);
         ross_know(t, 1);
@@ -111,7 +111,7 @@ static inline void start(struct dfm_driver *t, const struct dfm_config *c)
 static inline void start_after(struct dfm_driver *t, const struct dfm_config *c, uint32_t last)
 {
         start(t, c);
-        have_one(t, 0, last);
-        have_one(t, 1, last);
+        announce_one(t, 0, last);
+        announce_one(t, 1, last);
         assert_string_not_equal(takes(t), "");
 }

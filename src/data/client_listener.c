@@ -1,5 +1,5 @@
 /* Connections of clients that are not nodes. What a message means is the owner's business. */
-#include "data/door.h"
+#include "data/client_listener.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -22,18 +22,18 @@
 static void listener_is_ready(void *ctx, uint32_t events)
 {
         (void)events;
-        ((struct door *)ctx)->ready = true;
+        ((struct client_listener *)ctx)->ready = true;
 }
 
-static int watch(struct door_client *c)
+static int watch(struct listener_client *c)
 {
-        return loop_modify(c->door->context.loop, &c->io,
+        return loop_modify(c->client_listener->context.loop, &c->io,
                            (c->full ? 0 : (uint32_t)EPOLLIN) | (c->blocked ? (uint32_t)EPOLLOUT : 0));
 }
 
 static void client_is_ready(void *ctx, uint32_t events)
 {
-        struct door_client *c = ctx;
+        struct listener_client *c = ctx;
 
         /* A client that nothing is read from shows its end by these alone. */
         c->gone |= c->full && events & (EPOLLHUP | EPOLLERR);
@@ -43,7 +43,7 @@ static void client_is_ready(void *ctx, uint32_t events)
         (void)watch(c);
 }
 
-void door_log(struct door *d, const struct door_client *c, const char *what)
+void listener_log(struct client_listener *d, const struct listener_client *c, const char *what)
 {
         uint64_t now_ns = loop_now_ns(d->context.loop);
         char text[NET_ADDRESS_TEXT_MAX];
@@ -54,13 +54,13 @@ void door_log(struct door *d, const struct door_client *c, const char *what)
         log_info("%s at %s %s", d->ops->what, net_address_format(&c->from, text), what);
 }
 
-int door_refuse(struct door_client *c, enum message_verdict verdict)
+int listener_refuse(struct listener_client *c, enum message_verdict verdict)
 {
-        stats_count_refusal(c->door->context.stats, verdict);
+        stats_count_refusal(c->client_listener->context.stats, verdict);
         return -EPROTO;
 }
 
-int door_set_full(struct door_client *c, bool full)
+int listener_set_full(struct listener_client *c, bool full)
 {
         if (c->full == full)
                 return 0;
@@ -69,9 +69,9 @@ int door_set_full(struct door_client *c, bool full)
         return watch(c);
 }
 
-void door_drop(struct door_client *c)
+void listener_drop(struct listener_client *c)
 {
-        struct door *d = c->door;
+        struct client_listener *d = c->client_listener;
 
         if (c->io.fd < 0)
                 return;
@@ -80,10 +80,10 @@ void door_drop(struct door_client *c)
         loop_remove(d->context.loop, &c->io);
         close(c->io.fd);
         tcp_reader_fini(&c->reader);
-        *c = (struct door_client){.door = d, .index = c->index, .io.fd = -1};
+        *c = (struct listener_client){.client_listener = d, .index = c->index, .io.fd = -1};
 }
 
-static bool may_connect(const struct door *d, const struct net_address *from)
+static bool may_connect(const struct client_listener *d, const struct net_address *from)
 {
         const struct scenario *s = d->context.scenario;
         bool v6 = from->any.sa_family == AF_INET6;
@@ -93,12 +93,12 @@ static bool may_connect(const struct door *d, const struct net_address *from)
 }
 
 /* NULL: all are known. */
-static struct door_client *free_client(struct door *d)
+static struct listener_client *free_client(struct client_listener *d)
 {
-        struct door_client *oldest = NULL;
+        struct listener_client *oldest = NULL;
 
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
-                struct door_client *c = d->clients[i];
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
+                struct listener_client *c = d->clients[i];
 
                 if (c->io.fd < 0)
                         return c;
@@ -106,20 +106,20 @@ static struct door_client *free_client(struct door *d)
                         oldest = c;
         }
         if (oldest)
-                door_drop(oldest);
+                listener_drop(oldest);
         return oldest;
 }
 
-static void accept_one(struct door *d, int fd, const struct net_address *from, uint64_t now_ns)
+static void accept_one(struct client_listener *d, int fd, const struct net_address *from, uint64_t now_ns)
 {
         bool may = may_connect(d, from);
-        struct door_client *c = may ? free_client(d) : NULL;
+        struct listener_client *c = may ? free_client(d) : NULL;
 
         if (!c) {
                 stats_add(&d->context.stats->packets_foreign, 1);
-                door_log(d, &(struct door_client){.from = *from},
-                         may ? "is one too many, and was disconnected"
-                             : "is not in network.clients, and was disconnected");
+                listener_log(d, &(struct listener_client){.from = *from},
+                             may ? "is one too many, and was disconnected"
+                                 : "is not in network.clients, and was disconnected");
                 close(fd);
                 return;
         }
@@ -131,11 +131,11 @@ static void accept_one(struct door *d, int fd, const struct net_address *from, u
         if (d->ops->begin)
                 d->ops->begin(c);
         if (tcp_reader_init(&c->reader, fd, STAGING_BYTES) < 0 || loop_add(d->context.loop, &c->io) < 0)
-                door_drop(c);
+                listener_drop(c);
 }
 
 /* Negative errno: no client can connect any longer. */
-static int accept_some(struct door *d, uint64_t now_ns)
+static int accept_some(struct client_listener *d, uint64_t now_ns)
 {
         struct net_address from;
 
@@ -152,13 +152,14 @@ static int accept_some(struct door *d, uint64_t now_ns)
         return 0;
 }
 
-void door_add(struct door *d, struct door_client *client, uint32_t index)
+void listener_add(struct client_listener *d, struct listener_client *client, uint32_t index)
 {
-        *client = (struct door_client){.door = d, .index = index, .io.fd = -1};
+        *client = (struct listener_client){.client_listener = d, .index = index, .io.fd = -1};
         d->clients[index] = client;
 }
 
-int door_open(struct door *d, const struct door_ops *ops, const struct data_context *context, uint16_t port)
+int listener_open(struct client_listener *d, const struct listener_ops *ops,
+                  const struct data_context *context, uint16_t port)
 {
         struct net_address local;
         int r;
@@ -177,19 +178,19 @@ int door_open(struct door *d, const struct door_ops *ops, const struct data_cont
         return r < 0 ? log_error_errno(r, "%s: %m", ops->what) : 0;
 }
 
-void door_close(struct door *d)
+void listener_close(struct client_listener *d)
 {
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX && d->clients[i]; i++)
-                door_drop(d->clients[i]);
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX && d->clients[i]; i++)
+                listener_drop(d->clients[i]);
         if (d->listener >= 0)
                 close(d->listener);
         d->listener = -1;
 }
 
 /* Takes the complete messages that are staged. */
-static int take_staged(struct door_client *c, uint64_t now_ns)
+static int receive_staged(struct listener_client *c, uint64_t now_ns)
 {
-        struct door *d = c->door;
+        struct client_listener *d = c->client_listener;
         size_t n, size;
         int r = 0;
 
@@ -198,25 +199,25 @@ static int take_staged(struct door_client *c, uint64_t now_ns)
                 enum message_verdict v = message_decode_first(&d->message, bytes, n, &size);
 
                 if (v != MESSAGE_OK)
-                        return v == MESSAGE_SHORT ? 0 : door_refuse(c, v);
+                        return v == MESSAGE_SHORT ? 0 : listener_refuse(c, v);
                 if (d->message.header.sender_role != ROLE_LEVEL2)
-                        return door_refuse(c, MESSAGE_MALFORMED);
+                        return listener_refuse(c, MESSAGE_MALFORMED);
                 tcp_reader_consume(&c->reader, size);
                 r = d->ops->take(c, now_ns, &d->message);
         }
         return r;
 }
 
-static int read_some(struct door_client *c, uint64_t now_ns)
+static int read_some(struct listener_client *c, uint64_t now_ns)
 {
         size_t taken = 0;
-        int r = c->gone ? -EPIPE : take_staged(c, now_ns);
+        int r = c->gone ? -EPIPE : receive_staged(c, now_ns);
 
         while (r == 0 && c->ready && !c->full && taken < TURN_BYTES) {
                 ssize_t got = tcp_reader_fill(&c->reader);
 
                 c->ready = got > 0;
-                r = got < 0 ? (int)got : take_staged(c, now_ns);
+                r = got < 0 ? (int)got : receive_staged(c, now_ns);
                 taken += (size_t)MAX(got, 0);
         }
         if (r < 0)
@@ -224,18 +225,18 @@ static int read_some(struct door_client *c, uint64_t now_ns)
         return c->known || c->last || now_ns - c->since_ns < GREETING_NS ? 0 : -ETIMEDOUT;
 }
 
-int door_receive(struct door *d, uint64_t now_ns)
+int listener_receive(struct client_listener *d, uint64_t now_ns)
 {
         int r = accept_some(d, now_ns);
 
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
                 if (d->clients[i]->io.fd >= 0 && read_some(d->clients[i], now_ns) < 0)
-                        door_drop(d->clients[i]);
+                        listener_drop(d->clients[i]);
         }
         return r;
 }
 
-static int flush(struct door_client *c)
+static int flush(struct listener_client *c)
 {
         struct iovec rest = {(void *)(uintptr_t)(c->out + c->out_begin), c->out_end - c->out_begin};
         ssize_t sent = tcp_send(c->io.fd, &rest, 1);
@@ -250,7 +251,7 @@ static int flush(struct door_client *c)
 }
 
 /* *left: the bytes that all clients may write in this turn. */
-static int write_some(struct door_client *c, uint64_t now_ns, size_t *left)
+static int write_some(struct listener_client *c, uint64_t now_ns, size_t *left)
 {
         int r = 0;
 
@@ -258,7 +259,7 @@ static int write_some(struct door_client *c, uint64_t now_ns, size_t *left)
         while (r == 0 && !c->blocked) {
                 size_t before;
 
-                if (c->out_begin == c->out_end && !c->door->ops->make(c, now_ns))
+                if (c->out_begin == c->out_end && !c->client_listener->ops->make(c, now_ns))
                         return 0;
                 c->more = *left == 0;
                 if (c->more)
@@ -270,25 +271,25 @@ static int write_some(struct door_client *c, uint64_t now_ns, size_t *left)
         return r;
 }
 
-void door_send(struct door *d, uint64_t now_ns)
+void listener_send(struct client_listener *d, uint64_t now_ns)
 {
         size_t left = TURN_SENT_BYTES;
 
         d->first++;
-        for (uint32_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
-                struct door_client *c = d->clients[(d->first + i) % DOOR_CLIENTS_MAX];
+        for (uint32_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
+                struct listener_client *c = d->clients[(d->first + i) % LISTENER_CLIENTS_MAX];
 
                 if (c->io.fd >= 0 && write_some(c, now_ns, &left) < 0)
-                        door_drop(c);
+                        listener_drop(c);
         }
 }
 
-uint64_t door_deadline_ns(const struct door *d)
+uint64_t listener_deadline_ns(const struct client_listener *d)
 {
         uint64_t deadline = NEVER_NS;
 
-        for (size_t i = 0; i < DOOR_CLIENTS_MAX; i++) {
-                const struct door_client *c = d->clients[i];
+        for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
+                const struct listener_client *c = d->clients[i];
 
                 if (c->io.fd < 0)
                         continue;

@@ -1,30 +1,30 @@
 /* Announces the frames whose trigger is not known, so that the DFM makes an event of each number
  * (trigger.source = frames). The announcements are a stream of numbers that the DFM acknowledges; what is not
- * acknowledged is sent again. A stream begins with a Have without numbers, from which a DFM that resumes a
+ * acknowledged is sent again. A stream begins with a Numbers without numbers, from which a DFM that resumes a
  * run learns which triggers are taken already. */
 #include <errno.h>
 
 #include "ros_internal.h"
 
 /* Numbers that may be sent and not acknowledged. */
-#define HAVE_WINDOW 4096u
+#define ANNOUNCED_WINDOW 4096u
 /* Numbers that come within this time after a message wait for the next one, unless they fill it. */
-#define HAVE_PAUSE_NS NS_PER_MS
+#define ANNOUNCE_PAUSE_NS NS_PER_MS
 #define RESEND_FIRST_NS (20 * NS_PER_MS)
 #define RESEND_LONGEST_NS (320 * NS_PER_MS)
 
-int ros_have_init(struct ros *r)
+int ros_announced_init(struct ros *r)
 {
-        r->have = (struct ros_have){.next = NO_ITEM, .resend_after_ns = RESEND_FIRST_NS};
+        r->announced = (struct ros_announced){.next = NO_ITEM, .resend_after_ns = RESEND_FIRST_NS};
         if (!r->config.announces)
                 return 0;
-        r->have.numbers = calloc(HAVE_WINDOW, sizeof *r->have.numbers);
-        return r->have.numbers ? 0 : -ENOMEM;
+        r->announced.numbers = calloc(ANNOUNCED_WINDOW, sizeof *r->announced.numbers);
+        return r->announced.numbers ? 0 : -ENOMEM;
 }
 
-void ros_have_fini(struct ros *r)
+void ros_announced_fini(struct ros *r)
 {
-        free(r->have.numbers);
+        free(r->announced.numbers);
 }
 
 static uint32_t first_new(const struct ros *r, uint32_t i)
@@ -34,9 +34,9 @@ static uint32_t first_new(const struct ros *r, uint32_t i)
         return i;
 }
 
-void ros_have_note(struct ros *r, uint32_t i)
+void ros_announce_number(struct ros *r, uint32_t i)
 {
-        struct ros_have *h = &r->have;
+        struct ros_announced *h = &r->announced;
 
         /* No trigger of before a reset is taken after it. */
         r->entries[i].announced = r->entries[i].number < r->numbers.base;
@@ -47,9 +47,9 @@ void ros_have_note(struct ros *r, uint32_t i)
                 h->next = i;
 }
 
-void ros_have_forget(struct ros *r, uint32_t i)
+void ros_announced_remove(struct ros *r, uint32_t i)
 {
-        struct ros_have *h = &r->have;
+        struct ros_announced *h = &r->announced;
 
         if (r->entries[i].announced)
                 return;
@@ -58,50 +58,50 @@ void ros_have_forget(struct ros *r, uint32_t i)
                 h->next = first_new(r, r->entries[i].next);
 }
 
-void ros_have_restart(struct ros *r)
+void ros_announced_restart(struct ros *r)
 {
-        struct ros_have *h = &r->have;
+        struct ros_announced *h = &r->announced;
 
-        *h = (struct ros_have){
+        *h = (struct ros_announced){
                 .next = NO_ITEM,
                 .resend_after_ns = RESEND_FIRST_NS,
                 .numbers = h->numbers,
         };
         for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next)
-                ros_have_note(r, i);
+                ros_announce_number(r, i);
 }
 
 static bool is_active(const struct ros *r)
 {
-        return r->config.announces && r->have.active && r->state == RUN_RUNNING;
+        return r->config.announces && r->announced.active && r->state == RUN_RUNNING;
 }
 
 /* New numbers that may be sent. */
 static uint32_t n_sendable(const struct ros *r)
 {
-        const struct ros_have *h = &r->have;
+        const struct ros_announced *h = &r->announced;
 
-        return r->config.leads ? MIN(h->n_new, HAVE_WINDOW - (h->end - h->acked)) : 0;
+        return r->config.leads ? MIN(h->n_new, ANNOUNCED_WINDOW - (h->end - h->acked)) : 0;
 }
 
 static uint64_t due_ns(const struct ros *r)
 {
-        const struct ros_have *h = &r->have;
+        const struct ros_announced *h = &r->announced;
         uint32_t n = n_sendable(r);
 
         if (!h->open || h->sent != h->end)
                 return h->open ? 0 : h->resend_ns;
         if (n == 0)
                 return h->resend_ns;
-        return MIN(n >= MESSAGE_ENTRIES_MAX ? 0 : h->sent_ns + HAVE_PAUSE_NS, h->resend_ns);
+        return MIN(n >= MESSAGE_ENTRIES_MAX ? 0 : h->sent_ns + ANNOUNCE_PAUSE_NS, h->resend_ns);
 }
 
-uint64_t ros_have_deadline_ns(const struct ros *r)
+uint64_t ros_announced_deadline_ns(const struct ros *r)
 {
         return is_active(r) ? MAX(due_ns(r), budget_next_ns(&r->budget)) : NEVER_NS;
 }
 
-static void resend_if_due(struct ros_have *h, uint64_t now_ns)
+static void resend_if_due(struct ros_announced *h, uint64_t now_ns)
 {
         if (now_ns < h->resend_ns)
                 return;
@@ -113,10 +113,10 @@ static void resend_if_due(struct ros_have *h, uint64_t now_ns)
 /* Appends the oldest frame that is not announced to the numbers that the DFM must acknowledge. */
 static void append_new(struct ros *r)
 {
-        struct ros_have *h = &r->have;
+        struct ros_announced *h = &r->announced;
         struct ros_entry *e = &r->entries[h->next];
 
-        h->numbers[h->end++ % HAVE_WINDOW] = e->number;
+        h->numbers[h->end++ % ANNOUNCED_WINDOW] = e->number;
         e->announced = true;
         h->next = first_new(r, e->next);
         h->n_new--;
@@ -124,33 +124,33 @@ static void append_new(struct ros *r)
 
 static void add_numbers(struct ros *r, struct message *m)
 {
-        struct ros_have *h = &r->have;
+        struct ros_announced *h = &r->announced;
         uint32_t first = h->sent;
 
         for (; m->n < MESSAGE_ENTRIES_MAX && (h->sent != h->end || n_sendable(r) > 0); h->sent++) {
                 if (h->sent == h->end)
                         append_new(r);
-                m->have.numbers[m->n++] =
-                        ros_numbers_announced(&r->numbers, h->numbers[h->sent % HAVE_WINDOW]);
+                m->announced.numbers[m->n++] =
+                        ros_numbers_announced(&r->numbers, h->numbers[h->sent % ANNOUNCED_WINDOW]);
         }
         message_fit(m, r->config.message_bytes);
         h->sent = first + (uint32_t)m->n;
 }
 
-bool ros_make_have(struct ros *r, uint64_t now_ns, struct message *m)
+bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m)
 {
-        struct ros_have *h = &r->have;
+        struct ros_announced *h = &r->announced;
 
-        if (now_ns < ros_have_deadline_ns(r))
+        if (now_ns < ros_announced_deadline_ns(r))
                 return false;
         resend_if_due(h, now_ns);
-        member_address(&r->member, m, MESSAGE_HAVE);
+        member_address(&r->member, m, MESSAGE_NUMBERS);
         m->header.transaction = h->sent;
         m->n = 0;
-        m->have.incarnation = (uint32_t)r->config.member.incarnation;
-        m->have.resets = r->resets;
-        m->have.knows = r->numbers.has_trigger;
-        m->have.next = ros_numbers_next_l1_id(&r->numbers);
+        m->announced.incarnation = (uint32_t)r->config.member.incarnation;
+        m->announced.resets = r->resets;
+        m->announced.knows = r->numbers.has_trigger;
+        m->announced.next = ros_numbers_next_l1_id(&r->numbers);
         if (h->open)
                 add_numbers(r, m);
         h->sent_ns = now_ns;
@@ -159,22 +159,22 @@ bool ros_make_have(struct ros *r, uint64_t now_ns, struct message *m)
         return true;
 }
 
-bool ros_receive_have_ack(struct ros *r, uint64_t now_ns, const struct message *m)
+bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct message *m)
 {
-        struct ros_have *h = &r->have;
-        uint32_t ack = m->have_ack.ack;
+        struct ros_announced *h = &r->announced;
+        uint32_t ack = m->numbers_ack.ack;
 
         if (m->header.sender_role != ROLE_DFM)
                 return false;
-        if (m->have_ack.incarnation != (uint32_t)r->config.member.incarnation ||
-            m->have_ack.resets != r->resets || ack - h->acked > h->end - h->acked)
+        if (m->numbers_ack.incarnation != (uint32_t)r->config.member.incarnation ||
+            m->numbers_ack.resets != r->resets || ack - h->acked > h->end - h->acked)
                 return true;
         if (!h->open || ack != h->acked) {
                 h->resend_after_ns = RESEND_FIRST_NS;
                 h->resend_ns = ack == h->end ? NEVER_NS : now_ns + h->resend_after_ns;
         }
         h->open = true;
-        if (h->sent - h->acked < ack - h->acked || m->have_ack.go_on)
+        if (h->sent - h->acked < ack - h->acked || m->numbers_ack.go_on)
                 h->sent = ack;
         h->acked = ack;
         return true;

@@ -7,13 +7,13 @@
 #include "net/tcp.h"
 #include "protocol/message.h"
 
-#define DOOR_CLIENTS_MAX 16u
+#define LISTENER_CLIENTS_MAX 16u
 
-struct door;
+struct client_listener;
 
 /* One connection; the owner embeds it as the first member of its own struct. */
-struct door_client {
-        struct door *door;
+struct listener_client {
+        struct client_listener *client_listener;
         struct loop_io io; /* fd -1: unused */
         uint32_t index;
         bool ready, blocked;
@@ -29,44 +29,45 @@ struct door_client {
         size_t out_begin, out_end;
 };
 
-struct door_ops {
+struct listener_ops {
         const char *what; /* "level-2 client" */
         /* Takes a valid message. A negative errno ends the connection. */
-        int (*take)(struct door_client *c, uint64_t now_ns, const struct message *m);
+        int (*take)(struct listener_client *c, uint64_t now_ns, const struct message *m);
         /* Sets `out` to the next bytes. False: there are none in this turn; sets `more` if there may be some
          * in the next one. */
-        bool (*make)(struct door_client *c, uint64_t now_ns);
+        bool (*make)(struct listener_client *c, uint64_t now_ns);
         /* The connection has begun, or ends. NULL: nothing to do. */
-        void (*begin)(struct door_client *c);
-        void (*end)(struct door_client *c);
+        void (*begin)(struct listener_client *c);
+        void (*end)(struct listener_client *c);
 };
 
-struct door {
-        const struct door_ops *ops;
+struct client_listener {
+        const struct listener_ops *ops;
         struct data_context context;
         int listener;
         struct loop_io io;
         bool ready;
-        struct door_client *clients[DOOR_CLIENTS_MAX];
+        struct listener_client *clients[LISTENER_CLIENTS_MAX];
         uint32_t first;         /* they take turns */
         uint64_t log_ns;        /* before that, no client is logged */
         struct message message; /* the one that is taken or made */
 };
 
-/* Before door_open(): `client` is number `index`. */
-void door_add(struct door *d, struct door_client *client, uint32_t index);
-/* Listens at this port of the node's address. Errors are logged; door_close() is needed in any case. */
-int door_open(struct door *d, const struct door_ops *ops, const struct data_context *context, uint16_t port);
-void door_close(struct door *d);
+/* Before listener_open(): `client` is number `index`. */
+void listener_add(struct client_listener *d, struct listener_client *client, uint32_t index);
+/* Listens at this port of the node's address. Errors are logged; listener_close() is needed in any case. */
+int listener_open(struct client_listener *d, const struct listener_ops *ops,
+                  const struct data_context *context, uint16_t port);
+void listener_close(struct client_listener *d);
 /* Accepts connections and takes their messages. Negative errno, logged: the port is closed. */
-int door_receive(struct door *d, uint64_t now_ns);
-void door_send(struct door *d, uint64_t now_ns);
+int listener_receive(struct client_listener *d, uint64_t now_ns);
+void listener_send(struct client_listener *d, uint64_t now_ns);
 /* 0: there is more to do now. */
-uint64_t door_deadline_ns(const struct door *d);
+uint64_t listener_deadline_ns(const struct client_listener *d);
 /* The owner takes messages of this client again, or (`full`) no longer. */
-int door_set_full(struct door_client *c, bool full);
-void door_drop(struct door_client *c);
+int listener_set_full(struct listener_client *c, bool full);
+void listener_drop(struct listener_client *c);
 /* Counts a message that is not accepted. Returns -EPROTO. */
-int door_refuse(struct door_client *c, enum message_verdict verdict);
+int listener_refuse(struct listener_client *c, enum message_verdict verdict);
 /* Logs at most one line each second. */
-void door_log(struct door *d, const struct door_client *c, const char *what);
+void listener_log(struct client_listener *d, const struct listener_client *c, const char *what);

@@ -4,22 +4,22 @@
 
 #include "frontend_board.h"
 
-struct frontend_doors {
+struct frontend_listeners {
         struct loop *loop;
         struct frontend_board *boards;
         unsigned n_boards, n;
-        struct frontend_door {
-                struct frontend_doors *all;
+        struct frontend_listener {
+                struct frontend_listeners *all;
                 struct loop_io io; /* fd -1: closed, because all of its boards are down */
                 const struct net_address *at;
                 bool ready;
-        } doors[FRONTEND_BOARDS_MAX];
+        } listeners[FRONTEND_BOARDS_MAX];
 };
 
 /* Opens the ports; borrows loop and boards. Logs errors. */
-int frontend_doors_init(struct frontend_doors *d, struct loop *loop, struct frontend_board *boards,
-                        unsigned n_boards);
-void frontend_doors_fini(struct frontend_doors *d);
+int frontend_listeners_init(struct frontend_listeners *d, struct loop *loop, struct frontend_board *boards,
+                            unsigned n_boards);
+void frontend_listeners_fini(struct frontend_listeners *d);
 /* Accepts connections; closes and opens ports as boards go down and come back. Call it after the boards'
  * turns, which notice connections that have ended. Logs errors. */
-int frontend_doors_turn(struct frontend_doors *d);
+int frontend_listeners_turn(struct frontend_listeners *d);

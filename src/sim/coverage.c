@@ -5,12 +5,12 @@
 
 #include "sim_internal.h"
 
-static struct sim_range *ranges_of(struct sim_cover *c)
+static struct sim_range *ranges_of(struct sim_coverage *c)
 {
         return c->more ?: &c->first;
 }
 
-static void reserve(struct sim_cover *c)
+static void reserve(struct sim_coverage *c)
 {
         struct sim_range *more;
 
@@ -24,7 +24,7 @@ static void reserve(struct sim_cover *c)
 }
 
 /* Most chunks continue the last range. */
-static void add_range(struct sim_cover *c, uint32_t from, uint32_t to)
+static void add_range(struct sim_coverage *c, uint32_t from, uint32_t to)
 {
         struct sim_range *r = ranges_of(c);
         uint32_t first = c->n, behind;
@@ -48,15 +48,15 @@ static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_
 {
         struct sim_slot *slot = &n->slots[c->slot];
         uint64_t base = c->at - c->chunk.offset;
-        struct sim_cover *cover;
+        struct sim_coverage *cover;
 
-        if (!slot->covers || slot->event != c->chunk.event) {
-                sim_covers_clear(s, n, slot);
+        if (!slot->coverage || slot->event != c->chunk.event) {
+                sim_coverage_clear(s, n, slot);
                 n->n_covered++;
                 slot->event = c->chunk.event;
-                slot->covers = sim_must(calloc(s->n_ros, sizeof *slot->covers));
+                slot->coverage = sim_must(calloc(s->n_ros, sizeof *slot->coverage));
         }
-        cover = &slot->covers[c->source];
+        cover = &slot->coverage[c->source];
         /* The core has given the memory to another fragment meanwhile. */
         if (cover->base != base)
                 cover->n = 0;
@@ -65,7 +65,7 @@ static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_
                 add_range(cover, c->chunk.offset, c->chunk.offset + c->chunk.length);
 }
 
-void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k)
+void sim_coverage_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k)
 {
         for (size_t i = 0; i < k; i++) {
                 if (chunks[i].verdict == SFI_STORE)
@@ -73,33 +73,33 @@ void sim_covers_add(const struct sim *s, struct sim_node *n, const struct sfi_ch
         }
 }
 
-bool sim_covers_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros)
+bool sim_coverage_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros)
 {
         const struct sfi_fragment *f = &built->fragments[ros];
-        struct sim_cover *c;
+        struct sim_coverage *c;
 
         if (f->bytes == 0)
                 return true;
-        if (!slot->covers || slot->event != built->event)
+        if (!slot->coverage || slot->event != built->event)
                 return false;
-        c = &slot->covers[ros];
+        c = &slot->coverage[ros];
         return c->base == f->at && c->n == 1 && ranges_of(c)->from == 0 && ranges_of(c)->to == f->bytes;
 }
 
-void sim_covers_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot)
+void sim_coverage_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot)
 {
-        if (!slot->covers)
+        if (!slot->coverage)
                 return;
         for (uint32_t i = 0; i < s->n_ros; i++)
-                free(slot->covers[i].more);
-        free(slot->covers);
-        slot->covers = NULL;
+                free(slot->coverage[i].more);
+        free(slot->coverage);
+        slot->coverage = NULL;
         n->n_covered--;
 }
 
 /* Slots that were never used are not touched: there are many, in memory that is not there yet. */
-void sim_covers_clear_all(const struct sim *s, struct sim_node *n)
+void sim_coverage_clear_all(const struct sim *s, struct sim_node *n)
 {
         for (uint32_t i = 0; n->n_covered > 0 && i < n->n_slots; i++)
-                sim_covers_clear(s, n, &n->slots[i]);
+                sim_coverage_clear(s, n, &n->slots[i]);
 }
