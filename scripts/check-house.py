@@ -6,7 +6,7 @@
 A file includes its own layer and lower ones; layers on one level do not see each other. Includes and calls form
 no circles. Functions and lines have a largest size, and folders of sources a smallest one; a file of more than 800 lines
 is only mentioned. A folder with a source has a README.md of a few lines. A name appears once in the tree. A source
-includes its own header first, so each header compiles alone. Every declared function is defined in the layer of its
+includes its own header first, so each header compiles alone. Names do not use words that stand for something else. Every declared function is defined in the layer of its
 header, and every public one is used by another file. Comments and documents name files that exist. A library links only
 what its files include.
 
@@ -22,6 +22,10 @@ LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers
 FUNCTION_MAX, WIDTH_MAX, FOLDER_MIN = 70, 110, 5
 FILE_LONG = 800
 README_MAX = 12
+# Words that stand for something else in names: say what is received, recorded, missing, previous.
+STRAINED = {"hear", "hears", "heard", "note", "notes", "noted", "owe", "owes", "lacks", "door", "doors", "nap", "naps", "former", "liar",
+            "liars", "deaf", "abuse", "stranger", "strangers"}
+NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 # Named in comments, and not ours.
 FOREIGN_FILES = {"sysexits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -161,6 +165,13 @@ def check_width(path, lines):
     for number, line in enumerate(lines, 1):
         if len(line) > WIDTH_MAX:
             yield number, f"{len(line)} columns, at most {WIDTH_MAX}"
+
+
+def check_words(path, text):
+    code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for match in re.finditer(r"\b[A-Za-z_]\w*\b", code):
+        for word in sorted(STRAINED & set(match[0].lower().split("_"))):
+            yield line_of(code, match.start()), f'the name {match[0]} has the word "{word}"; docs/glossary.md has the terms'
 
 
 def check_named_files(path, text, names):
@@ -314,7 +325,7 @@ def main():
     for path, text in texts.items():
         lines = text.split("\n")[:-1]
         for check in (check_includes(path, lines, texts, graph), check_lengths(path, lines), check_width(path, lines),
-                      check_named_files(path, text, names)):
+                      check_named_files(path, text, names), check_words(path, text)):
             for number, what in check:
                 print(f"{path}:{number}: {what}")
                 wrong += 1

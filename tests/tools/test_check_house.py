@@ -41,6 +41,7 @@ BAD = {
                          "src/base/c.c": "int a_call(void)\n{\n        return b_call();\n}\n"},
                         "a circle of calls: src/base/b.c -> src/base/c.c -> src/base/b.c"),
     "own header late": ({"src/base/a.c": "#include <stdio.h>\n" + GOOD["src/base/a.c"]}, "a.c:1: src/base/a.h comes first"),
+    "strained name": ({"src/base/b.c": "int b_take_note(void)\n{\n        return 0;\n}\n"}, 'b.c:1: the name b_take_note has the word "note"'),
     "homeless function": ({"src/net/m.h": "int a(int x);\n"}, "m.h:1: a() is defined in src/base/a.c"),
 }
 
