@@ -17,7 +17,7 @@ import threading
 from harness import LIMIT_S, OWN_NET, complete, folder, main, need_root
 from keys import CONTROL, TRAILER_BYTES, derive, siphash, write_key
 from test_join import PATIENT, ROLES, bed
-from test_strangers import ALIVE, CONTROL as PORT, KEEP_ALIVE, Wire, harmful
+from test_foreign_senders import ALIVE, CONTROL as PORT, KEEP_ALIVE, Wire, harmful
 
 ANYWHERE = f"{OWN_NET}.252"
 

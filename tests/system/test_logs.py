@@ -22,7 +22,7 @@ import time
 
 from harness import LIMIT_S, OWN_NET, QUIET, ROOT, Skip, complete, drop_root, folder, main, need_root, scenario, settings
 from test_join import PATIENT, ROLES, bed
-from test_strangers import ALIVE, Wire
+from test_foreign_senders import ALIVE, Wire
 
 # Nodes that take long to start are in the run from its beginning.
 ENDLESS = {"trigger.events": 0, "trigger.rate": "500Hz", "sfi.timeout": "2s", "dfm.start-timeout": "60s"}
