@@ -256,17 +256,20 @@ def main(more=()):
         catalogue.add(m)
     o = parse(sys.argv[1:])
     try:
-        status = o.call(o)
-    except Mistake as e:
-        print(f"evb lab {o.verb}: {e}", file=sys.stderr)
-        status = e.status
-    try:
+        try:
+            status = o.call(o)
+        except Mistake as e:
+            print(f"evb lab {o.verb}: {e}", file=sys.stderr)
+            status = e.status
         sys.stdout.flush()
     except OSError as e:
+        # A failure to open a file has its name.
+        if e.filename is not None:
+            raise
         # A report that nobody can read is no success.
         print(f"evb: cannot write to standard output: {e.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        status = status or 1
+        status = 1
     return status
 
 
