@@ -23,7 +23,7 @@ struct frontend {
         unsigned resets;                        /* of config->resets that are done */
         bool reset_is_wanted;                   /* the DFM has been busy for too long */
         uint64_t patient_until_ns, last_unsent; /* while stopping */
-        uint64_t progress_ns;                       /* of the next progress or warning */
+        uint64_t progress_ns;                   /* of the next progress or warning */
         bool warned;
         struct reasons reasons;
         struct frontend_board boards[]; /* config->n_boards */

@@ -133,7 +133,7 @@ def outdated(evb):
     """A patch that no longer applies is named."""
     with needed(), folder() as where:
         patch = where / "old-defect.patch"
-        patch.write_text((MUTANTS / "end-counts-twice.patch").read_text().replace("dfm_note_end", "dfm_note_ended"))
+        patch.write_text((MUTANTS / "end-counts-twice.patch").read_text().replace("dfm_record_end", "dfm_record_ended"))
         try:
             make(evb, patch, where)
         except AssertionError as e:

@@ -159,12 +159,14 @@ def ports(evb):
     for section in re.split(r"^\[", keys, flags=re.M)[1:]:
         name = section.split("]")[0]
         for key, text in re.findall(r"^([\w-]+)\n((?:    .*\n)+)", section, re.M):
-            if key.endswith("-port") or re.search(r"Values: .*(PORT|multicast)", text):
+            if key == "port" or re.search(r"Values: .*(PORT|multicast)", text):
                 defaults[f"{name}.{key}"] = re.search(r"default: (\S+?)\)", text)[1]
-    named = {row[5].strip("`") for row in rows}
+    named = {row[5].split("`")[1] for row in rows}
     assert named == set(defaults), named ^ set(defaults)
     for port, *_, carries, key in rows:
-        default = defaults[key.strip("`")]
+        default = defaults[key.split("`")[1]]
+        if key.startswith("the port after"):
+            default = str(int(default) + 1)
         assert port == default or (port == "none" and not default.isdigit()) or default in carries, (key, port, default)
     expected = {"dfm": set(), "ros": set(), "sfi": set()}
     chosen = {"metrics.listen": 9464, "control.listen": 26803, "level2.listen": 26811, "level2.regions": 26812, "trigger.source": 26813, "ros.source": 26814}
