@@ -1,13 +1,12 @@
-/* The data flow manager as a pure state machine: time and messages in, messages out. It admits nodes,
- * accepts triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has
- * one. It collects the ends of events, has the ROSs clear them, and accounts for every trigger exactly
+/* The data flow manager as a pure state machine: time and messages in, messages out. It admits nodes, accepts
+ * triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has one. It
+ * collects the ends of events, makes the ROSs clear those events, and accounts for every trigger exactly
  * once. One thread; dfm_new() makes all allocations.
  *
  * An event is FREE, with level 2 UNDECIDED (see dfm_level2.h), ASSIGNED (or waiting for another assignment),
  * possibly WRITING (built, with no time-out while its SFI writes it), and then complete, partial, lost or
- * rejected, and cleared. Both directions
- * between DFM and SFI are reliable streams: entries are numbered, acknowledged and resent. A DFM that
- * finds nodes in a previous DFM's run resumes that run. */
+ * rejected, and cleared. Both directions between DFM and SFI are reliable streams: entries are numbered,
+ * acknowledged and resent. A DFM that finds nodes in a previous DFM's run resumes that run. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,10 +27,10 @@
 /* The last run that a DFM on this machine began. */
 struct dfm_previous {
         bool known;
-        uint64_t cookie; /* 0: it has ended */
+        uint64_t cookie; /* 0: the run has ended */
         uint64_t age_ns; /* since the start of that run, at dfm_new() */
-        bool stopped;    /* it takes no further triggers */
-        bool failed;     /* likewise, because of a fault */
+        bool stopped;    /* the run accepts no further triggers */
+        bool failed;     /* it was stopped because of a fault */
 };
 
 /* Where triggers come from. */
@@ -44,7 +43,7 @@ enum dfm_trigger_source {
 
 struct dfm_config {
         uint32_t run;
-        /* no configured number: the run takes the number of a resumed run */
+        /* The configuration sets no run number, so this DFM adopts the number of a run that it resumes. */
         bool run_is_free;
         uint64_t cookie;      /* of the run; random, not 0 */
         uint64_t incarnation; /* of this DFM; random, not 0 */
@@ -54,15 +53,16 @@ struct dfm_config {
         uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
         bool push; /* after an assignment to its SFI, announces it to all ROSs */
-        /* Front-ends may stop before the run: triggers that nobody answers after dfm_stop() do not count. */
+        /* Front-ends may stop before the run: triggers that no front-end answers after dfm_stop() do not
+         * count. */
         bool has_front_ends;
         enum policy_id policy;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
         enum dfm_trigger_source trigger_source;
-        uint32_t
-                trigger_queue; /* triggers that wait for a credit; not for the schedule, which waits itself */
-        uint64_t slice_ns;     /* of DFM_TRIGGER_CLOCK */
+        uint32_t trigger_queue; /* maximum number of triggers that wait for a credit; not used with the
+                                   schedule, which stands still instead */
+        uint64_t slice_ns;      /* of DFM_TRIGGER_CLOCK */
         uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
                                    themselves */
         /* Of DFM_TRIGGER_FRAMES: width of the counters, how long a number waits for the other ROSs, and how
@@ -70,10 +70,10 @@ struct dfm_config {
         unsigned number_bits;
         uint64_t window_ns;
         uint32_t announced_max;
-        /* Shares of the credits, or of the queue, above which the DFM gets busy, and below which it is ready
-         * again. */
+        /* Shares of the credits or of the queue: above the first one the DFM becomes busy, below the second
+         * it becomes ready again. */
         uint32_t busy_above_permille, busy_below_permille;
-        uint64_t events;      /* triggers to take; 0: unlimited */
+        uint64_t events;      /* maximum number of triggers; 0: unlimited */
         uint64_t duration_ns; /* how long triggers are accepted; 0: unlimited */
         uint64_t seed;
         uint32_t events_max;  /* maximum number of open events; beyond it the DFM is busy */
@@ -83,14 +83,14 @@ struct dfm_config {
         uint32_t reassign_max;
         uint64_t keep_alive_ns, node_timeout_ns;
         uint64_t start_timeout_ns; /* 0: node_timeout_ns */
-        uint64_t leave_timeout_ns; /* how long the end waits for SFIs that close their files */
+        uint64_t leave_timeout_ns; /* how long the end of the run waits for SFIs to close their files */
         const struct ros_rule
                 *ros_rules;   /* one for each ROS, borrowed by dfm_new(); NULL: all are required */
         size_t message_bytes; /* largest message */
         struct budget_plan control;
         uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
-        /* Describes event number `event` as its trigger knows it. NULL: what the DFM itself
-         * knows of the trigger, if anything. */
+        /* Describes event number `event` from its trigger. NULL: the DFM describes it from its own record of
+         * the trigger, if any. */
         void (*info)(void *ctx, uint64_t event, struct event_info *ret);
         void *info_ctx;
         struct dfm_level2_config level2;
@@ -100,18 +100,18 @@ struct dfm_config {
 enum dfm_notice_kind {
         NOTICE_JOINED,
         NOTICE_RESTARTED, /* another process replaced it before its silence was noticed */
-        NOTICE_LEFT,      /* it announced that it leaves */
+        NOTICE_LEFT,      /* it announced that it was leaving */
         NOTICE_SILENT,    /* silent for node_timeout_ns */
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
-        NOTICE_RESUMED,   /* a previous DFM's run goes on; see `run` */
+        NOTICE_RESUMED,   /* a previous DFM's run continues; see `run` */
         NOTICE_UNRELIABLE,
-        NOTICE_LEFT_OUT, /* a ROS's front-end is silent: events go on without it */
-        NOTICE_TAKEN_IN, /* it is no longer */
+        NOTICE_LEFT_OUT, /* a ROS's front-end is silent: events are built without that ROS */
+        NOTICE_TAKEN_IN, /* the front-end of that ROS is no longer silent */
         NOTICE_FAILED,   /* the output of an SFI failed */
         NOTICE_OVERDUE,  /* the duration of a resumed run had passed */
-        NOTICE_APART,    /* the numbers of frames are: see dfm_numbers_apart() */
-        NOTICE_BEGUN, /* triggers start, with the nodes that are present; see `run`. Not if overdue, nor after
-                         dfm_stop() */
+        NOTICE_APART,    /* the ROSs' frame numbers are far apart: see dfm_numbers_apart() */
+        NOTICE_BEGUN,    /* triggers start, with the nodes that are present; see `run`. Not sent if the run is
+                            overdue, nor after dfm_stop() */
 };
 
 struct dfm_notice {
@@ -125,12 +125,13 @@ struct dfm_notice {
 
 /* State of a node as the DFM sees it. */
 struct dfm_node_view {
-        bool live, received;   /* present now; present at any time */
-        bool holds_back;       /* a ROS: XOFF */
-        bool left_out;         /* a ROS: events do not wait for it */
-        bool is_missing_frame; /* a ROS that counts frames: the next trigger waits for one of its front-end */
-        bool behind;           /* a ROS: it has not heard of the last reset, so triggers wait for it */
-        uint64_t received_ns;  /* time of its last message */
+        bool live, received;    /* present now; present at any time */
+        bool holds_back;        /* a ROS: XOFF */
+        bool left_out;          /* a ROS: events do not wait for it */
+        bool is_missing_frame;  /* a ROS that counts frames: the next trigger waits for a frame of its
+                                   front-end */
+        bool behind;            /* a ROS that has not received the last reset yet, so triggers wait for it */
+        uint64_t received_ns;   /* time of its last message */
         uint32_t credits, held; /* an SFI: free credits, and open events */
         uint16_t reason;        /* enum node_reason, or one of a later version */
         uint16_t reason_node;
@@ -142,16 +143,17 @@ struct dfm_node_view {
         bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
         bool replaced; /* an SFI: another process took its place, and the earlier one may hold such events; a
                           required ROS with a front-end: another process took its place in the run */
-        bool unknown; /* an SFI: one of its processes may have built events of which this DFM does not know */
-        /* An SFI: built events of its processes that ended and did not say that they closed their files: of
-         * earlier ones, and of the last one if it is not present. */
+        bool unknown;  /* an SFI: one of its processes may have built events that this DFM has no report of */
+        /* An SFI: events built by processes that ended without reporting their files closed. `unclosed`
+         * counts earlier processes, `left_open` the last one, if it is not present. */
         uint64_t unclosed, left_open;
-        bool unfinished; /* once the run is done, an SFI that had events, or a required ROS with a front-end:
-                            it did not say that it left */
-        bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or in no account */
+        bool unfinished; /* at the end of the run: an SFI that had events, or a required ROS with a front-end,
+                            did not report that it left */
+        bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or were not
+                                 accounted for */
 };
 
-/* The newest numbers of the frames of two ROSs, and how far they are apart. */
+/* The newest frame numbers of two ROSs, and the distance between them. */
 struct dfm_apart {
         uint16_t ahead, behind; /* ROSs */
         uint64_t by;
@@ -176,13 +178,13 @@ struct dfm_counts {
 
 /* Why an event is lost. */
 enum dfm_loss {
-        DFM_LOSS_REPORTED, /* by its SFI, which got no fragment, or could not write it */
+        DFM_LOSS_REPORTED, /* by its SFI, which received no fragment or could not write the event */
         DFM_LOSS_OVERDUE,  /* its SFI did not report it in time */
         DFM_LOSS_GONE,     /* its SFI left, fell silent or restarted */
-        DFM_LOSS_NO_SFI,   /* no SFI took it */
+        DFM_LOSS_NO_SFI,   /* no SFI accepted it */
         DFM_LOSS_FAILED,   /* it was open when an output failed, or another fault ended the run */
         DFM_LOSS_STALLED,  /* the run made no progress */
-        DFM_LOSS_UNKNOWN,  /* its trigger is not known, as this DFM resumed the run */
+        DFM_LOSS_UNKNOWN,  /* its trigger is unknown, because this DFM resumed the run */
         DFM_LOSSES,
 };
 
@@ -202,16 +204,17 @@ struct dfm;
 int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns);
 struct dfm *dfm_free(struct dfm *d);
 
-/* Takes a decoded message. False: the message makes no sense and had no effect. */
+/* Processes a decoded message. False: the message is invalid and had no effect. */
 bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
-/* Makes the next message that is due. False: none now; call again at dfm_deadline_ns() or after a receive. */
+/* Makes the next message that is due. False: none is due; call again at dfm_deadline_ns() or after a
+ * receive. */
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
 
 /* What became of an offered trigger. */
 enum dfm_offer {
         OFFER_QUEUED,
-        OFFER_MARKER, /* it was none */
+        OFFER_MARKER, /* it was a marker, not a trigger */
         OFFER_REFUSED,
         OFFER_REPEATED,
         OFFER_IMPLAUSIBLE,
@@ -220,27 +223,28 @@ enum dfm_offer {
 
 /* Offers a trigger from outside: it waits in the queue until its event is assigned. */
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
-/* The same for a trigger that later ones overtook, on its way from one sender. */
+/* The same for a trigger that later triggers of the same sender overtook on the way. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
-/* Number of datagrams with triggers that were lost since the caller began. */
+/* Sets the total number of trigger datagrams lost since the caller started. */
 void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost);
-/* Whether the DFM takes triggers; as of the last step or offer. */
+/* Whether the DFM accepts triggers, as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
 /* Triggers are held back because the counters were reset. */
 bool dfm_waits_for_reset(const struct dfm *d);
-/* A trigger waits only for frames that ROSs count. */
+/* A trigger waits for nothing but frames that ROSs count. */
 bool dfm_waits_for_frames(const struct dfm *d);
 /* Triggers in the queue. */
 uint32_t dfm_waiting(const struct dfm *d);
-/* Announced numbers that are not offered yet, and the number of ROSs that lead at present. */
+/* Announced numbers that are not offered yet. */
 uint32_t dfm_announced_waiting(const struct dfm *d);
-/* Frames make the triggers, and the required ROSs agree on none, or some of their numbers were too far ahead:
- * the two that differ most. False: this is not so, or none is far from the others. */
+/* Frames make the triggers, and either the required ROSs agree on no number or some of their numbers were too
+ * far ahead. Returns the two ROSs that differ most. False: neither is so, or no ROS is far from the
+ * others. */
 bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret);
 uint32_t dfm_leaders(const struct dfm *d);
 
-/* The caller did not run for `away_ns` until now. Nodes and events get that time in addition, as nothing
- * could be received. */
+/* The caller did not run for `away_ns` until now. The time-outs of nodes and events are extended by that
+ * time, because nothing could be received. */
 void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
  * run has begun. */
@@ -258,27 +262,27 @@ struct dfm_settings {
  * trigger_change(); the time-out also applies to open events. */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
 /* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
- * once the nodes that still come have reported; the others' events count as lost, if nothing else is known.
- */
+ * once the nodes that still join have reported. Events of other nodes count as lost unless their end is
+ * known. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
-/* Whether that stops the run; a run that has all its triggers drains without a stop. */
+/* Whether dfm_stop() was called; a run that has had all its triggers drains without a stop. */
 bool dfm_is_stopped(const struct dfm *d);
 /* The same as dfm_stop(), because the run made no progress: the nodes exit with status 1. */
 void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
-/* Ends all open events of a run that drains as lost, and returns their number: nothing else will end them. An
- * SFI may build some of them nevertheless. */
+/* Ends all open events of a run that drains as lost, and returns their number: nothing else would end them.
+ * An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
-/* Whether something should proceed: an event is open, or a trigger is held back. A run whose next trigger did
- * not come, or of whose next trigger no front-end has sent a frame, has no work. */
+/* Whether there is work to do: an event is open, or a trigger is held back. A run has no work if its next
+ * trigger has not come, or if no front-end has sent a frame for it. */
 bool dfm_has_work(const struct dfm *d);
-/* Changes whenever an event ends that is not lost, or is accepted by level 2. */
+/* Changes whenever level 2 accepts an event, or an event ends other than as lost. */
 uint64_t dfm_progress(const struct dfm *d);
 enum run_state dfm_state(const struct dfm *d);
-/* The run is over, and every live node knows it or had the time to learn it. */
+/* The run is over, and every live node has been informed or had time to be. */
 bool dfm_is_done(const struct dfm *d);
 
-/* Events that are lost for this reason: those of one SFI, or with UINT16_MAX of any and of none. What is lost
- * beyond all reasons, an earlier DFM counted, or nothing has reported since. */
+/* Number of events lost for this reason: of one SFI, or with UINT16_MAX of all SFIs and of none. Lost events
+ * without a reason were counted by an earlier DFM, or have not been reported since. */
 uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why);
 const struct dfm_counts *dfm_counts(const struct dfm *d);
 /* From trigger to end of event. */
@@ -293,17 +297,17 @@ uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
 /* Time since the start of the run; 0: not started. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
-/* Frames were lost before a ROS counted them, or the ROSs counted different numbers. Events may mix
+/* Frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events may mix
  * triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
 /* The run ended when it was resumed, because its duration had passed. */
 bool dfm_is_overdue(const struct dfm *d);
-/* Takes the oldest notice; up to 64 are kept. */
+/* Removes the oldest notice and returns it; up to 64 are kept. */
 bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */
 bool dfm_has_begun(const struct dfm *d);
-/* Whether there is a run: it has started, or an earlier DFM began it and this one waits for its nodes. */
+/* Whether there is a run: it has started, or an earlier DFM began it and this DFM waits for its nodes. */
 bool dfm_is_in_run(const struct dfm *d);
-/* Whether the run of an earlier DFM has no end, and no node of it has come yet. Once all required nodes are
- * new ones, this DFM awaits it no longer. */
+/* Whether the run of an earlier DFM has not ended and none of its nodes has joined yet. Once all required
+ * nodes are new processes, this DFM no longer waits for that run. */
 bool dfm_awaits_run(const struct dfm *d);

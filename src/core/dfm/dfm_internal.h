@@ -9,7 +9,7 @@
 #include "dfm_order.h"
 #include "dfm_resume.h"
 
-/* Flags of Alive that stay true, whatever a node, or another process of it, reports later. */
+/* Flags of Alive that stay set, whatever the node or a later process of it reports. */
 #define DFM_FLAGS_KEPT (ALIVE_UNRELIABLE | ALIVE_FAILED | ALIVE_SHORT)
 
 #define SLOT_NONE UINT32_MAX
@@ -21,24 +21,24 @@
 
 /* An open event. Slots with an SFI are in the list `assigned`, in order of assignment and so of their
  * time-outs, or in `writing`, which has no time-out. Slots that never had an SFI are in `undecided`, in the
- * order of their triggers, or in `accepted`, in that of their decisions; slots without an SFI otherwise are
+ * order of their triggers, or in `accepted`, in the order of their decisions. Slots that lost their SFI are
  * in `orphans`, in the order in which they lost it. */
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
-        uint64_t assigned_ns; /* for an orphan: when it lost its SFI; if undecided: when it became so */
+        uint64_t assigned_ns; /* orphan: when it lost its SFI; undecided: since when */
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
-        uint16_t previous_sfi; /* its previous SFI */
-        uint16_t attempts;     /* assignments so far */
-        bool writing;          /* its SFI built it and is writing it */
-        bool undecided;        /* it waits for level 2 */
-        bool accepted;         /* it waits for its first SFI */
-        bool decided;          /* by a decision, which set the following */
+        uint16_t previous_sfi;
+        uint16_t attempts; /* assignments so far */
+        bool writing;      /* its SFI built it and is writing it */
+        bool undecided;    /* it waits for level 2 */
+        bool accepted;     /* it waits for its first SFI */
+        bool decided;      /* by a decision, which set the next members */
         uint8_t stream;
         uint32_t l2_info;
-        /* Not known: the schedule made the trigger, or a previous DFM took it. */
+        /* False: the schedule made the trigger, or a previous DFM received it. */
         bool trigger_known;
         struct trigger_entry trigger;
 };
@@ -60,55 +60,56 @@ struct dfm_table {
 
 int dfm_table_init(struct dfm_table *t, uint32_t capacity);
 void dfm_table_fini(struct dfm_table *t);
-/* Takes a slot for the next event, as an orphan. The table must not be full. */
+/* Opens a slot for the next event, as an orphan. The table must not be full. */
 uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns);
-/* Takes a slot for an event of a resumed run: below next_event and not in the table. */
+/* Opens a slot for an event of a resumed run: below next_event and not in the table. */
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns);
-/* Adds this time to the time-out of every event. */
+/* Extends the time-out of every event by this time. */
 void dfm_table_postpone(struct dfm_table *t, uint64_t now_ns, uint64_t by_ns);
 void dfm_table_set_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
-/* An event without an SFI waits for its decision; then, for an SFI. */
+/* An event without an SFI first waits for its decision, then for an SFI. */
 void dfm_table_await(struct dfm_table *t, uint32_t slot);
 void dfm_table_accept(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 
 /* The DFM's view of one SFI, and the stream of assignments to it. Entries [acked, next) are kept, [sent,
  * next) wait for sending. Those below `reached` were sent at least once; in push, only these are announced to
- * the ROSs, so that an assignment is on its way before any data for it. */
+ * the ROSs, so an assignment is sent before any data for it. */
 struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
         uint64_t granted, used;
-        uint64_t finished; /* of `used`: the ends that it reported */
+        uint64_t finished; /* of `used`: number of ends that it reported */
         uint32_t held;
         uint32_t acked, sent, reached, next;
         uint64_t resend_ns; /* NEVER_NS: all is acknowledged */
         uint64_t resend_after_ns;
         uint64_t *stream;       /* event numbers, indexed by sequence & stream_mask */
         uint32_t finished_next; /* sequence of the next finished event */
-        uint64_t ack_due_ns;    /* when to acknowledge finished events; NEVER_NS: nothing to acknowledge */
-        struct budget budget;   /* of what this DFM sends to its port */
+        uint64_t ack_due_ns;    /* when to acknowledge finished events; NEVER_NS: no event */
+        struct budget budget;   /* for the messages of this DFM to its port */
 };
 
 struct dfm_ros {
         bool xoff;
-        bool left_out; /* its front-end is silent: events do not wait for it, nor triggers for its buffer */
+        bool left_out; /* its front-end is silent: events do not wait for its fragments, nor triggers for its
+                          buffer */
         bool optional, frames, leads; /* see struct ros_rule */
         uint64_t silent_ns;           /* how long the front-end may be silent */
         uint32_t room;                /* events whose frames half of its buffer holds; 0: not known */
 };
 
-/* A node of either role: its presence, and the incarnation that speaks for it. */
+/* A node of either role: its presence, and the incarnation that represents it. */
 struct dfm_node {
         bool live, received, left,
-                missed;    /* left: it said so; missed: fell silent together with all others */
-        bool vanished;     /* an SFI: silent since it had unreported events */
-        bool replaced;     /* an SFI: another process took its place while it had unreported events; a ROS: in
-                            * the run, and what the front-end sent before may be in no account */
-        uint64_t welcomed; /* the incarnation that may speak; 0: none */
-        uint64_t candidate; /* another incarnation that requested the place; 0: none */
+                missed;     /* left: it reported that; missed: it fell silent together with all others */
+        bool vanished;      /* an SFI: silent since it had unreported events */
+        bool replaced;      /* an SFI: another process took its place while it had unreported events; a ROS:
+                               replaced in the run, so earlier frames may be unaccounted for */
+        uint64_t welcomed;  /* the admitted incarnation; 0: none */
+        uint64_t candidate; /* another incarnation that requested to join in its place; 0: none */
         uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
         bool answer_due;
         enum welcome_verdict verdict; /* the answer to `answer_to` */
@@ -118,24 +119,25 @@ struct dfm_node {
         uint64_t received_ns;
         enum run_state state;
         struct sequence alives; /* Alive, XON and XOFF */
-        uint32_t resets;        /* of the triggers' counters, that a ROS knows of */
-        uint16_t metadata;      /* version that an SFI has */
-        uint16_t metadata_sent; /* names of the present version that were sent */
+        uint32_t resets;        /* resets of the trigger counters that a ROS has received */
+        uint16_t metadata;      /* version that the SFI has */
+        uint16_t metadata_sent; /* number of names of the present version that were sent */
         uint64_t metadata_due_ns;
         uint16_t flags, reason, reason_node; /* of the last Alive, and DFM_FLAGS_KEPT of earlier ones */
         uint32_t reason_ms;
         uint64_t frames;
-        /* For a resumed run: the SFI's work before. */
+        /* For a resumed run: the SFI's earlier work. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
-        uint64_t late_complete, late_partial; /* events that it found ended after the run had resumed */
+        uint64_t late_complete, late_partial; /* events whose end it reported after the run had resumed */
         uint32_t lost[DFM_LOSSES];            /* events of an SFI */
-        bool awaited, late; /* its last process was in the run, and has not reported; came after its start */
+        bool awaited, late; /* awaited: its last process was in the run and has not reported; late: it joined
+                               after the start of the run */
 };
 
 /* Decisions about events. */
 struct dfm_level2 {
-        uint64_t *decided;   /* EVB_EVENT_WINDOW bits: the recent events that a client decided */
+        uint64_t *decided;   /* EVB_EVENT_WINDOW bits: recent events that a client decided */
         uint64_t remembered; /* bits of events from here on are not valid yet; a multiple of 64 */
         uint64_t served_ns;  /* the last time at which an accepted event got an SFI, or draining began */
         uint32_t room;       /* undecided events whose frames all ROSs can hold; UINT32_MAX: any number */
@@ -143,12 +145,12 @@ struct dfm_level2 {
         struct histogram latency_ns;
 };
 
-/* What an operator holds back. */
+/* What an operator holds back: the start of a run, or its triggers. */
 struct dfm_hold {
         bool held;                    /* the run does not begin */
-        bool paused;                  /* no trigger is taken */
-        uint64_t since_ns;            /* the pause is counted up to then */
-        struct metadata_set metadata; /* of its operator, for the files of the SFIs */
+        bool paused;                  /* no trigger is accepted */
+        uint64_t since_ns;            /* until when the pause has been counted */
+        struct metadata_set metadata; /* set by the operator, for the files of the SFIs */
 };
 
 /* An event that ended and is not cleared yet. */
@@ -158,7 +160,7 @@ struct dfm_ended {
         uint32_t l1_id;
 };
 
-/* The numbers of triggers since the last reset: which ones came. */
+/* The trigger numbers received since the last reset. */
 struct dfm_numbers {
         uint64_t first;   /* number */
         uint64_t next;    /* newest number plus 1 */
@@ -176,36 +178,35 @@ struct dfm_waiting {
         bool late;  /* frames make the triggers, and a higher number came before */
 };
 
-/* Triggers that came and are not taken yet: a ring. */
+/* A ring of received triggers that are not assigned yet. */
 struct dfm_triggers {
         struct dfm_waiting *ring;
         uint32_t size, head, tail; /* entries [tail, head), at index % size */
         struct dfm_numbers numbers;
         uint64_t last; /* number of the last queued one; BUSY_NONE: none */
-        bool followed; /* one that was not queued, or not taken, may have come after it */
+        bool followed; /* a trigger that was not queued, or not accepted, may have come after it */
         bool in_spill;
-        uint64_t opened_ns;              /* when the first one of the run came */
-        bool overtaken;                  /* the first one may have overtaken the one that is offered */
-        bool resumed;                    /* the next number shows how many triggers were missed: */
-        uint64_t missed_from, missed_to; /* those from the one on below the other */
-        bool quiet;              /* since a pause none was to be taken: if no number comes, none was missed */
+        uint64_t opened_ns;              /* when the first trigger of the run came */
+        bool overtaken;                  /* the first trigger may have overtaken the one now offered */
+        bool resumed;                    /* the next number shows how many triggers were missed */
+        uint64_t missed_from, missed_to; /* the range of missed numbers: [from, to) */
+        bool quiet; /* no trigger was expected since a pause: if no number comes, none was missed */
         uint64_t datagrams_lost; /* before this DFM */
-        bool blocked;            /* the oldest one waits for a message */
+        bool blocked;            /* the oldest trigger waits for a message */
         uint64_t next_slice;     /* of the clock */
 
         /* Resets of the counters. */
         bool fresh;             /* the run has had neither a trigger nor a reset */
         bool marked;            /* by a marker before the run began */
-        bool reset_due;         /* the next queued one is the first after a reset */
+        bool reset_due;         /* the next queued trigger is the first after a reset */
         uint64_t due_number;    /* of that reset */
-        uint32_t n_resets;      /* queued ones that are the first after a reset */
+        uint32_t n_resets;      /* queued triggers that are the first after a reset */
         uint32_t resets;        /* as KeepAlive announces them */
-        uint64_t reset_number;  /* of the last one announced */
-        bool resetting;         /* announced: triggers wait until every ROS knows of it */
-        bool known;             /* every present ROS knows of all resets */
-        uint64_t unread_ns;     /* the last trigger whose frames no ROS waited for; 0: none */
-        uint64_t held_until_ns; /* frames of before a reset may arrive until then; NEVER_NS: it does not wait
-                                 */
+        uint64_t reset_number;  /* number of the last reset announced */
+        bool resetting;         /* the reset is announced: triggers wait until every ROS has received it */
+        bool known;             /* every present ROS has received all resets */
+        uint64_t unread_ns;     /* time of the last trigger whose frames no ROS waited for; 0: none */
+        uint64_t held_until_ns; /* frames from before a reset may arrive until then; NEVER_NS: no wait */
 };
 
 static inline uint32_t dfm_triggers_waiting(const struct dfm_triggers *q)
@@ -231,7 +232,7 @@ struct dfm {
         uint64_t cookie;
         struct dfm_node *nodes;        /* ROSs, then SFIs */
         uint32_t n_live[ROLE_SFI + 1]; /* present nodes by role, as every step needs it */
-        uint32_t n_answers;            /* nodes that wait for one */
+        uint32_t n_answers;            /* nodes that wait for an answer */
         struct dfm_resume resume;
         struct dfm_ledger ledger;
         struct dfm_level2 level2;
@@ -247,13 +248,13 @@ struct dfm {
         /* Frames that are matched by count. */
         uint64_t frames;    /* the ROSs have those of all events below, if `frames_known` */
         bool frames_known;  /* nothing has changed since */
-        bool awaits_frames; /* a trigger waits for them, and for nothing else */
-        bool frames_usual;  /* and that did not count as busy at the last look */
+        bool awaits_frames; /* a trigger waits for frames, and for nothing else */
+        bool frames_usual;  /* and that wait did not count as busy when last checked */
 
         /* Events assigned and not yet announced to the ROSs (push): a ring of event numbers. */
         uint64_t *announce;
         uint32_t announce_mask, announce_head, announce_tail;
-        struct budget ros_budget; /* of what this DFM sends to the port of each ROS */
+        struct budget ros_budget; /* for the messages of this DFM to the port of each ROS */
 
         struct dfm_ended *clears;
         uint32_t n_clears, clear_group;
@@ -266,7 +267,7 @@ struct dfm {
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
-        bool stopped;       /* by dfm_stop(), while triggers came */
+        bool stopped;       /* by dfm_stop(), while triggers were still accepted */
         uint64_t built_end; /* the newest event that was built, plus 1 */
         bool stalled;       /* by dfm_stop_stalled() */
         bool failed;
@@ -291,9 +292,9 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
 void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why);
-void dfm_leave_sfi(struct dfm *d, uint32_t slot); /* the SFI does not hold the event any longer */
-void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* its trigger does not count */
-/* Ends an event that level 2 does not want. */
+void dfm_leave_sfi(struct dfm *d, uint32_t slot);               /* the SFI no longer holds the event */
+void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* withdraws its trigger from the count */
+/* Ends an event that level 2 rejected. */
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot);
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
@@ -302,23 +303,23 @@ void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
 /* dfm_triggers.c: the queue of triggers from outside. */
 int dfm_triggers_init(struct dfm *d);
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
-/* The run is that of a previous DFM: goes on from what its record says. */
+/* The run began under a previous DFM: continues from its record. */
 void dfm_triggers_resume(struct dfm *d);
 /* Adds the slices of time that have passed. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
 /* Whether a trigger can become an event now, apart from credits. */
 bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns);
-/* Takes the trigger that is due, for the event in `slot`. */
+/* Removes the due trigger from the queue and assigns it to the event in `slot`. */
 void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot);
-/* Offers a trigger that came at that time. */
+/* Offers a trigger that came at `came_ns`. */
 enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t);
-/* Informs the ROSs of a reset of the counters. The next trigger waits until all of them know. */
+/* Informs the ROSs of a reset of the counters. The next trigger waits until all of them have confirmed. */
 void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number);
-/* Drops what waits: the run takes no further triggers. */
+/* Drops the queued triggers: the run accepts no further ones. */
 void dfm_triggers_drop(struct dfm *d);
 bool dfm_triggers_are_followed(const struct dfm *d);
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
-/* Whether the events have more than their number and time: event information. */
+/* Whether events have event information, beyond their number and time. */
 bool dfm_has_info(const struct dfm *d);
 void dfm_describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret);
 /* Whether the event's trigger is known, or follows from its number. */
@@ -326,21 +327,22 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 
 /* dfm_numbers.c: the numbers of triggers. */
 enum dfm_offer dfm_numbers_accept(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
-/* A number that the first one overtook: it, and those in between, may come. False: it is none. */
+/* A number that the first one overtook: this number and those in between may still come. False: it was not
+ * overtaken. */
 bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
-/* The numbers below `next` are not known to come, but may. */
+/* The numbers below `next` may still come. */
 void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next);
 /* The numbers below `next` were counted elsewhere: they are not missing. */
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
-/* All numbers below `next` came. */
+/* Records that all numbers below `next` came. */
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
-/* Goes on from the record, since which `events` numbers became events without a gap. False: those that waited
- * were too far apart to know which ones they are. */
+/* Continues from the record; since then, `events` numbers became events without a gap. False: the waiting
+ * numbers were too far apart to identify them. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing);
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
 
-/* Whether the number may still be new; NUMBER_OLD: it is too far behind to know. */
+/* Whether the number may still be new; NUMBER_OLD: it is too far behind to tell. */
 enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number);
 
 /* dfm_order.c: announced numbers. */
@@ -351,10 +353,10 @@ void dfm_order_begin(struct dfm *d);
 bool dfm_leads(const struct dfm *d, uint32_t ros);
 /* Whether no leading ROS gets frames although others do. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
-/* The first counter of another ROS may be that of a number below the waiting ones, across the wrap of the
- * counter: if that would be below 0, all of them move up by a period. */
+/* The first counter of another ROS may stand for a number below the waiting ones, across a wrap of the
+ * counter. If that number would be negative, all waiting numbers move up by one period. */
 void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, unsigned bits);
-/* Takes an announced number, of one of `n_leading` leading ROSs or (not `leading`) another one, which has
+/* Accepts a number announced by one of `n_leading` leading ROSs or (not `leading`) by another ROS, which has
  * announced numbers below `top`. False: there is no room. */
 bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,
                       uint32_t n_leading);
@@ -372,19 +374,19 @@ uint64_t dfm_announced_deadline_ns(const struct dfm *d);
 void dfm_judge_busy(struct dfm *d, uint64_t now_ns);
 void dfm_hold_back(struct dfm *d, uint64_t now_ns);
 void dfm_release(struct dfm *d, uint64_t now_ns);
-/* Counts the pause up to now, if there is one: the schedule of triggers stood still. */
+/* Counts the pause up to now, if there is one, during which the trigger schedule stood still. */
 void dfm_count_pause(struct dfm *d, uint64_t now_ns);
 
-/* dfm_metadata.c: the next message to an SFI that lacks metadata, and when it is due. */
+/* dfm_metadata.c: the next message to an SFI without current metadata, and when it is due. */
 bool dfm_make_metadata(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 uint64_t dfm_metadata_deadline_ns(const struct dfm *d);
 
 /* dfm_level2.c: decisions. */
 int dfm_level2_init(struct dfm *d); /* -ENOMEM */
 void dfm_level2_fini(struct dfm *d);
-/* The ROS's buffer holds undecided frames of so many events; 0: it left, or does not know. */
+/* Sets the number of events whose undecided frames fit into the ROS's buffer; 0: unknown, or the ROS left. */
 void dfm_level2_set_room(struct dfm *d, uint16_t ros, uint32_t room);
-/* Decides overdue events; while draining, also ends accepted ones that no SFI takes. */
+/* Decides overdue events; while draining, also ends accepted ones that no SFI can build. */
 void dfm_level2_expire(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_level2_deadline_ns(const struct dfm *d);
 
@@ -407,34 +409,34 @@ bool dfm_has_required_ross(const struct dfm *d);
 /* All required ROSs and all SFIs are present. */
 bool dfm_has_required(const struct dfm *d);
 
-/* dfm_frames.c: frames that are counted. */
-/* Whether the frames that are counted permit the next trigger. */
+/* dfm_frames.c: matching of frames by count. */
+/* Whether the counted frames allow the next trigger. */
 bool dfm_has_frames(struct dfm *d);
 /* Whether the next trigger waits for a frame of this ROS. */
 bool dfm_is_missing_frame(const struct dfm *d, uint32_t ros);
-/* Whether a front-end without that frame is silent: there was a trigger, or another ROS has its frame. */
+/* Whether a front-end without that frame counts as silent: the trigger came, or another ROS has its frame. */
 bool dfm_expects_frames(const struct dfm *d);
 
 /* dfm_messages.c: each makes the next message of its kind, if one is due. */
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction);
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* When the next Clear is due, and its budget permits it; NEVER_NS: none. */
+/* When the next Clear is due and within its budget; NEVER_NS: none. */
 uint64_t dfm_clear_deadline_ns(const struct dfm *d);
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 /* Charges the budgets of the ports that the message reaches. */
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
-/* When the next message to a single SFI or announcement is due, and its budget permits it; NEVER_NS: none. */
+/* When the next message to a single SFI, or announcement, is due and within its budget; NEVER_NS: none. */
 uint64_t dfm_streams_deadline_ns(const struct dfm *d);
 
-/* Its frames must be in the account. */
+/* Whether every frame of this ROS must be accounted for. */
 static inline bool dfm_requires_frames(const struct dfm *d, uint32_t ros)
 {
         return d->ross[ros].frames && !d->ross[ros].optional;
 }
 
-/* A ROS that does not know of the last reset: it must not hear of a trigger. */
+/* Whether the ROS has not received the last reset yet; until then it must not be sent a trigger. */
 static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
@@ -442,7 +444,7 @@ static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
         return n->live && n->resets != d->triggers.resets;
 }
 
-/* No SFI will build a further event. */
+/* Whether no SFI will build a further event. */
 static inline bool dfm_is_hopeless(const struct dfm *d)
 {
         return d->state == RUN_DRAINING && (d->failed || d->n_live[ROLE_SFI] == 0);
@@ -453,7 +455,7 @@ static inline bool dfm_triggers_are_outside(const struct dfm *d)
         return d->config.trigger_source != DFM_TRIGGER_SCHEDULE;
 }
 
-/* Whether a trigger of the DFM's own, or of frames, waits for the end of a pause. */
+/* Whether a pause holds back triggers made by the DFM or by frames. */
 static inline bool dfm_pause_holds(const struct dfm *d)
 {
         enum dfm_trigger_source source = d->config.trigger_source;
@@ -461,7 +463,7 @@ static inline bool dfm_pause_holds(const struct dfm *d)
         return d->hold.paused && (source == DFM_TRIGGER_SCHEDULE || source == DFM_TRIGGER_FRAMES);
 }
 
-/* Whether the DFM does not take a trigger that comes now, because of a pause. */
+/* Whether a pause makes the DFM refuse a trigger that comes now. */
 static inline bool dfm_pause_refuses(const struct dfm *d)
 {
         return d->hold.paused && !dfm_pause_holds(d);

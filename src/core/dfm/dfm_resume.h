@@ -1,5 +1,5 @@
-/* Resumption of a previous DFM's run: dfm_resume.c asks the SFIs, dfm_processes.c knows of processes that can
- * no longer answer. */
+/* Resumption of a previous DFM's run: dfm_resume.c collects the SFIs' reports, dfm_processes.c keeps the
+ * record of processes that can no longer answer. */
 #pragma once
 
 #include "core/dfm.h"
@@ -13,15 +13,15 @@ struct dfm_resume {
         uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
                           */
         bool late;       /* the inventory of an SFI that came later is incomplete */
-        bool is_exact;   /* the previous DFM's record and the reports leave nothing to guess */
-        bool none_is_lost;          /* level 2 rejected the unreported events, apart from forgotten ones */
-        uint64_t complete, partial; /* events with a reported end that the record does not have */
-        uint64_t builds[2];         /* of these events, complete and partial ones: some were built twice */
-        uint64_t unreported;        /* events whose end is neither in the record nor reported */
-        uint64_t forgotten; /* of these, events that may have been open: nobody knows their triggers */
+        bool is_exact;   /* the previous DFM's record and the reports are conclusive */
+        bool none_is_lost;          /* level 2 rejected all unreported events except forgotten ones */
+        uint64_t complete, partial; /* events with a reported end that is not in the record */
+        uint64_t builds[2];  /* builds of these events, complete and partial; some events were built twice */
+        uint64_t unreported; /* events whose end is neither in the record nor reported */
+        uint64_t forgotten;  /* of these, events that may have been open: their triggers are unknown */
 };
 
-/* What the next DFM will need. */
+/* What the next DFM will need to resume the run. */
 struct dfm_ledger {
         struct dfm_processes *previous; /* of the previous DFM; NULL: nothing is known */
         struct dfm_process *nodes;      /* as in struct dfm */
@@ -29,14 +29,14 @@ struct dfm_ledger {
         struct event_set ended; /* events that have ended, from the oldest open one on */
         uint64_t dfms[DFM_LINEAGE];
         uint64_t version;
-        bool has_all;  /* no process is missing */
-        bool had_gaps; /* some were when the run resumed */
+        bool has_all;  /* no process is missing from the record */
+        bool had_gaps; /* some processes were missing when the run resumed */
         bool guessed, unrecorded;
         uint64_t forgotten; /* by all previous DFMs */
-        /* As it changed last for their sake */
+        /* Values of these counts when they last changed the version. */
         uint64_t recorded_ends, recorded_oldest, recorded_discarded;
         unsigned recorded_shortfalls;
-        uint64_t shortfall_sum; /* of these counts, when they were last compared */
+        uint64_t shortfall_sum; /* sum of these counts when last compared */
         struct dfm_figures recorded_figures;
         uint64_t recorded_figures_ns;
 };
@@ -47,7 +47,7 @@ void dfm_receive_join_in_run(struct dfm *d, enum node_role role, uint16_t index,
 bool dfm_receive_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_awaits_inventory(const struct dfm *d, uint16_t sfi);
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* All present SFIs reported their inventory. Settling then reopens the events that no SFI knows. */
+/* All present SFIs reported their inventory. Settling then reopens the events that no SFI reported. */
 bool dfm_resume_is_settled(const struct dfm *d);
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_resume_deadline_ns(const struct dfm *d);
@@ -55,40 +55,41 @@ uint64_t dfm_resume_deadline_ns(const struct dfm *d);
 /* dfm_processes.c: the record of the run. */
 int dfm_ledger_init(struct dfm *d); /* -ENOMEM */
 void dfm_ledger_fini(struct dfm *d);
-/* A process of the node takes part, for the first time or again; it does not any longer. */
+/* A process of the node joins, for the first time or again, or leaves. */
 void dfm_process_comes(struct dfm *d, enum node_role role, uint16_t index, uint64_t incarnation);
 void dfm_process_goes(struct dfm *d, enum node_role role, uint16_t index);
-/* It said that it left. */
+/* The process reported that it left. */
 void dfm_process_left(struct dfm *d, enum node_role role, uint16_t index);
-/* Whether a process of the node was in the run, under this DFM or an earlier one; whether that was not this
- * one; whether that built events. */
+/* Whether a process of the node was in the run, under this DFM or an earlier one; whether it was a process
+ * other than `incarnation`; whether it built events. */
 bool dfm_process_was_in_run(const struct dfm *d, enum node_role role, uint32_t index);
 bool dfm_process_is_another(const struct dfm *d, enum node_role role, uint32_t index, uint64_t incarnation);
 bool dfm_process_has_built(const struct dfm *d, uint32_t sfi);
 /* See struct dfm_node_view. */
 uint64_t dfm_process_unclosed(const struct dfm *d, uint32_t sfi);
 uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi);
-/* Whether this is the SFI's last process, of which this DFM heard from a previous one. */
+/* Whether this is the SFI's last process according to the previous DFM's record. */
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
 /* An SFI reports the end of an event; `again`: that event has ended before. */
 void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again);
-/* Before a message leaves by which nodes forget events: changes the version if the next DFM could not find
- * out how these events ended. */
+/* Call this before sending a message that makes nodes forget events. It changes the version if the next DFM
+ * could not find out how these events ended. */
 void dfm_ledger_record(struct dfm *d);
 /* The same for triggers from outside and numbers that became no event, and once a second for the figures. */
 void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns);
-/* The same for the first one of each kind: the next DFM must not call the run complete. */
+/* The same for the first shortfall of each kind: the next DFM must not report the run as complete. */
 void dfm_ledger_record_shortfalls(struct dfm *d);
-/* The next DFM needs to know what has just changed. */
+/* Changes the version: the next DFM needs what has just changed. */
 void dfm_ledger_changed(struct dfm *d);
-/* For the resumption of a run: begins with what the previous DFM knew. */
+/* For the resumption of a run: loads the previous DFM's record. */
 void dfm_ledger_load(struct dfm *d);
 /* The node followed this DFM. */
 void dfm_ledger_check(struct dfm *d, uint64_t dfm);
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
-/* All that the previous DFM knew of the processes. */
+/* The totals of all processes in the previous DFM's record. */
 struct node_totals dfm_ledger_previous(const struct dfm *d);
-/* The process has reported all: returns what did not count yet. The run resumes: returns all reports. */
+/* The process has reported everything: returns what was not counted yet. If the run resumes, returns all
+ * reports. */
 struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t);
 struct node_totals dfm_ledger_settle(struct dfm *d);
 /* Whether a process of the SFI may have built events that no process reported. */
