@@ -12,19 +12,19 @@ struct dfm;
 /* Holds the start: the run does not begin, even if all nodes are present. Has no effect on a run that has
  * begun, or that a previous DFM began. */
 void dfm_hold_start(struct dfm *d);
-/* Lets the run begin as usual. Missing nodes have dfm.start-timeout from now on to join. */
+/* Releases the start: the run begins as usual. Missing nodes have dfm.start-timeout from now on to join. */
 void dfm_release_start(struct dfm *d, uint64_t now_ns);
 bool dfm_is_held(const struct dfm *d);
 /* Whether all required nodes are present. */
 bool dfm_is_ready(const struct dfm *d);
 
 /* Sets the metadata of the run, at most METADATA_MAX, which each SFI receives before it receives events. Has
- * no effect once the run has begun, nor in the run of a previous DFM, which has its own. */
+ * no effect once the run has begun, nor in a run that a previous DFM began, whose metadata stay. */
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
 
 /* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The
  * schedule of the DFM's own triggers stands still, and does not catch up later. Triggers from outside and
- * slices of time that come in the pause are not taken, but the DFM still takes those that are in its queue.
- * Frames that make triggers wait. */
+ * slices of time that come in the pause are not accepted, but triggers already in the queue still become
+ * events. Frames that make triggers wait. */
 void dfm_pause(struct dfm *d, uint64_t now_ns, bool on);
 bool dfm_is_paused(const struct dfm *d);

@@ -1,8 +1,8 @@
 /* Level 2 in the DFM: each trigger becomes an event that is UNDECIDED until a level-2 client accepts or
  * rejects it, or until it times out. An accepted event is assigned as usual; a rejected one is cleared in the
  * ROSs without being built. Undecided and accepted events count as open; if there are too many, triggers are
- * held back. Decisions come from the network: those without effect are counted. Part of the DFM: see dfm.h.
- */
+ * held back. Decisions come from the network; decisions without effect are counted. Part of the DFM: see
+ * dfm.h. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ struct dfm;
 
 struct dfm_level2_config {
         bool on;
-        bool accept_undecided; /* at the time-out; otherwise it rejects */
+        bool accept_undecided; /* at the time-out, accept undecided events; otherwise reject them */
         uint64_t timeout_ns;
         uint32_t window; /* maximum number of undecided events */
 };
@@ -29,10 +29,10 @@ struct dfm_level2_counts {
         uint64_t late, repeated, unknown;
 };
 
-/* Takes a decision. False: it had no effect. */
+/* Applies a decision. False: it had no effect. */
 bool dfm_decide(struct dfm *d, uint64_t now_ns, const struct decision_entry *decision);
 /* Lists undecided events from number *from on, at most n, and advances *from past them and past decided ones.
- * Looks at a bounded number of events: the list is complete once *from does not advance. */
+ * Each call examines a bounded number of events: the list is complete once *from does not advance. */
 size_t dfm_list_undecided(const struct dfm *d, uint64_t *from, struct undecided_entry *ret, size_t n);
 /* Number of undecided events. */
 uint32_t dfm_undecided(const struct dfm *d);

@@ -1,5 +1,5 @@
-/* The record of a run: what its DFM knows, and the next DFM cannot learn from the nodes that are left. A DFM
- * that resumes the run needs it: the caller stores it for that. Part of the DFM's core, see dfm.h. */
+/* The record of a run: what the next DFM could not learn from the remaining nodes. The caller stores the
+ * record, and a DFM that resumes the run loads it. Part of the DFM's core, see dfm.h. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,42 +15,42 @@ struct dfm;
 struct dfm_process {
         uint64_t incarnation;    /* 0: none */
         bool vanished, replaced; /* see struct dfm_node_view */
-        bool left;               /* it said that it left; an SFI: with its files closed */
+        bool left;               /* it reported that it left; an SFI: with its files closed */
         uint16_t flags;          /* ALIVE_*, as reported last */
-        uint64_t frames;         /* of a ROS: likewise */
+        uint64_t frames;         /* of a ROS: frames, as reported last */
         /* Of an SFI: */
-        bool gone;               /* `ends` are all that count, unless it returns */
-        bool unknown;            /* some ends of a process before it are not known */
+        bool gone;               /* `ends` are final, unless the process returns */
+        bool unknown;            /* some ends reported to earlier processes are unknown */
         struct node_totals ends; /* of its events, as the DFM counted them */
-        uint64_t unclosed;       /* built events of processes before it that did not say that they left */
+        uint64_t unclosed;       /* events built by earlier processes that did not report that they left */
 };
 
 /* How the events of a run ended, as its DFM counted them. */
 struct dfm_ends {
         uint64_t complete, partial, lost, rejected;
         uint64_t not_taken;  /* see struct dfm_counts */
-        uint64_t unreported; /* counted as lost so far; an SFI that has not reported may have built them */
+        uint64_t unreported; /* counted as lost for now; an SFI that has not reported may have built them */
 };
 
-/* Triggers that were offered, or made by the clock. Each one is taken, waits in the queue, or counts in one
- * of `refused` to `not_taken`. */
+/* Triggers that were offered, or made by the clock. Each trigger is accepted, waits in the queue, or counts
+ * in one of `refused` to `not_taken`. */
 struct dfm_offered {
         uint64_t triggers;
         uint64_t refused;     /* the queue was full */
-        uint64_t repeated;    /* its number came before, or went back without a reset */
-        uint64_t implausible; /* its number jumped ahead, and no later one agreed */
+        uint64_t repeated;    /* its number had come before, or went back without a reset */
+        uint64_t implausible; /* its number jumped ahead, and no later number agreed */
         uint64_t not_taken;   /* before the run began, after its last trigger, or in a pause */
         uint64_t in_pauses;   /* of these, triggers from outside that came in a pause */
         uint64_t missing;     /* numbers that were skipped */
         /* Not in `triggers`: triggers that waited in a DFM that ended, or came while none ran. */
         uint64_t missed;
         uint64_t unclear;        /* restarts of the DFM whose missed triggers cannot be counted */
-        uint64_t datagrams_lost; /* as dfm_count_datagrams_lost() says */
+        uint64_t datagrams_lost; /* see dfm_count_datagrams_lost() */
         uint64_t resets;         /* of the counters, as the triggers report them */
         uint64_t spills_begun, spills_ended, in_spills;
 };
 
-/* A DFM remembers which of so many newest numbers of triggers came. */
+/* Number of the newest trigger numbers of which a DFM records whether they came. */
 #define DFM_NUMBERS_WINDOW 4096u
 
 /* The triggers from outside, as of the record. Each number from `next` on belongs to a trigger that the DFM
@@ -58,22 +58,22 @@ struct dfm_offered {
 struct dfm_came {
         struct dfm_offered offered;
         uint64_t next;
-        uint32_t waiting; /* in the queue, apart from frames' numbers that came late */
-        bool numbered;    /* a trigger came since the last reset; else `next` says nothing */
+        uint32_t waiting; /* in the queue, except numbers of frames that came late */
+        bool numbered;    /* a trigger came since the last reset; otherwise `next` is meaningless */
         bool in_spill;
-        bool paused; /* no trigger was taken that came later */
-        /* Bit (number % DFM_NUMBERS_WINDOW): it is an event, or one of those that wait. */
+        bool paused; /* triggers that came later were not accepted */
+        /* Bit (number % DFM_NUMBERS_WINDOW): its trigger is an event, or waits in the queue. */
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
 
-/* Numbers that ROSs announced. Each one is offered as a trigger once, waits, or counts here. */
+/* Numbers that ROSs announced. Each number is offered as a trigger once, waits, or counts here. */
 struct dfm_announced {
         uint64_t numbers;
-        uint64_t confirmed; /* known from another ROS, or repeated */
+        uint64_t confirmed; /* already announced by another ROS, or repeated */
         uint64_t late;      /* too old to become an event */
 };
 
-/* What only reports need. The record may have figures of up to a second before. */
+/* Figures that only reports need. In the record they may be up to a second old. */
 struct dfm_figures {
         uint64_t assigned, reassigned;
         uint64_t busy_ns, paused_ns;
@@ -87,11 +87,11 @@ struct dfm_figures {
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
 
 struct dfm_processes {
-        uint64_t cookie; /* of the run; 0: nothing is known */
-        /* Incarnations of the last DFMs that knew it, the latest first; 0: none. A node that followed another
-         * one may know more. */
+        uint64_t cookie; /* of the run; 0: the record is empty */
+        /* Incarnations of the last DFMs that had this record, the latest first; 0: none. A node that followed
+         * another DFM may have later information. */
         uint64_t dfms[DFM_LINEAGE];
-        bool has_all;                /* no process of the run is missing */
+        bool has_all;                /* no process of the run is missing from the record */
         bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
         bool unrecorded;             /* see dfm_was_unrecorded() */
         uint64_t forgotten;          /* see dfm_forgotten() */
@@ -100,21 +100,21 @@ struct dfm_processes {
         struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
         struct dfm_came came;
         struct dfm_figures figures;
-        struct metadata_set metadata; /* of its operator */
+        struct metadata_set metadata; /* set by the operator */
         uint32_t n_ros, n_sfi;
         struct dfm_process ross[EVB_ROS_MAX], sfis[EVB_SFI_MAX];
-        /* All events below `oldest` have ended, and none from `next` on was taken. */
+        /* All events below `oldest` have ended, and no event from `next` on was opened. */
         uint64_t oldest, next;
         /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */
         uint32_t n_words;
         uint64_t words[DFM_PROCESSES_WORDS];
 };
 
-/* Changes when the caller should store the processes again: before it sends what dfm_step() returns. 0:
- * there is nothing to store. */
+/* Changes when the caller should store the processes again, which it does before it sends what dfm_step()
+ * returns. 0: there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
-/* Events that were open whenever the run was resumed, and count as lost: no process knows their triggers. */
+/* Events that were open when the run was resumed and count as lost, because no process has their triggers. */
 uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
  * ended. */

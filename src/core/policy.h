@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One SFI as a policy sees it. */
+/* The state of one SFI that a policy uses. */
 struct policy_sfi {
         uint32_t free; /* credits left; 0: unavailable (dead, leaving or full) */
         uint32_t held; /* events assigned and not finished */

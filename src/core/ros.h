@@ -1,14 +1,14 @@
-/* The readout (ROS) as a pure state machine. It joins a run, holds fragments in a bounded buffer until
- * they are cleared, and gives the caller the fragments to send, for push assignments and for requests
- * alike. It sees no payload: an entry names an offset in a buffer of the caller. One thread; ros_new()
+/* The readout (ROS) as a pure state machine. It joins a run, holds fragments in a bounded buffer until they
+ * are cleared, and hands the caller the fragments to send, for push assignments and for requests alike. It
+ * does not touch the payload: an entry refers to an offset in a buffer of the caller. One thread; ros_new()
  * makes all allocations.
  *
- * A fragment is HELD from its creation or arrival until it is cleared; sending does not end that. There
- * are two kinds of sources: fragments made on request (pattern, file: ros_config.describe), and frames that
+ * A fragment is HELD from its creation or arrival until it is cleared; sending does not end that. There are
+ * two kinds of sources: fragments made on request (pattern, file: ros_config.describe), and frames that
  * arrive by themselves. Frames are counted, frame k for event k, or carry the number of their trigger. Only
- * triggered ones count for XOFF: frames ahead of the trigger wait in the front-end once the buffer is full.
+ * triggered frames count for XOFF: frames ahead of the trigger wait in the front-end once the buffer is full.
  *
- * Every frame that was read ends in exactly one class: used, late, duplicate, impossible, dropped or left
+ * Every frame that was read counts in exactly one class: used, late, duplicate, impossible, dropped or left
  * over (see struct ros_counts). */
 #pragma once
 
@@ -27,8 +27,8 @@ struct ros_fragment {
         uint32_t bytes; /* at most EVB_FRAGMENT_MAX_BYTES; 0 unless the status is FRAGMENT_OK or _TRUNCATED */
         uint16_t order;
         uint8_t form, status;
-        uint32_t frames; /* a slice of time: number of frames in it */
-        uint32_t copies; /* and of those of the slice before, in its overlap */
+        uint32_t frames; /* of a slice of time: number of frames in it */
+        uint32_t copies; /* of a slice of time: number of frames of the previous slice, in the overlap */
 };
 
 struct ros_config {
@@ -43,49 +43,49 @@ struct ros_config {
         uint64_t buffer_bytes;
         uint64_t keep_alive_ns;
         struct budget_plan control;
-        /* Describes the fragment of an event, for sources that make it on request; pure. NULL: fragments
+        /* Describes the fragment of an event, for sources that make fragments on request; pure. NULL: frames
          * arrive by themselves. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
-        uint64_t wait_ns;     /* how long a request waits for its frame before the answer is "pending"; 0: for
-                                 ever */
+        uint64_t wait_ns;     /* how long a request waits for its frame before the answer is "pending"; 0: no
+                                 limit */
         unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
-        int64_t number_from;  /* that counter for the trigger with number 0 */
+        int64_t number_from;  /* counter in the frame of trigger number 0 */
         bool regions;         /* level-2 clients may request fragments: see ros_waiting_regions.h */
         bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
-        bool level2;          /* frames of undecided events wait here: half of the buffer is for them */
-        /* Numbered frames make the triggers: the ROS reports to the DFM which triggers it knows, and, if it
-         * leads, the numbers of all other frames. */
+        bool level2;          /* frames of undecided events wait here, in half of the buffer */
+        /* Numbered frames make the triggers: the ROS reports to the DFM the triggers that it has received
+         * and, if it leads, the numbers of all other frames. */
         bool announces, leads;
-        size_t message_bytes; /* largest message, if it announces */
+        size_t message_bytes; /* largest message, if `announces` */
 };
 
-/* Frames in a row that do not follow the triggers: the board restarted. If a good board delivers 1 % of its
- * frames late, 16 in a row have a probability of 1e-32. */
+/* After this many consecutive frames that do not follow the triggers, the board counts as restarted. If a
+ * good board delivers 1 % of its frames late, 16 in a row have a probability of 1e-32. */
 #define ROS_STRAYS_MAX 16u
-/* Frames in a row that agree with the triggers again: one alone may agree by chance. */
+/* Number of consecutive frames that must agree with the triggers again: a single one may agree by chance. */
 #define ROS_AGREEING_MIN 4u
 
 /* A fragment, or a part of it, for one SFI. */
 struct ros_job {
-        struct chunk_job job; /* payload is NULL: the bytes are at `at` */
+        struct chunk_job job; /* its payload is NULL; `at` locates the bytes */
         uint64_t at;          /* in the buffer; ARENA_NONE: no bytes */
-        uint32_t entry;       /* for ros_pin(); UINT32_MAX: nothing is held */
-        bool fill;            /* the caller makes the bytes now */
+        uint32_t entry;       /* for ros_pin(); UINT32_MAX: no entry */
+        bool fill;            /* the caller generates the bytes now */
 };
 
 enum ros_verdict {
         ROS_STORE,
         ROS_FULL,    /* no room now */
-        ROS_DISCARD, /* late, duplicate or impossible: nobody needs its bytes */
+        ROS_DISCARD, /* late, duplicate or impossible: its bytes are not needed */
 };
 
-/* The frames in slices of time that arrived, by what became of their slice. */
+/* The frames in slices of time that arrived, by the outcome of their slice. */
 struct ros_slice_counts {
         uint64_t used, late;
         uint64_t dropped; /* their slice is a duplicate or impossible */
         uint64_t left_over;
-        uint64_t copied; /* no class: copies, whatever became of the frame in its own slice */
+        uint64_t copied; /* not a class of its own: copies of frames, which also count in their own slice */
 };
 
 struct ros_counts {
@@ -98,27 +98,26 @@ struct ros_counts {
         uint64_t clear_suspects; /* Clears whose sequence number jumped too far to be trusted */
         uint64_t xoff;
         /* The frames of a front-end, each in one class. */
-        uint64_t used;      /* its event was triggered, and has ended */
-        uint64_t late;      /* its event had ended, or did not wait until it was sent */
-        uint64_t duplicate; /* another frame had its number */
-        uint64_t
-                impossible; /* its number is far from all triggers, or missing, or the board is out of step */
-        uint64_t dropped;   /* no room */
-        uint64_t left_over; /* held, or its trigger never came */
-        uint64_t restarts;  /* times that the numbers fell out of step with the triggers */
-        uint64_t absent;    /* ended events without a frame */
-        /* Duplicate and impossible ones before the front-end began again, when there was no trigger yet. 0 if
+        uint64_t used;       /* its event was triggered, and has ended */
+        uint64_t late;       /* its event had ended, or did not wait until it was sent */
+        uint64_t duplicate;  /* another frame had its number */
+        uint64_t impossible; /* its number is missing or far from all triggers, or the board is out of step */
+        uint64_t dropped;    /* no room */
+        uint64_t left_over;  /* held, or its trigger never came */
+        uint64_t restarts;   /* how often the numbers fell out of step with the triggers */
+        uint64_t absent;     /* ended events without a frame */
+        /* Duplicate and impossible frames before the front-end restarted, when there was no trigger yet. 0 if
          * frames make the triggers. */
         uint64_t early_duplicate, early_impossible;
-        /* Of the late ones: frames make the triggers, but theirs came when events of newer ones had ended, or
-         * at the end of the run, and became no event. */
+        /* Late frames that became no event although frames make the triggers: their number came after events
+         * of newer numbers had ended, or at the end of the run. */
         uint64_t no_event;
-        uint64_t pushed_out; /* of the dropped ones: newer frames took its place before the first trigger */
-        uint64_t discarded;  /* of the late ones: its trigger came after it had been discarded */
+        uint64_t pushed_out; /* of the dropped frames: displaced by newer frames before the first trigger */
+        uint64_t discarded;  /* of the late frames: discarded before their trigger came */
         struct ros_slice_counts slices;
 };
 
-/* What was read of a frame, for messages. */
+/* The counter and size of a frame, for log messages. */
 struct ros_sample {
         bool has_counter;
         uint64_t counter;
@@ -136,68 +135,69 @@ struct ros;
 int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns); /* -EINVAL, -ENOMEM */
 struct ros *ros_free(struct ros *r);
 
-/* Takes a decoded control message. False: it makes no sense. */
+/* Processes a decoded control message. False: the message is invalid. */
 bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m);
-/* Makes the next message that is due (Alive, XON, XOFF, Totals). False: none now. */
+/* Makes the next message that is due (Alive, XON, XOFF, Totals). False: none is due. */
 bool ros_step(struct ros *r, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t ros_deadline_ns(const struct ros *r);
 
 /* An SFI at or after `from` with jobs to send; UINT32_MAX: none. */
 uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from);
-/* The oldest jobs for an SFI, at most n. They stay until ros_sent() reports that the first `done` of them
- * are sent, and of the next one the bytes below `next_offset`. */
+/* The oldest jobs for an SFI, at most n. They stay queued until ros_sent() reports that the first `done` jobs
+ * are sent, and the bytes of the next one below `next_offset`. */
 size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
 void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset);
-/* What was sent to the SFI may be lost with its connection: the next job begins afresh. The SFI requests
- * those that are done. */
+/* Data sent to the SFI may be lost with its connection: the next job starts from its beginning. The SFI
+ * itself requests completed jobs again if needed. */
 void ros_rewind(struct ros *r, uint32_t sfi);
-/* What waits for an SFI. Jobs whose event has ended since count until ros_jobs() reaches them. */
+/* The queue for one SFI. Jobs whose event has ended still count until ros_jobs() reaches them. */
 struct ros_queued {
         uint32_t jobs;
         uint64_t bytes; /* of payload */
 };
 
 struct ros_queued ros_queued(const struct ros *r, uint32_t sfi);
-/* What was sent to an SFI so far, what was sent again included. */
+/* Total sent to an SFI so far, including repeated data. */
 struct ros_sent_to {
         uint64_t fragments, bytes; /* bytes of payload */
 };
 
 struct ros_sent_to ros_sent_to(const struct ros *r, uint32_t sfi);
-/* The number of the next data datagram to an SFI, of which the caller sent `n`. */
+/* The number of the next data datagram to an SFI; adds the `n` datagrams that the caller has sent. */
 uint32_t ros_transaction(const struct ros *r, uint32_t sfi);
 void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n);
 /* The caller uses the entry's bytes: they stay, even if cleared, until ros_unpin(). */
 void ros_pin(struct ros *r, uint32_t entry);
 void ros_unpin(struct ros *r, uint32_t entry);
-/* An SFI left or restarted: drops all that waits for it. */
+/* An SFI left or restarted: drops everything queued for it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
 /* For sources that arrive. A frame of `bytes` begins, with its counter (NULL: it has none, or frames are
- * counted). ROS_STORE: the caller copies it to *ret_at and then calls ros_commit(); ROS_DISCARD: it reads it
- * and calls ros_commit(). ROS_FULL: it tries again, or calls ros_skip(). */
+ * counted). ROS_STORE: the caller copies it to *ret_at and then calls ros_commit(); ROS_DISCARD: the caller
+ * reads the frame and calls ros_commit(). ROS_FULL: the caller tries again, or calls ros_skip(). */
 enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
                             uint64_t *ret_at);
 void ros_commit(struct ros *r);
-/* Whether a frame with this counter would be late. If so, the caller leaves it out: it does not count. */
+/* Whether a frame with this counter would be late. If so, the caller skips the frame, which is not
+ * counted. */
 bool ros_pass_late(struct ros *r, uint64_t counter);
-/* Whether the run has triggers up to this counter, and from it on. */
+/* Whether the run has triggers both up to this counter and from it on. */
 bool ros_is_within_run(const struct ros *r, uint64_t counter);
-/* The next `n` frames were lost, or the one that began broke off, or could not be stored. */
+/* The next `n` frames were lost, or the frame that began broke off or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */
 void ros_expire(struct ros *r, uint64_t now_ns);
 /* The counters of the trigger and of the boards were reset: from this event on, they begin near `number`.
- * Call it before the event is announced here. Triggers must pause until all frames of the events before have
- * arrived. */
+ * Call this function before the event is announced here. Triggers must pause until all frames of earlier
+ * events have arrived. */
 void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 /* The numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
-/* How far the numbers of the front-end seem to be ahead of those of the triggers; 0: they agree, or nothing
- * is known. `at_end`: no trigger follows, and the last frame agrees. Otherwise it is a guess: the frame of
- * the first trigger did not come in time, but that of one of the next triggers did. */
+/* How far the front-end's numbers seem to be ahead of the triggers' numbers; 0: they agree, or nothing is
+ * known. `at_end`: no trigger follows, and the last frame agrees. Otherwise it is a guess: the frame of the
+ * first trigger did not come in time, but that of one of the next triggers did. */
 int64_t ros_offset(const struct ros *r, bool at_end);
-/* The counter that a frame of the newest trigger has, its low 32 bits, for messages. */
+/* The low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 
 /* Serves the open events, then leaves; see ros_is_drained(). */
@@ -215,19 +215,19 @@ void ros_set_unreliable(struct ros *r);
 /* Frames of the front-end were lost, or are in no event: a reason for status 1. */
 void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
-/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none does. The
- * time without any is left out. If the DFM has left the front-end out, this goes on until a frame comes. As
- * of the last ros_expire(). */
+/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none waits. Times
+ * in which none waited are not included. If the DFM has left the front-end out, the wait continues until a
+ * frame comes. As of the last ros_expire(). */
 uint64_t ros_hungry_since_ns(const struct ros *r);
 void ros_set_obstacle(struct ros *r, const struct node_obstacle *o);
 struct node_obstacle ros_obstacle(const struct ros *r);
-/* The SFIs that the DFM sees: bit i % 64 of word i / 64. Before the run: all. */
+/* The SFIs that the DFM reports as present: bit i % 64 of word i / 64. Before the run: all. */
 const uint64_t *ros_sfi_live(const struct ros *r);
-/* What the shaping of this ROS depends on. The number changes with any of it. */
+/* A number that changes whenever anything changes on which the shaping of this ROS depends. */
 uint32_t ros_demand_number(const struct ros *r);
-/* Number of ROSs that the DFM sees, this one included. Before the run: 0, not known. */
+/* Number of ROSs that the DFM reports as present, including this one. Before the run: 0, unknown. */
 uint32_t ros_sources(const struct ros *r);
-/* Share of the planned rate, in thousandths, that each SFI's port takes, as the SFIs report it. */
+/* Share of the planned rate, in thousandths, that each SFI's port sustains, as the SFIs report. */
 const uint16_t *ros_sfi_permille(const struct ros *r);
 /* Total number of packets to an SFI that this ROS's own shaping has dropped. */
 void ros_set_dropped(struct ros *r, uint32_t sfi, uint64_t packets);
@@ -237,6 +237,6 @@ const struct ros_samples *ros_samples(const struct ros *r);
 uint32_t ros_held(const struct ros *r);
 /* Of these, fragments of open events. */
 uint32_t ros_triggered(const struct ros *r);
-/* XOFF applies: the DFM shall hold triggers back. */
+/* XOFF applies: the DFM must hold triggers back. */
 bool ros_is_off(const struct ros *r);
 uint64_t ros_buffer_used_bytes(const struct ros *r);

@@ -17,27 +17,27 @@
 /* Event of a frame whose trigger is not known yet. */
 #define ROS_NO_EVENT UINT64_MAX
 
-/* What becomes of a frame. */
+/* The class of a frame. */
 enum ros_frame { FRAME_GOOD, FRAME_LATE, FRAME_DUPLICATE, FRAME_IMPOSSIBLE };
 
 struct ros_entry {
         uint64_t event;  /* ROS_NO_EVENT: its trigger is not known */
-        uint64_t number; /* if frames carry numbers; else the event */
+        uint64_t number; /* the frame's number, if frames carry numbers; otherwise the event */
         uint64_t at;
         uint32_t l1_id;
         struct ros_fragment fragment;
         uint32_t place;      /* in `order` */
         uint32_t queued;     /* number of queued items */
         uint16_t queued_sfi; /* SFI of the newest item */
-        /* All bytes from `queued_from` on below `queued_to` are in items for that SFI. */
+        /* All bytes in [queued_from, queued_to) are in items for that SFI. */
         uint32_t queued_from, queued_to;
         uint64_t wanted_ns;
-        uint32_t wanted_to; /* on arrival, the bytes below this go out */
-        uint16_t wanted_by; /* SFI that receives it on arrival; UINT16_MAX: none */
+        uint32_t wanted_to; /* on arrival, the bytes below this offset are sent */
+        uint16_t wanted_by; /* SFI to send them to on arrival; UINT16_MAX: none */
         uint16_t pins;
-        uint16_t copies; /* of its frame, while it is not believed */
+        uint16_t copies; /* copies of its frame, until it is believed */
         bool arrived, filled, cleared;
-        bool sent;               /* its last byte, at least once */
+        bool sent;               /* its last byte was sent at least once */
         bool expected;           /* requested before its frame began to arrive */
         bool triggered;          /* requested at least once: it counts for XOFF */
         bool given_up;           /* its frame did not come in time: the answer is "pending" */
@@ -50,14 +50,14 @@ struct ros_list {
         uint32_t first, last;
 };
 
-/* One range to send. The items of an SFI form a list, and so do the free ones. */
+/* One range to send. The items of an SFI form a list, as do the free items. */
 struct ros_item {
         uint64_t event;
         uint32_t l1_id;
         uint32_t from_bytes, to_bytes;
-        uint32_t bytes; /* payload, part of the queue's */
+        uint32_t bytes; /* payload; counts in the bytes of the queue */
         uint32_t next;
-        uint32_t entry; /* the event's when the item was queued, or IDMAP_NONE */
+        uint32_t entry; /* the entry of the event when the item was queued, or IDMAP_NONE */
         uint8_t status; /* the answer if nothing is held; FRAGMENT_OK: none */
 };
 
@@ -79,7 +79,7 @@ struct ros_announced {
         uint32_t n_new; /* such frames */
         uint64_t *numbers;
         uint32_t acked, sent, end;
-        bool active; /* this DFM's run runs */
+        bool active; /* the run of this DFM is running */
         bool open;   /* it has acknowledged this stream */
         uint64_t sent_ns;
         uint64_t resend_ns, resend_after_ns;
@@ -94,73 +94,73 @@ struct ros {
         uint32_t sources, demand_number;
         uint16_t sfi_permille[EVB_SFI_MAX]; /* share of the planned rate */
         uint64_t rate_received_ns[EVB_SFI_MAX];
-        uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
+        uint64_t oldest, newest; /* events below have ended; events from newest on are unknown */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* of this DFM */
-        uint32_t resets;                     /* of the boards' counters; the run's beginning counts too */
-        uint32_t alive_sequence;             /* of Alive, XON and XOFF */
-        struct budget budget;                /* of what this ROS sends to the port of the DFM */
-        bool is_last;                        /* the run has ended, and no trigger came after the newest one */
+        uint32_t resets;         /* resets of the boards' counters, including the start of the run */
+        uint32_t alive_sequence; /* of Alive, XON and XOFF */
+        struct budget budget;    /* for the messages of this ROS to the port of the DFM */
+        bool is_last;            /* the run has ended, and no trigger came after the newest one */
         bool unreliable, quiet, is_short;
         struct node_obstacle obstacle;
 
         struct ros_entry *entries;
-        uint32_t *order;    /* all entries: the free ones, then the `n_held` ones */
-        uint32_t n_entries; /* for fragments, plus those for expected frames */
+        uint32_t *order;    /* all entries: the free ones, then the `n_held` held ones */
+        uint32_t n_entries; /* entries for fragments, plus entries for expected frames */
         uint32_t n_held, n_expected, n_waiting, n_triggered;
         uint64_t triggered_bytes; /* buffer space of triggered fragments */
         struct idmap by_event;
         struct arena *arena;
-        struct ros_list waiting; /* requested frames that did not arrive, the oldest request first */
+        struct ros_list waiting; /* requested frames that have not arrived, the oldest request first */
 
         /* Frames that arrive by themselves. */
         struct ros_numbers numbers;
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
         struct ros_announced announced;
-        uint32_t n_frames;      /* held and believed */
-        uint64_t frame_bytes;   /* buffer space of a recent large frame; 0: none came */
-        uint32_t room_sent;     /* of the last Alive */
-        uint64_t left_behind;   /* frames whose trigger never came */
-        uint64_t arrived;       /* frames so far, and thus the event of the next one if they are counted */
-        uint64_t reported;      /* of these, in the last Alive */
-        uint64_t report_ns;     /* time of the last Alive */
-        uint64_t wanted;        /* frames that the DFM waits for; a leading ROS: any; 0: none */
+        uint32_t n_frames;    /* held and believed */
+        uint64_t frame_bytes; /* buffer space of a recent large frame; 0: none came */
+        uint32_t room_sent;   /* of the last Alive */
+        uint64_t left_behind; /* frames whose trigger never came */
+        uint64_t arrived;     /* frames so far, and thus the event of the next one if they are counted */
+        uint64_t reported;    /* of these, in the last Alive */
+        uint64_t report_ns;   /* time of the last Alive */
+        uint64_t wanted; /* number of frames that the DFM waits for; for a leading ROS: any frame; 0: none */
         uint64_t hungry_frames; /* `arrived` at the last look for hunger */
-        uint64_t hungry_ns;     /* its beginning; 0: there is none */
+        uint64_t hungry_ns;     /* when the hunger began; 0: there is none */
         uint64_t hungry_looked_ns;
         bool hungry, left_out;    /* now; events do not wait for this ROS, according to the DFM */
-        uint32_t arriving;        /* its entry, between ros_arrive() and ros_commit() */
-        uint64_t arriving_number; /* UINT64_MAX: its frame has none */
-        uint64_t last_number;     /* of the frame before */
-        uint32_t first_copies;    /* frames with the first number of the board */
-        uint32_t arriving_frames; /* in its slice of time */
+        uint32_t arriving;        /* entry of the arriving frame, between ros_arrive() and ros_commit() */
+        uint64_t arriving_number; /* UINT64_MAX: the frame has none */
+        uint64_t last_number;     /* number of the previous frame */
+        uint32_t first_copies;    /* number of frames with the first number of the board */
+        uint32_t arriving_frames; /* number of frames in its slice of time */
         enum ros_frame arriving_as;
         bool refused, refused_expected; /* the next frame already found no room; a trigger waits for it */
-        /* Frames in a row that are late, repeated, impossible, or not newer than all before; those of them
-         * that would be good wait for a newer one. */
+        /* `strays`: consecutive frames that are late, repeated, impossible, or not newer than all earlier
+         * ones. `n_suspects`: how many of these would be good; they wait for a newer frame. */
         uint32_t strays, n_suspects;
-        uint64_t first_stray; /* number of the first one, then of each 16th */
-        uint64_t behind;      /* how far the first one was behind the newest trigger */
-        bool strays_are_late; /* all of the row are good or late */
-        /* Some are impossible, or repeated, and the row may be the beginning of a new count. */
+        uint64_t first_stray; /* number of the first stray, then of each 16th */
+        uint64_t behind;      /* how far the first stray was behind the newest trigger */
+        bool strays_are_late; /* all frames of the row are good or late */
+        /* Some frames are impossible or repeated, and the row may be the beginning of a new count. */
         bool strays_may_begin;
         uint32_t suspects[ROS_STRAYS_MAX + 1];
-        /* One of these: it leapt ahead, and the frames after it did not follow. Until as many as would agree
-         * have come, the board may go on from there nevertheless. */
+        /* A stray that leapt ahead without the next frames following it. The board may still continue from
+         * there until as many frames have come as are needed to agree. */
         uint32_t leaper, after_leap; /* UINT32_MAX: none */
         bool out_of_step;
-        /* KeepAlives after which the DFM has surely heard that the front-end is in step again; 0: it was
-         * before. */
+        /* Number of further KeepAlives until the DFM has certainly received that the front-end is in step
+         * again; 0: it has. */
         uint32_t doubts;
         uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
         uint64_t out_of_step_ns; /* 0: not known yet */
-        bool front_end_is_back;  /* and the DFM has not been told */
+        bool front_end_is_back;  /* which has not been reported to the DFM */
         bool xoff, xoff_sent;
 
         struct ros_item *items;
         uint32_t free_item, n_items;
-        /* Each SFI owns this number of items and takes further ones from the common rest. */
+        /* Each SFI owns this number of items and uses further ones from the common remainder. */
         uint32_t share, common;
         struct ros_queue *queues;
         uint64_t with_items[EVB_SFI_MAX / 64]; /* a bit for each SFI whose queue is not empty */
@@ -186,32 +186,34 @@ static inline bool ros_counts_frames(const struct ros *r)
 /* ros_hold.c */
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id,
                   const struct ros_fragment *f); /* UINT32_MAX: full */
-/* An entry for a frame that did not arrive; UINT32_MAX: full. */
+/* Makes an entry for a frame that has not arrived; UINT32_MAX: full. */
 uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id);
 /* Finds memory for a frame, for the entry that expects it or (UINT32_MAX) a new one; UINT32_MAX: full. */
 uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct ros_fragment *f);
-/* Its frame did not arrive after all: the entry expects it again, or vanishes if it has no trigger. */
+/* Its frame did not arrive after all: the entry expects the frame again, or is dropped if it has no
+ * trigger. */
 void ros_unhold_frame(struct ros *r, uint32_t i);
-/* Whether a frame with this number came and was discarded before its trigger came. It counts as late then. */
+/* Whether a frame with this number came and was discarded before its trigger came. If so, it counts as
+ * late. */
 bool ros_was_discarded(struct ros *r, uint64_t number);
 void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
 /* The trigger of an early frame is known. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
 void ros_record_triggered(struct ros *r, uint32_t i);
-/* ros_request.c: an event has ended that perhaps nobody requested, because level 2 did not want it. Its frame
- * was triggered all the same. */
+/* ros_request.c: an event has ended that may never have been requested, because level 2 rejected it. Its
+ * frame was triggered all the same. */
 void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
-/* An early frame waits again until it is believed. */
+/* Makes an early frame wait again until it is believed. */
 void ros_unfinish(struct ros *r, uint32_t i);
-/* The frame, or the slice of this number of frames, ends in this class. */
+/* Counts the frame, or the slice of `in_slice` frames, in this class. */
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
 /* Frames make the triggers, and this one is within the run, but its number came too late to become an event.
  */
 void ros_count_no_event(struct ros *r, uint32_t in_slice);
-/* Whether this is so for a frame without a trigger. */
+/* Whether this applies to a frame without a trigger. */
 bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
@@ -224,51 +226,52 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi); /* arriving frames no lo
 uint64_t ros_wait_deadline_ns(const struct ros *r);
 
 /* ros_arrive.c */
-/* Events whose frames half of the buffer holds, by the recent size of frames; 0: not known. */
+/* Number of events whose frames fit into half of the buffer, by the recent size of frames; 0: unknown. */
 uint32_t ros_room(const struct ros *r);
 /* ros_step.c */
 /* The entry's frame is complete and believed. */
 void ros_finish(struct ros *r, uint32_t i);
-/* Repeated or impossible numbers came since the last frame that was believed at once: perhaps the board
- * counts from the beginning again. */
+/* Repeated or impossible numbers came since the last frame that was believed at once: the board may count
+ * from the beginning again. */
 bool ros_is_broken(const struct ros *r);
-/* Perhaps a newer frame is of a still newer trigger, and has this number because the board began to count
- * again. */
+/* Whether a newer frame may belong to a still newer trigger, and have this number because the board restarted
+ * its count. */
 bool ros_is_doubtful(const struct ros *r, uint64_t number);
-/* A frame that is not good, or not believed yet. */
+/* Records a frame that is not good, or not believed yet. */
 void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as);
-/* A complete frame that may be stored. */
+/* Accepts a complete frame that may be stored. */
 void ros_accept_numbered(struct ros *r, uint32_t i);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
-/* Frames make the triggers, and a frame with this number, if it comes now, makes none. */
+/* Whether frames make the triggers, but a frame with this number would come too late to make one. */
 bool ros_comes_too_late(const struct ros *r, uint64_t number);
-/* The run is over: what waits for a newer frame, or to be announced, becomes no event. */
+/* The run is over: frames that wait for a newer frame, or to be announced, become no event. */
 void ros_end_suspects(struct ros *r);
-/* If the newest frame was alone ahead, and this number follows the one before: goes on from here. */
+/* If only the newest frame was ahead, and this number follows the one before it, continues from this
+ * number. */
 bool ros_step_back(struct ros *r, uint64_t number);
 void ros_end_frames(struct ros *r);
-/* The frame is believed after all, as nothing contradicts it. False: it is not. */
+/* Believes the frame after all, because nothing contradicts it. False: it is not believed. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);
 
 /* ros_announced.c */
 int ros_announced_init(struct ros *r); /* -ENOMEM */
 void ros_announced_fini(struct ros *r);
-/* The frame is now the last one of `early`; it leaves that list. */
+/* The frame is now the last one in `early`; or it leaves that list. */
 void ros_announce_number(struct ros *r, uint32_t i);
 void ros_announced_remove(struct ros *r, uint32_t i);
-/* Another stream begins: all frames without a trigger are announced again. */
+/* Starts another stream, which announces all frames without a trigger again. */
 void ros_announced_restart(struct ros *r);
 bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m);
 uint64_t ros_announced_deadline_ns(const struct ros *r);
 bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct message *m);
 
 /* ros_queue.c */
-/* Where the range up to `to_bytes` ends: on a block, or with the fragment. */
+/* The end of the range up to `to_bytes`: on a block boundary, or at the end of the fragment. */
 uint32_t ros_range_end(const struct ros_fragment *f, uint32_t to_bytes);
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status);
-/* Whether all bytes of the entry from `from` on below `to` are queued for that SFI. It may miss some that are
- * queued, but claims none that are not. */
+/* Whether all bytes of the entry from `from` on below `to` are queued for that SFI. The answer may be a false
+ * negative, never a false positive. */
 bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint32_t to);
 void ros_empty_queue(struct ros *r, uint32_t sfi);
