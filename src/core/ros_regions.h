@@ -1,9 +1,9 @@
 /* Regions of interest in the ROS: level-2 clients request fragments of undecided events, and decide on them.
- * A request only reads what the ROS holds. It changes nothing of the building, whatever a client requests:
- * it takes no place in the buffer, does not count for XOFF, and tells the ROS nothing about triggers.
+ * A request only reads what the ROS holds. Whatever a client requests does not affect event building: a
+ * request uses no space in the buffer, does not count for XOFF, and is not evidence of a trigger.
  *
- * The answer follows from what is known when it is taken, not when it was requested: the fragment;
- * "discarded" if the event was assigned or has ended meanwhile; "pending" if its frame did not come within
+ * The answer depends on the state when it is fetched, not when it was requested: the fragment; "discarded" if
+ * the event has been assigned or has ended since; "pending" if its frame did not come within
  * ros_config.wait_ns; "lost" if the front-end lost it, or if no such event can exist. Part of the ROS: see
  * ros.h. */
 #pragma once
@@ -24,7 +24,7 @@ struct ros_job;
 /* Each request ends in one class, or is open. */
 struct ros_region_counts {
         uint64_t requests;
-        uint64_t sent;    /* fragments, and answers that the source has nothing for this event */
+        uint64_t sent;    /* fragments, and answers that the source has no data for this event */
         uint64_t gone;    /* the event was assigned or had ended */
         uint64_t absent;  /* the frame did not come, or was lost */
         uint64_t refused; /* no such event can exist, or its fragment has no such range */
@@ -33,12 +33,12 @@ struct ros_region_counts {
         uint64_t sent_bytes; /* payload */
 };
 
-/* Whether the requests of one more message have room. */
+/* Whether there is room for the requests of one more message. */
 bool ros_region_has_room(const struct ros *r, uint32_t client);
-/* Takes a request. The caller has asked ros_region_has_room(). */
+/* Adds a request. The caller must have checked ros_region_has_room(). */
 void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, const struct request_entry *q);
-/* Takes the next answer for a client; its bytes are in the buffer until the next call of any function of the
- * ROS, or the caller makes them (ros_job.fill). False: there is none. */
+/* Returns the next answer for a client. Its bytes stay in the buffer until the next call of any function of
+ * the ROS, or the caller generates them (ros_job.fill). False: there is none. */
 bool ros_region_answer(struct ros *r, uint32_t client, struct ros_job *ret);
 bool ros_region_is_ready(const struct ros *r, uint32_t client);
 /* The client has left. */

@@ -1,12 +1,12 @@
-/* The builder (SFI) as a pure state machine: chunks and messages in; memory offsets, requests, built
- * events and updates out. It joins a run, announces credits and, in pull, requests no more fragments than
- * it can receive. It retries missing fragments and ends every assigned event as complete, partial or lost.
- * One thread; sfi_new() makes all allocations, and buffer and slots bound the memory.
+/* The builder (SFI) as a pure state machine: chunks and messages in; memory offsets, requests, built events
+ * and updates out. It joins a run, announces credits and, in pull, requests no more fragments than it can
+ * receive. It retries missing fragments and ends every assigned event as complete, partial or lost. One
+ * thread; sfi_new() makes all allocations, and buffer and slots bound the memory.
  *
- * It sees no payload: it reserves an offset in a buffer of the caller for a chunk, the caller copies the
- * payload there and commits it. A slot is EMPTY, COLLECTING, then BUILDING (complete or expired) until the
- * caller has stored it; the DFM is informed of slots whose writing takes long. Unassigned events use a
- * small, aged share of the slots. Events survive a restart of the DFM. */
+ * It does not touch the payload: it reserves an offset for a chunk in a buffer of the caller; the caller
+ * copies the payload there and commits it. A slot is EMPTY, COLLECTING, then BUILDING (complete or expired)
+ * until the caller has stored it; the DFM is informed of slots whose writing takes long. Unassigned events
+ * use a small share of the slots, and expire. Events survive a restart of the DFM. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,7 +26,8 @@ struct sfi_config {
         uint16_t index;
         uint32_t n_ros;
         bool pull;
-        uint32_t slots;        /* events that are open or being written: for `credits`, or for more later */
+        uint32_t slots; /* maximum number of events that are open or being written: enough for `credits`, or
+                           for later increases */
         uint64_t buffer_bytes; /* for payload */
         uint32_t credits;      /* maximum number of assigned events; 0: derived, see sfi.c */
         uint32_t outstanding;  /* pull: maximum number of requested events; 0: bytes in flight are limited */
@@ -40,29 +41,31 @@ struct sfi_config {
         uint64_t retry_after_ns; /* 0: derived from the measured latency */
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
-        size_t message_bytes;          /* largest message */
-        uint32_t trailer_bytes;        /* that follow each message, and no fragments, in a datagram */
-        uint32_t frame_overhead_bytes; /* that a port counts for each message: headers, preamble and gap */
+        size_t message_bytes;   /* largest message */
+        uint32_t trailer_bytes; /* bytes that follow each message in a datagram and hold no fragments */
+        uint32_t frame_overhead_bytes; /* bytes that a port counts for each message: headers, preamble and gap
+                                        */
         struct budget_plan control;
         const struct ros_rule *rules; /* one for each ROS, borrowed by sfi_new(); NULL: all are required */
-        bool follows_losses;          /* reports to the ROSs which share of the planned rate its port takes */
+        bool follows_losses; /* reports to the ROSs which share of the planned rate its port sustains */
 };
 
-/* The slots that so many credits need: more, for events whose fragments arrive before their assignment. */
+/* The slots needed for `credits` credits: some more, for events whose fragments arrive before their
+ * assignment. */
 #define SFI_SLOTS_SPARE 16u
 static inline uint32_t sfi_slots_for_credits(uint32_t credits)
 {
         return credits + credits / 4 + SFI_SLOTS_SPARE;
 }
 
-/* Outcome for a chunk. */
+/* The outcome for a chunk. */
 enum sfi_verdict {
         SFI_STORE,
         SFI_LATE,      /* its event has ended, or was never assigned here */
         SFI_DUPLICATE, /* received before */
         SFI_MALFORMED, /* contradicts an earlier chunk, or has no valid source */
         SFI_MISMATCH,  /* its L1 ID is not that of the event: it belongs to another trigger */
-        SFI_NO_ROOM,   /* no slot or no memory: it is requested again later */
+        SFI_NO_ROOM,   /* no slot or no memory: the chunk is requested again later */
 };
 
 struct sfi_chunk {
@@ -84,12 +87,13 @@ struct sfi_fragment {
         bool known;            /* some of it arrived */
         bool split;            /* a chunk held only a part of it */
         bool whole;            /* all of it arrived, or the ROS reported that there is none */
-        bool retried, hurried; /* requested again; for the first time because others overtook it */
-        bool refused;          /* what arrived found no memory, or gave it up; not requested again since */
-        bool skipped;          /* it was whole when its turn came, so it was never requested */
-        bool unsent; /* its request did not reach the ROS, or the answer was lost with a connection */
+        bool retried, hurried; /* retried: requested again; hurried: the first retry was because others
+                                  overtook it */
+        bool refused;          /* arrived data found no memory or lost it; not requested again since */
+        bool skipped;          /* it was complete when its turn came, so it was never requested */
+        bool unsent; /* its request did not reach the ROS, or the answer was lost with the connection */
         /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
-         * and had that number in the sequence of requests to the ROS. */
+         * and has number `asked_number` in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
         uint64_t asked_ns;
         /* Its chunks come in order. A chunk at `mark` or beyond answers no request before the last retry, so
@@ -97,13 +101,14 @@ struct sfi_fragment {
          * below `lost_to` was lost for certain, so a chunk there is its answer. */
         uint64_t retried_ns;
         uint32_t mark, edge, lost_to;
-        uint32_t again_bytes; /* requested by retries, and not arrived since */
+        uint32_t again_bytes; /* requested by retries and not received since */
         uint32_t rest_from;   /* the budget ended the last retry: what is missing from here on is lost, too */
-        /* Arrived without memory, or gave it up: not in flight until they are requested again. */
+        /* Blocks that found no memory on arrival, or lost it: not in flight until they are requested
+         * again. */
         uint32_t blocks_refused;
 };
 
-/* FRAGMENT_NONE is all that this ROS has for the event, so it counts as present. */
+/* FRAGMENT_NONE is the whole answer of this ROS for the event, so the fragment counts as present. */
 static inline bool sfi_fragment_is_present(const struct sfi_fragment *f)
 {
         return f->whole &&
@@ -114,9 +119,10 @@ struct sfi_built {
         struct event_info info;
         uint64_t event;
         enum event_end end; /* EVENT_LOST: nothing to write; only release the slot */
-        bool is_elsewhere;  /* lost, as it has ended, or is built, elsewhere: it does not count here */
+        bool is_elsewhere;  /* lost, because it has ended or is being built on another SFI: it does not count
+                               here */
         bool assigned_again;
-        bool l1_mismatch;                     /* incomplete, and refused fragments with another L1 ID */
+        bool l1_mismatch;                     /* incomplete, and fragments with another L1 ID were refused */
         const struct sfi_fragment *fragments; /* one for each ROS; valid until sfi_written() */
 };
 
@@ -135,7 +141,7 @@ struct sfi_counts {
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
 
-/* The same of one ROS. The sums over all ROSs are those of struct sfi_counts. */
+/* The same for one ROS. The sums over all ROSs are those of struct sfi_counts. */
 struct sfi_source_counts {
         uint64_t fragments_received, fragments_lost, fragments_absent;
         uint64_t bytes; /* of payload, in the fragments received */
@@ -153,9 +159,9 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
 /* Whether a SFI_STORE chunk still owns its memory. Needed if the payload arrives later than the chunk
  * header. */
 bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
-/* A data datagram of ROS `source` arrived, with any content. True: it is the newest of this ROS. */
+/* Counts a data datagram of ROS `source`, with any content. True: it is the newest of this ROS. */
 bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
-/* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI, which
+/* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI. The SFI
  * requests from idle ROSs first. */
 void sfi_record_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
 /* Over TCP: ROS `source` opened a connection, or its connection has room again after it dropped requests. All
@@ -163,20 +169,20 @@ void sfi_record_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t
 void sfi_record_connected(struct sfi *s, uint64_t now_ns, uint16_t source);
 /* Total number of data datagrams that the caller's own socket has dropped. */
 void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
-/* The share of the planned rate that the port takes, and its history. */
+/* The share of the planned rate that the port sustains, and its history. */
 const struct port_rate *sfi_port_rate(const struct sfi *s);
 
-/* Takes a decoded control message. False: it makes no sense. */
+/* Processes a decoded control message. False: the message is invalid. */
 bool sfi_receive(struct sfi *s, uint64_t now_ns, const struct message *m);
-/* Makes the next message that is due; a Request to MESSAGE_TO_ALL goes to every ROS in turn. False: none
- * now. */
+/* Makes the next message that is due; a Request to MESSAGE_TO_ALL goes to every ROS in turn. False: none is
+ * due. */
 bool sfi_step(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t sfi_deadline_ns(const struct sfi *s);
 
 /* Returns slots that are ready for writing, at most n. The caller returns each with sfi_written(). */
 size_t sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
 void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
-/* The caller is done with the slot. `failed`: it could not be written, so the event is lost. */
+/* The caller is done with the slot. `failed`: the event could not be written, so it is lost. */
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 
 /* What may change while the SFI runs; members as in struct sfi_config. */
@@ -186,11 +192,11 @@ struct sfi_settings {
 };
 
 /* Changes all settings, in any state. The SFI keeps the credits that it has granted: with fewer, it grants
- * none until events have ended. Retries that are due keep their time. The functions below must permit them.
- */
+ * none until events have ended. Retries that are due keep their time. The caller must check the settings with
+ * the functions below. */
 void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
-/* The process did not run for this time, and has not read its sockets since: extends the time-outs of events
- * by that, up to sfi.timeout from now. */
+/* The process did not run for `away_ns` and has not read its sockets since: extends the time-outs of events
+ * by that time, up to sfi.timeout from now. */
 void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
 /* The largest number of credits for which there are slots. */
 uint32_t sfi_credits_max(const struct sfi *s);
@@ -202,17 +208,17 @@ void sfi_stop(struct sfi *s, uint64_t now_ns);
 bool sfi_is_drained(const struct sfi *s);
 /* Built events whose end the DFM has not acknowledged. After a silence it may have assigned them again. */
 uint64_t sfi_unacknowledged(const struct sfi *s);
-/* Every living ROS reported its number of datagrams after the end of the run, and the report overtook none of
- * them. */
+/* Every live ROS reported its number of datagrams after the end of the run, and all of these datagrams came
+ * before the report. */
 bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
-/* After the end of the run: whether the DFM does not know yet that this SFI has left. */
+/* After the end of the run: whether the DFM has not acknowledged yet that this SFI has left. */
 bool sfi_is_awaited(const struct sfi *s, uint64_t now_ns);
-/* The first reason counts; REASON_NONE: the protocol has none for it. */
+/* The first reason counts; REASON_NONE: the protocol defines no matching reason. */
 void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why);
-/* What the SFI waits for, as it reports to the DFM: with REASON_WAITS_FOR, the ROSs whose fragments its
- * oldest event lacks. */
+/* What the SFI waits for, as reported to the DFM. With REASON_WAITS_FOR: the ROSs whose fragments are missing
+ * from its oldest event. */
 struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);
 /* The DFM's last reported state; RUN_STARTING before. */
 enum run_state sfi_run_state(const struct sfi *s);
@@ -223,19 +229,19 @@ const struct member *sfi_member(const struct sfi *s);
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
 struct sfi_counts sfi_counts(const struct sfi *s);
-/* The same without a look at each ROS: datagrams_lost and datagrams_suspect are 0. */
+/* The same without the sums over the ROSs: datagrams_lost and datagrams_suspect are 0. */
 const struct sfi_counts *sfi_event_counts(const struct sfi *s);
 struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros);
-/* Number of events that the SFI can take at a time; 0 unless the run is running. */
+/* Maximum number of events assigned to the SFI at a time; 0 unless the run is running. */
 uint32_t sfi_credits(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);
 uint64_t sfi_buffer_used_bytes(const struct sfi *s);
 uint64_t sfi_retry_after_ns(const struct sfi *s);
-/* In pull without a number of outstanding events: the most bytes, as frames at the port, that this SFI
- * requests before they arrive; uses `port_bytes`, `room_bytes` and `message_bytes`. The derivation is in
- * src/core/sfi/sfi_flow.h. */
+/* In pull without a limit of outstanding events: the maximum number of bytes, as frames at the port, that
+ * this SFI has requested and not received; uses `port_bytes`, `room_bytes` and `message_bytes`. The
+ * derivation is in src/core/sfi/sfi_flow.h. */
 uint64_t sfi_in_flight_max_bytes(const struct sfi_config *config);
-/* The present limit, and the bytes that are requested and did not arrive. 0: the number of events is limited.
- */
+/* The present limit, and the bytes that are requested and not yet received. 0: the number of events is
+ * limited. */
 uint64_t sfi_limit_bytes(const struct sfi *s);
 uint64_t sfi_in_flight_bytes(const struct sfi *s);

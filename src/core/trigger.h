@@ -1,5 +1,5 @@
-/* The schedule of triggers: periodic, Poisson or in bursts, at a rate in millihertz, or as fast as they
- * are taken. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers
+/* The schedule of triggers: periodic, Poisson or in bursts, at a rate in millihertz, or as fast as the caller
+ * accepts them. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers
  * catch up, and rounding errors do not add up. While triggers are held back (busy), the schedule stands
  * still. Pure. */
 #pragma once
@@ -26,18 +26,18 @@ struct trigger {
 /* The first trigger is due at `now_ns` (Poisson: one interval later). rate_millihertz >= 1, burst >= 1. */
 void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_millihertz, uint64_t burst,
                   uint64_t seed, uint64_t now_ns);
-/* Takes up to `max` triggers that are due at now_ns; returns their number. */
+/* Removes up to `max` triggers that are due at now_ns; returns their number. */
 uint64_t trigger_next_due(struct trigger *t, uint64_t now_ns, uint64_t max);
 /* When the next trigger is due; possibly in the past. */
 uint64_t trigger_next_ns(const struct trigger *t);
 /* Triggers that were due were held back until now_ns. The next one is due now, and the rest follow at the
  * rate. */
 void trigger_hold(struct trigger *t, uint64_t now_ns);
-/* The schedule stood still for that time, and goes on where it was. */
+/* The schedule stood still for `by_ns`, and continues where it was. */
 void trigger_shift(struct trigger *t, uint64_t by_ns);
-/* From now_ns on, triggers follow another schedule. What was left of the present interval lasts as many new
- * intervals, and as many triggers are overdue as before: the change makes neither a burst nor a pause. A
- * burst that has begun goes on. From TRIGGER_RATE_MAX, the first trigger is due now (Poisson: one interval
+/* From now_ns on, triggers follow another schedule. The rest of the present interval, counted in intervals,
+ * stays the same, as does the number of overdue triggers: the change causes neither a burst nor a pause. A
+ * burst that has begun continues. From TRIGGER_RATE_MAX, the first trigger is due now (Poisson: one interval
  * later). */
 void trigger_change(struct trigger *t, uint64_t now_ns, enum trigger_kind kind, uint64_t rate_millihertz,
                     uint64_t burst);

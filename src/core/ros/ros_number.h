@@ -1,6 +1,6 @@
 /* Which trigger a frame belongs to. A trigger has an L1 ID of 32 bits, a frame a counter of 16 or more; both
- * are extended to one count of this ROS, by the value nearest to what is known. Only differences in that
- * count have a meaning. Knows neither fragments nor entries. */
+ * are extended to one count of this ROS, by the value nearest to the known numbers. Only differences in that
+ * count have a meaning. This file is independent of fragments and entries. */
 #pragma once
 
 #include "protocol/event_set.h"
@@ -8,16 +8,17 @@
 
 /* Before the first trigger or frame: far from 0, so that no number is negative. */
 #define ROS_NUMBER_BASE (UINT64_C(1) << 32)
-/* A frame that is so far from the newest trigger, beyond four times the usual lag, still counts the same: any
- * counter has more than 200 times as many numbers, so a wrong one hardly ever agrees by chance. */
+/* A frame at most this far from the newest trigger, in addition to four times the usual lag, still agrees
+ * with it. Any counter has more than 200 times as many values, so a wrong one hardly ever agrees by
+ * chance. */
 #define ROS_NUMBERS_AGREE 256u
 /* A board that was dead for more triggers than this continues with the newest one, unless it restarted. */
 #define ROS_NUMBERS_GAP 16u
 
 /* How far frames have come since the last reset. */
 struct ros_progress {
-        bool behind;             /* they have not reached the epoch after it yet */
-        uint64_t previous_frame; /* newest frame that continued the epoch before since then */
+        bool behind;             /* frames have not reached the epoch after the reset yet */
+        uint64_t previous_frame; /* newest frame since the reset that continued the previous epoch */
 };
 
 /* The time between two resets of the counters. */
@@ -29,114 +30,114 @@ struct ros_epoch {
 };
 
 struct ros_numbers {
-        unsigned bits;  /* that counters and L1 IDs have in common, at most 32; 0: frames are counted */
+        unsigned bits;  /* bits that counters and L1 IDs have in common, at most 32; 0: frames are counted */
         uint64_t from;  /* the counter of the trigger with number 0 */
         uint64_t start; /* the first number is near this one */
         bool has_trigger, has_frame;
         struct ros_epoch now, previous;
         uint64_t first_event;   /* of the epoch `now`; 0: there is no other */
-        uint64_t first_number;  /* near which it began */
-        uint64_t first_trigger; /* number of the trigger of that event; UINT64_MAX: not known */
-        /* After the last accepted frame, and if the frame that was looked at last is accepted: one that finds
-         * no room is looked at again. */
+        uint64_t first_number;  /* number near which the epoch began */
+        uint64_t first_trigger; /* number of the trigger of `first_event`; UINT64_MAX: unknown */
+        /* The progress after the last accepted frame, and the progress if the last examined frame is
+         * accepted. A frame that finds no room is examined again. */
         struct ros_progress accepted, seen;
         uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
         uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
         uint64_t bottom; /* lowest number of a trigger of the run; UINT64_MAX: none is known */
-        /* If the newest believed frame leapt ahead, the one before it; UINT64_MAX: it was the first one; 0:
-         * it did not. */
+        /* If the newest believed frame leapt ahead, the frame before it; UINT64_MAX: it was the first one; 0:
+         * it did not leap. */
         uint64_t before;
         uint64_t lag;    /* of believed frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
-        struct event_set ended, used; /* numbers of ended events; those that had their frame */
+        struct event_set ended, used; /* numbers of ended events; and of those that had their frame */
         struct event_set discarded;   /* of frames that were discarded before a trigger came */
-        uint64_t pushed_out_end;      /* those below were discarded before the first one, for lack of room */
+        uint64_t pushed_out_end; /* frames below were discarded before the first trigger, for lack of room */
 };
 
 int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from); /* -ENOMEM */
 void ros_numbers_fini(struct ros_numbers *n);
-/* Remembers that a frame was discarded whose trigger has not come. */
+/* Records that a frame was discarded before its trigger came. */
 void ros_numbers_discard(struct ros_numbers *n, uint64_t number);
 /* Before the first trigger: later frames may have these numbers again. */
 void ros_numbers_forget_discarded(struct ros_numbers *n);
 
 /* `near`: the oldest frame that waits for its trigger; 0: none. */
 uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
-/* The same, but only looks. */
+/* The same without recording the trigger. */
 uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
-/* What is asked about its number until ros_numbers_accept() refers to this frame. */
+/* Until ros_numbers_accept(), queries about the number refer to this frame. */
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
 /* The frame will not come again. */
 void ros_numbers_accept(struct ros_numbers *n);
-/* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it); 0: not at
- * all, by more than a miscounted few, or not known. */
+/* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it). 0: the
+ * difference is zero, is too large for a few miscounted frames, or is unknown. */
 int64_t ros_numbers_offset(const struct ros_numbers *n);
 /* Whether the last frame and the last trigger show this offset too. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
-/* What names a frame to the DFM: its L1 ID, or before the first trigger its counter. */
+/* The number that identifies a frame to the DFM: its L1 ID or, before the first trigger, its counter. */
 uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number);
 /* The L1 ID after the highest one of a trigger; 0: none is known. */
 uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n);
 
 enum number_place {
         NUMBER_OPEN,
-        NUMBER_PASSED, /* the events of its time have ended */
+        NUMBER_PASSED, /* the events of that time have ended */
         NUMBER_FAR,    /* from all known triggers and frames */
 };
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number);
-/* Whether it is close to the newest trigger. After repeated or impossible numbers (`broken`), it must be as
- * close as frames were before: a board that counts from the beginning again may be behind by a few numbers.
- */
+/* Whether the number is close to the newest trigger. After repeated or impossible numbers (`broken`), it must
+ * be as close as earlier frames were: a board that counts from the beginning again may be behind by a few
+ * numbers. */
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken);
-/* Whether it is behind the triggers although it follows a break: a gap after all believed frames, or
- * (`broken`) impossible ones, or repeated ones with which a new count may have begun. */
+/* Whether the number is behind the triggers although it follows a break: a gap after all believed frames or,
+ * if `broken`, impossible frames or repeated ones that may have started a new count. */
 bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
-/* How far it is behind the newest trigger. */
+/* How far the number is behind the newest trigger. */
 uint64_t ros_numbers_behind(const struct ros_numbers *n, uint64_t number);
 /* The number of triggers after the newest believed frame. */
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
-/* Whether a board that counts from the beginning again soon has this number: it is close to its first one, or
- * to the counter 0. */
+/* Whether a board that restarts its count soon has this number: the number is close to the board's first one,
+ * or to counter 0. */
 bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
-/* Whether it is newer than all believed frames. */
+/* Whether the number is newer than all believed frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
-/* This ROS has joined a run that did not begin just now, and has not believed a frame yet: perhaps it was
- * restarted, and its board has gone on. */
+/* Whether this ROS has joined a run that did not begin just now, and has not believed a frame yet: it may
+ * have been restarted while its board continued. */
 bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest);
 /* Whether, when this ROS has joined, a frame with this number is of an event that is still open, */
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
 /* or of one that was perhaps over before that. */
 bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
-/* Whether the newest believed frame was alone: it leapt ahead, and this number follows the one before it, or
- * the triggers if there is none. `broken`: it must be ahead of the triggers, too. */
+/* Whether only the newest believed frame leapt ahead: this number follows the frame before it, or the
+ * triggers if there is no such frame. `broken`: the number must also be ahead of the triggers. */
 bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool broken);
 /* The newest believed frame. */
 uint64_t ros_numbers_newest(const struct ros_numbers *n);
-/* The frame is believed. */
+/* Records a believed frame. */
 void ros_numbers_record_frame(struct ros_numbers *n, uint64_t number);
-/* The frame is believed, and the newest one. */
+/* Records a believed frame as the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
 /* The counter of a frame with this number. */
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number);
-/* Whether it is none of before the first trigger, nor of after the last one. */
+/* Whether the number is neither before the first trigger nor after the last one. */
 bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
-/* Whether it is of before the run, or of before a reset, although the board has sent a newer frame. */
+/* Whether the number is from before the run, or from before a reset, although the board has sent a newer
+ * frame. */
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number);
-/* ... by more than late frames are: a board sends its frames in order, so this number is a wrong one. */
+/* The same, by more than late frames are: a board sends its frames in order, so this number is wrong. */
 bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number);
 /* The counter that the newest trigger has in a frame. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);
 
-/* Every event below `oldest` has ended. True: `passed` has moved. */
+/* Records that every event below `oldest` has ended. True: `passed` has changed. */
 bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest);
-/* The board's counter begins again somewhere, and all events have ended. */
+/* The board's counter restarts at an unknown value, and all events have ended. */
 void ros_numbers_restart(struct ros_numbers *n);
-/* The counters of trigger and boards were reset: those of this event, and of later ones, begin near `number`.
- */
+/* The counters of the trigger and the boards were reset: from this event on, they begin near `number`. */
 void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number);

@@ -1,30 +1,28 @@
-/* Flow control of the SFI, which knows nothing of events.
+/* Flow control of the SFI, independent of events.
  *
  * The retry timer: how long to wait for a fragment, and how many bytes to request again at a time. It
  * estimates the latency as RFC 6298 does.
  *
  * The limit: how many bytes may be requested and not received, in pull with `sfi.outstanding = auto`.
  *
- * - All of them may stand in the queue of the switch port at one moment, because ROSs that stalled together
- *   send together. The port drops none as long as
- *       limit = buffer - max(buffer / 16, 2 frames).
- *   The margin is for control messages of all kinds but Assign. Assigns come at any moment, one for each free
- *   credit: they are reserved within the limit, and the SFI grants no more free credits than have room there.
- *   Bytes count as the frames that carry them, at the most: every fragment and every range begins a
- *   frame of its own.
+ * - All of these bytes may be in the queue of the switch port at once, because ROSs that stalled together
+ *   send together. The port drops none as long as limit = buffer - max(buffer / 16, 2 frames). The margin is
+ *   for control messages of all kinds but Assign. Assigns come at any moment, one for each free credit: they
+ *   are reserved within the limit, and the SFI grants no more free credits than have room there. Bytes count
+ *   as the frames that carry them, at their largest: every fragment and every range begins a frame of its
+ *   own.
  * - The limit keeps the port busy while limit / rate (1 ms at 128 KiB and 1 Gbit/s) exceeds the time from a
- *   request to its data. There is no further allowance of latency x rate: bytes on the way to the port are
- *   bytes that may meet there, and only those beyond the port, a few microseconds' worth, could be added
- *   without a loss.
+ *   request to its data. There is no further allowance of latency x rate: bytes on the way to the port may
+ *   all queue there. Only bytes beyond the port, a few microseconds' worth, could be added without loss.
  * - Requests are spaced at the port's rate, counted in payload, which is less than the frames: spacing
- * smooths the port's queue, but never slows the port down.
+ *   smooths the port's queue, but never slows the port down.
  * - If the buffer is unknown, the limit is found by additive increase and multiplicative decrease (Chiu and
  *   Jain, "Analysis of the increase and decrease algorithms", 1989; slow start and the halving on a loss as
- * in RFC 5681). It grows only in rounds that reached it (RFC 7661), and it shrinks in proportion to the delay
- *   if even the fastest answer of a round took longer than the base latency plus a target (TIMELY, SIGCOMM
- *   2015; Swift, SIGCOMM 2020). A limit that lost packets is not reached again for a second, and for twice as
- *   long after each further loss, up to 64 s. So at most four rounds lose packets until a limit is found, and
- *   then one in a second, or fewer.
+ *   in RFC 5681). It grows only in rounds that reached it (RFC 7661), and it shrinks in proportion to the
+ *   delay if even the fastest answer of a round took longer than the base latency plus a target (TIMELY,
+ *   SIGCOMM 2015; Swift, SIGCOMM 2020). A limit that lost packets is not reached again for a second, and for
+ *   twice as long after each further loss, up to 64 s. So at most four rounds lose packets until a limit is
+ *   found, and after that at most one per second.
  * - A known buffer may turn out smaller, or be shared with other traffic: then losses decrease the limit in
  *   the same way. */
 #pragma once
@@ -43,12 +41,13 @@ static inline uint32_t sfi_frame_overhead_bytes(const struct sfi_config *c)
 
 struct sfi_retry {
         const struct sfi_config *config;
-        /* Time from a request to its answer, by fragments without a retry, and by retries whose first answer
-         * was lost for certain. The backoff factor grows while retries turn out to be too early. */
+        /* Time from a request to its answer, measured on fragments without a retry, and on retries whose
+         * first answer was certainly lost. The backoff factor grows while retries turn out to be too
+         * early. */
         uint64_t srtt_ns, rttvar_ns;
         uint32_t backoff;
-        uint64_t backoff_ns;   /* last change of the factor */
-        uint64_t budget_bytes; /* what may still be requested again, as of `budget_ns` */
+        uint64_t backoff_ns;   /* time of the last change of the factor */
+        uint64_t budget_bytes; /* bytes that may still be requested again, as of `budget_ns` */
         uint64_t budget_ns;
         bool budget_filled;
 };
@@ -69,9 +68,9 @@ void sfi_retry_begin_round(struct sfi_retry *r, uint64_t now_ns);
 /* The end of the part of [from, to) that the budget covers; a minimum is always covered. */
 uint32_t sfi_retry_affordable(const struct sfi_retry *r, uint32_t from, uint32_t to);
 void sfi_retry_spend(struct sfi_retry *r, uint32_t bytes);
-/* So many bytes that were requested again have arrived, or do not exist. */
+/* Returns bytes to the budget: they were requested again and have arrived, or do not exist. */
 void sfi_retry_refund(struct sfi_retry *r, uint32_t bytes);
-/* A retry that the budget ended may continue. */
+/* Whether a retry that the budget ended may continue. */
 bool sfi_retry_may_continue(const struct sfi_retry *r);
 
 static inline bool sfi_retry_budget_is_spent(const struct sfi_retry *r)
@@ -79,8 +78,8 @@ static inline bool sfi_retry_budget_is_spent(const struct sfi_retry *r)
         return r->budget_bytes == 0;
 }
 
-/* The budgets of what this SFI sends to the port of each ROS. Requests wait while one of them is exhausted,
- * until `free_ns`. */
+/* The budgets for the messages of this SFI to the port of each ROS. Requests wait while one of them is
+ * exhausted, until `free_ns`. */
 struct sfi_ports {
         struct budget *budgets;
         uint64_t free_ns;
@@ -105,7 +104,7 @@ static inline uint32_t sfi_frame_payload_bytes(const struct sfi_config *c)
                EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
 }
 
-/* The most that `bytes` of one fragment can take at the port. */
+/* Maximum number of bytes that `bytes` of one fragment can occupy at the port. */
 static inline uint64_t sfi_wire_bytes(const struct sfi_config *c, uint64_t bytes)
 {
         uint64_t frame = sfi_frame_payload_bytes(c), frames;
@@ -132,28 +131,29 @@ struct sfi_limit {
         uint64_t least_bytes, most_bytes, step_bytes;
         bool slow_start;
 
-        /* A round lasts until as many bytes arrived as the limit permits. */
+        /* A round lasts until as many bytes have arrived as the limit allows. */
         uint64_t round_bytes, round_latency_ns;
         bool was_reached; /* in this round */
         /* Least latency: of the previous window and of the present one. */
         uint64_t base_ns, window_base_ns, window_end_ns;
 
-        uint64_t lossy_bytes, lossy_until_ns, hold_ns; /* the limit that lost packets, and for how long */
+        uint64_t lossy_bytes, lossy_until_ns,
+                hold_ns; /* the limit that lost packets, and how long it is avoided */
         uint64_t decreased_ns,
-                recover_bytes; /* until so many bytes arrived, a loss is part of the last one */
+                recover_bytes; /* until this many bytes have arrived, a loss is part of the last one */
 
-        /* What the Assign of an event takes at the port, which depends on how many share a message: smoothed,
-         * in sixteenths. 0: unknown. */
+        /* Bytes that the Assign of one event occupies at the port, which depends on how many share a message:
+         * smoothed, in sixteenths. 0: unknown. */
         uint64_t assign_16_bytes;
 
         /* Requests are spaced: the next one is due at `next_ns`, and a fraction of a nanosecond later. */
         uint64_t next_ns, fraction;
-        bool is_idle; /* nothing was left to request, so the time since then is no delay */
+        bool is_idle; /* nothing was left to request, so the time since then is not a delay */
 };
 
 void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *config);
-/* What arrived: bytes that were in flight, as frames at the port; a whole fragment and its latency; a gap in
- * a ROS's sequence numbers. */
+/* Record what arrived: bytes that were in flight, as frames at the port; a complete fragment and its latency;
+ * a gap in a ROS's sequence numbers. */
 void sfi_limit_record_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
 void sfi_limit_record_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns);
 /* Losses among the bytes that were in flight at a decrease belong to it (RFC 6582). True: the limit was
@@ -164,16 +164,18 @@ bool sfi_limit_record_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_fli
 uint64_t sfi_limit_batch_bytes(const struct sfi_limit *l);
 /* The payload of one fragment that takes at most `wire_bytes`; a multiple of EVB_BLOCK_BYTES. */
 uint32_t sfi_limit_payload_bytes(const struct sfi_limit *l, uint64_t wire_bytes);
-/* When the spacing permits the next request. */
+/* When spacing allows the next request. */
 uint64_t sfi_limit_ready_ns(const struct sfi_limit *l);
 /* Bytes of payload were requested, or nothing is left to request. */
 void sfi_limit_spend(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
-void sfi_limit_refund(struct sfi_limit *l, uint64_t bytes); /* they do not exist: the fragment is shorter */
+void sfi_limit_refund(struct sfi_limit *l,
+                      uint64_t bytes); /* for bytes that do not exist, because the fragment is shorter */
 void sfi_limit_rest(struct sfi_limit *l);
 
 /* Assigns share the port with the fragments. An Assign for `n` events arrived. */
 void sfi_limit_record_assign(struct sfi_limit *l, size_t n, size_t message_bytes);
-/* The part of the limit that is reserved for Assigns: of all free credits, and of those that follow soon. */
+/* The part of the limit that is reserved for Assigns: for all free credits, and for those that follow
+ * soon. */
 uint64_t sfi_limit_assigns_bytes(const struct sfi_limit *l, uint64_t mean_event_bytes, uint64_t free_credits);
-/* The number of credits that may be free while so many bytes are in flight. */
+/* The number of credits that may be free while this many bytes are in flight. */
 uint64_t sfi_limit_credits(const struct sfi_limit *l, uint64_t mean_event_bytes, uint64_t in_flight_bytes);

@@ -6,17 +6,17 @@
 #include "sfi_flow.h"
 #include "sfi_slots.h"
 
-/* A scan waits this long to combine the slots that become due meanwhile. */
+/* A scan waits this long, to combine slots that become due in the same period. */
 #define SFI_SCAN_PAUSE_NS (NS_PER_MS / 2)
 
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
         uint64_t received_ns;  /* arrival of the last chunk */
         uint64_t data_ns;      /* arrival of the last data, or empty fragment */
-        uint64_t owing_ns;     /* pull, by bytes: when the requested bytes became more than 0 */
+        uint64_t owing_ns;     /* pull, by bytes: when the outstanding requested bytes rose above 0 */
         uint64_t newest_event; /* among the fragments that needed no retry */
         bool connected;        /* it has opened a connection, now or before */
-        bool unsent;           /* it may lack requests: there are fragments to look at */
+        bool unsent;           /* requests may not have reached the ROS: there are fragments to check */
         /* In pull by bytes: the number of the last request, and of the newest one that was answered. */
         uint32_t number, newest_number;
         uint64_t backlog_ns;    /* arrival of the message that reported `backlog_bytes`; 0: none yet */
@@ -39,22 +39,23 @@ struct sfi_requests {
         uint32_t *overdue;
         uint32_t n_overdue, overdue_at;
         uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
-        uint32_t n_left;                     /* the budget ended the pass over so many overdue slots */
-        bool continues;                      /* the pass goes on where the budget ended another one */
+        uint32_t n_left;                     /* the budget ended the pass over this many overdue slots */
+        bool continues;                      /* the pass continues where the budget ended another one */
         uint64_t last_turn;                  /* order of the youngest event that can have memory now */
         uint64_t event_bytes;                /* expected; 0: unknown */
         uint64_t scan_from_ns;               /* no scan before this */
-        uint64_t hurry_ns;      /* pull, by bytes: when to look for what was overtaken; NEVER_NS: not */
-        uint64_t reordering_ns; /* how long after a gap */
+        uint64_t hurry_ns;      /* pull, by bytes: when to look for overtaken fragments; NEVER_NS: not due */
+        uint64_t reordering_ns; /* how long to wait after a gap */
         bool has_losses;        /* there was a gap in the sequence numbers of a ROS's datagrams */
 
-        struct sfi_stream *streams;    /* of each ROS */
-        uint32_t n_unsent, unsent_ros; /* streams that may lack requests; where to look for the next one */
-        uint32_t turn;                 /* pull, by bytes: among ROSs with equal load, this one comes first */
-        uint64_t assigns_bytes;        /* pull, by bytes: Assigns may come to the port at any moment */
-        uint64_t silent_bytes;         /* pull, by bytes: requested from silent ROSs, at the last look */
+        struct sfi_stream *streams; /* of each ROS */
+        uint32_t n_unsent,
+                unsent_ros; /* number of streams whose requests may be lost; where to look for the next one */
+        uint32_t turn;      /* pull, by bytes: among ROSs with equal load, this ROS comes first */
+        uint64_t assigns_bytes; /* pull, by bytes: Assigns may come to the port at any moment */
+        uint64_t silent_bytes;  /* pull, by bytes: requested from silent ROSs, at the last look */
         uint64_t silent_look_ns;
-        uint64_t ready_ns; /* pull, by bytes: when spacing permits the next request; NEVER_NS: none */
+        uint64_t ready_ns; /* pull, by bytes: when spacing allows the next request; NEVER_NS: none */
 };
 
 /* Allocates the queues. The caller has set the pointers at the top. */
@@ -65,30 +66,31 @@ void sfi_requests_fini(struct sfi_requests *q); /* also after a failed init */
 void sfi_requests_queue(struct sfi_requests *q, uint32_t slot);
 /* Sets the time of the slot's next retry. */
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot);
-/* Datagrams are missing: sets `hurry_ns`, until which those that were overtaken may still arrive. Afterwards,
- * the fragments that younger ones of the same ROS overtook are requested again once, before their time. */
+/* Datagrams are missing: sets `hurry_ns`, until which overtaken datagrams may still arrive. After that,
+ * fragments that younger ones of the same ROS overtook are requested again once, before their regular
+ * time. */
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
 void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
-/* Memory is free again: requests what found none. */
+/* Memory is free again: requests the fragments that found none. */
 void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns);
 /* New data of a fragment that was requested again arrived; its size became known. */
 void sfi_requests_record_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes);
 void sfi_requests_record_size(struct sfi_requests *q, struct sfi_fragment *f);
 /* Both the original and its repetition arrived. */
 void sfi_requests_record_spurious(struct sfi_requests *q, uint64_t now_ns, bool hurried);
-/* Ends the slots that expired, and collects those that need a retry. */
+/* Ends expired slots, and collects slots that need a retry. */
 void sfi_requests_scan(struct sfi_requests *q, uint64_t now_ns);
 uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next scan */
-/* The next request, to one ROS or to all, but for the first ones in pull by bytes. False: none now. */
+/* The next request, to one ROS or to all, except first requests in pull by bytes. False: none is due. */
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
 
 /* sfi_pull.c: the next request in pull by bytes: to one ROS for a batch, once the limit has room for it and
- * the spacing permits it. False: none now. */
+ * the spacing allows it. False: none is due. */
 bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
 
 /* sfi_connected.c: see sfi_record_connected(). */
 void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint16_t ros);
-/* The next request for what ROSs lack since then; false: none. */
+/* The next request among those that ROSs did not receive; false: none. */
 bool sfi_requests_make_unsent(struct sfi_requests *q, struct message_to *to, struct message *m);
 
 /* sfi_waits.c: looks for silent ROSs from time to time. */

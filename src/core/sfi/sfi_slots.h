@@ -1,5 +1,5 @@
-/* The SFI's slots: one for each open event, with its fragments and their memory. A slot collects, is handed
- * to the caller for writing, and becomes free; the table also remembers which events ended here. */
+/* The SFI's slots: one for each open event, with its fragments and their memory. A slot collects fragments,
+ * is handed to the caller for writing, and becomes free. The table also records which events ended here. */
 #pragma once
 
 #include "base/heap.h"
@@ -23,8 +23,8 @@ struct sfi_slot {
         uint64_t expire_ns;
         uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
-        uint32_t missing; /* fragments of living ROSs that are not whole; at the end, of required ones */
-        uint32_t absent;  /* at the end: fragments of optional ROSs that the event lacks */
+        uint32_t missing;        /* incomplete fragments of live ROSs; at the end, of required ones */
+        uint32_t absent;         /* at the end: missing fragments of optional ROSs */
         uint32_t l1_id;
         uint8_t state;
         uint8_t end;
@@ -33,14 +33,14 @@ struct sfi_slot {
         bool assigned, assigned_again, requested;
         bool retried, progress; /* since the last round: requested again; something new arrived */
         bool taken_back;        /* a newer assignment replaced this one, so its end no longer counts */
-        bool is_elsewhere;      /* it has ended, or is built, elsewhere */
+        bool is_elsewhere;      /* it has ended, or is being built, on another SFI */
         bool queued;            /* in the queue of first requests, even if the event has ended since */
         bool waits;             /* counts in n_waits */
         bool writing_reported;  /* the DFM knows that the event is being written */
         bool mismatched;        /* fragments with another L1 ID came for it */
         bool starved;           /* a fragment was refused */
-        bool awaits_memory;     /* at the last look; neither requested again nor timed out */
-        bool awaits_budget;     /* since the last look, the budget ended a pass of retries */
+        bool awaits_memory;     /* when last checked; neither requested again nor timed out */
+        bool awaits_budget;     /* since the last check, the budget ended a pass of retries */
         uint64_t built_ns;
         struct event_info info;
 };
@@ -48,7 +48,7 @@ struct sfi_slot {
 /* In pull by bytes: the accounts of one ROS. */
 struct sfi_source {
         uint64_t in_flight_bytes; /* requested and not received, as frames at the port */
-        uint32_t rests; /* fragments of which a part was never requested, although their turn has passed */
+        uint32_t rests; /* fragments whose turn has passed but of which a part was never requested */
         uint32_t next;  /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
 };
 
@@ -69,14 +69,14 @@ struct sfi_slots {
         struct idmap by_event;         /* collecting or being written */
         struct sfi_list collecting[2]; /* [1]: the assigned ones, in order of assignment */
         uint64_t n_assigned;           /* ever */
-        struct heap holding;           /* collecting slots that hold memory; the first gives way first */
-        struct heap due;               /* collecting slots by the time of their next retry or expiry */
+        struct heap holding; /* collecting slots that hold memory; the first one gives up its memory first */
+        struct heap due;     /* collecting slots by the time of their next retry or expiry */
         struct arena *arena;
         uint64_t *block_bits; /* a bit for each EVB_BLOCK_BYTES of the buffer */
-        bool has_starved;     /* since memory became free */
+        bool has_starved;     /* whether a fragment found no memory since memory became free */
         uint64_t event_bytes; /* recent size of a large event in the buffer; 0: unknown */
 
-        uint64_t oldest, newest; /* every event below has ended; no event from there on is known */
+        uint64_t oldest, newest; /* every event below has ended; no event from `newest` on is known */
         /* Events that ended here, so that late data do not reopen them; those that were built, from
          * EVB_EVENTS_KEPT below `oldest` on; and of these, the partial ones. */
         struct event_set ended, built_events, partial_events;
@@ -136,13 +136,13 @@ static inline uint32_t sfi_blocks(uint32_t bytes)
         return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
 }
 
-/* Of a fragment that was skipped, the rest is all of it once its bytes gave way to an older event. */
+/* The rest of a skipped fragment is all of it, once its memory went to an older event. */
 static inline bool sfi_fragment_has_rest(const struct sfi_fragment *f)
 {
         return f->known ? !f->whole && f->asked < f->bytes : f->skipped;
 }
 
-/* Bytes of it that were requested and may be on their way. */
+/* Bytes of the fragment that were requested and may be on their way. */
 static inline uint32_t sfi_fragment_in_flight(const struct sfi_fragment *f)
 {
         uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
@@ -150,7 +150,7 @@ static inline uint32_t sfi_fragment_in_flight(const struct sfi_fragment *f)
         return to - MIN((f->blocks_received + f->blocks_refused) * EVB_BLOCK_BYTES, to);
 }
 
-/* Adds a fragment to the accounts of its ROS, or (`sign` -1) takes it out. */
+/* Adds a fragment to the accounts of its ROS, or (`sign` -1) removes it. */
 static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f,
                                      int sign)
 {
@@ -165,8 +165,8 @@ static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const st
                 t->in_flight_bytes += bytes;
 }
 
-/* Any change of a fragment of a collecting slot stands between these two, which keep the accounts of its
- * ROS. Without accounts they have no effect. */
+/* Call these two functions before and after any change of a fragment of a collecting slot, to keep the
+ * accounts of its ROS. Without accounts they have no effect. */
 static inline void sfi_slots_discount(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
 {
         sfi_slots_account(t, ros, f, -1);
@@ -177,7 +177,7 @@ static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, const stru
         sfi_slots_account(t, ros, f, 1);
 }
 
-/* Requested blocks arrived for which there is no memory. */
+/* Requested blocks arrived but there is no memory for them. */
 static inline void sfi_slots_refuse(struct sfi_slots *t, uint32_t ros, struct sfi_fragment *f,
                                     uint32_t blocks)
 {
@@ -186,19 +186,19 @@ static inline void sfi_slots_refuse(struct sfi_slots *t, uint32_t ros, struct sf
         sfi_slots_count(t, ros, f);
 }
 
-/* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even after an unassigned event gave way
- * to an assigned one. */
+/* The life of a slot. A new slot is unassigned. SLOT_NONE: no room, even if an unassigned event may be
+ * dropped for an assigned one. */
 uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, uint32_t l1_id, bool assigned);
 void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot, uint32_t l1_id);
 void sfi_slots_set_requested(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
 void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns);
-/* The fragment is complete: hands the slot on if nothing is missing. */
+/* The fragment is complete: finishes the slot if nothing is missing. */
 void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros);
 void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
-/* The slot goes to the caller: to be written, or as lost if `drop` or empty. */
+/* Hands the slot to the caller: to be written, or as lost if `drop` is set or the slot is empty. */
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop);
 void sfi_slots_learn_size(struct sfi_slots *t, uint32_t slot, bool whole);
-/* After each change of what an assigned event lacks, or of its time. */
+/* Call this after each change of the missing fragments of an assigned event, or of its time. */
 void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot);
 void sfi_slots_give_up(struct sfi_slots *t,
                        uint32_t slot); /* drops an unassigned slot; its fragments are late */
@@ -212,13 +212,13 @@ static inline bool sfi_slots_has_ended(const struct sfi_slots *t, uint64_t event
         return event < t->oldest || event_set_has(&t->ended, event);
 }
 
-/* It was built, or may no longer be built. */
+/* Whether the event was built, or may no longer be built. */
 static inline bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event)
 {
         return event < t->oldest || event_set_has(&t->built_events, event);
 }
 
-/* All events before `oldest` have ended, on whichever SFI: drops those that this one still collects. */
+/* All events before `oldest` have ended, on any SFI: drops those that this SFI still collects. */
 void sfi_slots_record_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest);
 /* The event went to another SFI: discards its fragments. */
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event);
@@ -228,9 +228,9 @@ void sfi_slots_set_live(struct sfi_slots *t, uint64_t now_ns, const uint64_t liv
 
 /* Memory. */
 uint64_t sfi_slots_reserve(struct sfi_slots *t, uint32_t slot, uint32_t bytes); /* ARENA_NONE: no room */
-/* The slot whose memory is the first to give way to that slot; SLOT_NONE: none does. */
+/* The slot that gives up its memory first for the benefit of `slot`; SLOT_NONE: none does. */
 uint32_t sfi_slots_victim(const struct sfi_slots *t, uint32_t slot);
-/* Whether that slot could have memory for a fragment of this size, perhaps after another one gave way. */
+/* Whether the slot could obtain memory for a fragment of this size, possibly from another slot. */
 bool sfi_slots_have_room(const struct sfi_slots *t, uint32_t slot, uint32_t bytes);
 void sfi_slots_empty(struct sfi_slots *t, uint64_t now_ns, uint32_t slot); /* its time starts afresh */
 

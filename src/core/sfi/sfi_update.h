@@ -1,5 +1,5 @@
 /* What the SFI exchanges with its DFM: the order of assignments, finished events and credits until they are
- * acknowledged, and after a restart of the DFM the inventory. It never opens or ends a slot. */
+ * acknowledged, and after a restart of the DFM the inventory. This file never opens or ends a slot. */
 #pragma once
 
 #include "core/sfi.h"
@@ -14,7 +14,8 @@ struct sfi_inventory {
         uint64_t end;                 /* no event from there on */
         struct event_set ended, open; /* both: built as partial */
         struct node_totals totals;
-        bool recorded, late; /* it is noted whether the run had begun before this SFI joined */
+        bool recorded,
+                late; /* recorded: it is known whether the run had begun before this SFI joined (late) */
         bool inquiry_due;
         uint64_t inquiry_from;
 };
@@ -24,8 +25,8 @@ struct sfi_updates {
         const struct member *member;
         struct sfi_slots *slots;
 
-        /* Assignments: all below `assign_next` arrived, and those whose bit is set. Messages have the low 32
-         * bits of their sequence; credits and ends are counted in 64. */
+        /* Assignments: all below `assign_next` arrived, and those whose bit is set. Messages carry the low 32
+         * bits of their sequence number; credits and ends are counted in 64 bits. */
         uint64_t assign_next;
         uint64_t assign_bits[SFI_ASSIGN_WINDOW / 64];
         bool update_due;
@@ -37,7 +38,7 @@ struct sfi_updates {
         uint32_t finished_mask, finished_acked, finished_sent, finished_next;
         uint64_t finished_total, granted;
         uint64_t resend_ns, resend_after_ns;
-        struct budget budget; /* of what this SFI sends to the port of the DFM */
+        struct budget budget; /* for the messages of this SFI to the port of the DFM */
 
         struct sfi_inventory inventory;
 };
@@ -63,9 +64,9 @@ static inline uint32_t sfi_updates_free_credits(const struct sfi_updates *u)
         return u->granted > u->assign_next ? (uint32_t)(u->granted - u->assign_next) : 0;
 }
 
-/* Whether the finished events of all open slots and one more will find room. */
+/* Whether there is room for the finished events of all open slots and of one more. */
 bool sfi_updates_have_room(const struct sfi_updates *u);
-/* Plans an Update: soon, so that it can take finished events along, or at once. */
+/* Plans an Update: soon, so that it can include finished events, or at once. */
 void sfi_updates_plan(struct sfi_updates *u, uint64_t now_ns);
 void sfi_updates_plan_now(struct sfi_updates *u, uint64_t now_ns);
 
@@ -74,7 +75,7 @@ void sfi_updates_report(struct sfi_updates *u, const struct finished_entry *entr
 /* Reports an assignment that leads to no event. */
 void sfi_updates_report_void(struct sfi_updates *u, uint64_t event);
 void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
-/* A report of this event as lost that is still pending must not pass for the end of a later assignment. */
+/* A report of this event as lost that is still pending must not count as the end of a later assignment. */
 void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);
 void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, uint32_t ack);
 bool sfi_updates_are_acked(const struct sfi_updates *u);
