@@ -7,8 +7,8 @@
 #include "dfm_internal.h"
 #include "dfm_silence.h"
 
-/* How long an acknowledgement waits for assignments to go with. An SFI that has none repeats its report
- * later. */
+/* How long an acknowledgement waits for assignments to share its message. An SFI without an acknowledgement
+ * repeats its report later. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)
 /* Assignments to one SFI that may be in flight; also bounds its credits. */
 #define STREAM_WINDOW 16384u
@@ -115,14 +115,14 @@ struct dfm *dfm_free(struct dfm *d)
 }
 
 /* Whether the SFI's report concerns its present assignment. It does not if the event now belongs to another
- * SFI, or returned to this one and it does not know yet. */
+ * SFI, or returned to this SFI, which has not received that assignment yet. */
 static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sfi)
 {
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
 }
 
-/* Whether the trigger of an ended event does not count: after a stop by hand, no board read it out, or any
- * newer one. The frames of a ROS that vanished may be lost with it. */
+/* Whether the trigger of an ended event does not count: after a manual stop, no board read out this trigger
+ * or any newer one. The frames of a ROS that vanished may be lost with it. */
 static bool is_untaken(const struct dfm *d, const struct finished_entry *f)
 {
         return f->event >= d->built_end && f->end == EVENT_LOST && f->unanswered &&
@@ -188,11 +188,11 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                 return true;
         }
         dfm_record_contact(d, now_ns, dfm_node(d, ROLE_SFI, index));
-        /* Ends from before the takeover must be known before any later end. */
+        /* Ends from before the resumption must be known before any later end. */
         if (d->resume.active || dfm_awaits_inventory(d, index))
                 return true;
         /* Credits count only once all finished events before them arrived. This bounds the number of
-         * unacknowledged ones. */
+         * unacknowledged events. */
         if ((int32_t)(m->update.first - s->finished_next) <= 0)
                 s->granted = MAX(s->granted, m->update.granted);
         acknowledge(s, now_ns, m->update.assign_ack);
@@ -243,7 +243,7 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
         if (dfm_make_metadata(d, now_ns, to, m) || dfm_make_clear(d, now_ns, to, m) ||
             dfm_make_inquiry(d, now_ns, to, m) || dfm_make_numbers_ack(d, now_ns, to, m))
                 return true;
-        /* A full announcement leaves first, although more triggers keep coming. */
+        /* A full announcement is sent first, even while more triggers keep coming. */
         if (d->announce_head - d->announce_tail >= MESSAGE_ENTRIES_MAX &&
             dfm_make_announcement(d, now_ns, to, m))
                 return true;

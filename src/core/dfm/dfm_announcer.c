@@ -1,5 +1,6 @@
-/* The streams of numbers that ROSs announce (Numbers): each number is taken once, in the order of its stream,
- * and acknowledged. What finds no room stays in the ROS. dfm_order.c makes triggers of them. */
+/* The streams of numbers that ROSs announce (Numbers): each number is accepted once, in the order of its
+ * stream, and acknowledged. Numbers that find no room stay in the ROS. dfm_order.c makes triggers of the
+ * numbers. */
 #include "dfm_internal.h"
 #include "dfm_silence.h"
 #include "protocol/number.h"
@@ -12,8 +13,8 @@ static bool is_on(const struct dfm *d)
         return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
-/* The announced value as a number: the nearest one to what is known. A ROS may be ahead of the triggers by
- * more than half a period of a short counter, but not by that of an L1 ID. */
+/* The announced value as a number: the one nearest to the known numbers. A ROS may be ahead of the triggers
+ * by more than half a period of a short counter, but not of an L1 ID. */
 static uint64_t extend(struct dfm *d, const struct dfm_announcer *h, uint32_t value, bool is_l1_id)
 {
         struct dfm_order *f = &d->order;
@@ -41,7 +42,7 @@ static void raise_floor(struct dfm_order *f, const struct message *m)
         f->has_floor = true;
 }
 
-/* While the boards begin again, a ROS in step could go on for ever with numbers of before. */
+/* While the boards restart, a ROS in step could continue with earlier numbers without end. */
 static bool may_accept(const struct dfm *d, uint32_t ros)
 {
         return d->order.open &&
@@ -56,7 +57,7 @@ static bool accept_number(struct dfm *d, uint64_t now_ns, struct dfm_announcer *
                 return false;
         h->has_last = true;
         h->last = number;
-        /* If it was far ahead for once, it is waited for again. */
+        /* If a single number was far ahead, the ROS is expected to announce lower ones again. */
         if (number >= h->top || h->top - number > DFM_ORDER_FAR)
                 h->top = number + 1;
         return true;

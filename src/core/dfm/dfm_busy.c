@@ -3,7 +3,7 @@
  * flap. data/busy_output.c sends it. */
 #include "dfm_internal.h"
 
-/* Share of the SFIs' credits in use; all of them if there is none. */
+/* Share of the SFIs' credits in use; the full share if there are no credits. */
 static uint64_t credits_permille(const struct dfm *d)
 {
         uint64_t free = 0, held = 0;
@@ -61,7 +61,7 @@ static enum busy_reason judge(const struct dfm *d)
                 return BUSY_FRAMES;
         if (dfm_waits_for_reset(d))
                 return BUSY_RESET;
-        /* Below the lower threshold it ends, at the upper one it begins. */
+        /* Busy ends below the lower threshold and begins at the upper one. */
         if (d->busy.busy ? used <= threshold : used < threshold)
                 return BUSY_NOT;
         if (undecided == used)
@@ -85,7 +85,7 @@ static void count_busy(struct dfm *d, uint64_t now_ns)
 
 void dfm_hold_back(struct dfm *d, uint64_t now_ns)
 {
-        /* That time counts as the pause. */
+        /* That time counts as part of the pause. */
         if (d->hold.paused)
                 return;
         if (d->busy_since_ns != NEVER_NS)
@@ -119,7 +119,7 @@ void dfm_judge_busy(struct dfm *d, uint64_t now_ns)
         d->busy.reason = judge(d);
         d->busy.busy = d->busy.reason != BUSY_NOT;
         d->busy.last = d->triggers.last;
-        /* A trigger that obeys leaves the queue empty: the time counts nevertheless. */
+        /* A trigger source that obeys the busy signal leaves the queue empty, but the time still counts. */
         if (d->triggers.size == 0 || d->state != RUN_RUNNING)
                 return;
         if (d->busy.busy)

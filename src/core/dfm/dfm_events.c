@@ -3,7 +3,7 @@
 
 #include "dfm_internal.h"
 
-/* Maximum number of events assigned in one call, so that messages leave in between. */
+/* Maximum number of events assigned in one call, so that messages are sent in between. */
 #define ASSIGN_BATCH 512
 
 void dfm_leave_sfi(struct dfm *d, uint32_t slot)
@@ -14,7 +14,7 @@ void dfm_leave_sfi(struct dfm *d, uint32_t slot)
                 d->sfis[sfi].held--;
 }
 
-/* Internal triggers: the number of the event, unless a file describes them. */
+/* For internal triggers: the number of the event, unless a file describes the triggers. */
 static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
 {
         struct event_info info;
@@ -23,8 +23,8 @@ static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
         return info.l1_id;
 }
 
-/* The event is over, and the ROSs shall clear it. With level 2 they hear only of events that are built: the
- * L1 IDs tell them which frames belong to the others. */
+/* The event is over, and the ROSs must clear it. With level 2 they are informed only of events that are
+ * built; L1 IDs identify the frames of all others. */
 static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         bool by_l1_id = d->config.level2.on && dfm_can_describe(d, slot);
@@ -103,7 +103,7 @@ static uint32_t choose_sfi(struct dfm *d)
         return policies[d->config.policy].choose(d->policy_view, d->config.n_sfi, d->policy_last);
 }
 
-/* Avoids the SFI that did not finish the event, unless it alone has a credit. */
+/* Avoids the SFI that did not finish the event, unless no other SFI has a credit. */
 static uint32_t choose_another(struct dfm *d, uint16_t previous_sfi)
 {
         if (previous_sfi == NO_SFI || d->policy_view[previous_sfi].free == 0)
@@ -173,7 +173,7 @@ static bool assign_orphans(struct dfm *d, uint64_t now_ns)
         return true;
 }
 
-/* Accepted events wait for a credit without a time-out, as triggers do that are held back. */
+/* Accepted events wait for a credit without a time-out, like triggers that are held back. */
 static bool assign_accepted(struct dfm *d, uint64_t now_ns)
 {
         uint32_t slot, sfi;

@@ -1,5 +1,5 @@
-/* Holds the start of the run, and pauses its triggers, as an operator commands. Counts the paused time apart
- * from the time for which triggers are held back for lack of credits. */
+/* Holds the start of the run, and pauses its triggers, as an operator commands. Counts the paused time
+ * separately from the time for which a lack of credits holds triggers back. */
 #include "core/dfm_hold.h"
 
 #include "dfm_internal.h"

@@ -1,8 +1,8 @@
 /* Admission to the run: the DFM's answers to Join. dfm_nodes.c tracks which nodes are present. */
 #include "dfm_internal.h"
 
-/* After another incarnation requested the place, this number of messages from the present one proves that
- * both run. The network may deliver fewer of them late. */
+/* After another incarnation requested to join, this number of messages from the present one proves that both
+ * are running. Fewer may be messages that the network delivered late. */
 #define SPOKEN_TWICE 3
 
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice)
@@ -28,7 +28,7 @@ static bool has_same_keys(const struct dfm *d, const struct message *m, uint16_t
         return true;
 }
 
-/* The node is in no run or in ours, or this DFM resumes the node's run. False: that run is over. */
+/* The node is in no run or in this DFM's run, or this DFM resumes the node's run. False: that run is over. */
 static bool agree_on_run(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         if (m->header.cookie == 0 || m->header.cookie == d->cookie)
@@ -70,8 +70,8 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
         return judge_place(d, now_ns, n, m->join.incarnation);
 }
 
-/* Whether the account loses what an earlier process of the ROS had counted. A process that has not been in a
- * resumed run may have replaced another one while no DFM ran. */
+/* Whether the counts of an earlier process of the ROS are lost. A process that has not been in a resumed run
+ * may have replaced another one while no DFM ran. */
 static bool replaces_ros(const struct dfm *d, const struct dfm_node *n, uint16_t ros, const struct message *m)
 {
         bool in_run = d->begun || d->resume.active;
@@ -129,8 +129,8 @@ static void notice_refusal(struct dfm *d, struct dfm_node *n, const struct messa
                       });
 }
 
-/* A node that comes after the end waits for the next run, and one in the run of an earlier DFM that this one
- * did not resume, for the next DFM. */
+/* A node that joins after the end waits for the next run. A node in the run of an earlier DFM that this DFM
+ * did not resume waits for the next DFM. */
 static bool waits_for_another(const struct dfm *d, const struct message *m)
 {
         if (m->header.cookie == 0)

@@ -1,12 +1,12 @@
-/* Level 2: the events of new triggers wait here for a decision or their time-out. dfm_events.c assigns what
- * is accepted, and clears what is rejected. */
+/* Level 2: the events of new triggers wait here for a decision or their time-out. dfm_events.c assigns
+ * accepted events and clears rejected ones. */
 #include "core/dfm_level2.h"
 
 #include <errno.h>
 
 #include "dfm_internal.h"
 
-/* Maximum number of events that one listing looks at. */
+/* Maximum number of events that one listing examines. */
 #define LIST_EVENTS 4096
 /* Undecided events while the size of frames is not known. */
 #define FIRST_ROOM 16u
@@ -55,7 +55,7 @@ static uint64_t bit_of(uint64_t event)
         return UINT64_C(1) << event % 64;
 }
 
-/* Forgets what the bits of new events meant before. */
+/* Clears the bits that new events reuse. */
 static void remember_new(struct dfm *d)
 {
         uint64_t next = d->table.next_event, oldest = (next - MIN(next, EVB_EVENT_WINDOW)) / 64 * 64;
@@ -65,7 +65,7 @@ static void remember_new(struct dfm *d)
                 *word_of(l, l->remembered) = 0;
 }
 
-/* Only recent events are remembered; a decision about an older one is late. */
+/* Only decisions about recent events are recorded; a decision about an older event counts as late. */
 static void count_unused(struct dfm *d, uint64_t event)
 {
         struct dfm_level2_counts *c = &d->level2.counts;
@@ -117,7 +117,7 @@ static bool is_older(uint64_t since_ns, uint64_t age_ns, uint64_t now_ns)
         return now_ns - since_ns >= age_ns;
 }
 
-/* When the first accepted event counts as one that no SFI takes. */
+/* Start of the time after which the first accepted event counts as not accepted by any SFI. */
 static uint64_t accepted_since_ns(const struct dfm *d)
 {
         return MAX(d->table.slots[d->table.accepted.first].assigned_ns, d->level2.served_ns);
@@ -137,7 +137,7 @@ void dfm_level2_expire(struct dfm *d, uint64_t now_ns)
                 else
                         dfm_reject_event(d, now_ns, slot);
         }
-        /* A run that drains must end, even if no SFI takes another event. */
+        /* A run that drains must end, even if no SFI accepts another event. */
         while (d->state == RUN_DRAINING && t->accepted.first != SLOT_NONE &&
                (dfm_is_hopeless(d) || is_older(accepted_since_ns(d), c->event_timeout_ns, now_ns)))
                 dfm_lose_event(d, now_ns, t->accepted.first, DFM_LOSS_NO_SFI);

@@ -33,7 +33,8 @@ static void begin_assign(struct dfm *d, struct message *m, uint32_t transaction)
         m->assign.incarnation = m->assign.finished_ack = 0;
 }
 
-/* Adds an entry for `e`; NULL: for an event that was taken back since. False: it needs another message. */
+/* Adds an entry for `e`; NULL: for an event that was withdrawn since. False: the entry needs another
+ * message. */
 static bool add_entry(struct dfm *d, struct message *m, const struct dfm_event *e)
 {
         struct assign_entry *entry = &m->assign.entries[m->n];
@@ -68,7 +69,7 @@ static bool add_entry(struct dfm *d, struct message *m, const struct dfm_event *
 }
 
 /* Whether the oldest assignment that waits for its announcement has been sent to its SFI. *ret is NULL if its
- * event was taken back: then it goes to the SFI alone, as void. */
+ * event was withdrawn: then the assignment goes to the SFI alone, as void. */
 static bool may_announce(const struct dfm *d, const struct dfm_event **ret)
 {
         uint32_t slot;
@@ -106,7 +107,8 @@ bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to
         n = m->n;
         message_fit(m, d->config.message_bytes);
         unqueue(d, m, n);
-        /* All SFIs learn of an event that changes hands, so that the previous one drops what it has of it. */
+        /* All SFIs are informed of an event that moves to another SFI, so that the previous SFI drops its
+         * fragments. */
         *to = (struct message_to){ROLE_ROS,
                                   m->header.type == MESSAGE_BUILD ? MESSAGE_TO_ALL : MESSAGE_TO_ROSS};
         return m->n > 0;

@@ -1,23 +1,24 @@
 /* The frames make the triggers: each number that ROSs announce (dfm_announcer.c) becomes a trigger once.
- * Numbers wait here, in order, until all leading ROSs got there, or for the configured window; then they
- * enter the queue of dfm_triggers.c. If all boards begin to count again, everything of before ends first. */
+ * Numbers wait here, in order, until all leading ROSs have reached them, or for the configured window; then
+ * they enter the queue of dfm_triggers.c. If all boards restart their counts, all earlier numbers end
+ * first. */
 #include "dfm_order.h"
 
 #include <errno.h>
 
 #include "dfm_internal.h"
 
-/* A far number is believed only if the leading ROSs agree, or if so many numbers, which are this close to
- * each other, do while no other number comes. */
+/* A far number is believed only if the leading ROSs agree on it, or if AGREE numbers close to each other come
+ * and no other number does. */
 #define AGREE 4u
 #define APART 64u
 /* How long a far number waits for others. */
 #define FAR_WAIT_NS NS_PER_S
 /* Reports of ROSs may be this much apart. */
 #define LEADER_KEEP_ALIVES 3u
-/* Before the boards count as apart, so many events have ended, and none is complete. */
+/* The boards count as apart only after this many events have ended and none of them is complete. */
 #define APART_EVENTS 16u
-/* A longer jump is not counted as numbers that are missing. */
+/* A longer jump is not counted as missing numbers. */
 #define GAP_MAX (UINT64_C(1) << 20)
 
 static bool is_on(const struct dfm *d)
@@ -58,14 +59,14 @@ void dfm_order_begin(struct dfm *d)
         if (!is_on(d))
                 return;
         begin_streams(d);
-        /* A resumed run, and the record tells which numbers were taken at least. */
+        /* In a resumed run, the record gives the lowest number that may be new. */
         f->begun = f->has_floor = d->triggers.numbers.started;
         f->floor = d->triggers.numbers.next;
         f->open = true;
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 f->some_required |= d->ross[i].leads && !d->ross[i].optional;
-                /* In a resumed run the ROSs know which numbers were taken, even if no SFI knows of an event.
-                 */
+                /* In a resumed run the ROSs have a record of the numbers that became triggers, even if no SFI
+                 * has an event. */
                 f->open &= dfm_node(d, ROLE_ROS, i)->resets == 0;
         }
 }
@@ -103,8 +104,8 @@ static uint64_t reached(const struct dfm *d)
         return n > 0 ? top : 0;
 }
 
-/* Frames of other boards prove that there are triggers. Those of the same triggers as the leader's last ones
- * may be reported later. */
+/* Frames of other boards prove that there are triggers. Their frames of the leader's last triggers may be
+ * reported later. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
@@ -144,13 +145,13 @@ static uint32_t place_of(const struct dfm_order *f, uint64_t number)
         return from;
 }
 
-/* The last eighth is for numbers below others: a ROS that is ahead must not keep them out. */
+/* The last eighth is reserved for numbers below others, so that a ROS that is ahead cannot crowd them out. */
 static bool has_room(const struct dfm_order *f, uint32_t place)
 {
         return f->n < (place == f->n ? f->size - f->size / 8 : f->size);
 }
 
-/* Moves the smaller part of the others. */
+/* Moves the smaller part of the other numbers. */
 static void make_place(struct dfm_order *f, uint32_t place)
 {
         f->n++;
@@ -164,7 +165,7 @@ static void make_place(struct dfm_order *f, uint32_t place)
                 *dfm_order_at(f, k) = *dfm_order_at(f, k - 1);
 }
 
-/* A number below others must not keep them waiting: it waits no longer than the next one. */
+/* A number below others must not delay them: it waits no longer than the next one. */
 static void insert(struct dfm_order *f, uint32_t place, uint64_t number, uint64_t now_ns)
 {
         uint64_t since_ns = now_ns;
@@ -227,7 +228,7 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
                 return false;
         if (state != NUMBER_OLD && (!taken->started || number < taken->next + DFM_ORDER_FAR))
                 d->order.near_ns = now_ns;
-        /* A board sends its frames of before the run first. */
+        /* A board first sends its frames from before the run. */
         if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
                 state = NUMBER_OLD;
         d->counts.announced.numbers++;
@@ -268,7 +269,7 @@ static void open_streams(struct dfm *d, uint64_t now_ns)
                 f->begun = true;
                 dfm_ledger_changed(d);
         }
-        /* Which lower numbers are no events is not known. */
+        /* It is unknown which lower numbers became no event. */
         d->counts.offered.unclear += !known && d->table.next_event > 0;
         go_on(d, now_ns);
 }
@@ -307,7 +308,7 @@ static bool is_far(const struct dfm *d, uint64_t number)
         return taken->started && number >= taken->next && number - taken->next >= DFM_ORDER_FAR;
 }
 
-/* The first numbers follow each other, and none of those before has come since. */
+/* The first numbers follow each other, and no earlier number has come since. */
 static bool agree(const struct dfm *d)
 {
         const struct dfm_order *f = &d->order;
@@ -321,16 +322,16 @@ static bool agree(const struct dfm *d)
         return true;
 }
 
-/* A single leading ROS agrees with nobody: a far number is damaged unless it goes on from there. */
+/* A single leading ROS has no other ROS to agree with: a far number counts as damaged unless the ROS
+ * continues from there. */
 static bool is_believed(const struct dfm *d, uint64_t number)
 {
         return !is_far(d, number) || d->order.n > 1 || dfm_leaders(d) > 1;
 }
 
-/* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on what comes. If all
- * leading ROSs have a number, but some of them lower ones, the others may have a wrong one, or overtaken
- * ones.
- */
+/* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on later numbers. If all
+ * leading ROSs have a number, but some have lower ones, the others may have a wrong number or overtaken
+ * ones. */
 static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool *ret_drop)
 {
         const struct dfm_order *f = &d->order;
@@ -356,7 +357,7 @@ static bool may_offer(const struct dfm *d)
         return d->order.open && dfm_triggers_waiting(&d->triggers) < d->triggers.size;
 }
 
-/* The first of the numbers that most leading ROSs announced: a board that counts from elsewhere must not
+/* The first of the numbers that most leading ROSs announced: a board with a different count must not
  * decide. */
 static uint64_t most_agreed(const struct dfm_order *f)
 {
@@ -369,8 +370,8 @@ static uint64_t most_agreed(const struct dfm_order *f)
         return best->number;
 }
 
-/* The run begins with the first number that all leading ROSs have: the boards may have begun earlier than
- * their ROSs. */
+/* The run begins with the first number that all leading ROSs have: the boards may have started before their
+ * ROSs. */
 static void begin_run(struct dfm *d)
 {
         struct dfm_order *f = &d->order;
@@ -426,7 +427,7 @@ static void offer_due(struct dfm *d, uint64_t now_ns)
                 go_on(d, now_ns);
 }
 
-/* All boards that events need have begun again, so that no ROS believes its frames. */
+/* All boards that events need have restarted, so no ROS believes its frames. */
 static bool boards_began_again(const struct dfm *d)
 {
         uint32_t n = 0, required = 0;
@@ -448,7 +449,7 @@ static bool boards_began_again(const struct dfm *d)
         return n > 0;
 }
 
-/* A Clear of before must not reach a ROS after the reset: it may carry an L1 ID. */
+/* An earlier Clear must not reach a ROS after the reset: it may carry an L1 ID. */
 static void close_epoch(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -473,15 +474,15 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns)
                 return;
         if (!f->open)
                 open_streams(d, now_ns);
-        /* A ROS that returns to the triggers prevents the reset: its board counts on. */
+        /* A ROS that returns to the triggers prevents the reset: its board continues its count. */
         f->closing = f->open && boards_began_again(d);
         offer_due(d, now_ns);
         if (f->closing)
                 close_epoch(d, now_ns);
 }
 
-/* The boards' last numbers, at the stop, follow those that were taken. One that is far ahead still waited for
- * others that agree. */
+/* At the stop, the boards' last numbers follow those already offered. A number far ahead was still waiting
+ * for others that agree. */
 void dfm_order_drop(struct dfm *d)
 {
         const struct dfm_numbers *taken = &d->triggers.numbers;

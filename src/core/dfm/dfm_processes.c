@@ -1,6 +1,6 @@
-/* Keeps the record of the run. It accounts for the ends of SFI processes one by one, so that those of a
- * process that is gone still count when another DFM resumes the run. dfm_resume.c learns the rest from the
- * processes that are left. */
+/* Keeps the record of the run. It accounts for the events of SFI processes one by one, so that those of an
+ * exited process still count when another DFM resumes the run. dfm_resume.c collects the rest from the
+ * remaining processes. */
 #include "core/dfm_processes.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static uint64_t built(const struct dfm_process *p)
         return p->left ? 0 : p->ends.complete + p->ends.partial;
 }
 
-/* A process that should have reported, and cannot any longer, may have built events of which nobody knows. */
+/* A process that should have reported and no longer can may have built events without any record. */
 static void replace(struct dfm *d, struct dfm_node *n, struct dfm_process *p, uint64_t incarnation)
 {
         bool silent = n->awaited && (p->incarnation != 0 || !n->was_in_run);
@@ -173,8 +173,8 @@ void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f,
         d->counts.ended_again += f->end < EVENT_LOST;
 }
 
-/* The next DFM takes an event for rejected that ended below `oldest` and that no SFI built, unless it knows
- * better. And it asks the SFIs only about events that they remember. */
+/* Unless it has other information, the next DFM counts an event below `oldest` that no SFI built as rejected.
+ * And it asks the SFIs only about events that they still have records of. */
 void dfm_ledger_record(struct dfm *d)
 {
         struct dfm_ledger *l = &d->ledger;
@@ -239,7 +239,7 @@ void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns)
         record_figures(d, now_ns);
 }
 
-/* Each step comes here, and hardly ever has anything to do. */
+/* Every step calls this function, which rarely has anything to do. */
 void dfm_ledger_record_shortfalls(struct dfm *d)
 {
         const struct dfm_offered *c = &d->counts.offered;
@@ -371,7 +371,7 @@ struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct n
         return more;
 }
 
-/* Without a record of all processes, each one that has not reported may have had others before it. */
+/* Without a record of all processes, each process that has not reported may have had predecessors. */
 static void settle_process(struct dfm *d, uint32_t i)
 {
         struct dfm_node *n = dfm_node(d, ROLE_SFI, i);
@@ -425,7 +425,7 @@ uint64_t dfm_processes_version(const struct dfm *d)
         return d->state == RUN_STARTING && !d->resume.active ? 0 : d->ledger.version;
 }
 
-/* Until the run is settled, only the previous DFM's are known. */
+/* Until the run is settled, only the previous DFM's processes are known. */
 static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_processes *f = d->ledger.previous;
@@ -439,7 +439,7 @@ static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
                 memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
 }
 
-/* Events that the next DFM may still find, when the SFI that has not reported does. */
+/* Events that the next DFM may still find once the missing SFI reports. */
 static uint64_t count_unreported(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_sfi && !d->resume.none_is_lost; i++) {

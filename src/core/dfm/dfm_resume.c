@@ -1,5 +1,5 @@
 /* Resumes the run of a previous DFM. Asks each SFI which events ended there and which are open, and reassigns
- * the events that no SFI knows. docs/protocol.md ("A DFM that restarts") has the rules. */
+ * the events that no SFI reported. docs/protocol.md ("A DFM that restarts") has the rules. */
 #include "dfm_resume.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 /* Pause before an unanswered Inquiry is repeated. */
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)
 
-/* Never resumes a run that has ended. Without a record of the previous run, it trusts the nodes. */
+/* A run that has ended is never resumed. Without a record of the previous run, the nodes are trusted. */
 bool dfm_may_resume_run(const struct dfm *d, const struct message *join)
 {
         const struct dfm_previous *f = &d->config.previous;
@@ -183,7 +183,7 @@ static void record_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t e
 static void record_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool ended,
                          bool partial)
 {
-        /* It takes a credit even if the previous DFM had ended it. */
+        /* The event uses a credit even if the previous DFM had ended it. */
         d->sfis[sfi].used += !ended;
         /* Bounds the window: a node that reports wrong events can only make events lost. */
         if (!is_inside(&d->resume, event))
@@ -194,8 +194,7 @@ static void record_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t 
                 record_open(d, now_ns, sfi, event);
 }
 
-/* Some unreported events were built nevertheless. The report of their SFI tells how many fragments they
- * lack. */
+/* Some unreported events were built after all. Their SFI reports how many of their fragments are missing. */
 static void find(struct dfm *d, uint64_t complete, uint64_t partial, bool forgotten)
 {
         uint64_t found = complete + partial, fragments = found * d->config.n_ros;
@@ -216,7 +215,7 @@ static void find(struct dfm *d, uint64_t complete, uint64_t partial, bool forgot
         c->fragments_received += fragments;
 }
 
-/* Apart from guesses, which know no numbers. */
+/* Guesses are not included: they have no event numbers. */
 static bool is_unreported(const struct dfm *d, uint64_t event)
 {
         const struct dfm_resume *r = &d->resume;
@@ -225,7 +224,7 @@ static bool is_unreported(const struct dfm *d, uint64_t event)
                (event >= r->oldest ? r->forgotten > 0 : r->unreported > r->forgotten);
 }
 
-/* The run goes on already. Events that the late SFI built must not be built again. */
+/* The run has already continued. Events that the late SFI built must not be built again. */
 static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool partial)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -281,7 +280,8 @@ static void record_rejected(struct dfm *d)
         c->fragments_lost -= fragments;
 }
 
-/* Fragments that the newly known events of a late SFI lack, and its builds of events that have ended. */
+/* Counts the missing fragments of the newly reported events of a late SFI, and its builds of events that have
+ * ended. */
 static void record_late_totals(struct dfm *d, const struct node_totals *t, uint64_t complete,
                                uint64_t partial)
 {
@@ -299,7 +299,8 @@ static void record_late_totals(struct dfm *d, const struct node_totals *t, uint6
         c->ended_again = again->complete + again->partial;
 }
 
-/* Builds of events that it did not name are of unreported ones, as far as there is a guess. */
+/* Builds of events that the report does not name count as builds of unreported events, as far as there is a
+ * guess. */
 static void record_late_report(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         uint64_t left = d->resume.is_exact ? 0 : d->resume.unreported - d->resume.forgotten;
@@ -355,7 +356,7 @@ bool dfm_receive_inventory(struct dfm *d, uint64_t now_ns, const struct message 
             m->inventory.from != n->inventory_next)
                 return true;
         dfm_record_contact(d, now_ns, n);
-        /* Includes events that the SFI learned of after its Join. */
+        /* Includes events that the SFI received after its Join. */
         if (d->resume.active)
                 record_newest(&d->resume, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
@@ -379,9 +380,8 @@ bool dfm_resume_is_settled(const struct dfm *d)
 }
 
 /* Without the previous DFM's record, or with its unreported events, some builds are of events that the SFIs
- * do not remember, or that have no number here. Each of them counts as another event, as long as there are
- * any.
- */
+ * have no record of, or that have no number here. Each build counts as another event, as long as there are
+ * any left. */
 static void guess(struct dfm *d, const struct node_totals *sum)
 {
         const struct node_totals previous = dfm_ledger_previous(d);
@@ -411,7 +411,8 @@ static void count_fragments(struct dfm *d, const struct node_totals *t)
         c->fragments_received = c->fragments_expected - c->fragments_lost - c->fragments_absent;
 }
 
-/* At least: with level 2, an event may end before it has an SFI. Each other one has been assigned once. */
+/* A lower bound: with level 2, an event may end before it has an SFI. Every other event has been assigned at
+ * least once. */
 static uint64_t count_assigned(const struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.previous;
@@ -422,9 +423,9 @@ static uint64_t count_assigned(const struct dfm *d)
         return MAX(f ? f->figures.assigned : 0, c->complete + c->partial + c->reassigned);
 }
 
-/* Accounts for all triggers so far: those that the previous DFM's record says ended, those that the SFIs
- * built since, and the open ones. All others are lost, as they may have ended on an SFI that left; with level
- * 2 they were rejected, if all SFIs have reported. */
+/* Accounts for all triggers so far: triggers of events that ended according to the previous DFM's record, of
+ * events that the SFIs built since, and of open events. All others are lost, because they may have ended on
+ * an SFI that left; with level 2 they were rejected, if all SFIs have reported. */
 static void count_previous(struct dfm *d)
 {
         static const struct dfm_ends none;
@@ -450,15 +451,15 @@ static void count_previous(struct dfm *d)
         again->complete = sum.complete - MIN(sum.complete, c->complete);
         again->partial = sum.partial - MIN(sum.partial, c->partial);
         c->ended_again = again->complete + again->partial;
-        /* The record may be older than the first ones. */
+        /* The record may be older than the first events. */
         c->first_trigger_ns = c->first_trigger_ns ?: c->triggers > 0 ? d->started_ns : 0;
         c->first_complete_ns = c->first_complete_ns ?: c->complete > 0 ? d->started_ns : 0;
         c->assigned = count_assigned(d);
         count_fragments(d, &sum);
 }
 
-/* An event that no SFI knows, although it may be open. With level 2 and triggers from outside, nobody can
- * decide about it, as its trigger is not known. */
+/* An event that no SFI reported, although it may be open. With level 2 and triggers from outside, no client
+ * can decide about it, because its trigger is unknown. */
 static bool is_forgotten(const struct dfm *d)
 {
         return (d->config.level2.on && dfm_triggers_are_outside(d)) || d->table.used == d->table.capacity;
@@ -483,7 +484,7 @@ static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
                 dfm_table_await(t, slot);
 }
 
-/* Each event that ended since the record, and that an SFI built, is one that the SFI remembers. */
+/* Each event that ended since the record, and that an SFI built, is still recorded by the SFI. */
 static bool is_exact(const struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.previous;

@@ -1,7 +1,7 @@
-/* When the DFM heard of its nodes, and time in which it could not. */
+/* When the DFM last received messages from its nodes, and times when it could not. */
 #include "dfm_silence.h"
 
-/* After this number of keep-alives without any message, the DFM hears nobody. */
+/* After this number of keep-alives without any message, the DFM counts as cut off. */
 #define SILENCE_KEEP_ALIVES 3
 
 bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns)
@@ -11,7 +11,7 @@ bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns)
 
 void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
 {
-        /* The others' turn to speak comes only now. */
+        /* The other nodes' messages arrive only from now on. */
         if (d->state == RUN_RUNNING && d->received_ns > 0 && dfm_receives_nothing(d, now_ns))
                 dfm_was_paused(d, now_ns, now_ns - d->received_ns);
         d->received_ns = n->received_ns = now_ns;

@@ -1,4 +1,5 @@
-/* Whether the run moves, and its end if it does not. The caller decides how long it may stand still. */
+/* Detects whether the run makes progress, and ends it if not. The caller decides how long a run may stand
+ * still. */
 #include "dfm_internal.h"
 
 bool dfm_has_work(const struct dfm *d)
@@ -11,8 +12,8 @@ bool dfm_has_work(const struct dfm *d)
                (held_back && (!d->awaits_frames || dfm_expects_frames(d)));
 }
 
-/* Accepted triggers are no progress: an SFI with many credits would hide for long that its events do not end.
- * Nor are lost events: their time is over because nothing moves. */
+/* Accepted triggers are not progress: an SFI with many credits would hide for a long time that its events do
+ * not end. Nor are lost events: they time out because nothing progresses. */
 uint64_t dfm_progress(const struct dfm *d)
 {
         const struct dfm_counts *c = &d->counts;

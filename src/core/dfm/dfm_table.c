@@ -1,5 +1,5 @@
-/* The DFM's open events: slots, found by event number, in lists by their state. It knows neither policies nor
- * messages. */
+/* The DFM's open events: slots, found by event number, in lists by their state. The table is independent of
+ * policies and messages. */
 #include <assert.h>
 #include <errno.h>
 

@@ -1,10 +1,10 @@
 /* The queue of triggers that come from outside, or from the clock, until their events are assigned. A full
- * queue refuses triggers, and counts them. dfm_events.c takes them.
+ * queue refuses triggers, and counts them. dfm_events.c removes them.
  *
  * A reset of the counters, which a trigger or a marker reports, waits until all earlier events have ended,
- * and their frames have come or are overdue. Then the ROSs hear of it. The next trigger waits until all of
- * them know: no frame can match a trigger from the other side of the reset. The DFM is busy all the time.
- */
+ * and their frames have come or are overdue. Then the ROSs are informed. The next trigger waits until all of
+ * them have confirmed, so no frame can match a trigger from the other side of the reset. The DFM is busy all
+ * the time. */
 #include <errno.h>
 
 #include "dfm_internal.h"
@@ -25,7 +25,7 @@ int dfm_triggers_init(struct dfm *d)
         return q->ring ? 0 : -ENOMEM;
 }
 
-/* Slices of a resumed run that became no event and count nowhere else. */
+/* Counts slices of a resumed run that became no event and are not counted elsewhere. */
 static void count_missed_slices(struct dfm *d)
 {
         struct dfm_offered *c = &d->counts.offered;
@@ -40,8 +40,8 @@ static bool frames_trigger(const struct dfm *d)
 }
 
 /* Frames whose numbers are no events are announced again. If each other trigger since the record had become
- * an event, the next number would be this one. In a pause, no others became events than those that waited,
- * and the rest of these is lost. */
+ * an event, the next number would be this one. In a pause, only waiting triggers became events, and the rest
+ * of these are lost. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
         uint64_t since = d->table.next_event - f->next, left = f->came.waiting - MIN(since, f->came.waiting);
@@ -57,8 +57,8 @@ static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
         dfm_numbers_begin(&q->numbers, f->came.next - (q->quiet ? 0 : f->came.waiting - since));
 }
 
-/* The reports of the SFIs tell how many triggers became events since the record. How many were offered since
- * is not known before the next one comes, and not even then after a reset. */
+/* The reports of the SFIs show how many triggers became events since the record. How many were offered since
+ * is unknown until the next trigger comes and, after a reset, even then. */
 void dfm_triggers_resume(struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.previous;
@@ -89,9 +89,9 @@ void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost)
         d->counts.offered.datagrams_lost = d->triggers.datagrams_lost + lost;
 }
 
-/* The beginning of a run is reset 1: the counters go on, whatever the first trigger says, unless a marker
- * came. A resumed run goes on after the resets that its ROSs know of, and nobody knows which frames of its
- * previous DFM still come. */
+/* The beginning of a run is reset 1: the counters continue, whatever the first trigger indicates, unless a
+ * marker came. A resumed run continues after the resets that its ROSs have received, and it is unknown which
+ * frames from the time of the previous DFM still come. */
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -155,8 +155,9 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
         return OFFER_QUEUED;
 }
 
-/* The first number that this DFM takes of a resumed run. It may have overtaken some of those that are missed.
- * Numbers that were missing may have come since the record; one that is further back is of after a reset. */
+/* Handles the first number that this DFM accepts in a resumed run. It may have overtaken some of the missed
+ * numbers. Numbers that were missing may have come since the record; a number further back is from after a
+ * reset. */
 static void count_missed(struct dfm *d, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -178,7 +179,7 @@ static void count_missed(struct dfm *d, uint64_t number)
         dfm_numbers_begin(&q->numbers, number);
 }
 
-/* The count of the numbers that did not come, and of which this is one if it is not newer than all. */
+/* The count of absent numbers to which this number belongs, unless it is newer than all others. */
 static uint64_t *count_of_absent(struct dfm *d, uint64_t number)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -198,7 +199,7 @@ static enum dfm_offer accept_number(struct dfm *d, uint64_t came_ns, uint64_t nu
         enum dfm_offer verdict;
         bool gap = frames_trigger(d) && number > q->numbers.next;
 
-        /* No event of a later trigger may be known without that. */
+        /* This must be recorded before any event of a later trigger. */
         if (q->resumed || !q->numbers.started || gap)
                 dfm_ledger_changed(d);
         if (q->resumed)
@@ -214,7 +215,7 @@ static enum dfm_offer accept_number(struct dfm *d, uint64_t came_ns, uint64_t nu
         return verdict;
 }
 
-/* Which triggers were missed will not be known. */
+/* It can no longer be determined which triggers were missed. */
 static void give_up_missed(struct dfm *d)
 {
         d->counts.offered.unclear += d->triggers.resumed;
@@ -258,7 +259,8 @@ static void record_reset(struct dfm *d, const struct trigger_entry *t)
         q->marked |= d->state == RUN_STARTING && (t->flags & TRIGGER_MARKER || d->resume.active);
         if (q->fresh && !(t->flags & TRIGGER_MARKER))
                 return;
-        /* A ROS that knows of a reset without triggers may have frames of after it: this is another one. */
+        /* A ROS that received a reset without triggers may have frames from after it, so this is another
+         * reset. */
         if (dfm_triggers_waiting(q) == 0)
                 q->resetting = false;
         q->reset_due = true;
@@ -277,14 +279,15 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
                 verdict = dfm_offer_since(d, now_ns, t);
         if (verdict != OFFER_MARKER)
                 d->triggers.followed = verdict != OFFER_QUEUED;
-        /* Behind a reset, it has no frames of before. */
+        /* After a reset in the queue, no earlier frames belong to this trigger. */
         if (verdict > OFFER_MARKER && !dfm_reset_is_pending(&d->triggers))
                 d->triggers.unread_ns = now_ns;
         dfm_judge_busy(d, now_ns);
         return verdict;
 }
 
-/* If it should have been the first one, its counters begin with the run: a reset is none. */
+/* If this trigger should have been the first one, its counters begin with the run, so its reset does not
+ * count. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -299,7 +302,7 @@ enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct 
         return verdict;
 }
 
-/* Slices that find the queue full are refused: time does not wait. */
+/* Slices that find the queue full are refused, because time goes on. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -345,7 +348,7 @@ static bool ross_know_resets(struct dfm *d)
         return true;
 }
 
-/* Whether no frame of before the reset is expected any more. A rejected event does not wait for its frames.
+/* Whether no frame from before the reset is expected any more. A rejected event does not wait for its frames.
  * KeepAlive must have passed all earlier events: its oldest one is the first after the reset. */
 static bool may_reset(struct dfm *d, uint64_t now_ns)
 {
@@ -371,7 +374,7 @@ void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
         d->keep_alive_due_ns = now_ns;
 }
 
-/* Whether triggers wait for a reset, or for a ROS that does not know of the last one. */
+/* Whether triggers wait for a reset, or for a ROS that has not received the last one. */
 static bool waits_for_reset(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -422,11 +425,11 @@ void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot)
         w = &d->triggers.ring[d->triggers.tail++ % d->triggers.size];
         e->trigger = w->trigger;
         e->trigger_known = true;
-        /* It must not count as the next one. */
+        /* A late number must not count as the next one. */
         if (w->late)
                 dfm_ledger_changed(d);
         e->trigger_ns = w->came_ns;
-        /* The caller takes a limited number at a time. */
+        /* The caller accepts a limited number at a time. */
         d->triggers.blocked = false;
 }
 
@@ -475,7 +478,7 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot)
         return !dfm_triggers_are_outside(d) || d->table.slots[slot].trigger_known;
 }
 
-/* As the trigger describes it. */
+/* Describes the event from its trigger. */
 static void describe(const struct dfm *d, const struct dfm_event *e, struct event_info *ret)
 {
         const struct trigger_entry *t = &e->trigger;

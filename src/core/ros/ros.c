@@ -1,6 +1,6 @@
-/* The ROS's entry points: creation, received messages, the next message to send. ros_request.c finds what is
- * requested, ros_arrive.c takes frames, ros_hold.c holds the fragments, ros_queue.c queues them for sending.
- */
+/* The ROS's entry points: creation, received messages, the next message to send. ros_request.c finds
+ * requested fragments, ros_arrive.c accepts frames, ros_hold.c holds the fragments, ros_queue.c queues them
+ * for sending. */
 #include "core/ros.h"
 
 #include <errno.h>
@@ -9,11 +9,12 @@
 #include "ros_waiting_regions.h"
 
 #define BLOCK_MIN_BYTES 256u
-/* An SFI repeats a reduced share at each keep-alive; after this number without one the share is forgotten. */
+/* An SFI repeats a reduced share at each keep-alive; after this number of keep-alives without a repetition
+ * the share is discarded. */
 #define RATE_KEEP_ALIVES 5
 #define RATE_FULL 1000u
-/* Least time between Alive messages that report frames. It delays a trigger no more than that, and a DFM of
- * many ROSs with fast front-ends can receive them. */
+/* Minimum time between Alive messages that report frames. It delays a trigger by no more than this time, and
+ * a DFM with many ROSs and fast front-ends can receive all of them. */
 #define REPORT_PAUSE_NS NS_PER_MS
 
 static int allocate(struct ros *r)
@@ -171,7 +172,7 @@ static bool receive_rate(struct ros *r, uint64_t now_ns, const struct message *m
         return true;
 }
 
-/* Shares of SFIs that left, or no longer repeat them. */
+/* Discards the shares of SFIs that left, or that no longer repeat them. */
 static void forget_old_rates(struct ros *r, uint64_t now_ns)
 {
         for (uint32_t i = 0; i < r->config.n_sfi; i++) {
@@ -183,7 +184,7 @@ static void forget_old_rates(struct ros *r, uint64_t now_ns)
         }
 }
 
-/* The ROSs that share each SFI's port. This one sends even if the DFM does not see it at the moment. */
+/* The ROSs that share each SFI's port. This ROS sends even while the DFM reports it as absent. */
 static void follow_live(struct ros *r, const struct message *m)
 {
         uint16_t self = r->config.index;
@@ -225,8 +226,8 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         return true;
 }
 
-/* The DFM's streams restart. Fragments stay held, as their numbers identify them. A stop that was not
- * complete is forgotten. */
+/* The DFM's streams restart. Fragments stay held, as their numbers identify them. An incomplete stop is
+ * discarded. */
 static void follow_new_dfm(struct ros *r, uint64_t now_ns)
 {
         if (r->run_state == RUN_DRAINING)
@@ -315,9 +316,9 @@ static void keep_alive(struct ros *r, uint64_t now_ns)
                 r->queues[i].totals_due = r->queues[i].transaction > 0;
 }
 
-/* Triggers wait for frames that are counted, so the DFM must hear of frames before it runs out of those that
- * it knows of: when they have at least doubled. With level 2, a ROS hears too late of triggers to tell.
- * Events do without a front-end that is away, so the DFM must hear at once that it is back. */
+/* Triggers wait for counted frames, so the ROS must report frames before the DFM has used up those already
+ * reported: as soon as their number has at least doubled. With level 2, the ROS is informed of triggers too
+ * late to judge this. Events omit an absent front-end, so its return must be reported at once. */
 static bool has_news(const struct ros *r)
 {
         uint64_t unused = r->config.level2 ? 0 : r->reported - MIN(r->reported, r->newest);

@@ -1,12 +1,12 @@
 /* Announces the frames whose trigger is not known, so that the DFM makes an event of each number
- * (trigger.source = frames). The announcements are a stream of numbers that the DFM acknowledges; what is not
- * acknowledged is sent again. A stream begins with a Numbers without numbers, from which a DFM that resumes a
- * run learns which triggers are taken already. */
+ * (trigger.source = frames). The announcements are a stream of numbers that the DFM acknowledges;
+ * unacknowledged numbers are sent again. A stream begins with an empty Numbers message, which shows a DFM
+ * that resumes a run which triggers have already become events. */
 #include <errno.h>
 
 #include "ros_internal.h"
 
-/* Numbers that may be sent and not acknowledged. */
+/* Maximum number of sent and unacknowledged numbers. */
 #define ANNOUNCED_WINDOW 4096u
 /* Numbers that come within this time after a message wait for the next one, unless they fill it. */
 #define ANNOUNCE_PAUSE_NS NS_PER_MS
@@ -38,7 +38,7 @@ void ros_announce_number(struct ros *r, uint32_t i)
 {
         struct ros_announced *h = &r->announced;
 
-        /* No trigger of before a reset is taken after it. */
+        /* No trigger from before a reset is accepted after it. */
         r->entries[i].announced = r->entries[i].number < r->numbers.base;
         if (r->entries[i].announced)
                 return;
@@ -76,7 +76,7 @@ static bool is_active(const struct ros *r)
         return r->config.announces && r->announced.active && r->state == RUN_RUNNING;
 }
 
-/* New numbers that may be sent. */
+/* The number of new numbers that may be sent. */
 static uint32_t n_sendable(const struct ros *r)
 {
         const struct ros_announced *h = &r->announced;

@@ -43,8 +43,8 @@ static enum ros_frame judge_counted(const struct ros *r, uint32_t *ret_entry)
                                                                                       : FRAME_GOOD;
 }
 
-/* An early frame gives way to one of a later trigger: its own never came. Before the first trigger, only the
- * newest frames of a front-end that cannot wait may have one. */
+/* Discards an early frame for a frame of a later trigger: its own trigger never came. Before the first
+ * trigger, only the newest frames of a front-end that cannot wait are kept. */
 static bool make_way(struct ros *r, uint64_t number)
 {
         uint32_t i = r->early.first;
@@ -68,7 +68,7 @@ uint32_t ros_room(const struct ros *r)
         return (uint32_t)MAX(events, UINT64_C(1));
 }
 
-/* Follows large frames fast, and small ones slowly. The DFM learns at once if there is much less room. */
+/* Follows large frames fast, and small ones slowly. Reports a much smaller room to the DFM at once. */
 static void follow_size(struct ros *r, uint32_t bytes)
 {
         uint64_t room = arena_block_bytes(r->arena, bytes);
@@ -101,7 +101,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         } else {
                 number = ros_numbers_of_frame(&r->numbers, *counter);
                 r->arriving_as = judge_number(r, number, &expected);
-                /* The frames of slices are late with them, which is never in silence. */
+                /* Frames of a late slice are late too, and always reported. */
                 if (f->frames == 0 && r->arriving_as != FRAME_DUPLICATE &&
                     ros_numbers_is_far_below_run(&r->numbers, number))
                         r->arriving_as = FRAME_IMPOSSIBLE;
@@ -116,7 +116,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
                 i = ros_hold_frame(r, expected, number, f);
         while (i == UINT32_MAX && make_way(r, number));
         if (i == UINT32_MAX) {
-                /* A byte stream retries the same frame, so it counts once. */
+                /* A byte stream retries the same frame, so the frame counts once. */
                 r->counts.full += !r->refused;
                 r->refused = true;
                 r->refused_expected = expected != UINT32_MAX;
@@ -147,13 +147,13 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
 
 bool ros_is_within_run(const struct ros *r, uint64_t counter)
 {
-        /* Only looks. */
+        /* A copy: the number is examined, not recorded. */
         struct ros_numbers n = r->numbers;
 
         return n.has_trigger && ros_numbers_is_within(&n, ros_numbers_of_frame(&n, counter));
 }
 
-/* Events of newer numbers have ended, and nothing is known of one with this number. */
+/* Events of newer numbers have ended, and no event with this number is known. */
 static bool has_no_event(const struct ros *r, uint64_t number)
 {
         return ros_comes_too_late(r, number) && idmap_get(&r->by_number, number) == IDMAP_NONE &&
@@ -170,7 +170,7 @@ static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
                 r->samples.duplicate = r->arriving_sample;
         else if (as == FRAME_IMPOSSIBLE)
                 r->samples.impossible = r->arriving_sample;
-        /* An empty frame says nothing about the board's count. */
+        /* An empty frame is no evidence of the board's count. */
         if (ros_is_numbered(r) && r->arriving_sample.bytes > 0)
                 ros_record_stray(r, number, as);
 }
@@ -209,7 +209,7 @@ static void count_dropped(struct ros *r)
         bool early = ros_is_numbered(r) && !r->numbers.has_trigger;
 
         ros_numbers_accept(&r->numbers);
-        /* The frames after it are no further ahead than before. */
+        /* Later frames are no further ahead than before. */
         if (ros_is_numbered(r) && !r->out_of_step && ros_numbers_advances(&r->numbers, r->arriving_number) &&
             !ros_is_doubtful(r, r->arriving_number))
                 ros_numbers_believe(&r->numbers, r->arriving_number);

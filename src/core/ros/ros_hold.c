@@ -37,7 +37,7 @@ static uint32_t share_of(const struct ros *r, uint32_t percent)
 }
 
 /* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer and then
- * waits. The trigger must not wait for it, as only triggered events ever clear the buffer. */
+ * waits. The trigger must not wait for the front-end, because only triggered events ever clear the buffer. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 >
@@ -250,8 +250,8 @@ void ros_count_no_event(struct ros *r, uint32_t in_slice)
         r->counts.no_event++;
 }
 
-/* Until the run ends, what the DFM learned of may still become an event. With level 2, it may have been one
- * that was rejected, whose Clear was lost. */
+/* Until the run ends, a number that the DFM received may still become an event. With level 2, it may have
+ * been a rejected event whose Clear was lost. */
 bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e)
 {
         bool may = e->announced && (r->run_state != RUN_ENDED || r->config.level2);
@@ -259,7 +259,7 @@ bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e)
         return r->config.leads && !may && ros_numbers_is_within(&r->numbers, e->number);
 }
 
-/* The end of a frame whose trigger did not come. */
+/* Counts a frame whose trigger did not come. */
 static void account_untriggered(struct ros *r, const struct ros_entry *e)
 {
         if (ros_makes_no_event(r, e))
@@ -290,7 +290,7 @@ bool ros_was_discarded(struct ros *r, uint64_t number)
         return true;
 }
 
-/* The end of a frame, or of an event that waited for one. */
+/* Counts a frame, or an event that waited for one. */
 static void account(struct ros *r, uint32_t i)
 {
         struct ros_entry *e = &r->entries[i];

@@ -7,12 +7,12 @@
 #include "protocol/event.h"
 
 /* A frame may be ahead of all known triggers and frames by this share of its counter's range, and by this
- * number. A board whose counter restarted elsewhere in the range is thus found out. */
+ * number. This detects a board whose counter restarted elsewhere in the range. */
 #define AHEAD_SHARE_BITS 8u
 #define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
 /* A frame further behind is impossible instead of late. */
 #define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
-/* While fewer events have ended, a board that began again with the run may have numbers of open ones. */
+/* While fewer events have ended, a board that restarted with the run may have numbers of open events. */
 #define ENDED_MIN 16u
 /* L1 IDs have 32 bits: more bits of a counter cannot be compared. */
 #define BITS_MAX 32u
@@ -167,9 +167,9 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
         return number_extend(c, n->bits, MAX(n->previous.number, n->seen.previous_frame));
 }
 
-/* Whether frames are still those of the previous epoch. A board may be far behind the newest trigger, as a
- * connection held its frames up, but these may also be of before the reset: then they go on where the last
- * one ended. */
+/* Whether frames still belong to the previous epoch. A board may be far behind the newest trigger because a
+ * connection delayed its frames, but the frames may also be from before the reset: then they continue where
+ * the last one ended. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
         uint64_t number = number_extend(c, n->bits, n->now.number), previous = previous_number(n, c);
@@ -215,7 +215,7 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
         return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
 }
 
-/* After a break the allowance is short however late frames usually are: while they lag by many triggers, the
+/* After a break the allowance is small, however late frames usually are: if they lag by many triggers, the
  * numbers of a new count may be no further behind. */
 static bool is_behind(const struct ros_numbers *n, uint64_t number, bool broken)
 {
@@ -285,7 +285,7 @@ bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_
 
         if (!ros_numbers_have_joined(n, oldest) || number > e->number || e->event < oldest)
                 return false;
-        /* L1 IDs have gaps where triggers became no event, so at least these are open. */
+        /* L1 IDs have gaps where triggers became no event, so at least these events are open. */
         return e->number - number <= e->event - oldest;
 }
 
@@ -375,7 +375,7 @@ bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest)
         return true;
 }
 
-/* Far from all numbers so far. */
+/* A base far from all numbers so far. */
 static uint64_t next_base(const struct ros_numbers *n)
 {
         return (MAX(n->now.number, n->now.frame) / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE;

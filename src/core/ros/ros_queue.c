@@ -43,7 +43,8 @@ bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint3
                ros_range_end(&e->fragment, to) <= e->queued_to;
 }
 
-/* The entry of the item's event, or IDMAP_NONE. Most are still the one that they were, without a search. */
+/* The entry of the item's event, or IDMAP_NONE. In most cases the recorded entry is still valid and needs no
+ * search. */
 static uint32_t entry_of(const struct ros *r, const struct ros_item *item)
 {
         const struct ros_entry *e = item->entry == IDMAP_NONE ? NULL : &r->entries[item->entry];
@@ -220,7 +221,7 @@ void ros_rewind(struct ros *r, uint32_t sfi)
         uint32_t entry = rest ? entry_of(r, rest) : IDMAP_NONE;
         const struct ros_entry *e = entry == IDMAP_NONE ? NULL : &r->entries[entry];
 
-        /* Not a range of another request. */
+        /* Only ranges of this request. */
         if (!e || e->queued_sfi != sfi || rest->from_bytes < e->queued_from ||
             rest->from_bytes > e->queued_to)
                 return;

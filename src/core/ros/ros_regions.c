@@ -1,5 +1,5 @@
-/* Answers the requests of level-2 clients. Those whose frame has not come wait in one list, in the order of
- * their time, and can be found by the frame's number. The others wait in the list of their client. */
+/* Answers the requests of level-2 clients. Requests whose frame has not come wait in one list, in order of
+ * time, and are indexed by the frame's number. The other requests wait in the list of their client. */
 #include "ros_waiting_regions.h"
 
 #include <errno.h>
@@ -11,18 +11,18 @@
 
 struct region {
         struct request_entry request;
-        uint64_t number; /* of the frame that it waits for */
+        uint64_t number; /* number of the frame that the request waits for */
         uint64_t since_ns;
         uint32_t client;
         bool woken;              /* it does not wait again */
         uint32_t next;           /* in the list of its client, or of free ones */
-        uint32_t later, earlier; /* in the list of waiting ones */
-        uint32_t same;           /* the next one that waits for that number */
+        uint32_t later, earlier; /* in the list of waiting requests */
+        uint32_t same;           /* the next request that waits for that number */
 };
 
 struct region_client {
         uint32_t first, last; /* ready ones */
-        uint32_t n;           /* ready and waiting ones */
+        uint32_t n;           /* ready and waiting requests */
 };
 
 struct ros_regions {
@@ -30,7 +30,7 @@ struct ros_regions {
         uint32_t free;
         struct region_client clients[ROS_REGION_CLIENTS];
         uint32_t oldest, newest; /* waiting ones */
-        struct idmap by_number;  /* the first that waits for a number */
+        struct idmap by_number;  /* the first request that waits for a number */
         struct event_set ended;  /* of sources that make fragments: events that have ended */
         struct ros_region_counts counts;
 };
@@ -138,7 +138,7 @@ static void wake(struct ros_regions *g, uint32_t i)
         make_ready(g, i);
 }
 
-/* ---- What becomes of the events ---- */
+/* ---- Fate of the events ---- */
 
 void ros_regions_wake(struct ros *r, uint64_t number)
 {
@@ -282,14 +282,14 @@ static struct ros_job empty_job(const struct request_entry *q, uint8_t status)
         };
 }
 
-/* Answers a request that no list has any more. */
+/* Answers a request that is no longer in any list. */
 static void answer(struct ros *r, uint32_t i, struct ros_job *job)
 {
         const struct request_entry *q = &r->regions->all[i].request;
         uint32_t entry;
         enum region_answer a = find(r, q, number_of(r, q), &entry);
 
-        /* It waited in vain, or the frame gave way to others meanwhile. */
+        /* The request waited in vain, or the frame was discarded for others since. */
         a = a == ANSWER_LATER ? ANSWER_ABSENT : a;
         *job = empty_job(q, FRAGMENT_OK);
         if (a == ANSWER_SENT && !describe(r, q, entry, job))

@@ -1,5 +1,4 @@
-/* Announcements and Requests: finds the fragment that an SFI wants, or waits for its frame, for a limited
- * time. */
+/* Announcements and Requests: finds the requested fragment, or waits for its frame for a limited time. */
 #include "ros_waiting_regions.h"
 
 /* The oldest frame that waits for its trigger, to which the first trigger is compared. */
@@ -8,7 +7,7 @@ static uint64_t oldest_early(const struct ros *r)
         return r->early.first == NO_ITEM ? 0 : r->entries[r->early.first].number;
 }
 
-/* As want(), if frames carry numbers. */
+/* Like want(), if frames carry numbers. */
 static uint32_t want_numbered(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
 {
         uint64_t number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
@@ -111,7 +110,7 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
                 begin_waiting(r, now_ns, i, sfi, q->to_bytes);
                 return;
         }
-        /* What still waits here is not lost, only late. A second copy would delay it further. */
+        /* Data still queued here are not lost, only late. A second copy would delay them further. */
         if (q->again > 0 && ros_is_queued(e, sfi, q->from_bytes, q->to_bytes))
                 return;
         if (e->arrived)
@@ -128,8 +127,8 @@ static bool awaits_frame(const struct ros *r)
         return !r->refused && (r->n_waiting > 0 || wanted);
 }
 
-/* Only the time counts for which a frame is wanted: when triggers stop, a board has nothing to send, although
- * it may have missed the last one. */
+/* Only time during which a frame is wanted counts: when triggers stop, a board has nothing to send, even if
+ * it missed the last trigger. */
 static void watch_hunger(struct ros *r, uint64_t now_ns)
 {
         bool wanted = awaits_frame(r);

@@ -1,17 +1,17 @@
-/* Whether the numbers of frames follow the triggers. A frame that is not newer than all before waits for a
- * newer one before it is believed: a board that restarted sends only such frames. */
+/* Whether the numbers of frames follow the triggers. A frame that is not newer than all earlier ones waits
+ * for a newer one before it is believed: a board that restarted sends only such frames. */
 #include <assert.h>
 
 #include "ros_waiting_regions.h"
 
-/* The last frames before a pause may be late ones only, but some numbers apart; those of a board that
- * restarted follow each other. */
+/* The last frames before a pause may all be late, but their numbers are some way apart; the frames of a
+ * restarted board follow each other. */
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
 /* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
 
-/* Repeated or impossible numbers came since the last frame that was believed at once: perhaps the board
- * counts from the beginning again. */
+/* Repeated or impossible numbers came since the last frame that was believed at once: the board may count
+ * from the beginning again. */
 bool ros_is_broken(const struct ros *r)
 {
         return r->out_of_step ? !r->strays_are_late : r->strays > 0 && r->strays_may_begin;
@@ -76,8 +76,8 @@ static void reject_suspects(struct ros *r)
                 reject_suspect(r, r->suspects[0], FRAME_IMPOSSIBLE);
 }
 
-/* A board that restarted begins with numbers that it had, and sends at most one frame for each trigger since
- * then. So if there are more frames in the row than such triggers, and no such beginning, they are only
+/* A restarted board begins with numbers that it sent before, and sends at most one frame for each trigger
+ * since then. So if the row has more frames than such triggers, and no such beginning, the frames are only
  * late. */
 static bool is_only_late(const struct ros *r)
 {
@@ -137,20 +137,20 @@ static void drop_early(struct ros *r)
                 ros_drop(r, r->early.first);
 }
 
-/* Before the first trigger there is nothing to be out of step with: the board begins again. */
+/* Before the first trigger there is nothing to be out of step with: the board starts anew. */
 static void begin_again(struct ros *r)
 {
         drop_early(r);
         ros_numbers_forget_discarded(&r->numbers);
         r->numbers.has_frame = false;
-        /* If frames make the triggers, these were to be in events. */
+        /* If frames make the triggers, these frames should have been in events. */
         if (r->config.leads)
                 return;
         r->counts.early_duplicate = r->counts.duplicate;
         r->counts.early_impossible = r->counts.impossible;
 }
 
-/* If frames make the triggers, the DFM decides whether all boards began again. */
+/* If frames make the triggers, the DFM decides whether all boards restarted. */
 static void set_out_of_step(struct ros *r, bool out)
 {
         if (r->config.announces && r->out_of_step != out)
@@ -160,8 +160,9 @@ static void set_out_of_step(struct ros *r, bool out)
         r->out_of_step = out;
 }
 
-/* The same number again, close to the triggers: the board counts on, and sends several frames for a trigger,
- * or the network repeats one. A board that restarted after its first frame repeats that one, once. */
+/* The same number again, close to the triggers: the board continues its count and sends several frames for a
+ * trigger, or the network repeats one. A board that restarted after its first frame repeats that frame
+ * once. */
 static bool is_repeat(const struct ros *r, uint64_t number, enum ros_frame as)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -187,7 +188,7 @@ static void back_in_step(struct ros *r)
         believe_suspects(r);
 }
 
-/* Four frames show where the board went on, or one that leaps to the same place. */
+/* Four frames show where the board continued, or one frame that leaps to the same place. */
 static void judge_leaper(struct ros *r, uint64_t number)
 {
         uint32_t i = r->leaper;
@@ -203,7 +204,7 @@ static void judge_leaper(struct ros *r, uint64_t number)
                 reject_suspect(r, i, FRAME_IMPOSSIBLE);
 }
 
-/* What was sent of the frame that was alone cannot be undone. */
+/* Data already sent of the isolated frame cannot be recalled. */
 static void set_leaper(struct ros *r, uint32_t i)
 {
         const struct ros_entry *e = &r->entries[i];
@@ -218,8 +219,8 @@ static void set_leaper(struct ros *r, uint32_t i)
         r->after_leap = 0;
 }
 
-/* Before the first trigger, four frames in a row that follow each other outweigh a single first one. If it is
- * not far ahead, they may have been overtaken. */
+/* Before the first trigger, four frames in a row that follow each other outweigh a single first one. If the
+ * first one is not far ahead, they may have been overtaken. */
 static bool outweigh_first(const struct ros *r, uint64_t number)
 {
         return !r->numbers.has_trigger && r->numbers.before == UINT64_MAX && r->n_suspects == r->strays &&
@@ -255,15 +256,15 @@ static void believe(struct ros *r, uint64_t number)
                 r->first_copies = 1;
 }
 
-/* Whether the first frames of the row are those of a board that was restarted together with this ROS. */
+/* Whether the first frames of the row come from a board that was restarted together with this ROS. */
 static bool is_beginning(const struct ros *r)
 {
         return r->strays <= ROS_STRAYS_MAX && ros_numbers_is_beginning(&r->numbers, r->first_stray);
 }
 
-/* A row of frames that are over, when this ROS has joined a run: they were under way to the one before it, or
- * waited for the connection. They are close to the triggers or gain on them, other than those of a board that
- * was restarted too. */
+/* A row of frames of ended events, when this ROS has joined a run: the frames were on their way to its
+ * predecessor, or waited for the connection. They are close to the triggers or catch up with them, unlike
+ * frames of a board that was restarted too. */
 static bool precedes(const struct ros *r, uint64_t number)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -274,7 +275,7 @@ static bool precedes(const struct ros *r, uint64_t number)
                ros_numbers_behind(n, number) + STRAYS_APART / 2 <= r->behind;
 }
 
-/* The frames of before the join. Those of open events stay. */
+/* Rejects the frames from before the join. Frames of open events stay. */
 static void reject_preceding(struct ros *r)
 {
         for (uint32_t k = r->n_suspects; k-- > 0;) {
@@ -285,8 +286,8 @@ static void reject_preceding(struct ros *r)
         }
 }
 
-/* Whether this may be the first frame of an open event since this ROS has joined. The frames before it were
- * over, and it follows them. */
+/* Whether this may be the first frame of an open event since this ROS has joined. Earlier frames belonged to
+ * ended events, and this frame follows them. */
 static bool may_begin(const struct ros *r, uint32_t i)
 {
         const struct ros_entry *e = &r->entries[i];
@@ -315,7 +316,7 @@ static void believe_beginning(struct ros *r)
 }
 
 /* Counts the copies of the first number, and of a frame that is not believed. After a restart, the board
- * would have sent twice as many of its first number. True: so it has not restarted. */
+ * would have sent twice as many copies of its first number. True: it has not restarted. */
 static bool is_copied_alike(struct ros *r, uint64_t number)
 {
         uint32_t i = idmap_get(&r->by_number, number);
@@ -380,13 +381,12 @@ void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
         r->samples.stray = r->arriving_sample;
 }
 
-/* Perhaps it is of a newer trigger, and has this number because the board began to count again. */
+/* The frame may belong to a newer trigger, and have this number because the board restarted its count. */
 bool ros_is_doubtful(const struct ros *r, uint64_t number)
 {
         return ros_is_broken(r) && ros_numbers_lag(&r->numbers, number, true);
 }
 
-/* A complete frame that may be stored. */
 void ros_accept_numbered(struct ros *r, uint32_t i)
 {
         uint64_t number = r->entries[i].number;
@@ -450,7 +450,7 @@ int64_t ros_offset(const struct ros *r, bool at_end)
                 offset = ros_numbers_offset(n);
         if (!at_end)
                 return r->oldest > n->first_event ? MAX(offset, 0) : 0;
-        /* The frames of triggers that were not taken would hide how the last ones end. */
+        /* Frames of triggers that were not accepted would hide how the last ones end. */
         return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
 }
 
@@ -459,8 +459,8 @@ uint64_t ros_expected_counter(const struct ros *r)
         return ros_numbers_expected(&r->numbers);
 }
 
-/* What was announced before has become an event, or never will. A board that began again may count on from
- * anywhere, as its frames were refused for a while, even if they agreed with the triggers just before the
+/* Numbers announced earlier have become events, or never will. A restarted board may continue from any
+ * number, because its frames were refused for a while, even if they agreed with the triggers just before the
  * reset. */
 static void begin_epoch(struct ros *r, const struct message *keep_alive)
 {
@@ -476,8 +476,8 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
         ros_announced_restart(r);
 }
 
-/* All events of before the reset have ended. The DFM waits for the answer before it takes a trigger of after
- * it. */
+/* All events from before the reset have ended. The DFM waits for the answer before it accepts a trigger from
+ * after the reset. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
 {
         if (keep_alive->keep_alive.state < RUN_RUNNING)
@@ -486,8 +486,9 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep
                 r->doubts -= r->doubts > 0;
                 return;
         }
-        /* The beginning of a run counts as a reset: the boards' counters go on. Who missed it hears first of
-         * a later one; but a ROS that joins a run in progress finds its counters well past the reset. */
+        /* The start of a run counts as a reset: the boards' counters continue. A ROS that missed it first
+         * receives a later reset, but a ROS that joins a run in progress finds its counters well past the
+         * reset. */
         if (r->config.announces && r->resets > 0)
                 begin_epoch(r, keep_alive);
         else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&

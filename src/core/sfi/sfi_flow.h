@@ -137,8 +137,7 @@ struct sfi_limit {
         /* Least latency: of the previous window and of the present one. */
         uint64_t base_ns, window_base_ns, window_end_ns;
 
-        uint64_t lossy_bytes, lossy_until_ns,
-                hold_ns; /* the limit that lost packets, and how long it is avoided */
+        uint64_t lossy_bytes, lossy_until_ns, hold_ns; /* the limit that lost packets; for how long */
         uint64_t decreased_ns,
                 recover_bytes; /* until this many bytes have arrived, a loss is part of the last one */
 
@@ -168,8 +167,7 @@ uint32_t sfi_limit_payload_bytes(const struct sfi_limit *l, uint64_t wire_bytes)
 uint64_t sfi_limit_ready_ns(const struct sfi_limit *l);
 /* Bytes of payload were requested, or nothing is left to request. */
 void sfi_limit_spend(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
-void sfi_limit_refund(struct sfi_limit *l,
-                      uint64_t bytes); /* for bytes that do not exist, because the fragment is shorter */
+void sfi_limit_refund(struct sfi_limit *l, uint64_t bytes); /* the fragment is shorter by these bytes */
 void sfi_limit_rest(struct sfi_limit *l);
 
 /* Assigns share the port with the fragments. An Assign for `n` events arrived. */

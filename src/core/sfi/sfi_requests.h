@@ -48,12 +48,11 @@ struct sfi_requests {
         uint64_t reordering_ns; /* how long to wait after a gap */
         bool has_losses;        /* there was a gap in the sequence numbers of a ROS's datagrams */
 
-        struct sfi_stream *streams; /* of each ROS */
-        uint32_t n_unsent,
-                unsent_ros; /* number of streams whose requests may be lost; where to look for the next one */
-        uint32_t turn;      /* pull, by bytes: among ROSs with equal load, this ROS comes first */
-        uint64_t assigns_bytes; /* pull, by bytes: Assigns may come to the port at any moment */
-        uint64_t silent_bytes;  /* pull, by bytes: requested from silent ROSs, at the last look */
+        struct sfi_stream *streams;    /* of each ROS */
+        uint32_t n_unsent, unsent_ros; /* streams that may miss requests; where the search continues */
+        uint32_t turn;                 /* pull, by bytes: among ROSs with equal load, this ROS comes first */
+        uint64_t assigns_bytes;        /* pull, by bytes: Assigns may come to the port at any moment */
+        uint64_t silent_bytes;         /* pull, by bytes: requested from silent ROSs, at the last look */
         uint64_t silent_look_ns;
         uint64_t ready_ns; /* pull, by bytes: when spacing allows the next request; NEVER_NS: none */
 };

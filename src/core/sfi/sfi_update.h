@@ -14,8 +14,7 @@ struct sfi_inventory {
         uint64_t end;                 /* no event from there on */
         struct event_set ended, open; /* both: built as partial */
         struct node_totals totals;
-        bool recorded,
-                late; /* recorded: it is known whether the run had begun before this SFI joined (late) */
+        bool recorded, late; /* the answer is known; the run had begun before this SFI joined */
         bool inquiry_due;
         uint64_t inquiry_from;
 };
