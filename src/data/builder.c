@@ -46,7 +46,7 @@ struct builder {
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
-/* Logs the first one of each fault; builder_reasons() reports their number. */
+/* Logs the first event of each fault; builder_reasons() reports their number. */
 static void record_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
                            size_t at)
 {
@@ -100,7 +100,7 @@ static uint32_t verify(struct builder *b, const struct sfi_built *built)
         return corrupt;
 }
 
-/* Logs the first one of each fault; the report counts them. */
+/* Logs the first event of each fault; the report counts them. */
 static void record_partial(struct builder *b, const struct sfi_built *built)
 {
         char names[160] = "";
@@ -130,7 +130,7 @@ static void record_partial(struct builder *b, const struct sfi_built *built)
                 (unsigned long long)built->event, names);
 }
 
-/* Otherwise a run that loses all its events would say nothing until its end. */
+/* Otherwise a run that loses all its events would log nothing until its end. */
 static void record_lost(struct builder *b, const struct sfi_built *built)
 {
         if (!log_is_new_fault(&b->lost_ns, clock_now_ns()))

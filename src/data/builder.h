@@ -1,6 +1,6 @@
-/* Takes built events from the SFI's core: checks pattern bytes, then writes the event to a file or drops it.
- * A thread writes and seals the files, so that the disk never delays reception; without files no thread is
- * needed. A slot is returned once its event is stored as sfi.durability requires, or lost. */
+/* Receives built events from the SFI's core, checks pattern bytes, and then writes the event to a file or
+ * drops it. A thread writes and seals the files, so that the disk never delays reception; without files no
+ * thread is needed. A slot is returned once its event is stored as sfi.durability requires, or lost. */
 #pragma once
 
 #include "core/sfi.h"
@@ -37,7 +37,7 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
 int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
 /* Unless it was sealed, the newest file keeps the name NAME.writing. */
 struct builder *builder_free(struct builder *b);
-/* Hands a built slot over; the queue holds all slots. */
+/* Hands over a built slot; the queue has room for all slots. */
 void builder_accept(struct builder *b, uint32_t slot);
 /* Call it after the last builder_accept() of a batch. */
 void builder_kick(struct builder *b);

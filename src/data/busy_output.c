@@ -52,7 +52,7 @@ struct busy_output *busy_output_free(struct busy_output *b)
         return NULL;
 }
 
-/* What fails is repeated after 100 ms. */
+/* A failed message is repeated after 100 ms. */
 static void send_state(struct busy_output *b)
 {
         uint8_t bytes[BUSY_PACKET_BYTES];

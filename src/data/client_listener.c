@@ -1,4 +1,4 @@
-/* Connections of clients that are not nodes. What a message means is the owner's business. */
+/* Connections of clients that are not nodes. The owner interprets the messages. */
 #include "data/client_listener.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 #define ACCEPTS_MAX 8
 #define STAGING_BYTES (64u << 10)
 #define GREETING_NS (10 * NS_PER_S)
-/* What one client may read, and all of them together may write, in one turn of the node. */
+/* Maximum bytes that are read from one client, and written to all clients together, in one turn of the
+ * node. */
 #define TURN_BYTES (256u << 10)
 #define TURN_SENT_BYTES (1u << 20)
 /* Clients that come and go must not fill the log. */
@@ -35,7 +36,7 @@ static void client_is_ready(void *ctx, uint32_t events)
 {
         struct listener_client *c = ctx;
 
-        /* A client that nothing is read from shows its end by these alone. */
+        /* EPOLLHUP and EPOLLERR are the only signs that a client whose input is paused has disconnected. */
         c->gone |= c->full && events & (EPOLLHUP | EPOLLERR);
         c->ready |= (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
         if (events & EPOLLOUT)
@@ -65,7 +66,7 @@ int listener_set_full(struct listener_client *c, bool full)
         if (c->full == full)
                 return 0;
         c->full = full;
-        c->ready = true; /* what is staged */
+        c->ready = true; /* staged messages may be waiting */
         return watch(c);
 }
 
@@ -187,7 +188,7 @@ void listener_close(struct client_listener *d)
         d->listener = -1;
 }
 
-/* Takes the complete messages that are staged. */
+/* Processes the complete staged messages. */
 static int receive_staged(struct listener_client *c, uint64_t now_ns)
 {
         struct client_listener *d = c->client_listener;

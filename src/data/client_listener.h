@@ -19,8 +19,8 @@ struct listener_client {
         bool ready, blocked;
         bool more;  /* to send, in the next turn */
         bool known; /* its first message was valid */
-        bool last;  /* the connection ends after what is being sent */
-        bool full;  /* the owner takes no message now */
+        bool last;  /* the connection ends after the message being sent */
+        bool full;  /* the owner accepts no message now */
         bool gone;  /* the connection has ended */
         struct net_address from;
         uint64_t since_ns;
@@ -31,7 +31,7 @@ struct listener_client {
 
 struct listener_ops {
         const char *what; /* "level-2 client" */
-        /* Takes a valid message. A negative errno ends the connection. */
+        /* Processes a valid message. A negative errno ends the connection. */
         int (*take)(struct listener_client *c, uint64_t now_ns, const struct message *m);
         /* Sets `out` to the next bytes. False: there are none in this turn; sets `more` if there may be some
          * in the next one. */
@@ -48,9 +48,9 @@ struct client_listener {
         struct loop_io io;
         bool ready;
         struct listener_client *clients[LISTENER_CLIENTS_MAX];
-        uint32_t first;         /* they take turns */
-        uint64_t log_ns;        /* before that, no client is logged */
-        struct message message; /* the one that is taken or made */
+        uint32_t first;         /* the client whose turn is next */
+        uint64_t log_ns;        /* until then, no client is logged */
+        struct message message; /* the message being received or made */
 };
 
 /* Before listener_open(): `client` is number `index`. */
@@ -59,12 +59,12 @@ void listener_add(struct client_listener *d, struct listener_client *client, uin
 int listener_open(struct client_listener *d, const struct listener_ops *ops,
                   const struct data_context *context, uint16_t port);
 void listener_close(struct client_listener *d);
-/* Accepts connections and takes their messages. Negative errno, logged: the port is closed. */
+/* Accepts connections and receives their messages. Negative errno, logged: the port is closed. */
 int listener_receive(struct client_listener *d, uint64_t now_ns);
 void listener_send(struct client_listener *d, uint64_t now_ns);
 /* 0: there is more to do now. */
 uint64_t listener_deadline_ns(const struct client_listener *d);
-/* The owner takes messages of this client again, or (`full`) no longer. */
+/* The owner accepts messages of this client again or, if `full`, no longer. */
 int listener_set_full(struct listener_client *c, bool full);
 void listener_drop(struct listener_client *c);
 /* Counts a message that is not accepted. Returns -EPROTO. */

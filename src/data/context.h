@@ -1,5 +1,5 @@
-/* What the data path knows of the node that it belongs to. The node owns everything named here and keeps it
- * until the data path is closed. */
+/* The parts of a node that its data path uses. The node owns all of them and keeps them until the data path
+ * is closed. */
 #pragma once
 
 #include "conf/scenario.h"

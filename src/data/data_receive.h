@@ -11,8 +11,9 @@ struct data_receiver_ops {
         int (*open)(struct data_receiver *r);
         /* Receives for a bounded time; *ret_more: more is waiting. */
         int (*turn)(struct data_receiver *r, uint64_t now_ns, bool *ret_more);
-        /* Sends a request to one ROS or to all (MESSAGE_TO_ALL). What a connection does not take is dropped,
-         * and sfi_record_connected() follows once it can be repeated. NULL: requests are control messages. */
+        /* Sends a request to one ROS or to all (MESSAGE_TO_ALL). A request that a connection does not accept
+         * is dropped, and sfi_record_connected() is called once it can be repeated. NULL: requests are
+         * control messages. */
         void (*request)(struct data_receiver *r, struct message_to to, const struct message *m);
         /* Bytes that may be in flight without loss; 0: unlimited. Call it after open(). */
         uint64_t (*room_bytes)(const struct data_receiver *r);

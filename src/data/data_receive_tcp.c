@@ -1,6 +1,6 @@
-/* Receives fragments over TCP: payload goes from the socket straight to its reserved bytes of the SFI's
+/* Receives fragments over TCP: payload goes from the socket directly to its reserved bytes in the SFI's
  * buffer. Each ROS opens one connection, introduces itself, and receives requests on it. Connections of
- * strangers are closed and delay no ROS. */
+ * foreign senders are closed and delay no ROS. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 #define ROOM_BYTES (16u << 20)
 /* Bytes read from one connection before the next one is served. */
 #define TURN_BYTES (4u << 20)
-/* What a step counts for besides the payload that it read. */
+/* Bytes that a step counts in addition to the payload that it read. */
 #define STEP_BYTES 32
 
 struct tcp_peer {
@@ -36,13 +36,13 @@ struct tcp_peer {
         uint64_t since_ns, number; /* of accepting */
         struct tcp_reader reader;
         struct chunk_reader message; /* the data message being received */
-        bool in_message;             /* it may have further chunks */
+        bool in_message;             /* the message may have further chunks */
         struct sfi_chunk incoming;   /* the chunk being received */
         uint32_t chunk_left_bytes;
         /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
-        bool refused; /* a request found no room there */
+        bool refused; /* a request found no room in `requests` */
 };
 
 struct tcp_receiver {
@@ -53,7 +53,7 @@ struct tcp_receiver {
         size_t n_peers;
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
-        uint64_t foreign_sender_ns; /* when one last came; 0: never */
+        uint64_t foreign_sender_ns; /* when the last one came; 0: never */
         struct message message;     /* scratch: decoded and handed to the core at once */
         uint8_t discarded[65536];
 };
@@ -416,7 +416,7 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         if (k < 0)
                 return k;
         *ret_more = t->ready;
-        /* Before this node knows its run, it cannot check whose messages these are. */
+        /* Before this node has joined a run, it cannot check to which run these messages belong. */
         if (!member_is_joined(sfi_member(r->core)))
                 return 0;
         for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {

@@ -100,7 +100,7 @@ static void receive_datagram(struct data_receiver *r, struct udp_receiver *u, co
         enum message_verdict v =
                 chunk_reader_init(&reader, d->bytes, d->size_bytes, sfi_member(r->core)->cookie);
 
-        /* Only the ROS that it names may have sent it. */
+        /* The sender must be the ROS that the message names. */
         if (v == MESSAGE_OK &&
             !address_book_is_host(r->context.nodes, ROLE_ROS, reader.header.sender_index, d->from))
                 v = MESSAGE_FOREIGN;

@@ -15,7 +15,7 @@ struct data_sender_ops {
         /* Sends for a bounded time; *ret_more: more could be sent at once. */
         int (*turn)(struct data_sender *s, uint64_t now_ns, bool *ret_more);
         uint64_t (*deadline_ns)(const struct data_sender *s);
-        /* Since when the kernel takes nothing more for SFI `sfi`; 0: it does. */
+        /* Since when the kernel has accepted no more data for SFI `sfi`; 0: it accepts data. */
         uint64_t (*blocked_since_ns)(const struct data_sender *s, uint32_t sfi);
         void (*close)(struct data_sender *s);
 };
@@ -25,7 +25,7 @@ extern const struct data_sender_ops data_send_udp, data_send_tcp;
 struct data_sender {
         const struct data_sender_ops *ops;
         struct data_context context;
-        uint64_t seed; /* of the pauses between connection attempts */
+        uint64_t seed; /* seed of the pauses between connection attempts */
         struct ros *core;
         const struct source *source; /* NULL: fragments arrive from a front-end */
         uint8_t *buffer;

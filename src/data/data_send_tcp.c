@@ -38,7 +38,7 @@ struct tcp_path {
         uint64_t retry_ns;
         struct tcp_reader reader;
         bool ready_in, ready_out;
-        uint64_t blocked_ns;   /* when the kernel took nothing more */
+        uint64_t blocked_ns;   /* when the kernel stopped accepting data */
         bool was_up, was_live; /* `was_live`: the SFI was in the run at the last turn */
         /* The message being sent: entries from `at` on are unsent. Its fragments stay pinned in the core. */
         struct iovec iov[IOV_MAX_OUT];

@@ -1,4 +1,4 @@
-/* Sends fragments over UDP: one connected socket per SFI, so that a shaped or full one delays no other. */
+/* Sends fragments over UDP: one connected socket per SFI, so that a shaped or full socket delays no other. */
 #include <errno.h>
 #include <sys/epoll.h>
 
@@ -12,8 +12,8 @@
 #define DATAGRAMS_MAX 256
 /* Batches for one SFI before the next SFI is served. */
 #define ROUNDS 4
-/* test.pacing: a burst after a pause is at least so many frames, and so long that a late timer costs no rate.
- */
+/* test.pacing: a burst after a pause has at least this many frames, and is long enough that a late timer
+ * costs no rate. */
 #define PACED_FRAMES 4
 #define PACED_NS (250 * NS_PER_US)
 /* Bytes of a frame beyond its UDP payload or IP packet. */
@@ -21,7 +21,7 @@
 #define FRAME_BEYOND_IP_BYTES 14
 /* A datagram that is not full waits for more bytes while the kernel has others to send before it, as TCP's
  * autocorking does (tcp_should_autocork() in net/ipv4/tcp.c). The kernel counts memory rather than bytes, at
- * most twice as much, and a super-packet until all of it has left. */
+ * most twice as much, and counts a super-packet until all of it has left. */
 #define HOLD_MAX_NS (10 * NS_PER_MS)
 #define HOLD_LEAST_NS (100 * NS_PER_US)
 #define SUPER_PACKET_BYTES 65536u
@@ -37,8 +37,8 @@ struct udp_path {
          */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
-        uint64_t held_until_ns; /* what is queued waits for more; 0: it does not */
-        bool was_held;          /* until then: it waits no longer */
+        uint64_t held_until_ns; /* queued data wait for more until then; 0: no wait */
+        bool was_held;          /* the wait is over; the data wait no longer */
         uint64_t failed_ns;     /* when the kernel last refused a datagram; 0: never */
 };
 
@@ -140,7 +140,7 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
-/* Number of datagrams that test.pacing permits now. Checked first, to pack no more than that. */
+/* Number of datagrams that test.pacing allows now. Checked first, to pack no more than that. */
 static size_t permitted(const struct udp_sender *u, struct udp_path *p)
 {
         uint64_t now_ns;
@@ -157,7 +157,7 @@ static size_t permitted(const struct udp_sender *u, struct udp_path *p)
         return 0;
 }
 
-/* The time for which the kernel certainly has packets to send before the next one. */
+/* The time that the kernel certainly needs to send its queued packets before the next one. */
 static uint64_t backlog_ns(const struct data_sender *s, const struct udp_path *p)
 {
         const struct node_stats *stats = s->context.stats;
@@ -209,7 +209,7 @@ static uint64_t count_full(const struct chunk_datagram *d, int n)
         return full;
 }
 
-/* Accounts for `taken` datagrams. Those that the kernel refused for good count as failed. */
+/* Accounts for `taken` datagrams. Those that the kernel refused permanently count as failed. */
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
 {

@@ -108,8 +108,8 @@ int event_output_check(const struct scenario *s)
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
 
-/* The ID in the file for a ROS that replays it; evb's own if the file is on another machine. Consecutive ROSs
- * mostly replay the same file, which *replay keeps. */
+/* The ID in the file for a ROS that replays it; evb's own ID if the file is on another machine. Consecutive
+ * ROSs usually replay the same file, which *replay keeps open. */
 static uint32_t id_in_file(const struct scenario *s, const struct scenario_node *n, struct replay **replay,
                            const char **path)
 {
@@ -126,7 +126,7 @@ static uint32_t id_in_file(const struct scenario *s, const struct scenario_node 
                                                          : eformat_source_id(n->index);
 }
 
-/* Fragments of one sub-detector stand together. Those of files come first, in the file's order. */
+/* Fragments of one sub-detector are adjacent. Fragments from files come first, in the file's order. */
 static void order_sources(struct event_output *o)
 {
         bool has_file = false;

@@ -1,4 +1,4 @@
-/* Encodes built events, writes them to event files, and reports when each is stored as sfi.durability
+/* Encodes built events, writes them to event files, and reports when each event is stored as sfi.durability
  * requires. The thread of builder.c calls it and may block in write and fsync. */
 #pragma once
 
@@ -10,8 +10,8 @@
 
 struct event_output;
 
-/* Finds an unusable sfi.directory at the node's start instead of when the run begins: -EINVAL. Errors are
- * logged. */
+/* Detects an unusable sfi.directory at the node's start rather than at the start of the run: -EINVAL. Errors
+ * are logged. */
 int event_output_check(const struct scenario *s);
 /* At most `slots` events wait to be stored. `stored` is called before a long wait for the disk, so that the
  * caller can collect slots first. Errors are logged. */
@@ -27,7 +27,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
  * True: event_output_collect() returns the slot later. */
 bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot, const struct sfi_built *built,
                         uint32_t status);
-/* Writes and syncs what is due. Call it after each batch; `idle`: no further event waits. */
+/* Writes and syncs whatever is due. Call it after each batch; `idle`: no further event waits. */
 void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle);
 /* When event_output_turn() is due without new events; NEVER_NS: never. */
 uint64_t event_output_deadline_ns(const struct event_output *o);

@@ -1,4 +1,4 @@
-/* Generates fragments from a pattern or an event file. */
+/* Generates fragments from a pattern, or reads them from an event file. */
 #include "data/fragment_source.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@ struct source {
         bool by_l1_id;
         uint64_t missing; /* triggers without an event in the file */
         uint32_t missing_l1_id;
-        uint64_t *had; /* of each event in the file, 1 + the number of its newest event of the run */
+        uint64_t *had; /* for each event in the file: 1 + the number of the newest event of the run that used
+                          it */
 };
 
 static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
@@ -48,7 +49,8 @@ static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
         return sizes->bytes;
 }
 
-/* The trigger's number decides, as it is in the event's header: a reader of the file can check the bytes. */
+/* The bytes depend on the trigger's number, which is in the event's header, so a reader of the file can check
+ * them. */
 static void pattern_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         *ret = (struct ros_fragment){
@@ -70,7 +72,8 @@ static uint64_t trigger_of(const struct source *s, uint64_t event, uint32_t l1_i
         return s->by_l1_id ? replay_find_trigger(s->replay, event, l1_id) : event;
 }
 
-/* Events of the file between two that the run had, of which it had fewer. Level 2 may have rejected some. */
+/* Number of events in the file, between two that the run used, in excess of the run's events in between.
+ * Level 2 may have rejected some. */
 static uint64_t unused(const struct source *s)
 {
         uint64_t n = 0, last = UINT64_MAX;

@@ -26,7 +26,7 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* A longer time without a connection is logged. */
+/* A longer period without a connection is logged. */
 #define MISSING_NS (2 * NS_PER_S)
 
 struct front_end {
@@ -49,7 +49,7 @@ struct front_end {
         uint64_t dropped; /* datagrams already counted as gaps */
         /* TCP */
         bool tcp, up;
-        bool paused; /* buffer full: removed from the loop, which a closed stream would wake all the time */
+        bool paused; /* buffer full: removed from the loop, which a closed stream would wake continuously */
         size_t taken_bytes; /* in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
@@ -78,7 +78,7 @@ static uint32_t read_length(const uint8_t *bytes)
         return le32toh(n);
 }
 
-/* Notes lost frames that got no number; the first of them would have been the next frame. */
+/* Records lost frames without a number; the first of them would have been the next frame. */
 static void record_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
@@ -246,7 +246,7 @@ static void receive_datagram(struct front_end *f, const struct datagram *d)
         end_frame(f, false);
 }
 
-/* Datagrams that the kernel dropped at the full socket get no numbers. */
+/* Datagrams that the kernel dropped at the full socket have no numbers. */
 static void record_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
@@ -262,7 +262,7 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
 
         for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
                 n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d));
-                /* Drop counts arrive with datagrams: note the gap before the frames that follow it. */
+                /* Drop counts arrive with datagrams: record the gap before the frames that follow it. */
                 record_dropped(f, f->endpoint->counts.dropped);
                 for (int i = 0; i < n; i++)
                         receive_datagram(f, &d[i]);
@@ -473,7 +473,7 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
 
 uint64_t front_end_deadline_ns(const struct front_end *f)
 {
-        /* What was due at this turn found no room in the core. */
+        /* Slices due at this turn found no room in the core. */
         uint64_t next_ns = f->slicer ? slicer_deadline_ns(f->slicer) : NEVER_NS,
                  slice_ns = MAX(next_ns, f->now_ns + FULL_PAUSE_NS);
 

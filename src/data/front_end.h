@@ -1,6 +1,6 @@
 /* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a length-prefixed frame
- * (docs/protocol.md), in a UDP datagram or in a TCP stream from the front-end. A frame carries the number of
- * its trigger, or frame k belongs to event k.
+ * (docs/protocol.md), in a UDP datagram or in a TCP stream from the front-end. Either a frame carries the
+ * number of its trigger, or frame k belongs to event k.
  *
  * A full buffer pauses a stream, and drops a datagram. Any other loss is a gap: if frames are counted, later
  * ones may be counted for the wrong triggers. One thread. */
@@ -23,7 +23,8 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
-/* The counters in frames are times: frames are collected in slices. Takes the slicer over; call it once. */
+/* The counters in frames are times: frames are collected in slices. Takes ownership of the slicer; call it
+ * once. */
 void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
 /* Receives for a bounded time; call it after each wake-up. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
@@ -31,11 +32,10 @@ uint64_t front_end_deadline_ns(const struct front_end *f);
 
 /* Frames so far, including those that did not fit into the buffer. */
 uint64_t front_end_frames(const struct front_end *f);
-/* No data arrived for 200 ms, and none is left to read. */
+/* No data arrived for 200 ms, and none are left to read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
-/* Says why frames such as this one do not follow the triggers, the newest of which has the counter
- * `expected`.
- */
+/* Explains why frames such as `sample` do not follow the triggers, the newest of which has the counter
+ * `expected`. */
 void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
                             char *text, size_t text_bytes);
 /* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */

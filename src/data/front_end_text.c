@@ -1,5 +1,5 @@
-/* Explains frames that data/front_end.c cannot use: what was read, what was expected, and the mistake that it
- * looks like. Logs and reports lost frames and connections. */
+/* Explains frames that data/front_end.c cannot use: what was read, what was expected, and the likely mistake.
+ * Logs and reports lost frames and connections. */
 #include "front_end_text.h"
 
 #include <byteswap.h>
@@ -15,9 +15,9 @@
 #include "protocol/event.h"
 
 #define LENGTH_BYTES 4
-/* Of a frame whose length is wrong. */
+/* Bytes shown of a frame with a wrong length. */
 #define SHOWN_BYTES 16
-/* Boards and triggers that agree differ by less. */
+/* The counters of boards and triggers in agreement differ by less. */
 #define NEAR 1000
 
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes)
@@ -188,7 +188,7 @@ void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samp
 
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)
 {
-        /* An orderly close between two frames loses nothing, and is usual at the end. */
+        /* An orderly close between two frames loses nothing and is normal at the end. */
         if (why == -EPIPE && !in_frame && !begun) {
                 log_info("front-end: the board closed the connection after frame %" PRIu64, frames);
                 return false;

@@ -1,4 +1,4 @@
-/* What is wrong with frames and connections of a front-end, in words for a log line or a report. */
+/* Describes what is wrong with frames and connections of a front-end, for a log line or a report. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,15 +10,16 @@
 #include "net/address.h"
 #include "protocol/number.h"
 
-/* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or they give a wrong length. */
+/* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or its first 4 bytes give a wrong
+ * length. */
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes);
-/* Frames do not follow the triggers: this is the last one, and one of the newest trigger would have *expected
- * (NULL: counters are times). */
+/* Frames do not follow the triggers: `last` is the last frame, and a frame of the newest trigger would have
+ * *expected (NULL: counters are times). */
 void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes);
 /* A frame of a stream begins with these bytes, of which the first 4 give an impossible length. */
 void front_end_explain_start(const uint8_t *bytes, size_t n, char *text, size_t text_bytes);
-/* Logs that; -EPROTO. */
+/* Logs the same; returns -EPROTO. */
 int front_end_log_length(const uint8_t *bytes, size_t n);
 /* Why there is no connection: a negative errno; 0: nothing is known. */
 const char *front_end_explain_loss(int why);
@@ -28,8 +29,8 @@ enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAPS };
 /* Frames that were lost before the ROS read them. */
 struct front_end_gaps {
         uint64_t n, first_frame;
-        const char *first;      /* what it was; NULL: none */
-        uint64_t last_ns[GAPS]; /* when there was one last; 0: never */
+        const char *first;      /* description of the first gap; NULL: none */
+        uint64_t last_ns[GAPS]; /* when the last one occurred; 0: never */
 };
 
 /* `n` frames were lost, of which the first would have been frame `frame`. Logs each new fault of
@@ -38,7 +39,7 @@ void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n,
                           enum front_end_gap kind, const char *detail, bool numbered);
 void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to);
 
-/* The connection ended after this number of frames. True: a frame is lost. */
+/* The connection ended after this number of frames. True: a frame was lost. */
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames);
 void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why);
 void front_end_log_return(const struct net_address *to, uint64_t after_ns);

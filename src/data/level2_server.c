@@ -1,5 +1,6 @@
-/* Serves level-2 clients over TCP. Each client has one outgoing message; the next one is made of the core's
- * undecided events when it is sent, so a slow client misses what is decided meanwhile, and delays nobody. */
+/* Serves level-2 clients over TCP. Each client has one outgoing message; the next one is built from the
+ * core's undecided events when it is sent, so a slow client misses events decided in between, and delays no
+ * other client. */
 #include "data/level2_server.h"
 
 #include <errno.h>
@@ -12,9 +13,9 @@
 #include "data/network.h"
 
 struct client {
-        struct listener_client client_listener; /* known: it has joined; last: it was refused */
+        struct listener_client client_listener; /* known: the client has joined; last: it was refused */
         uint64_t cursor;                        /* the first event that is not listed yet */
-        uint32_t listed;                        /* messages Undecided so far */
+        uint32_t listed;                        /* number of Undecided messages so far */
         uint32_t next;                          /* number of the next Decision */
         uint32_t unused;                        /* entries without effect */
         bool ack_due;
@@ -162,7 +163,7 @@ static bool make_list(struct client *c)
 
         begin_message(s, MESSAGE_UNDECIDED, c->listed);
         m->n = dfm_list_undecided(s->core, &c->cursor, m->undecided.entries, MESSAGE_ENTRIES_MAX);
-        /* A listing looks at a limited number of events, and these may all be decided. */
+        /* A listing examines a limited number of events, which may all be decided. */
         c->client_listener.more = m->n == 0 && c->cursor != from;
         if (m->n == 0)
                 return false;
@@ -204,7 +205,7 @@ static uint32_t count_joined(const struct level2_server *s)
         return n;
 }
 
-/* A farm that is absent or too slow is no error, but somebody should look at it. */
+/* An absent or slow farm is not an error, but an operator should check it. */
 static void log_timed_out(struct level2_server *s, uint64_t now_ns)
 {
         uint64_t timed_out = dfm_level2_counts(s->core)->timed_out;
@@ -261,7 +262,7 @@ static int list_readouts(struct level2_server *s)
         return 0;
 }
 
-/* Clients learn again of all ROSs when one comes or goes. */
+/* Clients receive the list of all ROSs again when one comes or goes. */
 static void follow_readouts(struct level2_server *s)
 {
         bool changed = false;

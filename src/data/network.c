@@ -17,7 +17,7 @@
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 #define UDP_HEADER_BYTES 8
-/* The largest share of KeepAlive in what the DFM may send into the port of an SFI. */
+/* Maximum share of KeepAlive in the data that the DFM may send into the port of an SFI. */
 #define KEEP_ALIVE_PERMILLE 750u
 /* For regions of interest, if the rate of links is unlimited. */
 #define REGIONS_RATE_BPS UINT64_C(100000000)
@@ -122,7 +122,8 @@ struct budget_plan network_control_plan(const struct scenario *s)
         return control_plan(s, s->dfm.keep_alive_ns);
 }
 
-/* What KeepAlive takes of the port of an SFI, and what the DFM may send there. False: it takes too much. */
+/* The rate of KeepAlive into the port of an SFI, and the rate that the DFM may send there. False: KeepAlive
+ * uses too much. */
 static bool fits(const struct scenario *s, uint64_t keep_alive_ns, uint64_t *ret_bps, uint64_t *ret_most_bps)
 {
         static struct message keep_alive = {.header.type = MESSAGE_KEEP_ALIVE,

@@ -15,26 +15,26 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
 int network_front_end_address(struct net_address *ret, const struct scenario_node *n);
 /* Bytes of UDP payload in one packet. */
 size_t network_datagram_bytes(const struct scenario *s);
-/* Of the trailer of each control message, if network.key-file is set; otherwise 0. */
+/* Bytes of the trailer of each control message, if network.key-file is set; otherwise 0. */
 uint32_t network_trailer_bytes(const struct scenario *s);
-/* Of the largest control message, without that trailer. */
+/* Bytes of the largest control message, without that trailer. */
 size_t network_message_bytes(const struct scenario *s);
-/* Bytes of the headers around it, from Ethernet on. */
+/* Bytes of the headers around a message, from Ethernet up. */
 uint32_t network_header_bytes(const struct scenario *s);
-/* What a port counts in addition: preamble, checksum and gap, as configured. A port does so whatever qos.rate
- * is; a ROS's shaping adds them to automatic rates alone, because configured ones count bytes as the kernel
- * does (docs/shaping.md). */
+/* Bytes that a port counts in addition: preamble, checksum and gap, as configured. A port counts them
+ * whatever qos.rate is; a ROS's shaping adds them to automatic rates alone, because configured ones count
+ * bytes as the kernel does (docs/shaping.md). */
 uint32_t network_overhead_bytes(const struct scenario *s);
-/* What control messages may take of each port. Unbounded without network.link-rate. */
+/* The share of each port that control messages may use. Unbounded without network.link-rate. */
 struct budget_plan network_control_plan(const struct scenario *s);
 /* Writes how the share follows from the scenario. */
 void network_control_reason(const struct scenario *s, const struct budget_plan *p, char *text, size_t size);
-/* -EINVAL: KeepAlive alone takes nearly all that the DFM may send into the port of an SFI, so events could
- * not be assigned; the error says what is possible. */
+/* -EINVAL: KeepAlive alone uses nearly all that the DFM may send into the port of an SFI, so events could not
+ * be assigned; the error says what is possible. */
 int network_check_control(const struct scenario *s, struct error *error);
 /* Bound of all control messages into the port of a node, in bits/s; 0: none. */
 uint64_t network_control_bound_bps(const struct scenario *s, enum node_role role);
-/* What a ROS sends at most to all level-2 clients together, in bits/s with all headers; 0: nothing. */
+/* Maximum rate of a ROS to all level-2 clients together, in bits/s with all headers; 0: nothing. */
 uint64_t network_regions_rate_bps(const struct scenario *s);
 /* Faults of socket number `which` of a node; each socket has its own seed. */
 struct fault_config network_fault_config(const struct scenario *s, const struct scenario_node *self,

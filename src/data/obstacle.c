@@ -12,7 +12,7 @@
 _Static_assert(sizeof(struct obstacle) % sizeof(uint64_t) == 0, "it consists of whole words");
 
 /* A reader that sees a word of this call also sees an odd, or a later, sequence: each word is released after
- * the odd sequence, and the reader looks at the sequence again after it has acquired the words. */
+ * the odd sequence, and the reader reads the sequence again after it has acquired the words. */
 void obstacle_publish(struct obstacle_board *b, const struct obstacle *o)
 {
         uint64_t sequence = atomic_load_explicit(&b->sequence, memory_order_relaxed), words[OBSTACLE_WORDS];
@@ -26,7 +26,7 @@ void obstacle_publish(struct obstacle_board *b, const struct obstacle *o)
 
 static bool read_once(const struct obstacle_board *b, struct obstacle *ret)
 {
-        struct obstacle_board *from = (struct obstacle_board *)b; /* atomic_load() wants it so */
+        struct obstacle_board *from = (struct obstacle_board *)b; /* atomic_load() requires it */
         uint64_t sequence = atomic_load_explicit(&from->sequence, memory_order_acquire),
                  words[OBSTACLE_WORDS];
 

@@ -11,13 +11,13 @@
 enum obstacle_kind {
         OBSTACLE_NONE,
         OBSTACLE_WAIT,  /* there is nothing to do, or not for long yet */
-        OBSTACLE_STALL, /* work waits that should proceed */
+        OBSTACLE_STALL, /* work is held up that should proceed */
 };
 
 struct obstacle {
         uint64_t kind;     /* enum obstacle_kind */
         uint64_t since_ns; /* CLOCK_MONOTONIC */
-        uint64_t timed;    /* the text needs a duration: "ros4 silent" */
+        uint64_t timed;    /* the text is to be followed by a duration: "ros4 silent" */
         char text[OBSTACLE_TEXT_MAX];
 };
 
@@ -25,13 +25,13 @@ struct obstacle {
 
 /* A sequence lock. All zero: no obstacle. */
 struct obstacle_board {
-        _Atomic uint64_t sequence; /* odd: it is being written */
+        _Atomic uint64_t sequence; /* odd: a write is in progress */
         _Atomic uint64_t words[OBSTACLE_WORDS];
 };
 
 void obstacle_publish(struct obstacle_board *b, const struct obstacle *o);
-/* The text is always terminated. False: the writer died while it wrote, or writes all the time; then *ret has
- * kind OBSTACLE_NONE. */
+/* The text is always terminated. False: the writer died during a write, or writes without pause; then *ret
+ * has kind OBSTACLE_NONE. */
 bool obstacle_read(const struct obstacle_board *b, struct obstacle *ret);
 /* Adds the duration: "ros4 silent for 3.2 s". An empty text without an obstacle. */
 void obstacle_format(const struct obstacle *o, uint64_t now_ns, char *text, size_t size_bytes);

@@ -8,11 +8,11 @@
 #define REASONS_MAX 32
 #define REASON_TEXT_MAX 320
 
-/* How the DFM's reason begins that says why events are lost. `evb run` repeats it. */
+/* The prefix of the DFM's reason for lost events, which `evb run` repeats. */
 #define DFM_REASON_LOST "lost events: "
 
 struct reasons {
-        size_t n; /* all; `text` holds only the first REASONS_MAX */
+        size_t n; /* number of all reasons; `text` holds only the first REASONS_MAX */
         char text[REASONS_MAX][REASON_TEXT_MAX];
 };
 

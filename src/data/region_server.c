@@ -1,4 +1,4 @@
-/* Sends fragments to level-2 clients. Each client has one outgoing message. The next one is made of the
+/* Sends fragments to level-2 clients. Each client has one outgoing message. The next one is built from the
  * core's answers when it is sent. */
 #include "data/region_server.h"
 
@@ -15,21 +15,22 @@
 
 /* A message takes further fragments until it has this payload. */
 #define MESSAGE_BYTES (32u << 10)
-/* IPv6 and TCP with time stamps, which a packet has beside its part of the message. */
+/* Headers of IPv6 and of TCP with time stamps, which each packet carries in addition to its part of the
+ * message. */
 #define SEGMENT_HEADERS_BYTES 72u
 #define ETHERNET_HEADER_BYTES 14u
-/* Answers without bytes cost time as well: each answer counts as a frame of its own, of the least size with
- * preamble, checksum and gap (IEEE 802.3). */
+/* Empty answers cost time as well: each answer counts as at least a frame of minimum size, with preamble,
+ * checksum and gap (IEEE 802.3). */
 #define ANSWER_LEAST_BYTES 84u
-/* Time that the node may have been away without loss of rate. */
+/* How long the node may be delayed without loss of rate. */
 #define CATCH_UP_NS (2 * NS_PER_MS)
 
 _Static_assert(LISTENER_CLIENTS_MAX == ROS_REGION_CLIENTS, "the core knows as many clients");
 
 struct client {
-        struct listener_client client_listener; /* known: it has the run's cookie */
+        struct listener_client client_listener; /* known: the client has the run's cookie */
         uint32_t transaction;
-        uint64_t pace_bps; /* the kernel spaces what it sends to this rate */
+        uint64_t pace_bps; /* the kernel paces the client's data at this rate */
         uint8_t *bytes;    /* of the message: a head that ends where the payload begins */
 };
 
@@ -62,7 +63,7 @@ static int receive_request(struct listener_client *c, uint64_t now_ns, const str
 
         if (m->header.type != MESSAGE_REQUEST)
                 return listener_refuse(c, MESSAGE_MALFORMED);
-        /* The DFM gives the cookie to clients that it welcomes. */
+        /* The DFM sends the cookie to clients that it admits. */
         if (s->cookie == 0 || m->header.cookie != s->cookie)
                 return listener_refuse(c, MESSAGE_OTHER_RUN);
         if (!c->known)
@@ -75,7 +76,7 @@ static int receive_request(struct listener_client *c, uint64_t now_ns, const str
 
 /* ---- Answers ---- */
 
-/* Copies or makes the bytes of an answer. Returns their number. */
+/* Copies or generates the bytes of an answer. Returns their number. */
 static size_t copy_payload(const struct region_server *s, const struct ros_job *j, uint8_t *to)
 {
         const struct chunk *c = &j->job.chunk;
@@ -92,7 +93,7 @@ static size_t copy_payload(const struct region_server *s, const struct ros_job *
         return n;
 }
 
-/* The rate holds for what was sent with all headers. */
+/* The rate limit includes all headers. */
 static void charge(struct region_server *s, uint64_t now_ns, size_t bytes)
 {
         uint64_t from_ns = MAX(s->next_ns, now_ns - MIN(now_ns, (uint64_t)CATCH_UP_NS));
@@ -248,7 +249,7 @@ static void follow_run(struct region_server *s)
         }
 }
 
-/* The kernel spaces what is sent to each client (socket(7), SO_MAX_PACING_RATE). */
+/* The kernel paces the data to each client (socket(7), SO_MAX_PACING_RATE). */
 static void share_rate(struct region_server *s)
 {
         uint64_t n = 0, each_bps;

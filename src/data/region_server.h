@@ -1,6 +1,6 @@
 /* The ROS's side of regions of interest: level-2 clients connect by TCP, request fragments of undecided
- * events, and receive them. Their payload is copied, so that no client keeps the ROS from freeing a fragment;
- * what is sent to all clients together stays below test.regions-rate. One thread: the loop's. */
+ * events, and receive them. Their payload is copied, so that no client can keep the ROS from freeing a
+ * fragment. The rate to all clients together stays below test.regions-rate. One thread: the loop's. */
 #pragma once
 
 #include "core/ros.h"
@@ -9,7 +9,7 @@
 
 struct region_server;
 
-/* Listens at level2.regions; *ret stays as it is if that is none. `source` is NULL if frames arrive in
+/* Listens at level2.regions; *ret is unchanged if that key is "none". `source` is NULL if frames arrive in
  * `buffer`. Errors are logged. */
 int region_server_new(struct region_server **ret, const struct data_context *context, struct ros *core,
                       const struct source *source, const uint8_t *buffer);

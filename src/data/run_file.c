@@ -1,4 +1,4 @@
-/* Writes the record of a run to a temporary file, and gives it its name once the disk has it. */
+/* Writes the record of a run to a temporary file, and renames that file once it is on disk. */
 #include "data/run_file.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "protocol/message.h"
 #include "sys/loop.h"
 
-/* Records of one CORE; a run number is used again if it is configured. */
+/* Maximum number of records of one CORE; a configured run number is used repeatedly. */
 #define NUMBER_MAX 10000
 
 bool run_file_core(const char *event_file, char *core, size_t size_bytes)

@@ -1,4 +1,4 @@
-/* The record of a run beside its event files, CORE.run.json: what the run was made with, and its accounts. */
+/* The record of a run beside its event files, CORE.run.json: the settings of the run, and its accounts. */
 #pragma once
 
 #include <jansson.h>
@@ -14,11 +14,11 @@ struct run_file {
         const struct scenario *scenario; /* as effective */
         uint32_t run;
         const char *core;       /* DIRECTORY/CORE, as of the event files */
-        const json_t *metadata; /* names and values of the run; NULL: those of the scenario; borrowed */
+        const json_t *metadata; /* names and values of the run; NULL: use those of the scenario; borrowed */
         const json_t *accounts; /* the report of the run, or of the SFI; borrowed */
 };
 
-/* DIRECTORY/CORE from the path of an event file. False: it is none. */
+/* DIRECTORY/CORE from the path of an event file. False: it is not such a path. */
 bool run_file_core(const char *event_file, char *core, size_t size_bytes);
 /* The content, for run_file_store(); f->core is not used. NULL: no memory. The caller frees it. */
 char *run_file_text(const struct run_file *f);

@@ -37,7 +37,7 @@ static bool may_appear(int r)
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
 }
 
-/* The kernel's text does not say that the scenario may have the address of another machine. */
+/* Adds what the kernel's text does not mention: the scenario may contain the address of another machine. */
 static const char *hint(const struct opening *o, int r)
 {
         return r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "";
@@ -91,7 +91,7 @@ static bool wait_for_address(const char *text, bool *hung_up)
 
         snprintf(status, sizeof status, "waiting for its address %s", text);
         notify_starting(EXTEND_NS, status);
-        /* Between two runs, the service manager expects it. */
+        /* Between two runs, the service manager expects watchdog messages. */
         if (watchdog_ns != NEVER_NS)
                 notify_watchdog();
         signal = signals_wait(MIN(RETRY_NS, watchdog_ns));

@@ -3,12 +3,12 @@
 
 #include "net/endpoint.h"
 
-/* From now on a missing address is an error: a check does not wait. */
+/* From now on a missing address is an error, because a check does not wait. */
 void socket_open_at_once(void);
-/* From now on, sockets opened here are polled by the kernel for `poll_ns` (network.busy-poll; 0: not). */
+/* From now on, the kernel polls sockets opened here for `poll_ns` (network.busy-poll; 0: no polling). */
 void socket_set_busy_poll(uint64_t poll_ns);
-/* The same for a socket that was opened elsewhere, or for those that a listening one accepts. A refusal is
- * logged once, and has no other effect. */
+/* The same for a socket that was opened elsewhere, or for those that a listening socket accepts. If the
+ * kernel refuses, that is logged once and has no other effect. */
 void socket_poll_busily(int fd);
 /* `what` names the purpose: "control messages". Errors are logged; -ECANCELED: a stop signal arrived during
  * the wait, for which the caller must have called loop_catch_signals(). Under `evb run` nothing waits. */

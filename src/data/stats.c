@@ -1,4 +1,4 @@
-/* The table of counters, and what fills them from the counts of the cores. */
+/* The table of counters, and the functions that fill them from the counts of the cores. */
 #include "data/stats.h"
 
 #include <string.h>

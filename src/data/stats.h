@@ -1,6 +1,6 @@
 /* The counters of one node, in shared memory: `evb run` passes each node a memfd, so that the counters
- * survive a killed node. One table gives each counter its name and meaning. Only the node writes, and each
- * counter has one writing thread; anyone may read at any time. */
+ * survive a killed node. One table defines the name and meaning of each counter. Only the node writes, and
+ * each counter has one writing thread; any process may read at any time. */
 #pragma once
 
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 /* Environment variable: the descriptor of the memfd that a node inherits for its struct node_stats. */
 #define NODE_STATS_ENV "EVB_STATS_FD"
 
-/* Where something is lost, in the order of an event's way. */
+/* Where something is lost, in the order in which data pass. */
 enum loss_place {
         LOSS_NOWHERE, /* the counter counts no loss */
         LOSS_TRIGGER_INPUT,
@@ -36,7 +36,7 @@ enum loss_place {
         LOSS_PLACES,
 };
 
-/* Counters that are one metric, told apart by a label. */
+/* Counters that form one metric and are distinguished by a label. */
 enum counter_group {
         GROUP_NONE, /* a metric of its own */
         GROUP_PACKETS,
@@ -51,29 +51,28 @@ enum counter_group {
         COUNTER_GROUPS,
 };
 
-/* The object that has the counter in /status, in the report of a run, or in both. */
+/* The object that contains the counter in /status, in the report of a run, or in both. */
 enum counter_object {
         OBJECT_NONE,
         OBJECT_COUNTS,
         OBJECT_FRAGMENTS,
         OBJECT_DROPS,
-        OBJECT_OUTSIDE, /* the report, of triggers that are not the DFM's own */
+        OBJECT_OUTSIDE, /* in the report: triggers that the DFM does not make itself */
         OBJECT_SPILLS,
         OBJECT_LEVEL2,
         OBJECT_REGIONS,
         COUNTER_OBJECTS,
 };
 
-/* Who counts it. Others count at the place where it happens, by stats_add(). */
+/* The source of the count. All other counters are incremented where the event happens, by stats_add(). */
 enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, COUNTER_SOURCES };
 
 /* X(name, meaning, ...): the one list of counters. The name contains the unit: events, fragments, packets,
- * bytes, ns. Further arguments, which stats.c makes members of struct counter:
- * METRIC(name): of its metric, if it is not that of the counter.
- * GROUPED(group, label): a value of a label of the group's metric.
+ * bytes, ns. Further arguments, which stats.c makes members of struct counter: METRIC(name): the name of its
+ * metric, if it is not that of the counter. GROUPED(group, label): a value of a label of the group's metric.
  * IN(object, roles): part of an object, in which only nodes of these roles have it; IN_AS(object, key,
  * roles): under a key that is not its name without the object's prefix. LOST_AT(place): it counts losses
- * there. DFM_COUNTS(member), ...: copied from what the core counts. */
+ * there. DFM_COUNTS(member), ...: copied from the core's counts. */
 #define STATS_COUNTERS(X)                                                                                    \
         X(triggers, "triggers that the DFM accepted", IN(COUNTS, DFM), DFM_COUNTS(triggers))                 \
         X(triggers_offered, "triggers from outside or of the clock, taken or not", IN(OUTSIDE, DFM),         \
@@ -306,7 +305,7 @@ struct node_stats {
         struct histogram latency_ns;        /* trigger to end of event, by the DFM's clock */
         struct histogram level2_latency_ns; /* trigger to decision */
         struct obstacle_board obstacle;     /* what the node waits for now */
-        struct obstacle_board last_stall;   /* the reason of the present or the last stall */
+        struct obstacle_board last_stall;   /* the reason for the present or last stall */
 };
 
 #define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */
@@ -353,7 +352,8 @@ void stats_read(const struct node_stats *s, uint64_t ret[static COUNTERS]);
 /* Adds all counters of another process of the same node. */
 void stats_add_all(struct node_stats *to, const struct node_stats *from);
 
-/* Copies what a core counted: `counts` is what the source is in, such as struct dfm_level2_counts. */
+/* Copies the counts of a core: `counts` is the struct that belongs to the source, such as struct
+ * dfm_level2_counts. */
 void stats_take(struct node_stats *s, enum counter_source source, const void *counts);
 void stats_copy_dfm(struct node_stats *s, const struct dfm *d);
 void stats_copy_ros(struct node_stats *s, const struct ros *r);

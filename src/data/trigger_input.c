@@ -30,14 +30,14 @@ struct trigger_input {
         struct endpoint *endpoint;
         bool ready;
         struct sequence sequence;
-        uint32_t reset_sequence; /* of the datagram that brought the last reset */
+        uint32_t reset_sequence; /* sequence number of the datagram with the last reset */
         bool was_reset;
         uint64_t began_ns;      /* when datagram 0 came last; 0: never */
         uint64_t first_ns;      /* when the first datagram of this sender came */
         uint64_t late, dropped; /* datagrams of this process; the counters include those of previous DFMs */
-        /* Of the newest datagrams, by sequence number: one that comes again has the same triggers. */
+        /* Digests of the newest datagrams, by sequence number: a repeated datagram has the same triggers. */
         uint64_t digests[SEQUENCE_WINDOW];
-        /* When such ones came last; 0: never */
+        /* When such datagrams last came; 0: never */
         uint64_t other_run_ns, repeated_ns, late_ns, restarted_ns, unusable_ns;
 };
 
@@ -116,7 +116,8 @@ static uint64_t add_digest(uint64_t d, uint64_t value)
         return d ^ d >> 32;
 }
 
-/* Of what makes its triggers. A board that sends a datagram twice may give them another time. */
+/* Digest of the members that identify its triggers. A board that sends a datagram twice may change their
+ * times. */
 static uint64_t digest(const struct trigger_packet *p)
 {
         uint64_t d = add_digest(1, p->sequence);
@@ -129,7 +130,7 @@ static uint64_t digest(const struct trigger_packet *p)
         return d | 1;
 }
 
-/* A sender that restarted begins with datagram 0, and resets the counters. */
+/* A restarted sender begins with datagram 0, and resets the counters. */
 static bool begins_again(const struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p,
                          bool is_known)
 {
@@ -145,8 +146,8 @@ static void begin(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
         t->was_reset = false;
 }
 
-/* Its sequence number came before, with other triggers: a sender that goes on with the triggers has
- * restarted. */
+/* Its sequence number came before, with other triggers: the sender has restarted and continues the
+ * triggers. */
 static enum sequence_verdict follow(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
 {
         if (log_is_new_fault(&t->restarted_ns, now_ns))
@@ -177,7 +178,7 @@ static void drop_late(struct trigger_input *t, uint64_t now_ns, const struct tri
                           p->sequence, p->n);
 }
 
-/* Its numbers are those of before the reset that overtook it. */
+/* Its numbers are from before a reset that overtook it. */
 static bool is_overtaken_by_reset(const struct trigger_input *t, enum sequence_verdict verdict,
                                   uint32_t sequence)
 {
@@ -207,7 +208,7 @@ static void accept_following(struct trigger_input *t, uint64_t now_ns, const str
         verdict = sequence_receive(&t->sequence, p->sequence);
         if (verdict == SEQUENCE_REPEAT && !is_known && p->sequence - q->first < q->next - q->first)
                 verdict = follow(t, now_ns, p->sequence);
-        /* From here on, whatever comes late was sent after the reset. */
+        /* From here on, every late datagram was sent after the reset. */
         if (verdict == SEQUENCE_NEW && p->sequence - t->reset_sequence >= SEQUENCE_WINDOW)
                 t->was_reset = false;
         if (p->sequence == 0 && verdict != SEQUENCE_REPEAT)

@@ -1,5 +1,5 @@
 /* Receives triggers from outside (docs/protocol.md, "Triggers from outside") and offers them to the DFM's
- * core. Counts what is lost, repeated, foreign or malformed; nothing that arrives is fatal. One thread. */
+ * core. Counts lost, repeated, foreign and malformed triggers; no input is fatal. One thread. */
 #pragma once
 
 #include "core/dfm.h"
@@ -8,17 +8,17 @@
 
 struct trigger_input;
 
-/* Opens trigger.source = udp:PORT at the node's address. Borrows the core and what the context names. Errors
+/* Opens trigger.source = udp:PORT at the node's address. Borrows the core and the context's members. Errors
  * are logged. */
 int trigger_input_new(struct trigger_input **ret, const struct data_context *c, struct dfm *core);
-/* These take NULL: the triggers come from the DFM itself. */
+/* These functions accept NULL: the triggers come from the DFM itself. */
 struct trigger_input *trigger_input_free(struct trigger_input *t);
 /* Receives for a bounded time; call it after each wake-up. */
 void trigger_input_turn(struct trigger_input *t, uint64_t now_ns);
-/* 0: more datagrams wait. */
+/* 0: more datagrams are waiting. */
 uint64_t trigger_input_deadline_ns(const struct trigger_input *t);
 /* Copies the core's counters of triggers from outside, or of the clock, to those of the node. */
 void trigger_input_publish(const struct dfm *core, struct node_stats *stats);
-/* At the end: adds triggers that were lost or refused, with what to do. */
+/* At the end: adds lost and refused triggers as reasons, with a remedy. */
 void trigger_input_reasons(const struct dfm *core, const struct scenario *scenario,
                            const struct node_stats *stats, struct reasons *to);

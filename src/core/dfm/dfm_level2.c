@@ -117,7 +117,7 @@ static bool is_older(uint64_t since_ns, uint64_t age_ns, uint64_t now_ns)
         return now_ns - since_ns >= age_ns;
 }
 
-/* Start of the time after which the first accepted event counts as not accepted by any SFI. */
+/* Start of the time-out of the first accepted event, after which no SFI is expected to build it. */
 static uint64_t accepted_since_ns(const struct dfm *d)
 {
         return MAX(d->table.slots[d->table.accepted.first].assigned_ns, d->level2.served_ns);
