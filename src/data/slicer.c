@@ -21,8 +21,8 @@
 #define BLOCK_MIN_BYTES 64u
 /* Slices that may be open at the same time, unless configured. */
 #define SLICES_MAX 65536u
-/* Fewer frames in a row whose slice is closed, or too far ahead, do not show that the board's time began
- * again. */
+/* Fewer consecutive frames whose slice is closed, or too far ahead, do not prove that the board's time was
+ * restarted. */
 #define STRAYS_MIN 64u
 /* Frames that were late catch up with the clock at this speed or faster. */
 #define CATCH_UP 2u
@@ -30,7 +30,7 @@
 #define LEAP_NS NS_PER_S
 /* Slices that close in one turn. */
 #define CLOSE_MAX 4096
-/* No board has a later time: times and slices after it would overflow. */
+/* Maximum time of a board: times and slices after it would overflow. */
 #define TIME_MAX_NS (UINT64_C(1) << 63)
 
 struct frame {
@@ -62,7 +62,7 @@ struct slicer {
         /* Frames in a row whose slice is not open; time of one of them, and the clock when it came. */
         uint32_t strays;
         uint64_t stray_ns, stray_now_ns;
-        bool went_back; /* and the core has not believed a slice since then */
+        bool went_back; /* the time went back, and the core has not believed a slice since then */
         struct slicer_counts counts;
 };
 
@@ -146,7 +146,7 @@ static void empty(struct slicer *s, struct frames *list, struct frames *kept, ui
         *list = no_frames;
 }
 
-/* The board's time begins, or began again: what waits cannot be completed. */
+/* The board's time begins or was restarted: waiting slices cannot be completed. */
 static void restart(struct slicer *s, uint64_t slice)
 {
         for (uint64_t k = s->oldest, left = s->counts.waiting; left > 0; k++) {
@@ -187,15 +187,15 @@ static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
         return true;
 }
 
-/* The board had nothing to say for longer than slices can be open: those in between are left out. */
+/* The board was silent for longer than slices can be open: the slices in between are skipped. */
 static bool was_silent(const struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t time_ns)
 {
         return slice > s->oldest && s->counts.waiting == 0 &&
                time_ns <= s->newest_ns + LEAP_NS + (now_ns - s->now_ns);
 }
 
-/* Whether a row of frames elsewhere shows that the board's time began again. Frames that are only late are
- * over soon, or their times run faster than the clock, up to the present. */
+/* Whether a row of frames elsewhere shows that the board's time was restarted. Frames that are only late end
+ * soon, or their times run faster than the clock, up to the present. */
 static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
 {
         bool first = s->strays == 0;
@@ -282,7 +282,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
         return ROS_STORE;
 }
 
-/* A single damaged time must not close the slices of the present: it counts if the next frame goes on from
+/* A single damaged time must not close the slices of the present: it counts if the next frame continues from
  * there, or if as much time has passed. */
 static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
 {
@@ -330,8 +330,8 @@ void slicer_skip(struct slicer *s)
         s->discards = false;
 }
 
-/* What becomes of a frame whose slice is open at the end of the run. Nothing shows that the board ever came
- * to the time of one that leapt ahead. */
+/* Counts a frame whose slice is open at the end of the run. If the frame leapt ahead, nothing proves that the
+ * board ever reached its time. */
 static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
 {
         struct slicer_counts *c = &s->counts;
@@ -344,7 +344,7 @@ static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
                 ++*(in_run ? &c->late : &c->left_over);
 }
 
-/* The run is over: no slice of after its last event becomes one. */
+/* The run is over: no slice after its last event becomes an event. */
 static void end_open(struct slicer *s, const struct ros *core)
 {
         for (uint64_t k = s->oldest; s->counts.waiting > 0; k++) {
@@ -368,7 +368,7 @@ uint64_t slicer_deadline_ns(const struct slicer *s)
 {
         uint64_t closes = closes_ns(s), left_ns = closes - MIN(closes, s->newest_ns);
 
-        /* Not even the board itself has come to that slice. */
+        /* Not even the board itself has reached that slice. */
         if (s->now_ns == 0 || s->newest_ns / s->config.slice_ns < s->oldest)
                 return UINT64_MAX;
         return s->now_ns + MAX(left_ns, s->config.idle_max_ns);
@@ -376,7 +376,7 @@ uint64_t slicer_deadline_ns(const struct slicer *s)
 
 static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool full)
 {
-        /* A frame of it is arriving. */
+        /* A frame of that slice is arriving. */
         if (!s->started ||
             (s->arriving != NONE && s->frames[s->arriving].time_ns / s->config.slice_ns == s->oldest))
                 return false;
@@ -397,7 +397,7 @@ static uint8_t *copy(const struct slicer *s, const struct frames *list, uint8_t 
         return to;
 }
 
-/* The frames of the slice end in this class. */
+/* Closes the oldest slice and counts its frames in this class. */
 static void close_oldest(struct slicer *s, uint64_t *class)
 {
         struct frames *list = open_slice(s, s->oldest);
@@ -410,8 +410,8 @@ static void close_oldest(struct slicer *s, uint64_t *class)
         s->oldest++;
 }
 
-/* Whether the event of the oldest slice did not wait for it. If the board's time went back, the core decides
- * what its slices are. */
+/* Whether the event of the oldest slice no longer waited for it. If the board's time went back, the core
+ * classifies its slices. */
 static bool leave_out_late(struct slicer *s, struct ros *core)
 {
         uint32_t n = open_slice(s, s->oldest)->n;

@@ -1,6 +1,6 @@
-/* Authenticates a node's control messages if network.key-file is set: seals those that leave, and admits only
- * those of present sessions of the scenario's nodes, each once. It makes hellos but sends nothing itself. One
- * thread: that of control_messages.c. */
+/* Authenticates a node's control messages if network.key-file is set: seals outgoing messages, and admits
+ * incoming ones only from current sessions of the scenario's nodes, each message once. It makes hellos but
+ * sends nothing itself. One thread: that of control_messages.c. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -9,10 +9,10 @@
 #include "net/endpoint.h"
 #include "protocol/auth.h"
 
-/* The other end: which of its sessions it has proven, and what came from it. */
+/* A peer: the session that it has proven, and the messages received from it. */
 struct auth_peer {
         uint64_t session;   /* proven; 0: none */
-        uint64_t challenge; /* that it has not answered; 0: none */
+        uint64_t challenge; /* challenge that the peer has not answered; 0: none */
         uint64_t asked_ns;  /* time of the last challenge */
         uint64_t sent;      /* number of the next message to it */
         struct auth_window window;
@@ -39,11 +39,12 @@ struct control_hello {
         uint8_t bytes[AUTH_HELLO_BYTES];
 };
 
-/* Reads the key, or warns once if there is none although others may reach the nodes. Errors are logged. */
+/* Reads the key, or warns once if there is no key although other machines may reach the nodes. Errors are
+ * logged. */
 int control_auth_open(struct control_auth *a, const struct scenario *s, const struct scenario_node *self,
                       const struct address_book *nodes, struct node_stats *stats);
 void control_auth_close(struct control_auth *a);
-/* Makes the hello to the next node that this one has not greeted yet. False: all are. */
+/* Makes the hello to the next node that this node has not greeted yet. False: all have been greeted. */
 bool control_auth_greet(struct control_auth *a, struct control_hello *ret);
 /* Appends the trailer for a receiver (AUTH_NODE or AUTH_GROUP), if there is a key. Returns the size. */
 size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, size_t n);

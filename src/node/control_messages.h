@@ -48,7 +48,7 @@ struct control {
         struct control_auth auth;
         size_t message_bytes;  /* largest message, without the trailer of its tag */
         size_t datagram_bytes; /* with it */
-        uint32_t header_bytes; /* that each message has in addition, on the wire */
+        uint32_t header_bytes; /* additional bytes of each message on the wire */
         uint8_t *bytes;        /* CONTROL_BATCH messages */
         struct iovec iov[CONTROL_BATCH];
         struct outgoing batch[CONTROL_BATCH];
@@ -62,15 +62,15 @@ struct control {
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
                  struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
-/* Begins a turn of the node, which reads a limited number of datagrams even if strangers flood it. */
+/* Begins a turn of the node, which reads a limited number of datagrams even if foreign senders flood it. */
 void control_begin_turn(struct control *c);
 /* The turn's limit may have left datagrams unread. */
 bool control_has_more(const struct control *c);
-/* Returns the next message that comes from the address of the node it names, or NULL. It is valid until the
- * next call. Answers each Probe. */
+/* Returns the next message whose sender's address is that of the node it names, or NULL. The message is valid
+ * until the next call. Answers each Probe. */
 const struct message *control_receive(struct control *c);
-/* Queues a message for one node, all ROSs, or all nodes. What an SFI sends to all goes to each ROS, starting
- * with ROS `first`. */
+/* Queues a message for one node, all ROSs, or all nodes. A message from an SFI to all goes to each ROS,
+ * starting with ROS `first`. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
 /* Sends the queued messages. */
 void control_flush(struct control *c);

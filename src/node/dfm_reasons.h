@@ -6,7 +6,8 @@
 #include "data/obstacle.h"
 #include "data/reasons.h"
 
-/* Describes what delays the first trigger. Noted during the run, because all nodes have left at its end. */
+/* Describes what delays the first trigger. Recorded during the run, because all nodes have left at its
+ * end. */
 struct idle {
         char why[REASON_TEXT_MAX / 2];
 };

@@ -1,5 +1,4 @@
-/* What the counters of a DFM say about the speed of a run, for its own report and for that of the whole run.
- */
+/* Derives the speed of a run from the counters of a DFM, for its own report and for that of the whole run. */
 #pragma once
 
 #include <jansson.h>
@@ -8,7 +7,7 @@
 
 /* The time from the first to the last complete event; 0: fewer than two. */
 double event_rates_span_seconds(const struct node_stats *dfm);
-/* In that time, all complete events but the first were built; 0: unknown. */
+/* Rate of complete events in that time, without the first one; 0: unknown. */
 double event_rates_hz(const struct node_stats *dfm);
 double event_rates_bytes_per_second(const struct node_stats *dfm);
 /* {"p50", "p99", "p999", "max"} in microseconds, null without samples. */

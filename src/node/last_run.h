@@ -1,5 +1,5 @@
-/* The run that an earlier DFM left without an end or without a report: the log and run control name it, until
- * this DFM resumes it or begins another one. */
+/* The run that an earlier DFM left unfinished or unreported. The log and run control name that run until this
+ * DFM resumes it or begins another one. */
 #pragma once
 
 #include "data/reasons.h"
@@ -15,5 +15,5 @@ struct last_run {
 
 /* Names the run of the record. `has_duration`: its age decides when it ends. */
 void last_run_open(struct last_run *l, struct node *n, const struct run_previous *f, bool has_duration);
-/* The run with this cookie begins or continues. Returns whether it ends because of a fault, the cause. */
+/* The run with this cookie begins or continues. Returns whether it ends because of the fault in `cause`. */
 bool last_run_begin(struct last_run *l, uint64_t cookie);

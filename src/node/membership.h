@@ -17,21 +17,21 @@ struct membership {
         uint64_t logged_dfm; /* DFM incarnation and run in the last log line */
         uint32_t logged_run;
         enum welcome_verdict logged_refusal;
-        uint32_t logged_foreign_sender; /* DFM: role and index of the last logged stranger */
+        uint32_t logged_foreign_sender; /* DFM: role and index of the last logged foreign sender */
         uint64_t lost_ros_ns[EVB_ROS_MAX],
                 lost_sfi_ns[EVB_SFI_MAX]; /* DFM: since when nodes are silent; 0: not */
-        uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: it was not
+        uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: not logged
                                  */
         bool lost_dfm;          /* the DFM has been silent for test.lost-after */
         bool rejected;          /* the DFM refuses this node permanently */
-        bool left_behind;       /* the DFM runs another run now */
+        bool left_behind;       /* the DFM now has another run */
 };
 
 /* Logs changes. Returns whether the node must stop now: lost_dfm or rejected. */
 bool membership_watch(struct node *n, uint64_t now_ns);
 /* The run continued or ended without this node. After a restart the node may take part in the next run. */
 bool membership_may_come_back(const struct node *n);
-/* Adds why this node did not take part in a run, or not until its end. */
+/* Adds the reason why this node did not take part in a run, or left before its end. */
 void membership_reasons(const struct node *n, struct reasons *to);
 /* Describes what the node waits for: "waiting for the DFM dfm at 10.0.0.1". */
 void membership_describe(const struct node *n, char *text, size_t size_bytes);

@@ -1,4 +1,4 @@
-/* The list of all metrics of nodes, for users and for the manual page. */
+/* Prints the list of all metrics of nodes, for users and for the manual page. */
 #pragma once
 
 #include <stdio.h>

@@ -14,7 +14,7 @@
 struct node_source {
         struct scenario *scenario;
         const char *config;          /* file */
-        const char *const *settings; /* of the command line */
+        const char *const *settings; /* from the command line */
         size_t n_settings;
         bool logs; /* the level of the log follows log.level; otherwise, the environment or an option set it
                     */

@@ -37,7 +37,7 @@ struct node_kind {
         enum run_state (*state)(const struct node *n);
         const struct member *(*member)(const struct node *n); /* NULL for the DFM */
         struct work (*work)(const struct node *n, uint64_t now_ns);
-        /* Fills the text of what the node waits for, as stall_explain does; none: it waits for nothing. */
+        /* Describes what the node waits for, like stall_explain; no text: nothing. */
         void (*explain)(const struct node *n, uint64_t now_ns, struct obstacle *ret);
         void (*close)(struct node *n);
         /* At the end: adds each reason for exit status 1. */
@@ -67,15 +67,15 @@ struct node {
         bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
         bool ended_by_previous;           /* of a DFM: because of a fault that an earlier DFM recorded */
         bool has_begun;                   /* the log says that the run has begun */
-        bool is_stopped;                  /* by a signal, or by its loss of the DFM */
+        bool is_stopped;                  /* by a signal, or because it lost the DFM */
         uint64_t stopped_ns;              /* the first signal; 0: none */
         uint64_t stop_timeout_ns;         /* run.stop-timeout at that time */
         bool check_only;                  /* open and close only; change nothing on this machine */
-        const struct node_source *source; /* NULL: it cannot be reloaded */
-        unsigned hangups;                 /* SIGHUPs that were followed */
-        bool ready_unsent;                /* READY=1 after a reload, as the manager's queue was full */
-        struct reasons reasons;           /* for exit status 1 */
-        /* Of the run: those of the scenario, and those with which an operator started it. */
+        const struct node_source *source; /* NULL: no reload is possible */
+        unsigned hangups;                 /* number of SIGHUPs handled */
+        bool ready_unsent;      /* READY=1 after a reload is still to be sent: the manager's queue was full */
+        struct reasons reasons; /* for exit status 1 */
+        /* Metadata of the run: from the scenario, and from the operator who started it. */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
         /* Across the runs of this process. */
@@ -83,8 +83,8 @@ struct node {
         struct shaping *shaping;             /* of a ROS, between two runs */
         unsigned runs;                       /* that have begun */
         bool goes_on;                        /* another run follows the present one */
-        bool has_served;                     /* it has been ready for a run: it stays for the next one */
-        bool fell_short;                     /* a run did */
+        bool has_served;                     /* it has been ready for a run, so it stays for the next one */
+        bool fell_short;                     /* a run fell short */
         bool number_is_fixed;                /* of a DFM: by run.number, or by the file that is replayed */
 };
 
@@ -97,8 +97,8 @@ void node_account(struct node *n);
 /* role.c */
 /* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
-/* The operator's names, which may replace those of the scenario. The DFM has checked them; another program
- * may speak in its name. */
+/* Adds the operator's names, which may replace those of the scenario. The DFM has checked them, but another
+ * program may have sent them in its name. */
 void node_add_metadata(struct node *n, const struct metadata_set *set);
 /* Whether this process serves several runs. */
 bool node_stays(const struct node *n);

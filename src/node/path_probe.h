@@ -1,6 +1,6 @@
 /* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu: a device
- * or a switch port with a smaller MTU drops them without a word. Short and long probes go to each node until
- * a long one is answered. One thread. */
+ * or a switch port with a smaller MTU drops them silently. Short and long probes go to each node until a long
+ * one is answered. One thread. */
 #pragma once
 
 #include "core/ros.h"
@@ -16,7 +16,7 @@ struct path_probe *path_probe_free(struct path_probe *p);
 /* Sends the probes that are due to the DFM and to SFIs that are present, once the ROS has joined a run. Logs
  * a path that does not carry them. */
 void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns);
-/* Takes a Probe that answers; others have no effect. */
+/* Processes an answering Probe; other Probes have no effect. */
 void path_probe_receive(struct path_probe *p, const struct message *m);
 uint64_t path_probe_deadline_ns(const struct path_probe *p);
 /* Adds a reason if paths do not carry datagrams of network.mtu. */

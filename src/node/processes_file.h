@@ -1,12 +1,12 @@
-/* Stores what a DFM knows of its run beside the record of runs (run_record.h), so that a restarted DFM
- * accounts for what happened before, and for processes that ended. The file is replaced as a whole. One
+/* Stores the DFM's record of its run next to the record of runs (run_record.h), so that a restarted DFM
+ * accounts for earlier events and for processes that have exited. The file is replaced as a whole. One
  * thread. */
 #pragma once
 
 #include "core/dfm_processes.h"
 #include "run_record.h"
 
-/* Counters of the DFM's node that its core does not know (data/stats.h). */
+/* Counters of the DFM's node that are not in its core (data/stats.h). */
 #define PROCESSES_FILE_COUNTERS(X)                                                                           \
         X(trigger_datagrams)                                                                                 \
         X(trigger_datagrams_repeated)                                                                        \
@@ -26,7 +26,7 @@ struct processes_file {
         char next[RUN_RECORD_PATH_MAX + 24]; /* the file that replaces it */
         uint8_t *bytes;
         struct dfm_processes *processes;    /* as read, and later as last written; cookie 0: none */
-        struct processes_counters counters; /* likewise */
+        struct processes_counters counters; /* as read, and later as last written */
 };
 
 /* `record_path`: of the run's record, which the caller has locked. -ENOMEM. */
@@ -34,7 +34,8 @@ int processes_file_open(struct processes_file *f, const char *record_path);
 void processes_file_close(struct processes_file *f);
 /* Reads f->processes. Negative errno; -ENOENT: there is no file, -EBADMSG: it is damaged. */
 int processes_file_read(struct processes_file *f);
-/* Writes f->processes. Negative errno: it could not, and there is no file, as an old one would be wrong. A
- * killed process leaves the whole new file or the whole old one; the disk may get it later. */
+/* Writes f->processes. Negative errno: the write failed and the file is removed, because an old one would be
+ * wrong. A killed process leaves either the complete new file or the complete old one; the data may reach the
+ * disk later. */
 int processes_file_write(struct processes_file *f);
 void processes_file_remove(const struct processes_file *f);

@@ -5,18 +5,18 @@
 #include "node_internal.h"
 
 /* Reads, compares, applies and logs. If the file is invalid or cannot be read, nothing changes. `stopping`:
- * the service manager already knows that this node stops, so it hears of no reload. */
+ * the service manager has been informed that this node is stopping, so no reload is reported to it. */
 void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 
-/* reload_set.c: sets one key ("trigger.rate") to one value, and logs it. -EINVAL: there is no such key, or it
- * does not take this value; -EPERM: this node cannot apply it now. `why` says more. */
+/* reload_set.c: sets one key ("trigger.rate") to one value, and logs it. -EINVAL: unknown key or invalid
+ * value; -EPERM: this node cannot apply it now. `why` explains it. */
 int node_set(struct node *n, uint64_t now_ns, const char *name, const char *value, char *why,
              size_t size_bytes);
 
 /* reload_roles.c: what differs between the roles. */
-/* Whether this node can apply this value of `to`. False: `text` says why not. True: `text` says why it has no
- * effect, or is "". */
+/* Whether this node can apply this value of `to`. False: `text` explains why not. True: `text` explains why
+ * it has no effect, or is "". */
 bool reload_permits(const struct node *n, const struct scenario *to, const struct scenario_key *key,
                     char *text, size_t size_bytes);
-/* Applies all values of `to` that may change; reload_permits() permitted those that differ. */
+/* Applies all values of `to` that may change; reload_permits() has allowed those that differ. */
 void reload_apply(struct node *n, uint64_t now_ns, const struct scenario *to);

@@ -1,5 +1,5 @@
-/* Makes the configurations of the cores from a scenario. The daemons add what only a running process knows
- * (sockets, keys, random numbers, files), and evb sim adds what its model says. Pure. */
+/* Makes the configurations of the cores from a scenario. The daemons add the values that only a running
+ * process has (sockets, keys, random numbers, files), and evb sim adds those of its model. Pure. */
 #pragma once
 
 #include "conf/scenario.h"

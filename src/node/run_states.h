@@ -1,5 +1,5 @@
-/* The states of run control, and the commands that each permits: one table for the DFM, `evb ctl` and the
- * manual. */
+/* The states of run control, and the commands that each state allows: one table for the DFM, `evb ctl` and
+ * the manual. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,7 +31,7 @@ const char *run_command_name(enum run_command command);
 /* RUN_COMMANDS: there is no such command. */
 enum run_command run_command_find(const char *name);
 bool run_state_permits(enum run_control_state state, enum run_command command);
-/* The states that permit a command: "running or paused"; returns `text`. */
+/* The states that allow a command: "running or paused"; returns `text`. */
 char *run_command_states(enum run_command command, char *text, size_t size_bytes);
 /* Print all states: for people, and as the table of a manual page (mdoc). */
 void run_states_print(FILE *to);

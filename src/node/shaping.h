@@ -15,19 +15,19 @@ int shaping_new(struct shaping **ret, struct node *n);
 /* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);
 
-/* Between two runs of one process: the tree stays installed, but nothing watches it. Then goes on for the
- * next core, whose counts begin again. */
+/* Between two runs of one process: the tree stays installed, but is not watched. shaping_go_on() continues
+ * for the next core, whose counts begin at 0. */
 void shaping_rest(struct shaping *s);
 int shaping_go_on(struct shaping *s);
 
-/* Posts what the ROS's core knows about SFIs, ROSs and losses, without waiting. Cheap if nothing changed. */
+/* Posts the state of the ROS's core (SFIs, ROSs and losses) without waiting. Cheap if nothing changed. */
 void shaping_turn(struct shaping *s, const struct ros *core);
 /* -EINVAL: with the rates of `to`, no plan is possible for this device. */
 int shaping_check(const struct shaping *s, const struct scenario *to, struct error *error);
 /* Posts the rates of `to`, if they differ. The kernel may still refuse the plan later, which is logged.
  * Without effect if nothing is shaped. */
 void shaping_change(struct shaping *s, const struct scenario *to);
-/* False: nothing is shaped, as configured or because the node goes on without. */
+/* False: nothing is shaped, as configured or because the node continues without shaping. */
 bool shaping_is_active(const struct shaping *s);
 /* Total number of packets to an SFI that the shaping has dropped. */
 uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);

@@ -14,12 +14,12 @@ struct shaping_rates {
         uint64_t rate_bps, burst_bytes, limit_bytes; /* SCENARIO_AUTO: planned */
 };
 
-/* What the plan depends on, as the ROS's core and its operator know it. */
+/* The values on which the plan depends, from the ROS's core and its operator. */
 struct shaping_demand {
         struct shaping_rates rates;
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i % 64 of word i / 64: SFI i is present */
         uint64_t sources;                    /* ROSs that send to each SFI; 0: all of the scenario */
-        uint16_t permille[EVB_SFI_MAX];      /* share of the planned rate that each SFI's port takes */
+        uint16_t permille[EVB_SFI_MAX];      /* share of the planned rate that each SFI's port sustains */
 };
 
 struct shaping_tree {
@@ -35,7 +35,7 @@ struct shaping_tree {
         size_t super_packet_bytes; /* constant after opening */
         uint64_t burst_bytes;      /* of each queue, as long as the device stays the same; 0: not planned */
         struct shaping_demand demand;     /* what is planned for; never without an SFI */
-        uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share is reduced; 0: it is not */
+        uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share is reduced; 0: not reduced */
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
         bool changed;      /* `demand` is not installed yet */

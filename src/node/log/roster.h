@@ -1,4 +1,4 @@
-/* Logs and describes the nodes that join and leave the DFM, that it refuses, and that are missing. */
+/* Logs and describes the nodes that join, leave, are refused by the DFM, or are missing. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Logs the stages of a run on a node: its begin, who or what ends it, and its accounts. */
+/* Logs the stages of a run on a node: its start, the cause of its end, and its accounts. */
 #pragma once
 
 #include "../node_internal.h"

@@ -1,4 +1,4 @@
-/* What a node that a signal has stopped still does, for its log and its service manager. */
+/* Describes what a node still does after a stop signal, for its log and its service manager. */
 #pragma once
 
 #include "../node_internal.h"

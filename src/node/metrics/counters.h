@@ -1,4 +1,4 @@
-/* What follows from the table of counters (data/stats.h): metrics, and objects of JSON. */
+/* Makes metrics and JSON objects from the table of counters (data/stats.h). */
 #pragma once
 
 #include <jansson.h>
@@ -9,10 +9,10 @@
 void counters_write_metrics(struct metrics_writer *w, const uint64_t values[static COUNTERS]);
 /* Sets all counters of a node, under their names. */
 void counters_set_all(json_t *o, const struct node_stats *s);
-/* Sets the counters of an object; those that none of these roles has (bits by COUNTER_ROLE()) are null. */
+/* Sets the counters of an object; counters that none of these roles has (bits by COUNTER_ROLE()) are null. */
 void counters_set(json_t *o, enum counter_object object, unsigned roles,
                   const uint64_t values[static COUNTERS]);
-/* A counter in the status of a node; NULL: it is not there. */
+/* A counter in the status of a node; NULL: absent. */
 const json_t *counters_find(const json_t *status, size_t counter);
 /* What a node discarded, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds that the role
  * does not have are null. The caller owns it; NULL: out of memory. */

@@ -1,5 +1,5 @@
-/* What a node has besides its counters: gauges, and figures of its connections to others. One table of each
- * for metrics and /status. Pure. */
+/* The gauges of a node, and the figures of its connections to others. One table of each serves metrics and
+ * /status. Pure. */
 #pragma once
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include "openmetrics.h"
 
 struct gauge {
-        const char *key;    /* in /status; NULL: not there */
+        const char *key;    /* in /status; NULL: absent */
         const char *metric; /* without "evb_"; NULL: as the key */
         const char *unit, *help;
         unsigned roles; /* bits by COUNTER_ROLE() */
@@ -19,7 +19,7 @@ struct gauge {
 #define GAUGES 12
 extern const struct gauge gauges[GAUGES];
 
-/* Whether the scenario wants this ROS to be shaped. */
+/* Whether the scenario requests shaping for this ROS. */
 bool gauges_is_shaped_by_plan(const struct metrics_view *v);
 
 /* A figure for each node of role `peer`. */

@@ -1,5 +1,5 @@
-/* Where a node or a run loses something, and what a node lost a short while ago, so that an operator sees
- * that a run loses events now, whatever it has lost before. Pure. */
+/* Where a node or a run loses data, and what a node lost recently, so that an operator sees whether a run is
+ * losing events now, whatever it lost earlier. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 /* A place; its counters are those of stats_table[] with `place`. */
 struct loss_place_text {
         const char *name, *unit; /* "Network and switch", "packet" */
-        unsigned roles;          /* whose counters count there, bits by COUNTER_ROLE() */
-        const char *key, *word;  /* in "drops" and "losses" of /status, and in a sentence; NULL: not there */
+        unsigned roles;          /* roles whose counters count there, bits by COUNTER_ROLE() */
+        const char *key, *word;  /* in "drops" and "losses" of /status, and in a sentence; NULL: absent */
 };
 
 /* By enum loss_place, from LOSS_NOWHERE + 1. */
@@ -22,11 +22,11 @@ extern const struct loss_place_text loss_places[LOSS_PLACES];
 enum loss_place losses_place_of(const struct counter *c, enum node_role role);
 /* Whether the counter counts events that are lost, partial or not written. */
 bool losses_are_events(const struct counter *c);
-/* What a node lost, by place; NAN: not known, or not there. */
+/* The losses of a node, by place; NAN: unknown, or no such place. */
 void losses_of_node(const struct scenario *s, enum node_role role, const uint64_t counts[static COUNTERS],
                     double ret[static LOSS_PLACES]);
-/* Those of a run are the sum of those of its nodes; begin with all NAN. losses_end() takes from those of the
- * network what only others know. */
+/* The losses of a run are the sum over its nodes; losses_begin() sets all to NAN. losses_end() subtracts
+ * packets that a kernel refused to send from the losses of the network. */
 void losses_begin(double total[static LOSS_PLACES]);
 void losses_add(double total[static LOSS_PLACES], const double node[static LOSS_PLACES]);
 void losses_end(double total[static LOSS_PLACES]);
@@ -44,7 +44,7 @@ struct losses {
         struct losses_sample older, newer, now;
 };
 
-/* Takes the counts of the present run. True: the window that began last is now the one that counts. */
+/* Records the counts of the present run. True: the window that began last is now the current one. */
 bool losses_record(struct losses *l, const struct losses_sample *now);
-/* What the window has, which began at .now_ns; counts that went back are 0. */
+/* The losses in the current window, which began at .now_ns; counts that went back are 0. */
 struct losses_sample losses_recent(const struct losses *l);

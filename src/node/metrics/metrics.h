@@ -1,5 +1,5 @@
 /* A node's metrics: serves them by HTTP at metrics.listen, in a thread of its own. The event loop and the
- * shaping thread publish what they know, and never wait for that thread. NULL: the node has no metrics. */
+ * shaping thread publish their state, and never wait for that thread. NULL: the node has no metrics. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -12,9 +12,9 @@
 struct metrics;
 struct run_http;
 
-/* *ret is NULL if metrics.listen = none. `control`: served at /control too; NULL: none. `check_only`: finds
- * out whether it would succeed, and serves nothing. Errors are logged; -ECANCELED as of data/socket_open.h.
- */
+/* *ret is NULL if metrics.listen = none. `control`: also served at /control; NULL: none. `check_only`: checks
+ * whether the call would succeed, and serves nothing. Errors are logged; -ECANCELED as in
+ * data/socket_open.h. */
 int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,
                  struct node_stats *stats, const struct run_http *control, bool check_only);
 struct metrics *metrics_close(struct metrics *m);
@@ -23,12 +23,12 @@ struct metrics *metrics_close(struct metrics *m);
  * again, and the metrics continue from their totals. */
 void metrics_begin_run(struct metrics *m);
 
-/* The event loop calls one of these whenever it publishes the counters. `unwritten`: built events that the
- * SFI has not written. */
+/* The event loop calls one of these functions whenever it publishes the counters. `unwritten`: built events
+ * that the SFI has not written. */
 void metrics_record_dfm(struct metrics *m, const struct dfm *core);
 void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run);
 void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten);
-/* The shaping thread calls these with each look at the kernel: what the kernel has, and whether that is the
- * planned tree. */
+/* The shaping thread calls these functions at each comparison with the kernel: the kernel's state, and
+ * whether it is the planned tree. */
 void metrics_record_shaping(struct metrics *m, const struct tc_status *status);
 void metrics_record_shaped(struct metrics *m, bool shaped);

@@ -1,5 +1,5 @@
-/* What a node's metrics contain besides its counters. The event loop and the shaping thread write it, and the
- * thread of the HTTP server copies it, under a lock that nobody holds for longer than a copy takes. */
+/* The content of a node's metrics besides its counters. The event loop and the shaping thread write it, and
+ * the thread of the HTTP server copies it, under a lock that no thread holds for longer than a copy. */
 #pragma once
 
 #include <pthread.h>
@@ -12,12 +12,12 @@
 
 /* Counters of one other node, by its position in the scenario. Those that do not fit the roles stay 0. */
 struct metrics_peer {
-        bool live;                   /* the DFM sees it */
-        bool xoff;                   /* the DFM: this ROS asks to hold triggers back */
+        bool live;                   /* the DFM reports it as present */
+        bool xoff;                   /* the DFM: this ROS requests that triggers be held back */
         uint64_t free_credits, held; /* the DFM, of an SFI: credits, and open events */
         uint64_t fragments; /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
         uint64_t fragments_lost, fragments_absent;
-        /* An SFI: of the lost ones, those before the windows of `losses`, and those in the older one. */
+        /* An SFI: lost fragments before the windows of `losses`, and in the older window. */
         uint64_t lost_older, lost_newer, lost_recently;
         uint64_t packets, packets_lost;
         uint64_t bytes;        /* of payload, in these fragments */
@@ -60,12 +60,12 @@ struct metrics_state {
         struct metrics_shaped *shapings; /* of the same nodes */
 };
 
-/* What the rates of a node count, at one time. */
+/* The counts from which the rates of a node follow, at one time. */
 struct metrics_sample {
         uint64_t now_ns, triggers, events, fragments, bytes, busy_ns;
 };
 
-/* What earlier runs of the process counted, to which the present run adds. */
+/* The counts of earlier runs of the process, to which the present run adds. */
 struct metrics_totals {
         struct metrics_histogram event_latency, level2_latency;
         size_t n_peers;
@@ -84,9 +84,9 @@ void metrics_state_copy(struct metrics_state *to, const struct metrics_state *fr
 
 int metrics_totals_init(struct metrics_totals *t, size_t n_peers); /* -ENOMEM */
 void metrics_totals_fini(struct metrics_totals *t);
-/* Adds what a run counted for histograms and peers. */
+/* Adds a run's counts for histograms and peers. */
 void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run);
-/* Another run begins: what the core counts is 0 again. The classes of shaping stay. */
+/* Another run begins: the core's counts are 0 again. The classes of shaping stay. */
 void metrics_state_begin_run(struct metrics_state *s);
 /* Adds the totals to the state of the present run. */
 void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
@@ -98,5 +98,5 @@ void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
 /* Changes the rates if a second has passed since `last`, which becomes `now`. */
 void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
                           const struct metrics_sample *now);
-/* Takes over what the kernel reports about the classes of a ROS's destinations. */
+/* Records the kernel's counts for the classes of a ROS's destinations. */
 void metrics_set_shaping(struct metrics_state *to, const struct scenario *s, const struct tc_status *status);

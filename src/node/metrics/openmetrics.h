@@ -1,4 +1,4 @@
-/* The metrics of a node as text, from what is known of it. Pure. */
+/* Writes the metrics of a node as text, from a view of its state. Pure. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -6,7 +6,7 @@
 #include "node/run_control/state_copy.h"
 #include "metrics_state.h"
 
-/* The process; a negative number is not known. */
+/* Figures of the process; a negative number is unknown. */
 struct metrics_process {
         double cpu_seconds, start_seconds;
         int64_t resident_bytes, virtual_bytes, open_fds, max_fds;
@@ -27,7 +27,7 @@ struct metrics_view {
         uint64_t counters[COUNTERS];            /* since the process began */
         uint64_t counters_before[COUNTERS];     /* of its earlier runs */
         const char *control_state;              /* of a DFM; NULL: it has no run control */
-        char control_error[RUN_ERROR_TEXT_MAX]; /* why its last run ended in an error; "": it did not */
+        char control_error[RUN_ERROR_TEXT_MAX]; /* why its last run ended in an error; "": no error */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */
         double last_complete_seconds;                     /* since 1970; 0: no event is complete */
         const struct metrics_state *shared;

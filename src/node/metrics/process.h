@@ -1,4 +1,4 @@
-/* Reads what a node's metrics say about its process and its disk. */
+/* Reads the figures of a node's process and disk for its metrics. */
 #pragma once
 
 #include "openmetrics.h"

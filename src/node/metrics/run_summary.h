@@ -1,5 +1,5 @@
-/* What a whole run does, from the answers of its nodes: one judgement for evb status, evb top and the page.
- */
+/* The condition of a whole run, from the answers of its nodes: one judgement for evb status, evb top and the
+ * page. */
 #pragma once
 
 #include "node/metrics/statuses.h"
@@ -10,13 +10,13 @@ struct run_summary {
         uint32_t run; /* 0: unknown */
         bool ok;      /* no node has a problem */
         char state[16];
-        /* Why it is not ok, or what it waits for; "": nothing. It begins with the name of the node, unless
-         * that is the DFM. */
+        /* Why the run is not ok, or what it waits for; "": nothing. The text begins with the name of the
+         * node, unless that is the DFM. */
         char reason[RUN_REASON_MAX];
-        const struct node_status *whose; /* the reason is; NULL: there is none */
+        const struct node_status *whose; /* the node that the reason is about; NULL: none */
 };
 
-/* The state is the DFM's word (node_status_word()), or "losing" if only an SFI loses events. */
+/* The state is that of the DFM (node_status_word()), or "losing" if only an SFI loses events. */
 void run_summary_make(const struct statuses *s, struct run_summary *ret);
-/* {"ok", "run", "state", "reason"}, with null for what is not known. */
+/* {"ok", "run", "state", "reason"}, with null for unknown values. */
 json_t *run_summary_to_json(const struct run_summary *r);

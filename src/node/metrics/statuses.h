@@ -13,12 +13,12 @@
 #define NODE_STATUS_PROBLEM_MAX 400
 #define NODE_STATUS_WORD_MAX 16
 
-/* What a node does, as an operator should see it; the worst comes last. */
+/* The condition of a node for an operator; the worst comes last. */
 enum node_condition {
         CONDITION_FINE,    /* as its state says */
         CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
-        CONDITION_LOSING,  /* it lost events a short while ago */
-        CONDITION_STALLED, /* it makes no progress though work waits */
+        CONDITION_LOSING,  /* it lost events recently */
+        CONDITION_STALLED, /* it makes no progress although it has work */
         CONDITION_ERROR,   /* a DFM whose last run ended in an error */
         CONDITION_SILENT,  /* it does not answer, or is not this node */
 };
@@ -28,8 +28,8 @@ struct node_status {
         char place[SCENARIO_TEXT_MAX]; /* where it serves its state: "HOST:PORT" or "unix:PATH" */
         json_t *status;                /* its last answer; NULL: it did not answer, or is not this node */
         enum node_condition condition;
-        bool is_losing;                        /* it lost events a short while ago; a paused DFM may, too */
-        char problem[NODE_STATUS_PROBLEM_MAX]; /* why it is not as it should be; "": it is */
+        bool is_losing;                        /* it lost events recently; possible for a paused DFM, too */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* what is wrong; "": nothing */
         /* CLOCK_MONOTONIC: time of the last answer, and of the start of the request under way; 0: none. */
         uint64_t answered_ns, asked_ns;
 };
@@ -40,8 +40,8 @@ struct statuses {
         struct node_status *nodes; /* in the order of the scenario */
 };
 
-/* Finds the place of each node. -EINVAL: the scenario does not say where the nodes serve their states, which
- * the message explains; -ENOMEM. */
+/* Finds the place of each node. -EINVAL: the scenario does not configure where the nodes serve their states;
+ * `e` explains it. -ENOMEM. */
 int statuses_init(struct statuses *s, const struct scenario *scenario, struct error *e);
 void statuses_fini(struct statuses *s);
 /* Asks all nodes at once, and waits until each has answered or failed, at most `timeout_ns` for every 256
@@ -64,25 +64,25 @@ uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
 /* Ends the requests whose time is over. */
 void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
 
-/* How good that is. */
+/* How a screen marks that state. */
 enum node_mood { MOOD_GOOD, MOOD_IDLE, MOOD_WARN, MOOD_BAD, MOOD_GONE };
 
-/* The state of a node as a screen shows it, with what the DFM says of the node. */
+/* The state of a node as a screen shows it, including the DFM's report on the node. */
 struct node_view {
         enum node_mood mood;
-        bool is_late; /* an answer is under way for too long */
+        bool is_late; /* an answer is overdue */
         char word[NODE_STATUS_WORD_MAX];
         char why[NODE_STATUS_PROBLEM_MAX]; /* "": nothing to explain */
 };
 
-/* The one judgement of a node, for evb status, evb top and the page. `late_ns`: age from which a request
- * under way makes its node late; NEVER_NS: none does. */
+/* The one judgement of a node, for evb status, evb top and the page. `late_ns`: age at which an unanswered
+ * request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
 /* {"kind": "warn", "word": "waiting", "why": "..."} */
 json_t *node_view_to_json(const struct node_view *v);
 /* One word for the condition, or the node's own word for its state; "?": it has none. */
 const char *node_status_word(const struct node_status *n);
-/* What a node answered, with "reachable", "condition" and "problem"; of a node that did not answer, its name
- * and role. */
+/* A node's answer, with "reachable", "condition" and "problem"; for a node that did not answer, its name and
+ * role. */
 json_t *node_status_to_json(const struct node_status *n);

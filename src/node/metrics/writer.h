@@ -1,5 +1,5 @@
-/* Writes metrics as text: OpenMetrics 1.0, or the format 0.0.4 of Prometheus. It knows both formats, but no
- * metric. */
+/* Writes metrics as text: OpenMetrics 1.0, or the format 0.0.4 of Prometheus. It handles both formats and is
+ * independent of the metrics. */
 #pragma once
 
 #include <stdbool.h>

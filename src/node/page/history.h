@@ -18,7 +18,7 @@ struct history {
         pthread_mutex_t lock; /* protects `samples`, `n` and `next` */
         struct history_sample samples[HISTORY_MAX];
         size_t n, next;
-        /* At the last sample; 0: there is none. */
+        /* Time and counts at the last sample; 0: none. */
         uint64_t last_ns, triggers, events, bytes, busy_ns;
 };
 

@@ -1,6 +1,6 @@
 /* The page of a DFM: serves the files of the page, and a stream of the states of all nodes. A thread of its
  * own samples the DFM's rates every second, and asks all nodes while a browser shows the page. The event loop
- * does nothing for it. NULL: this node has no page. */
+ * is not involved. NULL: this node has no page. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -22,7 +22,8 @@ int page_start(struct page *p, struct http_server *server, const unsigned *cpus,
 void page_stop(struct page *p);
 struct page *page_free(struct page *p);
 
-/* The rest runs in the server's thread. True: the request is for the page, and *ret has the answer. */
+/* The functions below run in the server's thread. True: the request is for the page, and *ret contains the
+ * answer. */
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);
 /* The number of open streams has changed. */
 void page_watch(struct page *p, size_t n_streams);

@@ -1,4 +1,4 @@
-/* What the DFM's page shows at one time, as a line of JSON (docs/monitoring.md). */
+/* Makes the content of the DFM's page at one time, as a line of JSON (docs/monitoring.md). */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Ends a run that makes no progress (run.stall-timeout), and notes which ROSs held triggers back until the
+/* Ends a run that makes no progress (run.stall-timeout), and records which ROSs held triggers back until the
  * end. */
 #pragma once
 
@@ -7,7 +7,7 @@
 #include "../node_internal.h"
 
 struct dfm_end {
-        char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": it did not */
+        char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": it did not end it */
         uint64_t abandon_ns;          /* when it ends events that are still open as lost */
         uint32_t abandoned;
         bool recorded;

@@ -6,13 +6,13 @@
 #include "data/data_send.h"
 #include "../node_internal.h"
 
-/* Tells the core, and so the DFM, of a full send queue or buffer, unless the front-end has a reason that it
- * knows already. */
+/* Reports a full send queue or buffer to the core, and so to the DFM, unless a reason of the front-end is
+ * already known. */
 void ros_record_obstacle(struct ros *core, const struct data_sender *sender, uint64_t now_ns);
 bool ros_blames_front_end(enum node_reason reason);
 struct work ros_work(const struct node *n, const struct ros *core, uint64_t now_ns);
 void ros_explain(const struct node *n, const struct ros *core, uint64_t now_ns, struct obstacle *ret);
-/* The output failed with that error: tells the core, and so the DFM. */
+/* Reports to the core, and so to the DFM, that the output failed with this error. */
 void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error);
 struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns);
 void sfi_explain(const struct node *n, const struct sfi *core, uint64_t now_ns, struct obstacle *ret);

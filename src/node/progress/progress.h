@@ -1,4 +1,4 @@
-/* Connects stall.h with a node: looks at its work, publishes and logs what it waits for, and reports its
+/* Connects stall.h with a node: checks its work, publishes and logs what it waits for, and reports its
  * stalls. */
 #pragma once
 

@@ -7,7 +7,7 @@
 #include "mailbox.h"
 #include "state_copy.h"
 
-/* More than a command with 12 names and values of metadata takes, each of them escaped. */
+/* Enough for a command with 12 names and values of metadata, all of them escaped. */
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
 
 #define RUN_HTTP_PATH "/control"
@@ -25,7 +25,7 @@ struct run_http {
 };
 
 /* Answers a request to /control, in the thread of a server. `at_metrics`: the server is that of
- * metrics.listen, where everybody may read the copy of the state, and commands need the token. */
+ * metrics.listen, where any client may read the copy of the state, and commands need the token. */
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics);
 /* Any thread. */

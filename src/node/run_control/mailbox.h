@@ -26,8 +26,8 @@ struct run_mailbox *run_mailbox_free(struct run_mailbox *m);
 int run_mailbox_fd(const struct run_mailbox *m);
 /* Any thread: waits until the event loop has answered. False: it has not answered in time, or has ended. */
 bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
-/* The event loop: calls `follow` with the request that waits, if any. Never waits for another thread: if one
- * is in the way, the descriptor stays readable. */
+/* The event loop: calls `follow` with the waiting request, if any. Never waits for another thread: if the
+ * lock is held, the descriptor stays readable. */
 void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r), void *ctx);
 /* Any thread: requests that wait, and later ones, get no answer. */
 void run_mailbox_shut(struct run_mailbox *m);

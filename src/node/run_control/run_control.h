@@ -10,15 +10,15 @@
 struct dfm;
 struct run_http;
 
-/* *ret is NULL if control.listen = none, or the node is not a DFM. `check_only` as of metrics_open(). Errors
+/* *ret is NULL if control.listen = none, or the node is not a DFM. `check_only` as in metrics_open(). Errors
  * are logged. */
 int run_control_open(struct run_control **ret, struct node *n);
-/* Takes no further commands, and answers those that wait with 503. Call it before the servers end. */
+/* Accepts no further commands, and answers waiting ones with 503. Call it before the servers end. */
 void run_control_shut(struct run_control *c);
 struct run_control *run_control_close(struct run_control *c);
 
-/* The rest belongs to the event loop. NULL: no run control, and no effect.
- * Prepares the core of the next run: holds its start, or gives it the metadata of its operator. */
+/* Only the event loop calls the functions below. NULL: no run control, and no effect. Prepares the core of
+ * the next run: holds its start, or sets the operator's metadata. */
 void run_control_prepare(struct run_control *c, struct dfm *core);
 /* Executes the command that waits, if any. */
 void run_control_turn(struct run_control *c, uint64_t now_ns);
@@ -26,7 +26,7 @@ void run_control_turn(struct run_control *c, uint64_t now_ns);
 void run_control_publish(struct run_control *c, uint64_t now_ns);
 /* An earlier DFM left this run, without an end or without a report; `cause`: a fault, or "". */
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
-/* The run of this core is over; n->reasons says how. */
+/* The run of this core is over; n->reasons gives its outcome. */
 void run_control_record_end(struct run_control *c);
 /* What other servers of this process need. NULL: there is no run control. */
 const struct run_http *run_control_http(const struct run_control *c);

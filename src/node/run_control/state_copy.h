@@ -1,5 +1,5 @@
-/* The state of run control as the event loop published it last. Anybody may read it at metrics.listen, which
- * must not wake the event loop. */
+/* The state of run control as last published by the event loop. Any client may read it at metrics.listen,
+ * which must not wake the event loop. */
 #pragma once
 
 #include <pthread.h>
@@ -11,14 +11,14 @@
 struct run_state_copy {
         pthread_mutex_t lock; /* protects the members below; held only for as long as a copy takes */
         char *json;           /* NULL: nothing is published yet */
-        char error[RUN_ERROR_TEXT_MAX]; /* why the last run ended in an error; "": it did not */
+        char error[RUN_ERROR_TEXT_MAX]; /* why the last run ended in an error; "": no error */
 };
 
 void run_state_copy_init(struct run_state_copy *c);
 void run_state_copy_fini(struct run_state_copy *c);
 /* The event loop, which never waits. False: another thread reads right now; try it again at the next turn. */
 bool run_state_copy_begin(struct run_state_copy *c);
-/* Takes over `json`, which is from malloc(); NULL leaves the previous one. */
+/* Takes ownership of `json`, which is from malloc(); NULL keeps the previous one. */
 void run_state_copy_end(struct run_state_copy *c, char *json, const char *error);
 /* Any thread. Returns a copy from malloc(); NULL: nothing is published, or no memory. */
 char *run_state_copy_json(struct run_state_copy *c);

@@ -12,7 +12,7 @@ enum run_outcome { RUN_OUTCOME_NONE, RUN_OUTCOME_OK, RUN_OUTCOME_FELL_SHORT, RUN
 struct run_state_view {
         bool is_held;       /* the next run waits for an operator */
         bool ends_previous; /* the run of an earlier DFM ends once its nodes come, as an operator commanded */
-        bool has_failed;    /* the last run ended in an error, and nobody has started another one */
+        bool has_failed;    /* the last run ended in an error, and no operator has started another one */
         /* The last run. */
         uint32_t run;
         enum run_outcome outcome;
