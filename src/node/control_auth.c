@@ -1,5 +1,5 @@
-/* Keeps the sessions of all nodes of the scenario. docs/security.md explains why the exchange of hellos lets
- * no recorded message count, whichever of the two ends restarts. */
+/* Keeps the sessions of all nodes of the scenario. docs/security.md explains why the exchange of hellos makes
+ * recorded messages useless, whichever end restarts. */
 #include "control_auth.h"
 
 #include <endian.h>
@@ -14,9 +14,10 @@
 #include "net/key_file.h"
 #include "machine.h"
 
-/* Least time between two challenges of one node: strangers may replay messages of its earlier sessions. */
+/* Minimum time between two challenges of one node: an attacker may replay messages of its earlier
+ * sessions. */
 #define ASK_NS (20 * NS_PER_MS)
-/* Least time between two texts for the log: to make one takes far longer than to check a tag. */
+/* Minimum time between two texts for the log: making a text takes far longer than checking a tag. */
 #define LOG_NS (10 * NS_PER_MS)
 #define PAYLOAD_BYTES_AT 24
 #define SOURCE_TEXT_MAX (SCENARIO_TEXT_MAX + NET_ADDRESS_TEXT_MAX + 8)
@@ -180,7 +181,7 @@ size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, si
         return auth_seal(&a->key, bytes, n, &t);
 }
 
-/* Another process answers a challenge with another session; only the present one can. */
+/* Only the present process can answer a challenge with its session; another process has another session. */
 static void receive_answer(struct control_auth *a, struct auth_peer *p, const struct auth_hello *h)
 {
         if (h->answer == 0 || h->answer != p->challenge)
@@ -285,7 +286,7 @@ static bool admit_without_key(struct control_auth *a, const struct datagram *d)
         return false;
 }
 
-/* Its sender has started, or this node has, or somebody replays it: the sender's answer decides. */
+/* Its sender has started, or this node has, or the message is a replay: the sender's answer decides. */
 static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_t sender,
                             struct control_hello *ret)
 {
@@ -330,7 +331,7 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
                 return false;
         }
         stated = stated_bytes(d);
-        /* Garbage, or of another version: decoding counts it. */
+        /* Garbage, or a message of another version: the decoder counts it. */
         if (!find_sender(d, &sender))
                 return true;
         if (stated + AUTH_TRAILER_BYTES != d->size_bytes) {

@@ -1,5 +1,5 @@
-/* Moves control messages between a node's sockets and its core, and drops those from wrong addresses. Their
- * content is the core's business. */
+/* Moves control messages between a node's sockets and its core, and drops those from wrong addresses. The
+ * core interprets their content. */
 #include "control_messages.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ static int open_group(struct control *c, const struct scenario_node *self, const
                                        "IPv6; use only one of them",
                                        text);
         c->has_group = true;
-        /* What goes to the group is for the ROSs, and would take its share of an SFI's port. */
+        /* Messages to the group are for the ROSs, and would use up bandwidth of an SFI's port. */
         if (self->role != ROLE_ROS)
                 return 0;
         config.group = &c->group_address;
@@ -214,7 +214,7 @@ static void answer_probe(struct control *c, const struct net_address *from)
         control_flush(c);
 }
 
-/* Decodes the message in a datagram, if it counts. */
+/* Decodes the message in a datagram, unless it is refused. */
 static bool receive_datagram(struct control *c, const struct datagram *d, bool to_group)
 {
         struct control_hello hello;
@@ -265,7 +265,7 @@ void control_begin_turn(struct control *c)
         struct control_hello hello;
 
         c->budget = TURN_DATAGRAMS;
-        /* Once: the other nodes then know this one's session before its first message. */
+        /* Once per node, so that the other nodes have this node's session before its first message. */
         while (control_auth_greet(&c->auth, &hello))
                 send_hello(c, &hello);
 }
@@ -298,7 +298,7 @@ static void send_to_ross(struct control *c, const struct message *m, uint32_t fi
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
-        /* What an SFI sends to all is for the ROSs; the group is the DFM's. */
+        /* Messages from an SFI to all are for the ROSs; only the DFM uses the group. */
         bool from_sfi = c->role == ROLE_SFI;
 
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {

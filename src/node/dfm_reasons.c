@@ -130,7 +130,7 @@ void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
 
 /* ---- What the run waits for ---- */
 
-/* Keep-alives that a node misses before it counts as silent, and the least time. */
+/* Keep-alives that a node misses before it counts as silent, and the minimum time. */
 #define SILENT_KEEP_ALIVES 3
 #define SILENT_LEAST_NS NS_PER_S
 
@@ -207,7 +207,7 @@ static bool add_first(const struct look *l, enum node_role role, unsigned reason
         return false;
 }
 
-/* The first cause: a disk makes an SFI wait, that one its ROSs, and those the DFM. */
+/* The first cause: a disk makes an SFI wait, the SFI makes its ROSs wait, and the ROSs make the DFM wait. */
 static bool add_cause(const struct look *l)
 {
         return add_first(l, ROLE_SFI, REASON_DISK_FULL) || add_first(l, ROLE_SFI, REASON_SLOW_OUTPUT) ||
@@ -349,7 +349,7 @@ void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct re
         }
 }
 
-/* What such an SFI built and did not report was assigned to others. */
+/* Events that such an SFI built and did not report were assigned to others. */
 static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
@@ -372,8 +372,8 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
-/* The events of such a process count as its SFI reported them; whether a file has all of them is not known.
- */
+/* The events of such a process count as its SFI reported them; it is unknown whether a file contains all of
+ * them. */
 static void unclosed_files(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
@@ -425,7 +425,7 @@ static void add_ross(const struct dfm *d, const struct scenario *s, node_matches
                 reasons_add(to, "%s", text);
 }
 
-/* A ROS alone counts the frames of its front-end that are in no event. */
+/* Only a ROS counts the frames of its front-end that are in no event. */
 static void unknown_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         add_ross(d, s, is_replaced_ros,
@@ -443,8 +443,8 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  to);
 }
 
-/* Another DFM took over the run, and no process is left that knows. An event that was open then is lost, too,
- * if the ROSs have cleared it. */
+/* Another DFM resumed the run, and no process is left with the information. An event that was open then is
+ * also lost if the ROSs have cleared it. */
 static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         uint64_t lost = dfm_counts(d)->lost, forgotten = MIN(dfm_forgotten(d), lost);
@@ -541,7 +541,7 @@ static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenari
         strbuf_add(b, "%s", names > 0 ? ")" : "");
 }
 
-/* `open`: events that the DFM waits for no longer. */
+/* `open`: events that the DFM no longer waits for. */
 static void lost_events(const struct dfm *d, const struct scenario *s, uint64_t open, struct reasons *to)
 {
         char text[REASON_TEXT_MAX - 16];

@@ -1,4 +1,4 @@
-/* Names the run that an earlier DFM left without an end or without a report. */
+/* Names the run that an earlier DFM left unfinished or unreported. */
 #include "last_run.h"
 
 #include <time.h>

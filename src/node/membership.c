@@ -83,7 +83,7 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
         snprintf(text, size_bytes, "refused by the DFM %s: %s", dfm_of(n)->name, why);
 }
 
-/* After a run that has begun without this node, there may be another one. */
+/* A run that began without this node may be followed by another one. */
 static bool is_final(const struct node *n, enum welcome_verdict v)
 {
         return v == WELCOME_TWICE || v == WELCOME_ADDRESS || (v == WELCOME_BEGUN && !node_stays(n));

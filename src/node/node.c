@@ -1,6 +1,6 @@
 /* Runs one role as a process, from its start to its report. With control.listen it serves one run after the
- * other: sockets for control messages, metrics and run control stay, and all else begins anew. What differs
- * between the roles is in role_dfm.c, role_ros.c and role_sfi.c. */
+ * other: sockets for control messages, metrics and run control stay open, and everything else is created
+ * anew. The differences between the roles are in role_dfm.c, role_ros.c and role_sfi.c. */
 #include "node/node.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static int prepare_membership(struct node *n)
         n->member = (struct member_config){
                 .run = (uint32_t)s->run.number,
                 .retry_ns = s->dfm.keep_alive_ns,
-                /* Only a ROS that counts its frames must be there from the first one on. */
+                /* Only a ROS that counts its frames must be present from the first frame on. */
                 .flags = has_front_end && scenario_number_bits(s) == 0 ? JOIN_COUNTS : 0,
         };
         scenario_digest(s, &n->member.keys);
@@ -68,7 +68,7 @@ static void poll_busily(struct node *n)
         socket_set_busy_poll(poll_ns);
 }
 
-/* What the process keeps for all of its runs. */
+/* Opens what the process keeps for all of its runs. */
 static int open_process(struct node *n)
 {
         int r;
@@ -96,7 +96,7 @@ static int open_process(struct node *n)
                                     run_control_http(n->control_of_runs), n->check_only);
 }
 
-/* Each run has another incarnation of the node, so no late message of one run concerns the next. */
+/* Each run has another incarnation of the node, so a late message of one run does not affect the next. */
 static int open_run(struct node *n)
 {
         const struct scenario *s = n->scenario;
@@ -167,7 +167,7 @@ int node_check(const struct node_options *options)
         return r < 0 ? machine_exit_status(r) : 0;
 }
 
-/* Another run follows in this process, unless a signal or the DFM says otherwise. */
+/* Another run follows in this process, unless a signal or the DFM prevents it. */
 static bool goes_on(const struct node *n, int r)
 {
         const struct membership *m = &n->membership;
@@ -247,7 +247,8 @@ static int serve_runs(struct node *n, FILE *json)
                 if (!goes_on(n, r))
                         break;
                 r = turn_to_next_run(n);
-                /* Stopped while the next run waited for its addresses: earlier runs count. */
+                /* The node was stopped while the next run waited for its addresses: the result of earlier
+                 * runs counts. */
                 if (r < 0)
                         return r == -ECANCELED ? exit_status(n, 0) : machine_exit_status(r);
         }

@@ -1,4 +1,4 @@
-/* The event loop of a node during one run: messages, the role's turn, signals, and what others learn of its
+/* The event loop of a node during one run: messages, the role's turn, signals, and the publication of its
  * state. */
 #include <errno.h>
 #include <string.h>
@@ -38,7 +38,7 @@ void node_account(struct node *n)
                               memory_order_relaxed);
 }
 
-/* With the signal that stopped the node: "stopping: ... (SIGTERM)". */
+/* Includes the signal that stopped the node: "stopping: ... (SIGTERM)". */
 static void describe_stop(const struct node *n, uint64_t now_ns, char status[static STOP_STATUS_MAX])
 {
         char text[STOP_TEXT_MAX], signal[LOOP_SIGNAL_TEXT_MAX];
@@ -82,7 +82,7 @@ static void send_status(struct node *n, uint64_t now_ns)
                 notify_extend(EXTEND_NS);
 }
 
-/* The node begins to stop. A run that goes on may keep it for a while. */
+/* The node begins to stop. A run that continues may keep it for a while. */
 static void begin_stop(struct node *n, uint64_t now_ns)
 {
         char status[STOP_STATUS_MAX], text[STOP_TEXT_MAX];

@@ -15,7 +15,8 @@
 #define CYCLE_NS (50 * NS_PER_MS)
 #define SLOW_CYCLE_NS NS_PER_S
 #define FAST_CYCLES 100u
-/* Least time between two probes, by the number of ROSs: together they send 120 Mbit/s at most to one port. */
+/* Minimum time between two probes, by the number of ROSs: together they send 120 Mbit/s at most to one
+ * port. */
 #define PROBE_NS_PER_ROS (100 * NS_PER_US)
 
 struct path {

@@ -1,4 +1,4 @@
-/* Codes what a DFM knows of its run as bytes, and replaces the file. docs/operate.md names it. */
+/* Encodes a DFM's record of its run as bytes, and replaces the file. docs/operate.md names the file. */
 #include "processes_file.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 5u
-/* No part takes more bytes here than in memory. */
+/* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
 enum { HAS_ALL = 1, GUESSED = 2, UNRECORDED = 4 };
@@ -149,7 +149,7 @@ static size_t encode(const struct processes_file *f)
         return (size_t)(w.at - f->bytes);
 }
 
-/* False: they are not those of encode(). */
+/* False: the bytes were not written by encode(). */
 static bool decode(struct processes_file *f, size_t n)
 {
         struct reader r = reader_init(f->bytes, n);

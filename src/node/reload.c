@@ -1,5 +1,5 @@
 /* Reads the scenario again at SIGHUP. The values to apply are collected in a copy of the scenario that the
- * node runs with; once the role permits them and they fit each other, they replace those of the node. */
+ * node runs with; once the role accepts them and they are consistent, they replace those of the node. */
 #include "reload.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct reload {
         struct node *node;
         const struct node_source *source;
         struct scenario *file; /* as read now */
-        struct scenario *to;   /* what the node shall run with */
+        struct scenario *to;   /* what the node is to run with */
         struct change changes[CHANGES_MAX];
         size_t n_changes, n_refused;
 };
@@ -150,7 +150,7 @@ static void ask_role(struct reload *l)
         l->n_changes = kept;
 }
 
-/* Values that fit each other in the file may not fit those that cannot change. */
+/* Values that are consistent in the file may conflict with values that cannot change. */
 static int check_fit(struct reload *l)
 {
         _cleanup_free_ struct scenario_errors *e = calloc(1, sizeof *e);
@@ -175,7 +175,7 @@ static void apply(struct reload *l, uint64_t now_ns)
         reload_apply(l->node, now_ns, l->to);
         for (size_t i = 0; i < l->n_changes; i++)
                 scenario_key_copy(l->source->scenario, l->to, l->changes[i].key);
-        /* What is logged now passes the previous level or the new one. */
+        /* Messages logged now pass the lower of the previous and the new level. */
         if (l->to->log.level > log_level())
                 follow_log_level(l);
         for (size_t i = 0; i < l->n_changes; i++)

@@ -31,7 +31,7 @@ uint64_t role_ros_wait_ns(const struct scenario *s, const struct scenario_node *
         return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
 }
 
-/* Of the ROS that waits longest; 0: there are no frames. */
+/* The wait of the ROS that waits longest; 0: there are no frames. */
 static uint64_t frame_wait_ns(const struct scenario *s)
 {
         uint64_t longest_ns = 0;
@@ -80,8 +80,8 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 .events = s->trigger.events,
                 .duration_ns = s->scenario.duration_ns,
                 .seed = s->run.seed,
-                /* More would not fit into the ROSs. They would hold different ones, and wait for each other.
-                 */
+                /* More events would not fit into the ROSs, which would then hold different events and wait
+                 * for each other. */
                 .events_max = (uint32_t)MIN(EVENTS_MAX, s->ros.buffer_events),
                 .clear_group = (uint32_t)s->dfm.clear_group,
                 .clear_after_ns = s->dfm.clear_after_ns,
@@ -116,7 +116,7 @@ struct ros_config role_ros_config(const struct scenario *s, const struct scenari
         };
 }
 
-/* TCP repeats what is lost by itself, and slows down by itself. */
+/* TCP itself repeats lost data, and slows down. */
 static bool follows_losses(const struct scenario *s)
 {
         bool wanted = s->qos.on_loss == QOS_LOSS_REDUCE ||

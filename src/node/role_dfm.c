@@ -30,10 +30,10 @@
 
 /* A wait for nodes longer than this is logged. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
-/* So is a larger step of the wall clock, and a longer suspension of the machine. */
+/* A larger step of the wall clock, or a longer suspension of the machine, is logged as well. */
 #define STEP_LOG_NS NS_PER_S
 
-/* How long after a failure to store the record of the run. */
+/* Delay before another attempt to store the record of the run. */
 #define PROCESSES_RETRY_NS NS_PER_S
 
 struct dfm_role {
@@ -44,13 +44,13 @@ struct dfm_role {
         struct last_run last_run;
         struct processes_file processes;
         uint64_t processes_version,
-                processes_retry_ns; /* what is stored; after a failure, when to try again */
+                processes_retry_ns; /* version that is stored; after a failure, when to try again */
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
         bool recorded, stage_recorded, step_logged, wait_logged;
-        enum run_stage stage;        /* as it is recorded, once noted */
-        char cause[REASON_TEXT_MAX]; /* likewise */
+        enum run_stage stage;        /* as recorded, if stage_recorded */
+        char cause[REASON_TEXT_MAX]; /* as recorded */
         struct dfm_end end;
         struct level2_server *level2; /* NULL: none */
         struct replay *replay;        /* event headers, if all ROSs replay files; NULL: none */
@@ -82,7 +82,7 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* What the previous DFM stored matters only if its run continues. */
+/* The previous DFM's record matters only if its run continues. */
 static int open_processes(struct dfm_role *d, struct dfm_config *config)
 {
         int r = processes_file_open(&d->processes, d->record.path);
@@ -113,7 +113,7 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
                                   "out whether this run has ended",
                                   d->record.path);
         previous = run_record_previous(&d->record);
-        /* This process has ended its last run, whatever it could record. */
+        /* This process has ended its last run, whether or not that was recorded. */
         if (n->runs > 0)
                 previous = (struct run_previous){.dfm.known = true};
         config->previous = previous.dfm;
@@ -157,7 +157,7 @@ static int open_triggers(struct node *n, struct dfm_role *d)
         const struct data_context context = node_data_context(n);
         int r = 0;
 
-        /* Triggers from outside do not wait, so the busy signal comes before other work if it may. */
+        /* Triggers from outside do not wait, so the busy signal has priority over other work if possible. */
         if (strcmp(n->scenario->trigger.busy_to, "none") != 0 && priority_prefer() < 0)
                 log_info("trigger.busy-to: not permitted to raise the priority; set Nice=-20 in the unit");
 
@@ -235,7 +235,7 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* Before the first record: goes on from the one of the previous DFM if the run is the same. */
+/* Before the first record: continues from the previous DFM's record if the run is the same. */
 static void continue_run(struct node *n, struct dfm_role *d)
 {
         const struct processes_counters *c = &d->processes.counters;
@@ -260,8 +260,8 @@ static void take_processes(struct node *n, struct dfm_role *d)
         };
 }
 
-/* Stores the record before any message leaves that follows from a change: a node must not act on what the
- * next DFM would not know. */
+/* Stores the record before sending any message that follows from a change: a node must not act on a change
+ * that the next DFM could not find out. */
 static void remember_processes(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t version = dfm_processes_version(d->core);
@@ -286,7 +286,7 @@ static void remember_processes(struct node *n, struct dfm_role *d, uint64_t now_
         d->processes_retry_ns = now_ns + PROCESSES_RETRY_NS;
 }
 
-/* The busy signal does not wait for further messages. */
+/* The busy signal is sent before further messages. */
 static bool step(void *node, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
         struct node *n = node;
@@ -323,7 +323,7 @@ static enum run_stage find_stage(const struct dfm *core, const char *cause)
 }
 
 /* Records whether the run continues, stops or has ended, and why: a restarted DFM resumes only a run that has
- * not ended, and takes no triggers for one that stops. */
+ * not ended, and accepts no triggers for one that stops. */
 static void remember_run(struct node *n, struct dfm_role *d)
 {
         bool ended = dfm_state(d->core) == RUN_ENDED, begun = dfm_has_begun(d->core);
@@ -371,8 +371,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* While the process was suspended, it received nothing. The nodes must not be blamed for it. If its machine
- * is suspended, the timeouts wait, as the monotonic clock stops. */
+/* While the process was suspended, it received nothing. The nodes must not count as silent for it. If its
+ * machine is suspended, the timeouts wait, as the monotonic clock stops. */
 static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;

@@ -43,10 +43,10 @@ struct ros_node {
         uint64_t farewell_ns;
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
-        uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: it is not */
+        uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: in step */
         bool offset_logged;
         uint64_t duplicate_logged, impossible_logged,
-                pushed_out_logged; /* frames when such ones were logged last */
+                pushed_out_logged; /* number of such frames when last logged */
 };
 
 /* The key that names this ROS's source. */
@@ -100,7 +100,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .bits = s->ros.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
-                /* The last frames of a board are in their events before the DFM leaves it out. */
+                /* The last frames of a board must be in their events before the DFM leaves the ROS out. */
                 .idle_max_ns = MIN(role_ros_wait_ns(s, n->self), s->dfm.node_timeout_ns / 2),
         };
         int k = slicer_new(&r->slicer, &config);
@@ -242,7 +242,7 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
                         (long long)n->scenario->ros.number_from_value + offset);
 }
 
-/* Frames with times that are in no event, although they are of the run. */
+/* Adds frames with times that are in no event, although they belong to the run. */
 static void add_slice_reasons(const struct node *n, const struct ros_node *r, struct reasons *to)
 {
         const struct slicer_counts *c = slicer_counts(r->slicer);
@@ -300,7 +300,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         add_offset(n, r, to);
 }
 
-/* The DFM counts no frames. It learns from the last messages that the account fell short. */
+/* The DFM does not count frames. The last messages inform it that the account fell short. */
 static void record_short(const struct node *n, struct ros_node *r)
 {
         struct reasons reasons = {};
@@ -336,7 +336,7 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
-/* Logs when the numbers of the frames leave the triggers, and when they return. */
+/* Logs when the numbers of the frames fall out of step with the triggers, and when they return. */
 static void watch_step(struct ros_node *r, uint64_t now_ns)
 {
         bool out = ros_is_out_of_step(r->core);
@@ -357,7 +357,7 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         r->out_of_step_ns = out ? now_ns : 0;
 }
 
-/* The first of `n` is logged, and each tenfold number. */
+/* The first one is logged, and then each time the number has grown tenfold. */
 static bool is_news(uint64_t n, uint64_t *logged)
 {
         if (n == *logged || n / 10 < *logged)
@@ -412,7 +412,7 @@ static void watch_offset(const struct node *n, struct ros_node *r)
                 (long long)n->scenario->ros.number_from_value + offset);
 }
 
-/* Receives frames, and passes to the core what the DFM must know about the front-end. */
+/* Receives frames, and passes to the core what must be reported to the DFM about the front-end. */
 static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         const struct scenario *s = n->scenario;
@@ -426,7 +426,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         watch_offset(n, r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
-        /* A board that breaks each connection is as silent as one without any. */
+        /* A board that breaks each connection is as silent as one without a connection. */
         if (down_since_ns > 0)
                 o = (struct node_obstacle){.reason = REASON_NO_FRONT_END,
                                            .since_ns = hungry_ns > 0 ? MIN(down_since_ns, hungry_ns)

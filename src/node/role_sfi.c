@@ -17,12 +17,12 @@
 
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* Interval at which the SFI looks whether the record of the run is written. */
+/* Interval at which the SFI checks whether the record of the run is written. */
 #define RECORD_NS (2 * NS_PER_MS)
 /* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
-/* A stopped SFI leaves a continuing run once it got no event for this many keep-alives: the DFM then knows of
- * the stop. */
+/* A stopped SFI leaves a continuing run once it has received no event for this many keep-alives: the DFM has
+ * then received the stop. */
 #define QUIET_KEEP_ALIVES 5
 /* Farewells to a DFM that continues to count this SFI as present. */
 #define FAREWELLS_MOST 100
@@ -35,7 +35,7 @@ struct sfi_node {
         struct data_receiver receiver;
         struct builder *builder;
         struct loop_io builder_io;
-        uint32_t waiting; /* slots that the builder has */
+        uint32_t waiting; /* number of slots in the builder */
         bool opened;      /* the builder has opened its files */
         bool more;
         bool failed;
@@ -157,7 +157,7 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* With sfi.slow-disk = drop: the other half of the credits keeps the triggers going. */
+/* With sfi.slow-disk = drop: the other half of the credits keeps triggers flowing. */
 static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
 {
         return n->scenario->sfi.slow_disk == SLOW_DISK_DROP && n->scenario->sfi.output == OUTPUT_FILE &&
@@ -292,14 +292,14 @@ static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
                now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
 }
 
-/* All farewells are sent, and the DFM knows, or will not know. */
+/* All farewells are sent, and the DFM has acknowledged them or is not expected to. */
 static bool has_said_farewell(const struct sfi_node *s, uint64_t now_ns)
 {
         return s->farewells >= FAREWELLS &&
                (s->farewells >= FAREWELLS_MOST || !sfi_is_awaited(s->core, now_ns));
 }
 
-/* The DFM must hear of a failure, so the record comes before the farewell. */
+/* A failure must be reported to the DFM, so the record is written before the farewell. */
 static bool is_recorded(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         int r = report_write_run_file(n, false);

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "sys/loop.h"
 
-/* The beginning by the wall clock, and in time since the machine started, which may be before that. */
+/* The start of the run by the wall clock, and as time since the machine started, which may be negative. */
 static const char *const format =
         "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "%s%s\n";
 #define CAUSE " because "
@@ -74,7 +74,7 @@ static int write_whole(int fd, const char *text, bool sync)
         return 0;
 }
 
-/* Returns the number of bytes. They may contain zeros, which no file of ours has. */
+/* Returns the number of bytes. They may contain zeros, which evb's own files never do. */
 static size_t read_whole(int fd, char *text, size_t size_bytes)
 {
         ssize_t n = pread(fd, text, size_bytes - 1, 0);
@@ -163,7 +163,7 @@ static void read_boot_id(char id[static BOOT_ID_MAX])
                 strcpy(id, "-");
 }
 
-/* The wall clock may be set, so it counts only if the machine started again since. */
+/* The wall clock may be set, so it counts only if the machine has restarted since. */
 static enum run_age find_age(uint64_t began_utc_ns, const char *boot, int64_t began_boot_ns, uint64_t *ret_ns)
 {
         int64_t by_wall_ns = (int64_t)(clock_utc_ns() - began_utc_ns);

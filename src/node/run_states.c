@@ -1,5 +1,5 @@
-/* The table of run control: its states, and the commands that each permits. The DFM checks commands with it;
- * evb ctl and make-docs.sh print it. */
+/* The table of run control: its states, and the commands that each state allows. The DFM checks commands with
+ * it; evb ctl and make-docs.sh print it. */
 #include "node/run_states.h"
 
 #include <string.h>

@@ -34,7 +34,7 @@ struct shaping {
         bool stop;
 };
 
-/* Tells whether there is new mail. */
+/* Shows whether there is new mail. */
 struct marks {
         uint32_t number, changes;
         uint64_t asked;

@@ -52,7 +52,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                    passes. */
                 .mtu_bytes = MAX((uint32_t)s->network.mtu_bytes, device ? device->mtu_bytes : 0),
                 .link_is_virtual = is_virtual,
-                /* Without a rate, a virtual link ends at no port. */
+                /* Without a rate, a virtual link does not end at a port. */
                 .switch_buffer_bytes = is_virtual ? 0 : s->network.switch_buffer_bytes,
                 .sources = scenario_count(s, ROLE_ROS),
                 /* One socket for each SFI; the kernel doubles the requested size. */

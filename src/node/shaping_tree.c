@@ -50,8 +50,8 @@ static int refuse(struct shaping_tree *t, const struct error *e)
         return e->code;
 }
 
-/* Packets that went with queues that were replaced. Nobody knows which of them held how many, and an SFI must
- * not take them for losses of its port: each hears of all. */
+/* Packets that were dropped with replaced queues. It is unknown how many each queue held, and an SFI must not
+ * count them as losses at its port, so all of them are reported to each SFI. */
 static void count_replaced(struct shaping_tree *t, uint64_t packets)
 {
         for (unsigned i = 0; packets > 0 && i < t->scenario->sfi.count; i++)
@@ -323,7 +323,7 @@ static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *ho
                     (double)took_ns / (double)NS_PER_S);
 }
 
-/* Another device may have the name or the address now. The old one's settings went with it. */
+/* Another device may have the name or the address now. The old device's settings are gone with it. */
 static int find_again(struct shaping_tree *t)
 {
         char reason[TC_REASON_MAX] = "", name[IF_NAMESIZE];
@@ -349,8 +349,8 @@ static int find_again(struct shaping_tree *t)
         return 0;
 }
 
-/* Adds the drops of each destination's queue to the total of its SFI. Fewer than before are those of a new
- * class. */
+/* Adds the drops of each destination's queue to the total of its SFI. A count lower than before is that of a
+ * new class. */
 static void count_rows(struct shaping_tree *t, const struct tc_status *status)
 {
         for (unsigned i = 0; i < t->scenario->sfi.count; i++) {

@@ -208,7 +208,7 @@ static void log_foreign_sender(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* No stranger is logged twice in a row, and all at limited rate. */
+        /* The same foreign sender is not logged twice in a row, and all are logged at a limited rate. */
         if (s->role == ROLE_DFM || n->membership.logged_foreign_sender == who)
                 return;
         n->membership.logged_foreign_sender = who;

@@ -19,7 +19,7 @@ static bool has_done_anything(const struct node *n)
         return stats_get(&s->fragments_sent) + stats_get(&s->events_assigned) > 0;
 }
 
-/* The shaping that a ROS has installed; elsewhere, that of the scenario. */
+/* The shaping that a ROS has installed; for other roles, that of the scenario. */
 static const char *shaping_of(const struct node *n)
 {
         static const char *const names[] = {

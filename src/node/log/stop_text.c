@@ -1,4 +1,5 @@
-/* Says what a stopped node waits for. The limits are those by which the roles decide; see node_leave_ns(). */
+/* Describes what a stopped node waits for. The limits are those by which the roles decide; see
+ * node_leave_ns(). */
 #include "stop_text.h"
 
 #include "base/util.h"
@@ -10,7 +11,7 @@ static uint64_t limit_ns(const struct node *n)
                (n->self->role == ROLE_DFM ? n->stop_timeout_ns : n->scenario->run.stop_timeout_ns);
 }
 
-/* While the run goes on. */
+/* While the run continues. */
 static const char *verb_of(enum node_role role)
 {
         if (role == ROLE_DFM)

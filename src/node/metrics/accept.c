@@ -30,8 +30,8 @@ struct media_range {
         double quality;
 };
 
-/* Reads one element of the list, and returns where it ends. A parameter of an unknown version makes another
- * type of it. */
+/* Reads one element of the list, and returns where it ends. With a parameter of an unknown version, it counts
+ * as another type. */
 static const char *read_range(const char *text, struct media_range *ret)
 {
         size_t n = part(text, ",;");

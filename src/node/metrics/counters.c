@@ -1,15 +1,15 @@
-/* Makes metrics and objects of the table of counters. The name of a metric follows from that of its counter
- * by a rule; counters of things that were discarded are one metric with a label. */
+/* Makes metrics and objects from the table of counters. The name of a metric follows from that of its counter
+ * by a rule; counters of discarded items form one metric with a label. */
 #include "counters.h"
 
 #include <string.h>
 
 #include "base/util.h"
 
-/* Several counters as one metric, told apart by a label. */
+/* Several counters as one metric, distinguished by a label. */
 struct group {
         const char *name, *label, *help;
-        const char *discarded; /* its name in the status; NULL: it is not there */
+        const char *discarded; /* its name in the status; NULL: absent */
         enum node_role role;   /* 0: any */
 };
 

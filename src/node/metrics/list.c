@@ -86,7 +86,7 @@ static void read_lines(struct list *l, char *text, enum node_role role)
         }
 }
 
-/* A scenario in which nodes have all that they can have. */
+/* A scenario in which nodes have all optional parts. */
 static void fill_scenario(struct scenario *s)
 {
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {

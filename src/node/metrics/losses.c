@@ -1,5 +1,5 @@
-/* Sums losses by place, and keeps the counts of two moments at least 5 s apart: what came since the older one
- * is recent. */
+/* Sums losses by place, and keeps the counts of two moments at least 5 s apart: losses since the older one
+ * are recent. */
 #include "losses.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ const struct loss_place_text loss_places[LOSS_PLACES] = {
         [LOSS_LOST] = {"Events lost", "event", DFM, NULL, NULL},
 };
 
-/* The socket of a ROS takes what boards send. */
+/* The socket of a ROS receives the boards' data. */
 enum loss_place losses_place_of(const struct counter *c, enum node_role role)
 {
         enum loss_place place = c->place == LOSS_SOCKET && role == ROLE_ROS ? LOSS_FRAME_SOCKET : c->place;
@@ -53,7 +53,7 @@ void losses_add(double total[static LOSS_PLACES], const double node[static LOSS_
         }
 }
 
-/* What `others` lost has no part in `from`. */
+/* Subtracts losses counted in `others` from `from`. */
 static double without(double from, double others)
 {
         return isnan(others) ? from : others > from ? 0 : from - others;
@@ -92,8 +92,8 @@ static bool has_bad(const struct losses_sample *a, const struct losses_sample *b
         return differs(a, b, COUNTER_events_partial) || differs(a, b, COUNTER_events_lost);
 }
 
-/* Of rare events, the window keeps those that ended last while all of them were bad: nothing says that the
- * next ones will be better. */
+/* If events are rare, the window keeps the last ones as long as all of them were bad, because there is no
+ * sign that the next ones will be better. */
 static bool keeps_window(const struct losses *l, const struct losses_sample *now)
 {
         bool ended = differs(&l->newer, now, COUNTER_events_complete) || has_bad(&l->newer, now);

@@ -1,5 +1,5 @@
-/* Turns recent losses into text. A node may answer anything, so what is not a positive number counts as 0,
- * and names are those of the scenario. */
+/* Turns recent losses into text. A node may answer anything, so any value that is not a positive number
+ * counts as 0, and names are those of the scenario. */
 #include "losses_text.h"
 
 #include <math.h>
@@ -10,14 +10,14 @@
 #include "counters.h"
 #include "losses.h"
 
-/* Names in a text; the others are counted. */
+/* Maximum number of names in a text; further nodes are only counted. */
 #define NAMES_MAX 3
 
 static const struct {
         const char *key, *word;
 } events[] = {{"events_lost", "lost"}, {"events_partial", "partial"}, {"events_not_written", "not written"}};
 
-/* Where fragments and packets are lost, as one node or several say. */
+/* Where fragments and packets are lost, as reported by one or several nodes. */
 struct places {
         const struct scenario *scenario;
         double packets[LOSS_PLACES];

@@ -33,7 +33,7 @@ struct metrics {
         struct node_stats *stats;
         struct metrics_shared shared;
         const struct run_http *control; /* NULL: none */
-        struct metrics_sample last;     /* of the event loop: its last look for rates */
+        struct metrics_sample last;     /* of the event loop: the last sample for rates */
         /* Of earlier runs; under the lock of `shared`. */
         uint64_t counters_before[COUNTERS];
         struct metrics_totals before;
@@ -64,7 +64,7 @@ static void record_rates(struct metrics *m, struct metrics_state *to)
         metrics_update_rates(&to->rates, &m->last, &now);
 }
 
-/* Returns whether the window moved, and that of the peers with it. */
+/* Returns whether the window moved, together with that of the peers. */
 static bool record_losses(const struct metrics *m, struct metrics_state *to)
 {
         struct losses_sample now = {.now_ns = clock_now_ns()};
@@ -94,7 +94,7 @@ void metrics_record_dfm(struct metrics *m, const struct dfm *core)
         if (!s)
                 return;
         (void)record_losses(m, s);
-        /* A DFM that resumes a run counts at once what its predecessor has done. */
+        /* A DFM that resumes a run counts its predecessor's work at once. */
         if (dfm_state(core) == RUN_STARTING)
                 m->last.now_ns = 0;
         s->run = dfm_run(core);
@@ -251,7 +251,7 @@ static void look(struct metrics *m)
                 metrics_read_disk(&v->disk, s->sfi.directory);
 }
 
-/* The DFM has its page there. */
+/* The DFM serves its page at the root. */
 static void write_root(const struct metrics *m, FILE *to)
 {
         const struct scenario_node *dfm = scenario_node_of(m->scenario, ROLE_DFM, 0);
@@ -326,7 +326,7 @@ static int open_local(struct metrics *m, const char *path, bool check_only)
         if (r >= 0)
                 return 0;
         log_error_errno(r, "metrics.listen: " UNIX_PREFIX "%s: %s", path, e.message);
-        /* A path of the scenario is wrong for this user. */
+        /* This user cannot use a path in the scenario. */
         return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
 }
 

@@ -71,7 +71,7 @@ void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
         *last = *now;
 }
 
-/* Fewer than before are those of a new class. */
+/* A count lower than before is that of a new class. */
 static void count(uint64_t *total, uint64_t *last, uint64_t now)
 {
         *total += now < *last ? now : now - *last;

@@ -1,4 +1,4 @@
-/* Writes the metrics of a node: what it is, its counters, and what its role has besides. */
+/* Writes the metrics of a node: its identity, its counters, and the further metrics of its role. */
 #include "openmetrics.h"
 
 #include <string.h>
@@ -164,7 +164,7 @@ static void write_known(struct metrics_writer *w, const char *name, const char *
                 write_gauge(w, name, unit, help, (uint64_t)value);
 }
 
-/* The names that all programs use. */
+/* The metric names that all programs use. */
 static void write_process(struct metrics_writer *w, const struct metrics_process *p)
 {
         if (p->cpu_seconds >= 0) {

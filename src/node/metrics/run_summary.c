@@ -1,4 +1,4 @@
-/* Judges a run by what its DFM says, and then by its other nodes. */
+/* Judges a run by the state of its DFM, and then by its other nodes. */
 #include "node/metrics/run_summary.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static size_t count_problems(const struct statuses *s, bool but_losses)
         return n;
 }
 
-/* The DFM knows the first cause of a problem. Where a run loses, only all nodes together know. */
+/* The DFM reports the first cause of a problem. The places of losses follow only from all nodes together. */
 static void explain(const struct statuses *s, const struct node_status *dfm, struct run_summary *ret)
 {
         const struct node_status *worst = dfm && dfm->problem[0] ? dfm : find_worst(s);

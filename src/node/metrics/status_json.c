@@ -77,7 +77,7 @@ static json_t *make_drops(const struct metrics_view *v, const uint64_t *counts)
         return o;
 }
 
-/* The fragments that an SFI misses, by the ROS that should have sent them. */
+/* The missing fragments of an SFI, by the ROS that should have sent them. */
 static json_t *make_missing(const struct metrics_view *v)
 {
         json_t *o = is_sfi(v) ? json_object() : json_null();
@@ -190,7 +190,7 @@ static json_t *make_shaping(const struct metrics_view *v)
         return all;
 }
 
-/* What the node waits for, and for how long if work waits. */
+/* What the node waits for, and for how long if work is held up. */
 static void add_obstacle(json_t *o, const struct obstacle *b, uint64_t now_ns)
 {
         char text[OBSTACLE_TEXT_MAX + 40];

@@ -87,13 +87,13 @@ static void judge(const struct scenario *s, struct node_status *n)
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;
         }
-        /* What an operator has done comes first; a problem remains one. */
+        /* An operator's action comes first; a problem is still reported. */
         if (control_is(n, "paused"))
                 n->condition = CONDITION_PAUSED;
         text_make_printable(n->problem);
 }
 
-/* What is wrong with an answer, if it is no state of this node. */
+/* Whether an answer is refused because it is not a state of this node. */
 static bool is_refused(struct node_status *n, const struct http_get *g)
 {
         const char *name = text_of(n->status, "node");
@@ -108,7 +108,7 @@ static bool is_refused(struct node_status *n, const struct http_get *g)
         return n->problem[0];
 }
 
-/* Takes over the body. */
+/* Takes ownership of the body. */
 static void receive_answer(const struct scenario *s, struct node_status *n, struct http_get *g)
 {
         json_decref(take_ptr(n->status));
@@ -150,7 +150,7 @@ struct asker {
         struct node_status *node;
         struct http_get get;
         struct loop_io io; /* fd -1: it is not under way */
-        bool waits;        /* for a connection of others to end */
+        bool waits;        /* waits for another connection to end */
 };
 
 struct statuses_watch {
@@ -312,7 +312,7 @@ const char *node_status_word(const struct node_status *n)
         return n->condition == CONDITION_FINE ? text_of(n->status, "state") : words[n->condition];
 }
 
-/* What the DFM says of a node; NULL: nothing. */
+/* The DFM's entry for a node; NULL: none. */
 static const json_t *find_peer(const json_t *dfm, const struct scenario_node *n)
 {
         const json_t *peers = json_object_get(dfm, "peers");
@@ -366,7 +366,7 @@ static void view_silent(const struct node_status *n, const json_t *peer, struct 
                 view_set(ret, MOOD_GONE, node_status_word(n), "%s", n->problem);
 }
 
-/* A node that does what it should, or that waits. */
+/* A node that works normally, or waits. */
 static void view_fine(const struct node_status *n, const json_t *peer, struct node_view *ret)
 {
         const char *reason = json_string_value(json_object_get(n->status, "reason")),

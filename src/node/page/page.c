@@ -40,7 +40,7 @@ struct page {
         struct waker waker;
         _Atomic bool stopping;
         _Atomic size_t watching; /* streams */
-        /* Of the thread. */
+        /* Used by the thread only. */
         struct statuses statuses; /* n is 0 if the addresses of the nodes are not known */
         uint64_t begin_ns, next_ns, next_look_ns;
 };
@@ -60,7 +60,7 @@ static void publish(struct page *p, uint64_t now_ns)
                 (void)http_server_publish(p->server, text);
 }
 
-/* Asks all nodes for the open streams. Returns when to ask again. */
+/* Requests the states of all nodes for the open streams. Returns when to ask again. */
 static uint64_t look(struct page *p, uint64_t now_ns)
 {
         uint64_t before_ns = thread_used_ns();

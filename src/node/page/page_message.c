@@ -1,5 +1,5 @@
 /* Makes the message of the DFM's page. Other nodes may answer anything, so the size of their answers is
- * bounded. Leaves out what the page does not need, because a large run has many pairs of nodes. */
+ * bounded. Omits data that the page does not need, because a large run has many pairs of nodes. */
 #include "page_message.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "node/metrics/losses_text.h"
 #include "node/metrics/run_summary.h"
 
-/* Bounds for one node, and for all. The message leaves longer states out. */
+/* Bounds for one node, and for all. The message omits longer states. */
 #define NODE_MAX_BYTES (256u << 10)
 #define ALL_MAX_BYTES (8u << 20)
 /* The page draws no single pairs beyond this number. */
@@ -40,7 +40,7 @@ static double number_of(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-/* Adds what one ROS shapes for a destination. */
+/* Adds the figures of one ROS's shaping for a destination. */
 static void add_shaped(json_t *to, const json_t *one)
 {
         static const char *const sums[] = {"rate_bps", "backlog_bytes", "limit_bytes",
@@ -51,7 +51,7 @@ static void add_shaped(json_t *to, const json_t *one)
                 json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
 }
 
-/* One empty sum for each SFI, by its name. What is no SFI of the scenario has none. */
+/* One empty sum for each SFI, by its name. Names other than the scenario's SFIs have none. */
 static json_t *make_sums(const struct scenario *s)
 {
         json_t *sums = json_object();
@@ -135,7 +135,7 @@ static json_t *make_nodes(const struct statuses *s)
         return all;
 }
 
-/* What is lost by place: in all, and of the nodes that lost something. */
+/* The losses at one place: the total, and those of each node with losses. */
 static json_t *make_place(const struct statuses *s, enum loss_place place, double total,
                           double (*lost)[LOSS_PLACES])
 {
@@ -168,7 +168,7 @@ static json_t *make_places(const struct statuses *s)
         return all;
 }
 
-/* The states of run control that permit each command; null: the page may not control runs. */
+/* The states of run control that allow each command; null: the page may not control runs. */
 static json_t *make_commands(bool takes_commands)
 {
         json_t *all = takes_commands ? json_object() : json_null();

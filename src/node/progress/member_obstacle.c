@@ -1,5 +1,5 @@
-/* Explains what a ROS or an SFI waits for: first the DFM, then what is upstream of the node, then its own
- * queues and disk, then what is downstream. */
+/* Explains what a ROS or an SFI waits for: first the DFM, then the nodes upstream, then its own queues and
+ * disk, then the nodes downstream. */
 #include "member_obstacle.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "store/event_writer.h"
 #include "reason_text.h"
 
-/* Keep-alives that the DFM misses before it counts as silent, and the least time. */
+/* Keep-alives that the DFM misses before it counts as silent, and the minimum time. */
 #define SILENT_KEEP_ALIVES 3
 #define SILENT_LEAST_NS NS_PER_S
 
@@ -37,7 +37,7 @@ static struct work work_of(const struct node *n, const struct member *m, uint64_
         };
 }
 
-/* What every node waits for first. False: none of it. */
+/* What every node waits for first. False: it waits for none of these. */
 static bool explain_run(const struct node *n, const struct member *m, uint64_t now_ns, struct obstacle *ret)
 {
         if (n->kind->state(n) == RUN_STARTING || m->refusal != WELCOME_OK)
@@ -158,7 +158,7 @@ void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error)
 struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns)
 {
         const struct sfi_counts *c = sfi_event_counts(core);
-        /* Fragments of other events are no progress of one that waits. */
+        /* Fragments of other events are not progress of a waiting event. */
         uint64_t progress = c->complete + c->partial + c->lost + stats_get(&n->stats->file_bytes);
         struct work w = work_of(n, sfi_member(core), now_ns, progress, sfi_open_events(core) > 0);
 

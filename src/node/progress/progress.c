@@ -1,4 +1,4 @@
-/* Watches a node's progress, and tells the log, the counters and the report of it. */
+/* Watches a node's progress, and records it in the log, the counters and the report. */
 #include "progress.h"
 
 #include <stdio.h>

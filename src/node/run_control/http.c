@@ -1,5 +1,5 @@
-/* Reads requests to /control: who sends them, whether the sender may, and what they ask for. Runs in the
- * threads of HTTP servers, and touches neither the core nor other state of the event loop. */
+/* Reads requests to /control: the sender, its permission, and the command. Runs in the threads of HTTP
+ * servers, and touches neither the core nor other state of the event loop. */
 #include "http.h"
 
 #include <jansson.h>
@@ -32,7 +32,7 @@ static void answer_error(struct http_reply *ret, unsigned status, const char *te
         json_decref(o);
 }
 
-/* Logs at a limited rate, because anybody on the network could cause it. */
+/* Logs at a limited rate, because any machine on the network could cause this. */
 static void refuse(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                    unsigned status, const char *why)
 {
@@ -62,8 +62,8 @@ static bool is_allowed(const struct scenario *s, const struct net_address *from)
         return scenario_list_has(s, s->network.clients, AF_INET6, six->s6_addr);
 }
 
-/* At control.listen, the permissions of the Unix socket decide, or address and token. False: `ret` says why.
- */
+/* At control.listen, the permissions of the Unix socket decide, or address and token. False: `ret` explains
+ * why. */
 static bool may_control(const struct run_http *h, const struct http_request *request, struct http_reply *ret)
 {
         if (is_local(request))
@@ -85,7 +85,8 @@ static bool may_control(const struct run_http *h, const struct http_request *req
                 refuse(h, request, ret, 415, "wrong Content-Type; expected " TYPE_JSON);
                 return false;
         }
-        /* It does not ask if the name of the page's server leads to this machine now (DNS rebinding). */
+        /* The browser does not ask if the name of the page's server now resolves to this machine (DNS
+         * rebinding). */
         if (request->is_post && !h->token[0] && request->origin[0]) {
                 refuse(h, request, ret, 403, "pages of browsers need a token (control.token-file)");
                 return false;
@@ -93,7 +94,7 @@ static bool may_control(const struct run_http *h, const struct http_request *req
         return true;
 }
 
-/* At metrics.listen, everybody may read the copy, and commands from any address need the token. */
+/* At metrics.listen, any client may read the copy, and commands from any address need the token. */
 static bool may_control_at_metrics(const struct run_http *h, const struct http_request *request,
                                    struct http_reply *ret)
 {
@@ -177,7 +178,7 @@ static bool read_command(struct run_request *r, const json_t *o, char *why)
         return true;
 }
 
-/* The server bounds the size of the body. False: `why` says what is wrong. */
+/* The server bounds the size of the body. False: `why` explains the error. */
 static bool read_body(struct run_request *r, const struct http_request *request, char *why)
 {
         json_error_t e;

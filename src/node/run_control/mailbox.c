@@ -12,14 +12,14 @@
 #include "base/util.h"
 #include "sys/loop.h"
 
-/* Longest wait for the event loop, including that for an earlier request of another thread. */
+/* Maximum wait for the event loop, including the wait for an earlier request of another thread. */
 #define WAIT_NS (4 * NS_PER_S)
 
 struct run_mailbox {
         int fd;
         pthread_mutex_t lock; /* protects the members below */
         pthread_cond_t changed;
-        struct run_request *waiting; /* of the thread that waits; NULL: none, or it is answered */
+        struct run_request *waiting; /* of the waiting thread; NULL: none, or already answered */
         bool occupied;               /* a thread has a request here */
         bool shut;
 };
@@ -61,7 +61,7 @@ int run_mailbox_fd(const struct run_mailbox *m)
         return m->fd;
 }
 
-/* Waits for a change; false: the time is up, or nobody will answer. */
+/* Waits for a change; false: the time is up, or there will be no answer. */
 static bool wait(struct run_mailbox *m, const struct timespec *until)
 {
         return !m->shut && pthread_cond_timedwait(&m->changed, &m->lock, until) == 0;
@@ -80,7 +80,7 @@ bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
         if (!m->occupied && !m->shut) {
                 m->occupied = true;
                 m->waiting = r;
-                /* An event loop of higher priority may run at once, and look again and again for the lock. */
+                /* An event loop of higher priority may run at once and try the lock again and again. */
                 pthread_mutex_unlock(&m->lock);
                 (void)eventfd_write(m->fd, 1);
                 pthread_mutex_lock(&m->lock);
@@ -99,7 +99,7 @@ void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct ru
 {
         eventfd_t n;
 
-        /* A thread that holds the lock may have lost its processor. The descriptor stays readable. */
+        /* A thread that holds the lock may have been preempted. The descriptor stays readable. */
         if (pthread_mutex_trylock(&m->lock) != 0)
                 return;
         if (eventfd_read(m->fd, &n) >= 0) {

@@ -1,4 +1,4 @@
-/* Executes the commands of operators in the event loop of a DFM, and lets its runs begin. http.c reads the
+/* Executes the commands of operators in the event loop of a DFM, and starts its runs. http.c reads the
  * requests, and state_json.c describes the state. */
 #include "run_control.h"
 
@@ -45,7 +45,7 @@ struct run_control {
         bool next_is_ready; /* an operator has started the run after the present one, with this metadata */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
-        struct metadata_set given; /* of them, those of the operator */
+        struct metadata_set given; /* the part of them that the operator set */
 };
 
 static bool waits_for_start(const struct run_control *c)
@@ -54,7 +54,7 @@ static bool waits_for_start(const struct run_control *c)
                (c->node->runs > 0 && c->node->number_is_fixed);
 }
 
-/* Returns whether it is another one than before. */
+/* Returns whether the state has changed. */
 static bool record_state(struct run_control *c)
 {
         int state = (int)run_state_of(c->node->core, &c->view);
@@ -94,7 +94,7 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct run_request *r, 
         r->reply = run_error_json(text);
 }
 
-/* Joins the names of the scenario and those of the command. False: they are too many, and the request is
+/* Joins the names of the scenario and those of the command. False: there are too many, and the request is
  * refused. */
 static bool read_metadata(struct run_control *c, struct run_request *r)
 {
@@ -274,7 +274,7 @@ static void follow(void *ctx, struct run_request *r)
 
         if (r->is_command && !is_withdrawn(r)) {
                 execute(f->control, r, f->now_ns);
-                /* The answer has what the DFM waits for now. */
+                /* The answer contains what the DFM waits for now. */
                 progress_watch(f->control->node, f->now_ns);
         }
         if (!r->reply)
@@ -340,7 +340,7 @@ void run_control_record_end(struct run_control *c)
         if (!c)
                 return;
         run_state_record_end(c->node, &c->view);
-        /* Somebody has started another one already. */
+        /* An operator has already started another run. */
         if (c->next_is_ready)
                 c->view.has_failed = false;
         else if (c->view.has_failed || c->node->number_is_fixed)
