@@ -1,13 +1,13 @@
-/* Checks what must hold in every history. The checks do not rely only on what the cores say about themselves:
- * coverage.c follows chunks from their bytes to the built event, ends.c follows events to the SFIs' outputs,
- * and the DFM's progress is compared with the time. */
+/* Checks the invariants of every history. The checks do not rely only on the cores' own reports: coverage.c
+ * follows chunks from their bytes to the built event, ends.c follows events to the SFIs' outputs, and the
+ * DFM's progress is compared with the time. */
 #include <inttypes.h>
 
 #include "sim_internal.h"
 
-/* An sfi.timeout in which retries recover whatever a network loses that works at all. */
+/* An sfi.timeout in which retries recover all losses of a working network. */
 #define PATIENT_NS (10 * NS_PER_S)
-/* A node that is only busy is not silent for so long. */
+/* A node that is only busy is not silent for this long. */
 #define NODE_PATIENT_NS (1 * NS_PER_S)
 
 static const char *name_of_ros(const struct sim *s, uint32_t ros)
@@ -124,10 +124,10 @@ static void check_progress(struct sim *s, const struct sim_node *n)
         }
 }
 
-/* The whole sum in small systems, and one SFI after the other in large ones. */
+/* All SFIs at once in small systems, and one SFI after the other in large ones. */
 #define SUM_SFIS 8u
 
-/* What the SFIs hold is open, and no SFI has more than its credits. */
+/* Events in the SFIs are open, and no SFI has more than its credits. */
 static void check_credits(struct sim *s, struct sim_node *n)
 {
         uint32_t first = s->n_sfi <= SUM_SFIS ? 0 : s->dfm_turns++ % s->n_sfi, open = dfm_open_events(n->dfm);

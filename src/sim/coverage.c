@@ -57,7 +57,7 @@ static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_
                 slot->coverage = sim_must(calloc(s->n_ros, sizeof *slot->coverage));
         }
         cover = &slot->coverage[c->source];
-        /* The core has given the memory to another fragment meanwhile. */
+        /* The core has given the memory to another fragment since. */
         if (cover->base != base)
                 cover->n = 0;
         cover->base = base;

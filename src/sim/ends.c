@@ -1,4 +1,5 @@
-/* Keeps a record of its own of what the SFIs' outputs got, and compares the counts of the cores with it. */
+/* Keeps an independent record of the events that reached the SFIs' outputs, and compares the cores' counts
+ * with it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *
                 s->ends.payload_bytes += built->fragments[i].whole ? built->fragments[i].bytes : 0;
 }
 
-/* Another DFM may count less only if it names an SFI whose ends it does not know. */
+/* Another DFM may count less only if it names an SFI whose ends are unknown to it. */
 static void check_restart(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         uint64_t counted = c->complete + c->partial;
@@ -82,7 +83,7 @@ static void check_restart(struct sim *s, const struct sim_node *dfm, const struc
         s->ends.counted = MAX(s->ends.counted, counted);
 }
 
-/* A DFM that resumes a run does not know why an earlier one lost events. */
+/* A DFM that resumes a run has no record of why an earlier one lost events. */
 static void check_causes(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         uint64_t caused = 0;

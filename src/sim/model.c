@@ -9,7 +9,7 @@
 /* A process that takes longer for a packet would never keep up. */
 #define TIME_MOST_NS NS_PER_S
 
-/* Round figures for an idle machine, assumed and not measured; docs/sim.md says what depends on them. */
+/* Round figures for an idle machine, assumed and not measured; docs/sim.md describes what depends on them. */
 const struct sim_model sim_model_usual = {
         .wake_ns = 10 * NS_PER_US,
         .packet_ns = 1 * NS_PER_US,

@@ -131,8 +131,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         }
 }
 
-/* A DFM that resumes a run includes what the previous one counted. The counters of ended processes of other
- * nodes stay readable. */
+/* A DFM that resumes a run includes the previous DFM's counts. The counters of ended processes of other nodes
+ * stay readable. */
 static void keep_counts(struct sim_node *n)
 {
         n->dropped_at_source = 0;

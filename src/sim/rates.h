@@ -8,7 +8,7 @@
 
 #define PS_PER_NS UINT64_C(1000)
 
-/* The time that bytes take at a rate, which is not 0. */
+/* The time that bytes take at a rate, which must not be 0. */
 uint64_t rates_time_ps(uint64_t bytes, uint64_t rate_bps);
 
 /* A link sends one frame after the other. */
@@ -17,19 +17,19 @@ struct sim_link {
         uint64_t end_ps;   /* when it has sent all frames so far */
 };
 
-/* Returns when the link has sent a frame that it gets now. */
+/* Returns when the link has sent a frame that it receives now. */
 uint64_t sim_link_send(struct sim_link *l, uint64_t now_ps, uint32_t bytes);
 
-/* A port of a switch: a queue of bounded bytes, the frame being sent included, that drops what does not fit.
- * The rule is that of docs/lab-port.md. */
+/* A port of a switch: a queue of bounded bytes, the frame being sent included, that drops frames that do not
+ * fit. The rule is that of docs/lab-port.md. */
 struct sim_port {
         uint64_t rate_bps, buffer_bytes; /* rate 0: infinite, drops nothing */
         uint64_t end_ps;
         uint64_t carried, dropped;
-        uint64_t longest_ps; /* the most that it held, as the time to send it */
+        uint64_t longest_ps; /* the most that it has held, as the time to send it */
 };
 
-/* The most bytes that the port held at once; 0 without a rate. */
+/* Maximum number of bytes that the port held at once; 0 without a rate. */
 uint64_t sim_port_most_bytes(const struct sim_port *p);
 /* False: dropped. *ret_leaves_ps: when the port has sent the frame. Call it in the order of arrivals. */
 bool sim_port_accept(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
@@ -40,7 +40,7 @@ struct sim_bucket {
         uint64_t rate_bps; /* 0: passes everything */
         uint64_t burst_ps;
         uint64_t full_ps;
-        uint32_t overhead_bytes; /* of each packet, in addition */
+        uint32_t overhead_bytes; /* overhead of each packet, added to its size */
         bool debt;               /* HTB */
 };
 

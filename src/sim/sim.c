@@ -13,7 +13,7 @@
 /* As in data/data_receive_udp.c and node/control_messages.c. The kernel doubles what a socket requests. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* How long the other nodes go on after the last DFM has gone. */
+/* How long the other nodes continue after the last DFM has exited. */
 #define ORPHANS_NS NS_PER_S
 
 void sim_prepare(struct scenario *s)
@@ -249,7 +249,7 @@ static void share_turn(struct sim *s, struct sim_node *n)
         *first = n->free_ps;
 }
 
-/* Whether the DFM has gone, and no fault will restart it. */
+/* Whether the DFM has exited, and no fault will restart it. */
 static bool is_orphaned(const struct sim *s)
 {
         return !s->nodes[s->dfm].is_live && s->next_fault == s->n_faults &&

@@ -1,7 +1,8 @@
 /* A scenario in virtual time: the cores of the daemons (dfm, ros, sfi) with their own configuration, and a
- * model of what is between them. Each node has a link of network.link-rate to a switch, whose port to each
- * node has that rate and drops what exceeds network.switch-buffer; a ROS shapes its traffic by the plan that
- * the daemon would install; sockets and processors are bounded too. Payload does not exist, only its size.
+ * model of the network between them. Each node has a link of network.link-rate to a switch, whose port to
+ * each node has that rate and drops packets that exceed network.switch-buffer; a ROS shapes its traffic by
+ * the plan that the daemon would install; sockets and processors are bounded too. Payload does not exist,
+ * only its size.
  *
  * One seed is one history: the same scenario, seed and faults give the same digest on every machine. There is
  * no clock, socket or file. Memory is bounded by the sockets' buffers, the queues of the shaping, and 16 MiB
@@ -25,7 +26,7 @@ struct sim_model {
                                     each one is drawn between a half and three halves of it */
         uint64_t packet_ns;      /* a process receives a packet, or sends a control message */
         uint64_t send_ns;        /* a ROS sends a packet of data */
-        uint64_t fragment_ns;    /* an SFI takes a chunk of a fragment */
+        uint64_t fragment_ns;    /* an SFI processes a chunk of a fragment */
         uint64_t propagation_ns; /* from node to node, without the time that frames take */
         uint64_t timer_ns;       /* mean lateness of the kernel's timers for shaping; each is drawn from 0 to
                                     twice this */
@@ -37,7 +38,7 @@ struct sim_model {
 
 extern const struct sim_model sim_model_usual;
 /* Sets the figure with the name of an option of evb sim, "wake-time". Returns NULL, or what was expected
- * instead, for an error message; *m is then as before. */
+ * instead, for an error message; *m is then unchanged. */
 const char *sim_model_set(struct sim_model *m, const char *name, const char *text);
 
 enum sim_fault_kind { SIM_CRASH, SIM_PAUSE, SIM_RESTART };
@@ -66,8 +67,8 @@ struct sim_config {
 
 struct sim;
 
-/* Sets what the model leaves open: events need no file, and each node an address, which only the shaping plan
- * reads. */
+/* Sets keys that the model does not need: events get no files, and each node gets an address, which only the
+ * shaping plan reads. */
 void sim_prepare(struct scenario *s);
 /* Whether the model covers the scenario. -EINVAL: it does not; the error names the key. */
 int sim_check(const struct scenario *s, struct error *error);
@@ -92,7 +93,7 @@ struct sim_result {
         uint64_t messages; /* delivered */
         uint64_t port_drops, link_drops;
         bool plan_fits;           /* the traffic is shaped, and by the plan, bursts fit a port's buffer */
-        uint64_t port_most_bytes; /* the most that a port to an SFI held at once */
+        uint64_t port_most_bytes; /* maximum that a port to an SFI held at once */
         bool has_switch;
         const char *violation; /* begins with the name of the invariant; NULL: none */
         uint64_t violated_ns;
@@ -101,6 +102,6 @@ struct sim_result {
 
 struct sim_result sim_result(const struct sim *s);
 struct sim_node_end sim_node_end(const struct sim *s, uint32_t node);
-/* The faults of the history, also those that `chaos` drew, in the order of their times: a history with these
- * faults, these fractions as network.loss, reorder and duplicate, and without `chaos`, is the same. */
+/* The faults of the history, including those drawn by `chaos`, in the order of their times: a history with
+ * these faults, these fractions as network.loss, reorder and duplicate, and without `chaos`, is the same. */
 size_t sim_faults(const struct sim *s, const struct sim_fault **ret, struct fault_config *ret_network);

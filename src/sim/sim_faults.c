@@ -7,7 +7,7 @@
 #define CHAOS_FAULTS_MAX 6u
 #define CHAOS_BILLIONTHS UINT64_C(20000000)
 #define CHAOS_SALT UINT64_C(0x6368616F73)
-/* Shortest time for faults, also that of trigger.rate = max. */
+/* Minimum time for faults, also with trigger.rate = max. */
 #define CHAOS_LEAST_NS (100 * NS_PER_MS)
 
 static uint64_t horizon_ns(const struct scenario *s)
@@ -25,7 +25,7 @@ static void add(struct sim *s, enum sim_fault_kind kind, uint32_t node, uint64_t
                 s->faults[s->n_faults++] = (struct sim_fault){kind, node, at_ns, for_ns};
 }
 
-/* Draws short absences that no node notices, and long ones after which the DFM goes on without the node. */
+/* Draws short absences that no node notices, and long ones after which the DFM continues without the node. */
 static uint64_t draw_absence(const struct sim *s, struct random *r)
 {
         return 1 + random_below(r, 2 * s->scenario->dfm.node_timeout_ns);

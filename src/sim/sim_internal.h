@@ -1,4 +1,4 @@
-/* What the files of the simulator share. Each file may call those before it in this order: trace.c,
+/* Shared by the files of the simulator. Each file may call those before it in this order: trace.c,
  * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c,
  * sim_dfm.c), processes.c, sim_faults.c, sim.c. */
 #pragma once
@@ -59,7 +59,7 @@ struct sim_inbox {
         uint32_t n_held;
 };
 
-/* What holds after each step of each history; docs/sim.md describes each. */
+/* Invariants that hold after each step of each history; docs/sim.md describes them. */
 enum sim_invariant {
         SIM_ENDS_ONCE,
         SIM_ACCOUNTS_BALANCE,
@@ -105,13 +105,13 @@ struct sim_coverage {
         uint32_t n, size; /* of `more` */
 };
 
-/* What an SFI's slot holds; see coverage.c. */
+/* The contents of an SFI's slot; see coverage.c. */
 struct sim_slot {
         uint64_t event;
         struct sim_coverage *coverage; /* of each ROS; NULL: nothing arrived */
 };
 
-/* What became of the events, according to the SFIs' outputs; see ends.c. */
+/* The fate of the events, according to the SFIs' outputs; see ends.c. */
 struct sim_ends {
         uint8_t *events; /* bits of enum event_end: an SFI built it so */
         uint64_t size;
@@ -227,13 +227,13 @@ static inline const struct sim_entry *sim_queue_first(const struct sim_queue *q)
 
 /* sim_network.c */
 void sim_schedule(struct sim *s, const struct sim_node *n, enum sim_item item, uint64_t at_ps);
-/* Plans a turn for something that happens at this time, unless an earlier one is planned. */
+/* Plans a turn at this time, unless an earlier one is planned. */
 void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps);
-/* Takes the packet over, and passes it to the link of its sender. */
+/* Takes ownership of the packet, and passes it to the link of its sender. */
 void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
 /* The first frame of the link reaches the switch. */
 void sim_wire_arrive(struct sim *s, struct sim_node *n);
-/* Bytes that a packet takes of a send buffer. */
+/* Bytes that a packet occupies in a send buffer. */
 uint64_t sim_socket_charge(uint32_t frame_bytes);
 void sim_path_release(struct sim *s, const struct sim_packet *p);
 /* At the beginning of a turn: decides which packets found no room in the sockets since the last one. */
@@ -246,11 +246,11 @@ uint64_t sim_inbox_next_ps(const struct sim_inbox *i);
 /* sim_shaping.c */
 int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e);
 void sim_shaping_fini(struct sim_node *n);
-/* Takes the packet over. */
+/* Takes ownership of the packet. */
 void sim_shaping_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
 /* Passes on the packets that are due. */
 void sim_shaping_turn(struct sim *s, struct sim_node *n);
-/* Changes the shaping to the rates and sources that the core knows. */
+/* Changes the shaping to the core's present rates and sources. */
 void sim_shaping_follow(struct sim *s, struct sim_node *n);
 
 /* messages.c */

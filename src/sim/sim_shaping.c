@@ -1,4 +1,4 @@
-/* Models a ROS's shaping in the kernel, by the daemon's own plan: a bucket for the link (HTB), which passes
+/* Models a ROS's shaping in the kernel, by the daemon's own plan: a bucket for the link (HTB), which sends
  * control messages first, and for each SFI a queue with a bucket of its own (TBF, or HTB alone). Classes
  * whose packets may pass take turns packet by packet; HTB lets them pass a quantum each. CBQ is modelled as
  * HTB: the TBF below it sets the rate. Super-packets of segmentation offload pass as their segments. */
@@ -162,8 +162,8 @@ static void pass_data(struct sim *s, struct sim_node *n, uint32_t sfi)
         put_due(n, sfi);
 }
 
-/* The timer that the kernel starts for the next packet may be late. A packet that comes meanwhile is looked
- * at at once, and does not start it again. */
+/* The timer that the kernel starts for the next packet may be late. A packet that comes before then is
+ * examined at once, and does not restart the timer. */
 static void arm(struct sim *s, struct sim_node *n, uint64_t next_ps)
 {
         uint64_t timer_ps = s->config.model.timer_ns * PS_PER_NS;
@@ -215,7 +215,7 @@ void sim_shaping_send(struct sim *s, struct sim_node *n, struct sim_packet *p)
         struct sim_queue *q = p->is_data ? &n->paths[sfi].queue : &h->control;
         uint64_t limit_bytes = p->is_data ? n->paths[sfi].limit_bytes : h->control_limit_bytes;
 
-        /* TBF drops what can never pass. */
+        /* TBF drops packets that can never pass. */
         if (q->bytes + p->frame_bytes > limit_bytes ||
             (p->is_data && sim_bucket_next_ps(&n->paths[sfi].rate, p->frame_bytes) == NEVER_NS)) {
                 drop(s, n, p);

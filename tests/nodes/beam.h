@@ -24,7 +24,7 @@ struct beam_frame {
         uint32_t board, restarts;
 };
 
-/* What was found in the written events. A thread of a node fills it, so the test checks it later. */
+/* Observations about the written events. A thread of a node fills it, so the test checks it later. */
 struct beam {
         size_t offset, bits; /* of the number in a frame */
         uint64_t events, fragments;

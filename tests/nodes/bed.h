@@ -37,12 +37,12 @@ void bed_start_command(const char *name, bed_command command, const char *const 
 #define FRONTEND(name, ...) bed_start_command(name, cmd_frontend, (const char *const[]){__VA_ARGS__, NULL})
 
 /* Starts `evb ctl` with a command, by any name: "start", "set trigger.rate=2kHz". `wait` is its --wait; NULL:
- * none. The settings have CONTROL. Its report is what it prints. */
+ * none. The settings have CONTROL. Its report is its output. */
 #define CONTROL "control.listen=unix:control.sock"
 void bed_ctl_start(const char *name, const char *command, const char *wait);
 /* Waits for its end, and returns its exit status; its name is "ctl". */
 int bed_ctl(const char *command, const char *wait);
-/* The DFM answers no longer. */
+/* The DFM no longer answers. */
 void bed_control_ends(void);
 
 /* SIGKILL; SIGSTOP and SIGCONT; a signal that the node catches. */
@@ -55,13 +55,13 @@ void bed_reload(const char *node, const char *const *settings);
 #define RELOAD(node, ...) bed_reload(node, (const char *const[]){__VA_ARGS__, NULL})
 /* The output of this SFI fails from its next event on: disk full. NULL: of none. */
 void bed_fail_output(const char *sfi);
-/* No datagram of `from` reaches `to` any longer. */
+/* Datagrams of `from` no longer reach `to`. */
 void bed_cut(const char *from, const char *to);
-/* No multicast reaches it any longer. */
+/* Multicast no longer reaches this node. */
 void bed_cut_groups(const char *to);
 
 void bed_pass(uint64_t ns);
-/* Calls the function each millisecond, before the nodes go on, until the next bed_begin(). */
+/* Calls the function each millisecond, before the nodes continue, until the next bed_begin(). */
 void bed_each_ms(void (*turn)(void *ctx), void *ctx);
 /* Passes virtual time until the condition holds; fails the test after 10 minutes. */
 #define bed_until(condition)                                                                                 \
@@ -126,5 +126,5 @@ ssize_t bed_receive(int fd, void *to, size_t n);
 struct sockaddr_in bed_address(const char *node, uint16_t port);
 /* The address as the farm's --connect takes it. */
 const char *bed_address_text(const char *node, uint16_t port);
-/* A datagram of somebody else, who has address 127.0.1.1. */
+/* Sends a datagram from a foreign sender at 127.0.1.1. */
 void bed_send_datagram(const char *node, uint16_t port, const void *bytes, size_t n);

@@ -1,5 +1,5 @@
-/* Front-ends over TCP that the test plays: all ROSs connect to one address, and the board of each sends the
- * same frames, as far as they are allowed. */
+/* Front-ends over TCP that the test simulates: all ROSs connect to one address, and each ROS's board sends
+ * the same frames, up to the allowed number. */
 #pragma once
 
 #include <unistd.h>

@@ -58,8 +58,8 @@ static inline void check_accounts(struct sim *s, const struct sim_config *c)
         check(sim_most_open(s) <= c->sfi_slots);
 }
 
-/* Each written event counts once, and no other one counts as complete or partial. What is in no file is lost,
- * or was rejected by level 2. No SFI process may have ended. */
+/* Each written event counts once, and no other one counts as complete or partial. An event in no file is
+ * lost, or was rejected by level 2. No SFI process may have ended. */
 static inline void check_written(struct sim *s, const struct sim_config *c)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
@@ -90,7 +90,7 @@ static inline void check_all_complete(struct sim *s, const struct sim_config *c)
                 check(sim_event(s, e)->complete == 1 && sim_event(s, e)->partial == 0);
 }
 
-/* All is released: no fragment in a ROS, no byte in an SFI. */
+/* Everything is released: no fragment in a ROS, no byte in an SFI. */
 static inline void check_empty(struct sim *s, const struct sim_config *c)
 {
         for (uint32_t i = 0; i < c->n_ros; i++)

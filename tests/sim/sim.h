@@ -12,10 +12,11 @@
 #include "core/sfi.h"
 
 /* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
- * are those that the DFM takes, or with `free` this number of own ones, of which the frames make events. */
+ * are those that the DFM accepts or, with `free`, this number of the boards' own triggers, whose frames make
+ * events. */
 struct sim_boards {
         unsigned bits;        /* of the counter; 0: no boards */
-        bool boxed;           /* the test says when there is a trigger, by its number */
+        bool boxed;           /* the test decides when a trigger comes, by its number */
         int64_t from;         /* counter of trigger 0 */
         double missed, late;  /* fractions of triggers without a frame, and with a late one */
         uint64_t late_ns;     /* time by which it is late */
@@ -25,8 +26,8 @@ struct sim_boards {
         uint64_t held_from_ns, held_until_ns;
         uint64_t dead_from, dead_until; /* the first board misses these triggers */
         bool forgets;                   /* and then counts from 0, up to a reset */
-        /* All counters begin again at this trigger; 0: never. With triggers from outside, the test tells the
-         * DFM, and the ROSs learn it from KeepAlive. */
+        /* All counters restart at this trigger; 0: never. With triggers from outside, the test informs the
+         * DFM, and KeepAlive informs the ROSs. */
         uint64_t reset_at;
         uint64_t free;               /* own triggers, from first_ns on at the configured rate */
         uint64_t first_ns, pause_ns; /* pause before a reset */
@@ -58,7 +59,7 @@ struct sim_config {
         bool push;
         uint64_t events;
         uint64_t rate_millihertz;
-        bool outside;            /* the test offers the triggers; `events` of them are taken */
+        bool outside;            /* the test offers the triggers; `events` of them are accepted */
         uint32_t fragment_bytes; /* mean; sizes vary from 0 to twice the mean unless `fixed` */
         bool fixed;
         struct fault_config faults;
@@ -72,8 +73,8 @@ struct sim_config {
         uint64_t timeout_ns;
         enum policy_id policy;
         size_t mtu_bytes;
-        struct dfm_previous previous; /* the previous run, as the DFM knows it */
-        bool records;                 /* a DFM stores what the next one must know, as node/role_dfm.c does */
+        struct dfm_previous previous; /* the previous run, as recorded by the DFM */
+        bool records;                 /* a DFM stores its record for the next DFM, as node/role_dfm.c does */
         bool arriving; /* fragments come from a front-end, at arrive_percent / 100 of the trigger rate */
         uint32_t arrive_percent;
         uint64_t arrive_rate_millihertz; /* instead of that share; 0: the share counts */
@@ -91,9 +92,9 @@ struct sim_config {
         uint64_t port_bps, port_bytes;
         bool port_is_unknown;              /* to the SFIs */
         uint32_t outstanding;              /* 0: bytes in flight are limited */
-        uint64_t room_bytes;               /* of an SFI's socket, as its core believes */
+        uint64_t room_bytes;               /* of an SFI's socket, as its core assumes */
         uint64_t late_ns;                  /* timers of SFIs are late by at most this much */
-        uint64_t pause_ns, pause_every_ns; /* all ROSs stop together, for so long and so often */
+        uint64_t pause_ns, pause_every_ns; /* all ROSs stop together: for how long, and how often */
         /* Level 2, with a farm that accepts this share, and decides after at most twice farm_ns. It is away
          * in an interval. */
         struct dfm_level2_config level2;
@@ -123,7 +124,7 @@ struct sim *sim_free(struct sim *s);
 
 /* Runs until the DFM is done or until `until_ns`. True: done. */
 bool sim_run(struct sim *s, uint64_t until_ns);
-/* The DFM is done and gone. Passes what is on its way to the nodes. */
+/* The DFM is done and has exited. Delivers messages on their way to the nodes. */
 void sim_settle(struct sim *s, uint64_t ns);
 uint64_t sim_now_ns(const struct sim *s);
 
@@ -139,12 +140,12 @@ void sim_restart_dfm(struct sim *s);
 /* Resumes stopped nodes, as if only their network had failed. */
 void sim_revive(struct sim *s, enum node_role role, uint32_t index);
 void sim_fail_writes(struct sim *s, uint32_t index);
-/* The node goes on, but no message reaches or leaves it. Frames of its board do. */
+/* The node continues, but no message reaches or leaves it. Frames of its board do. */
 void sim_cut(struct sim *s, enum node_role role, uint32_t index, bool cut);
 /* All boards read out the trigger with this number (sim_boards.boxed). */
 void sim_boards_trigger_now(struct sim *s, uint64_t number);
 bool sim_lives(struct sim *s, enum node_role role, uint32_t index);
-/* Delivers bytes as a stranger's datagram to a node. */
+/* Delivers bytes to a node as a datagram of a foreign sender. */
 void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n);
 
 struct dfm *sim_dfm(struct sim *s);
@@ -165,5 +166,5 @@ uint64_t sim_written(const struct sim *s, uint32_t sfi); /* events that this pro
 uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros); /* frames or slices, for the core */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */
 const struct sim_regions *sim_regions(const struct sim *s);
-/* What the farm decides about an event, at any time. */
+/* The farm's decision about an event, at any time. */
 bool sim_accepts(const struct sim *s, uint64_t event);

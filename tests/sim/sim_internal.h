@@ -39,7 +39,7 @@ struct sim_node {
         uint64_t drained_ns; /* 0: it still has something to do */
 };
 
-/* Events that the farm knows and has not decided. */
+/* Events that the farm has received and not decided. */
 struct sim_farm {
         uint64_t cursor;
         struct sim_waiting {
@@ -81,14 +81,14 @@ struct sim {
         uint32_t queued_bytes; /* of the packet being received */
         uint64_t port_drops, port_frames;
         uint64_t first_request_ns;
-        uint64_t triggered; /* triggers that the boards have seen */
+        uint64_t triggered; /* triggers that the boards have received */
         uint64_t incarnation;
         struct dfm_processes *processes; /* that the DFM stored */
         uint64_t processes_version;      /* of the present DFM */
         uint64_t begun_ns;               /* when one first did */
 };
 
-/* sim.c: what the DFM's process stores, before the next message leaves. */
+/* sim.c: stores the DFM's record before the next message is sent. */
 void sim_remember(struct sim *s, const struct dfm *d);
 /* sim_network.c */
 void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns);
@@ -97,7 +97,7 @@ void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_send_frame(struct sim *s, uint32_t node, uint64_t trigger, uint64_t due_ns);
 void sim_drop_items(struct sim *s);
-/* sim_farm.c: the farm beside the DFM. It begins anew with each DFM. */
+/* sim_farm.c: the farm of the DFM. It starts anew with each DFM. */
 void sim_farm_begin(struct sim *s);
 /* Returns whether it decided anything, and its next deadline. */
 bool sim_farm_turn(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns);
@@ -116,7 +116,7 @@ void sim_turn(struct sim *s, struct sim_node *n);
 void sim_boards_read_out(struct sim *s);
 /* The frames of all own triggers. */
 void sim_boards_run_free(struct sim *s);
-/* An event of its own, which no other board knows. */
+/* An event of a single board, which no other board has. */
 bool sim_boards_is_lie(const struct sim *s, uint64_t number);
 /* The trigger of the event, by its number and the payload that was built. */
 uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);

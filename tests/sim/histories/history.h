@@ -1,5 +1,5 @@
-/* A random history of the simulated system: what the seed draws, what is done to the nodes, and what must
- * hold at its end. */
+/* A random history of the simulated system: the values that the seed draws, the faults of the nodes, and the
+ * checks at its end. */
 #pragma once
 
 #include "../sim.h"
@@ -51,7 +51,7 @@ struct history_action {
 
 #define HISTORY_ACTIONS_MAX 7
 
-/* The trigger box sends all of its triggers, whether a DFM takes them or not. */
+/* The trigger box sends all of its triggers, whether or not a DFM accepts them. */
 struct history_box {
         bool on, obeys; /* obeys busy, while a DFM runs */
         uint64_t sent, due;
@@ -62,7 +62,7 @@ struct history_frames {
         uint64_t n, first_ns, period_ns;
         double late;
         uint64_t late_ns;
-        /* The first board holds back what is due in this interval, and sends nothing for a while before a
+        /* The first board holds back frames due in this interval, and sends nothing for a while before a
          * frame. */
         uint64_t held_from_ns, held_until_ns, silent_from, silent_ns;
         /* The times of these frames of the first board are ahead, or back. */
@@ -98,7 +98,7 @@ bool history_leaps(const struct history_frames *f, uint32_t ros, uint64_t frame)
 /* Until the last trigger. */
 uint64_t history_run_ns(const struct history *h);
 /* Whether the last frames of all boards are in the same slice of time. A board is absent from a slice in
- * which only others sent their last frame: nobody knows that it has nothing to send. */
+ * which only others sent their last frame: it is unknown that it has nothing to send. */
 bool history_ends_together(const struct history *h);
 void history_describe(const struct history *h);
 /* play.c: runs it to its end. */

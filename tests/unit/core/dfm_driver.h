@@ -1,4 +1,4 @@
-/* Drives one DFM; the test plays the ROSs and SFIs. The driver maintains their sequence numbers, and checks
+/* Drives one DFM; the test acts as the ROSs and SFIs. The driver maintains their sequence numbers, and checks
  * the counters at the end of each test. */
 #pragma once
 
@@ -6,7 +6,7 @@
 
 #define DRIVER_NODES_MAX 8
 
-/* An SFI that the test plays. */
+/* An SFI that the test simulates. */
 struct played_sfi {
         uint64_t incarnation, joined;
         uint32_t alive_next, ack, finished;
@@ -87,7 +87,7 @@ static inline void dfm_driver_init(struct dfm_driver *t, const struct dfm_config
         assert_int_equal(dfm_new(&t->dfm, config, t->now_ns), 0);
 }
 
-/* Each trigger from outside is taken, waits, or counts where it says so. */
+/* Each trigger from outside is accepted, waits, or counts in one class. */
 static inline void dfm_check_offered(const struct dfm_driver *t, const struct dfm_counts *c)
 {
         const struct dfm_offered *o = &c->offered;
@@ -112,7 +112,8 @@ static inline void dfm_check_accounts(const struct dfm_driver *t)
         assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
         assert_int_equal(c->fragments_expected,
                          c->fragments_received + c->fragments_lost + c->fragments_absent);
-        if (t->config.run_is_free && c->triggers > 0) /* only the previous DFM knew its assignments */
+        if (t->config.run_is_free &&
+            c->triggers > 0) /* only the previous DFM had a record of its assignments */
                 return;
         dfm_check_offered(t, c);
         assert_true(c->assigned >= c->reassigned);
@@ -186,7 +187,7 @@ static inline bool sfi_says_alive(struct dfm_driver *t, uint16_t sfi, enum run_s
         return driver_say(t, ROLE_SFI, sfi, MESSAGE_ALIVE, t->sfis[sfi].alive_next++);
 }
 
-/* A node of the run of another DFM, of which it knows the events from `oldest` up to `newest`, joins. */
+/* A node of another DFM's run, with records of the events from `oldest` up to `newest`, joins. */
 static inline void driver_join_in_run(struct dfm_driver *t, uint64_t dfm, enum node_role role, uint16_t index,
                                       uint64_t oldest, uint64_t newest)
 {
@@ -289,7 +290,7 @@ static inline bool sfi_ends_unanswered(struct dfm_driver *t, uint16_t sfi, uint6
         return sfi_says_update(t, sfi, t->sfis[sfi].finished++, 1, &entry);
 }
 
-/* Makes the next message, whoever it is for; false: there is none. */
+/* Makes the next message, for any receiver; false: there is none. */
 static inline bool dfm_makes(struct dfm_driver *t)
 {
         return dfm_step(t->dfm, t->now_ns, &(struct message_to){}, &t->message);
@@ -333,11 +334,12 @@ static inline void dfm_pass_ns(struct dfm_driver *t, uint64_t ns)
         t->now_ns += ns;
 }
 
-/* What it says after that time. */
+/* The messages after that time. */
 #define assert_dfm_says_after(t, ns, expected) (dfm_pass_ns(t, ns), assert_dfm_says(t, expected))
 #define assert_dfm_says_all_after(t, ns, expected) (dfm_pass_ns(t, ns), assert_dfm_says_all(t, expected))
 
-/* Time passes in which the DFM only hears of one ROS. If it heard nobody, it would be cut off. */
+/* Time passes in which the DFM receives messages from one ROS only. Without any, it would count as cut
+ * off. */
 static inline void dfm_pass_with_ros_ns(struct dfm_driver *t, uint16_t ros, uint64_t ns)
 {
         for (uint64_t passed_ns = 0, step_ns; passed_ns < ns; passed_ns += step_ns) {

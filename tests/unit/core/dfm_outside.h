@@ -1,4 +1,4 @@
-/* A DFM that takes triggers from outside; the test is the trigger box. */
+/* A DFM that accepts triggers from outside; the test acts as the trigger box. */
 #pragma once
 
 #include "dfm_driver.h"
@@ -28,7 +28,7 @@ static inline enum dfm_offer outside_offers(struct dfm_driver *t, uint64_t numbe
         return dfm_offer(t->dfm, t->now_ns, &e);
 }
 
-/* All ROSs report that they know of this reset. */
+/* All ROSs report that they have received this reset. */
 static inline void ross_know(struct dfm_driver *t, uint32_t resets)
 {
         t->resets = resets;
@@ -48,7 +48,7 @@ static inline void outside_begins(struct dfm_driver *t, const struct dfm_config 
         sfi_acks(t, 0, 1);
 }
 
-/* A DFM resumes a run with resets. Event 0 has ended on SFI 0, event 1 is open on SFI 1, and no SFI knows
+/* A DFM resumes a run with resets. Event 0 has ended on SFI 0, event 1 is open on SFI 1, and no SFI has
  * events 2 and 3. */
 static inline void outside_resumes(struct dfm_driver *t, struct dfm_config *c)
 {
@@ -64,7 +64,7 @@ static inline void outside_resumes(struct dfm_driver *t, struct dfm_config *c)
         sfi_reports_bits(t, 1, 4, 0, 0, 2);
 }
 
-/* The record of the DFM of that run: two of the triggers came into it. */
+/* The record of the DFM of that run: it contains two of the triggers. */
 static inline const struct dfm_processes *outside_record(struct dfm_came came)
 {
         static struct dfm_processes record;

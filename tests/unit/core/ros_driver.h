@@ -1,4 +1,4 @@
-/* Drives one ROS; the test plays the DFM and the SFIs. Queued fragments appear as text. */
+/* Drives one ROS; the test acts as the DFM and the SFIs. Queued fragments appear as text. */
 #pragma once
 
 #include "core_trace.h"

@@ -1,4 +1,4 @@
-/* Drives one SFI; the test plays the DFM and the ROSs. Messages and built events appear as text, and the
+/* Drives one SFI; the test acts as the DFM and the ROSs. Messages and built events appear as text, and the
  * counters are checked at the end of each test. */
 #pragma once
 
@@ -52,7 +52,7 @@ static inline struct sfi_config sfi_standard(void)
         };
 }
 
-/* Makes the next message, whoever it is for; false: there is none. */
+/* Makes the next message, for any receiver; false: there is none. */
 static inline bool sfi_makes(struct sfi_driver *t)
 {
         return sfi_step(t->sfi, t->now_ns, &(struct message_to){}, &t->message);
@@ -105,7 +105,7 @@ static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config
         assert_sfi_says(t, begin);
 }
 
-/* What each ROS's fragments became adds up to the sums. */
+/* The counts of each ROS's fragments add up to the sums. */
 static inline void sfi_driver_check_sources(const struct sfi_driver *t, const struct sfi_counts *c)
 {
         struct sfi_source_counts sum = {};

@@ -1,4 +1,4 @@
-/* A DFM whose triggers are the frames: the test plays the ROSs that announce them. */
+/* A DFM whose triggers are the frames: the test acts as the ROSs that announce them. */
 #pragma once
 
 #include "../dfm_outside.h"
@@ -31,7 +31,7 @@ static inline struct dfm_config frames_config(uint32_t n_ros, uint32_t room)
 #define FRAMES_TEST(name, n_ros, room, last, ...)                                                            \
         FRAMES_TEST_EACH(name, once, 1, n_ros, room, last, ##__VA_ARGS__)
 
-/* `next`: the L1 ID after the newest trigger that the ROS knows; 0: it knows none. */
+/* `next`: the L1 ID after the newest trigger that the ROS has received; 0: none. */
 static inline void announce_after(struct dfm_driver *t, uint16_t ros, uint32_t next, const uint32_t *numbers,
                                   size_t n)
 {
