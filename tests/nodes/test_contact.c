@@ -1,5 +1,5 @@
-/* Nodes lose contact. The DFM gives the events of a lost SFI to others; nobody may call such a run a success.
- */
+/* Nodes lose contact. The DFM assigns the events of a lost SFI to others; no node may report such a run as a
+ * success. */
 #include <signal.h>
 
 #include "bed.h"

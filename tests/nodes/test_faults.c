@@ -51,7 +51,7 @@ TEST(without_retries_losses_make_partial_events)
         assert_true(count_of("dfm", events_partial) > 0 && count_of("dfm", fragments_lost) > 0);
 }
 
-/* A killed ROS or SFI: the run goes on, and falls short. */
+/* A killed ROS or SFI: the run continues, and falls short. */
 static void kill_one(const char *victim, int pull)
 {
         uint64_t before;

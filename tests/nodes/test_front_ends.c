@@ -222,7 +222,7 @@ TEST(counters_of_all_widths)
         }
 }
 
-/* It is noticed; its frames are used for nothing, and the others go on. */
+/* This is noticed; the board's frames are not used, and the other boards continue. */
 TEST_EACH(a_board_counts_from_0_again, tcp, 2)
 {
         prepare(tcp, 3, 16, 3000);
@@ -310,7 +310,7 @@ TEST(a_board_counts_from_1)
         assert_true(bed_logged("dfm", "ros2 has frames whose numbers seem to be those of other triggers"));
 }
 
-/* Then the run stops: what nobody answers was not taken, and the end is clean. */
+/* Then the run stops: triggers without any frame do not count, and the end is clean. */
 TEST_EACH(boards_stop_before_the_run, tcp, 2)
 {
         prepare(tcp, 3, 32, 1000);

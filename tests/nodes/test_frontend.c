@@ -254,7 +254,7 @@ TEST(fast_boards_lose_nothing)
         assert_each(count_of, "dfm", events_complete, 30000, triggers, 30000);
 }
 
-/* They count from 0 again: the events of before end, and the run goes on. */
+/* They count from 0 again: earlier events end, and the run continues. */
 TEST(all_boards_are_reset)
 {
         BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.timeout=8s");

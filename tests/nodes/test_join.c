@@ -99,7 +99,7 @@ TEST_EACH(an_sfi_and_the_dfm_restart, seed, 10)
                                                     "its files may hold up to"));
 }
 
-/* A trigger box goes on while the DFM restarts: no trigger becomes two events, and each one that was taken
+/* A trigger box continues while the DFM restarts: no trigger becomes two events, and each accepted trigger
  * ends. */
 static void box_turn(void *ctx)
 {
@@ -334,7 +334,8 @@ TEST(a_ros_restarts_while_frames_make_events)
         assert_each(count_of, "ros2", front_end_frames, 2000, front_end_used, 2000);
 }
 
-/* What a dead ROS had read is in no account, although all events are complete. The next DFM knows. */
+/* Frames that a dead ROS had read are unaccounted for, although all events are complete. The next DFM reports
+ * this. */
 TEST(the_dfm_restarts_after_a_ros_died)
 {
         RUN(1, FRAMES_TRIGGER, "dfm.start-timeout=4s");
@@ -354,9 +355,8 @@ TEST(the_dfm_restarts_after_a_ros_died)
         assert_true(bed_has_reason("dfm", "ros2 did not report the end of the run"));
 }
 
-/* It continues after the numbers that were taken. What the previous DFM had taken and given to no SFI is
- * lost.
- */
+/* The run continues after the accepted numbers. Triggers that the previous DFM had accepted but not assigned
+ * are lost. */
 TEST_EACH(the_dfm_restarts_while_frames_make_events, seed, 5)
 {
         RUN(seed, FRAMES_TRIGGER);

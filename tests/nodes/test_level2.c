@@ -211,8 +211,8 @@ TEST_EACH(frames_wait_for_decisions, pull, 2)
         check_farm("farm");
         check_written(4000, 1, 0.3);
         assert_int_equal(count_of("dfm", fragments_lost) + count_of("dfm", level2_timed_out), 0);
-        /* Frames of rejected events were triggered, too. Only Clear tells a ROS of them, of up to 100
-         * at a time. If a board is slower than the trigger, an event may be rejected before its frame
+        /* Frames of rejected events were triggered, too. A ROS is informed of them only by Clear, of up to
+         * 100 at a time. If a board is slower than the trigger, an event may be rejected before its frame
          * comes. */
         assert_int_equal(count_sum(ROLE_ROS, front_end_used) + count_sum(ROLE_ROS, front_end_late) +
                                  count_sum(ROLE_ROS, front_end_left_over),

@@ -159,7 +159,7 @@ TEST_EACH(events_are_decided_without_a_ros, dead, 2)
         else
                 bed_freeze("ros2", true);
         before = count_of("dfm", level2_accepted);
-        /* Events that lack a fragment of ROS 2 are accepted. */
+        /* Events without a fragment of ROS 2 are accepted. */
         bed_until(count_of("dfm", level2_accepted) > before + 1000);
         before = count_of("dfm", level2_rejected);
         bed_until(count_of("dfm", level2_rejected) > before + 200);

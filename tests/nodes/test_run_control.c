@@ -1,5 +1,5 @@
-/* What `evb ctl` answers in each state of run control, and whether that is true, above all after the DFM has
- * restarted: status 0 without an effect, or for a run that fell short, is an error. */
+/* The answers of `evb ctl` in each state of run control, and whether they are true, above all after the DFM
+ * has restarted: status 0 without an effect, or for a run that fell short, is an error. */
 #include <signal.h>
 
 #include "bed.h"
@@ -18,7 +18,7 @@ enum scene {
         SCENE_DRAINING,
         SCENE_ENDED,     /* run 1, a moment ago */
         SCENE_ALONE,     /* and no node has come yet; sfi2 is gone for good */
-        SCENE_WHOLE,     /* likewise, and all nodes will come */
+        SCENE_WHOLE,     /* the same, and all nodes will join */
         SCENE_RESUMING,  /* and waits for sfi2 */
         SCENE_ABANDONED, /* and all nodes are new: run 1 has no end */
         SCENES,

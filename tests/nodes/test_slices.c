@@ -238,7 +238,7 @@ TEST(a_frame_of_a_closed_slice_is_late)
         assert_true(bed_has_reason("ros1", "frames with times were lost"));
 }
 
-/* A frame whose time leaps ahead, for once, is not one of after the end of the run. */
+/* A single frame whose time leaps ahead does not count as a frame from after the end of the run. */
 TEST(a_frame_that_leaps_ahead_is_dropped)
 {
         BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));

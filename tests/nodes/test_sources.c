@@ -97,7 +97,7 @@ TEST_EACH(an_optional_board_returns, pull, 2)
         assert_true(bed_logged("dfm", "the front-end of b3 is back"));
 }
 
-/* The others go on; only a required one makes events partial and the run fall short. */
+/* The other ROSs continue; only a required one makes events partial and the run fall short. */
 TEST_EACH(a_ros_dies, required, 2)
 {
         uint64_t at;

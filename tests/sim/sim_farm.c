@@ -1,4 +1,4 @@
-/* A level-2 farm beside the simulated DFM. It forgets what it knew while it is away. */
+/* A level-2 farm of the simulated DFM. It loses its state while it is away. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -129,7 +129,7 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
         assert(sfi_new(&n->sfi, &c, s->now_ns) == 0);
 }
 
-/* What the last DFM stored: its run continues. */
+/* Loads the last DFM's record: its run continues. */
 static void recall(struct sim *s, struct dfm_config *c)
 {
         if (s->processes->cookie != 0)
@@ -388,7 +388,7 @@ static void record_silence(struct sim *s, struct sim_node *n)
                                                          .since_ns = hungry_ns});
 }
 
-/* As role_ros.c does: the DFM knows of it even if this ROS dies after the end. */
+/* As in role_ros.c: this is reported to the DFM even if this ROS dies after the end. */
 static void record_short(struct sim *s, struct sim_node *n)
 {
         static struct node_stats stats;

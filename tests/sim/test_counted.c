@@ -1,5 +1,5 @@
 /* Front-ends whose frames are matched by count, slower than the trigger or uneven: each trigger waits for its
- * frames, and no event lacks one. A front-end that dies holds nothing up. */
+ * frames, and no event misses one. A front-end that dies delays nothing. */
 #include "scenes.h"
 
 static void counted(struct sim_config *c)

@@ -16,7 +16,7 @@ static void disturb(unsigned seeds, void (*harm)(struct sim *),
                         c.timeout_ns = 200 * NS_PER_MS;
                         c.faults = (struct fault_config){.loss = seed % 2 ? 0.02 : 0, .seed = seed};
                         s = sim_now = sim_new(&c);
-                        /* While triggers go on: they take 120 ms. */
+                        /* While triggers continue, for 120 ms. */
                         check(!sim_run(s, 30 * NS_PER_MS + seed % 30 * NS_PER_MS));
                         harm(s);
                         check(sim_run(s, FOREVER_NS));

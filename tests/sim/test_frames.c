@@ -148,8 +148,8 @@ WIDTH_SCENE(the_run_begins_with_all_boards, 2, NULL, check_ragged)
         c->boards.window_ns = 100 * NS_PER_MS;
 }
 
-/* The first board is dead for a while, and then knows the number of the trigger. A counter of 16 bits must
- * not miss 256 numbers more than its ROS has heard of. */
+/* The first board is dead for a while, and then has the right number of the trigger. A counter of 16 bits
+ * must not miss 256 numbers more than its ROS has received. */
 static void restart_a_board(struct sim_config *c)
 {
         lossy(c);
@@ -192,7 +192,7 @@ static void check_reset(struct sim *s, const struct sim_config *c)
         check_built(s, c, c->boards.reset_at + 150, c->events);
 }
 
-/* All counters begin again after a pause, and the run goes on once all ROSs have noticed. */
+/* All counters begin again after a pause, and the run continues once all ROSs have noticed. */
 WIDTH_SCENE(all_boards_reset, 3, NULL, check_reset)
 {
         c->boards.missed = 0.01;
@@ -242,8 +242,8 @@ TEST(one_ros_leads)
         each_width(2, lead, NULL, check_led);
 }
 
-/* The leader's board is dead for a while: frames of the others are left over, and the run goes on after that.
- */
+/* The leader's board is dead for a while: frames of the others are left over, and the run continues after
+ * that. */
 WIDTH_SCENE(a_leader_dies, 2, NULL, check_led)
 {
         lead(c);
@@ -289,8 +289,8 @@ static void restart_the_dfm(struct sim *s, const struct sim_config *c)
         sim_restart_dfm(s);
 }
 
-/* What the previous DFM had taken and no SFI had is lost; a number that only SFIs know may be taken twice,
- * but its frames are used once. */
+/* Triggers that the previous DFM had accepted and no SFI had are lost; a number that only SFIs have may be
+ * accepted twice, but its frames are used once. */
 static void check_resumed(struct sim *s, const struct sim_config *c)
 {
         uint64_t missing = 0, again = 0;

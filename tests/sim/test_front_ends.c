@@ -1,6 +1,6 @@
 /* Boards whose frames carry the numbers of their triggers: they miss triggers, deliver late and restart, and
- * ROSs restart. No event has a fragment of another trigger, every frame is accounted for, and an event lacks
- * only what did not reach its ROS. */
+ * ROSs restart. No event has a fragment of another trigger, every frame is accounted for, and an event misses
+ * only frames that did not reach its ROS. */
 #include "scenes.h"
 
 #define WAIT_NS (200 * NS_PER_MS) /* half of the SFI's timeout: see sim_nodes.c */
@@ -101,7 +101,7 @@ WIDTH_SCENE(boards_miss_many_triggers, 3, NULL)
         c->faults = (struct fault_config){.loss = 0.01, .reorder = 0.05, .seed = c->faults.seed};
 }
 
-/* The board restarts, and then knows the number of the trigger. */
+/* The board restarts, and then has the right number of the trigger. */
 static void restart_a_board(struct sim_config *c)
 {
         c->boards.dead_from = 300 + c->faults.seed * 97 % 2000;
@@ -113,8 +113,8 @@ TEST(a_board_restarts_in_step)
         each_width(3, restart_a_board, NULL);
 }
 
-/* It counts from 0 again, so its numbers differ from the triggers by `dead_until`. With fewer than 256, the
- * board would look like a good one. */
+/* The board counts from 0 again, so its numbers differ from the triggers by `dead_until`. With fewer than
+ * 256, the board would look like a good one. */
 static void restart_and_forget(struct sim_config *c)
 {
         restart_a_board(c);
@@ -137,8 +137,8 @@ WIDTH_SCENE(a_board_restarts_among_open_events, 4, NULL)
         c->boards.forgets = true;
 }
 
-/* Soon after the run began, the numbers of the new count are close to those of the triggers, and events that
- * lack their frames are open. */
+/* Soon after the run began, the numbers of the new count are close to those of the triggers, and events
+ * without their frames are open. */
 static void forget_at_once(struct sim_config *c)
 {
         c->boards.from = 0;
@@ -172,8 +172,8 @@ WIDTH_SCENE(a_reset_brings_a_board_back, 4, NULL)
         c->boards.reset_at = 2500;
 }
 
-/* What reached the killed process in its last 100 ms may be lost with it. Until the new one has joined, SFIs
- * request in vain, and may give up before their next retry. */
+/* Frames that reached the killed process in its last 100 ms may be lost with it. Until the new one has
+ * joined, SFIs request in vain, and may give up before their next retry. */
 static void restart_a_ros(struct sim *s, const struct sim_config *c)
 {
         uint64_t triggers;

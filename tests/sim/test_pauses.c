@@ -1,12 +1,12 @@
-/* An operator pauses the triggers of a whole system, and lets them go on, at any time and under losses: each
- * trigger still ends once, and none is taken in a pause. */
+/* An operator pauses the triggers of a whole system, and resumes them, at any time and under losses: each
+ * trigger still ends once, and none is accepted in a pause. */
 #include "scenes.h"
 
 #include "base/random.h"
 
 #define PAUSES 12
 
-/* Every other seed has triggers as fast as credits permit. */
+/* Every other seed has triggers as fast as credits allow. */
 static void prepare(struct sim_config *c)
 {
         c->events = 400;

@@ -1,5 +1,5 @@
-/* A DFM dies, restarts and resumes the run: no event is built twice or forgotten, and triggers continue.
- * Strangers, who know neither the run's cookie nor the DFM's incarnation, change nothing. */
+/* A DFM dies, restarts and resumes the run: no event is built twice or omitted, and triggers continue.
+ * Foreign senders, which have neither the run's cookie nor the DFM's incarnation, change nothing. */
 #include "scenes.h"
 
 #include "base/random.h"
@@ -102,7 +102,8 @@ TEST(only_one_sfi_is_left)
                 sim_restart_dfm(s);
                 check(sim_run(s, FOREVER_NS));
                 check_accounts(s, &c);
-                /* Acknowledged events are lost with the dead DFM, as no other node knows them. */
+                /* Acknowledged events are lost with the dead DFM, because no other node has a record of
+                 * them. */
                 check(dfm_counts(sim_dfm(s))->triggers == c.events);
                 sim_free(s);
         }
@@ -143,7 +144,7 @@ TEST(nodes_of_an_ended_run_are_refused)
         }
 }
 
-/* All messages that a stranger can send, from anywhere and in the name of any node. */
+/* All messages that a foreign sender can send, from anywhere and in the name of any node. */
 static struct message forge(struct random *r, uint64_t cookie)
 {
         static const uint32_t types[] = {
@@ -211,8 +212,8 @@ TEST(foreign_senders_change_nothing)
                 random_init(&random, seed);
                 s = sim_now = sim_new(&c);
                 for (int i = 0; i < 3000; i++) {
-                        /* The stranger guesses the cookie. A message to the DFM alone, which other nodes may
-                         * overhear, can carry the right one. */
+                        /* The foreign sender guesses the cookie. A message to the DFM alone, which other
+                         * nodes may overhear, can carry the right one. */
                         struct message m = forge(&random, random_next(&random));
                         size_t n = message_encode(&m, bytes, sizeof bytes);
 

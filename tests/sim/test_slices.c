@@ -64,7 +64,8 @@ static struct sim_config with_slices(uint32_t n_ros, bool push, uint64_t seed)
         return c;
 }
 
-/* Each hit is in one account, and each slice. What is used is in an event, whatever the others are. */
+/* Each hit and each slice counts in one class. Used hits are in an event, whatever the class of the
+ * others. */
 static void check_hits(struct sim *s, const struct sim_config *c)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(s));
@@ -211,7 +212,7 @@ static void check_late_row(struct sim *s, const struct sim_config *c)
                 check(sim_hit_is_built(s, 0, k) == (k < boards[0].late_from || k >= boards[0].late_until));
 }
 
-/* Another part of the same board goes on. */
+/* Another part of the same board continues. */
 FARM_SCENE(rows_of_late_frames_are_late, 4, check_late_row)
 {
         boards[0].late_from = 1000;
@@ -249,7 +250,7 @@ static void check_others(struct sim *s, const struct sim_config *c)
                 check(others(s, i).used == HITS);
 }
 
-/* The clock of one board begins again. The others go on. */
+/* The clock of one board restarts. The others continue. */
 FARM_SCENE(a_clock_begins_again, 3, check_others)
 {
         c->slices.optional = 1;

@@ -1,5 +1,5 @@
 /* Triggers from outside under virtual time: a board that obeys the busy signal, resets its counters now and
- * then, and goes on while the DFM restarts. Every trigger ends once, whatever the network loses. */
+ * then, and continues while the DFM restarts. Every trigger ends once, whatever the network loses. */
 #include "base/random.h"
 #include "scenes.h"
 
@@ -25,7 +25,7 @@ static void board_sends(struct board *b, struct sim *s, bool dfm_lives)
                 b->number = reset ? random_below(&b->random, 1000) : b->number + 1;
                 e.number = b->number;
                 if (!dfm_lives || dfm_busy(dfm).busy) {
-                        /* It remembers a reset that nobody heard of. */
+                        /* It keeps a reset that was not received by any DFM. */
                         b->reset_due |= reset;
                         continue;
                 }
@@ -112,7 +112,7 @@ static struct sim_config restart_config(uint64_t seed)
         return c;
 }
 
-/* Triggers go on while the DFM is away. Free with sim_free(). */
+/* Triggers continue while the DFM is away. Free with sim_free(). */
 static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
 {
         struct board b = {.restarted = true};
@@ -131,8 +131,8 @@ static struct sim *play_restart(const struct sim_config *c, uint64_t seed)
         return s;
 }
 
-/* A new DFM knows neither the triggers that wait nor those of events that no SFI has: these are lost, but
- * counted, and the run goes on. */
+/* A new DFM has no record of waiting triggers, nor of events that no SFI has: these are lost, but counted,
+ * and the run continues. */
 TEST(the_dfm_restarts)
 {
         FOR_SEEDS(seed, 60)
@@ -145,8 +145,8 @@ TEST(the_dfm_restarts)
         }
 }
 
-/* Level 2 decides about triggers from outside, and the DFM restarts: nobody can decide about what it forgets,
- * so that is lost. */
+/* Level 2 decides about triggers from outside, and the DFM restarts: no client can decide about events
+ * without a record, so they are lost. */
 TEST(the_dfm_restarts_with_level_2)
 {
         FOR_SEEDS(seed, 40)
@@ -241,7 +241,7 @@ TEST(triggers_count_that_no_dfm_could_take)
         assert_true(refused > 0);
 }
 
-/* A reset while no DFM runs, or no further trigger: nobody knows how many were missed. */
+/* A reset while no DFM runs, or no further trigger: it is unknown how many were missed. */
 TEST(missed_triggers_are_unclear_after_a_reset)
 {
         for (uint64_t seed = 1; (seed_now = seed) <= 8; seed++) {

@@ -1,6 +1,6 @@
-/* What must hold after each history, whatever was done to it (docs/reliability.md). The outputs of the SFIs,
- * the decisions of the farm and the triggers of the box are those of the simulated system, and not what the
- * cores say of them. */
+/* Checks that hold after each history, whatever its faults (docs/reliability.md). The outputs of the SFIs,
+ * the decisions of the farm and the triggers of the box are those of the simulated system, not the cores'
+ * reports of them. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -286,7 +286,7 @@ static void check_discarded(struct history *h, uint32_t ros)
                                 ros + 1, c->late, c->duplicate, c->impossible, c->dropped);
 }
 
-/* With status 0, each frame that reached its ROS is in the event of its number, but for those of before the
+/* With status 0, each frame that reached its ROS is in the event of its number, except frames from before the
  * run. The stop came long after the last one. */
 static void check_present(struct history *h, const struct dfm_counts *d)
 {
@@ -305,8 +305,8 @@ static void check_present(struct history *h, const struct dfm_counts *d)
         }
 }
 
-/* Before the first trigger, a board began to count again: then its frames so far are of before the run,
- * although a late one with a number among theirs may begin it. */
+/* Before the first trigger, a board restarted its count: then its frames so far are from before the run,
+ * although a late frame with one of their numbers may begin the run. */
 static bool has_begun_again(const struct history *h)
 {
         uint64_t n = 0;

@@ -76,7 +76,7 @@ static void draw_level2(struct random *r, struct history *h)
                         (struct dfm_level2_config){.on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
 }
 
-/* A restart that the board itself does not know of, so early that events which lack its frames are open. */
+/* An undetected restart of a board, so early that events without its frames are still open. */
 static void draw_faults(struct random *r, struct sim_boards *b, uint64_t events)
 {
         uint64_t dead_from = between(r, 2, events), dead = between(r, 1, 40), held_ns = between(r, 5, 40);

@@ -119,7 +119,7 @@ static void judge_node(struct history *h, uint32_t i)
                 reasons_add(&h->reasons, "%s", own.text[k]);
 }
 
-/* What `evb run` says of it: all nodes are its children, and none of them is replaced. */
+/* The judgement of `evb run`: all nodes are its children, and none of them is replaced. */
 static void judge_run(struct history *h)
 {
         static FILE *nowhere;

@@ -25,7 +25,7 @@ static void send_trigger(struct history *h)
                 (void)dfm_offer(sim_dfm(h->sim), sim_now_ns(h->sim), &e);
 }
 
-/* The box sees no busy signal while no DFM runs, and goes on for a while. */
+/* The box receives no busy signal while no DFM runs, and continues for a while. */
 static void box_sends(struct history *h)
 {
         uint64_t n;

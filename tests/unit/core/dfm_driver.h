@@ -112,8 +112,7 @@ static inline void dfm_check_accounts(const struct dfm_driver *t)
         assert_int_equal(c->fragments_expected, ended * t->config.n_ros);
         assert_int_equal(c->fragments_expected,
                          c->fragments_received + c->fragments_lost + c->fragments_absent);
-        if (t->config.run_is_free &&
-            c->triggers > 0) /* only the previous DFM had a record of its assignments */
+        if (t->config.run_is_free && c->triggers > 0) /* assigned by the previous DFM */
                 return;
         dfm_check_offered(t, c);
         assert_true(c->assigned >= c->reassigned);
