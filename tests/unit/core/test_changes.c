@@ -101,7 +101,7 @@ TEST(poisson_triggers_get_the_new_mean)
         assert_true(n > 98000 && n < 102000);
 }
 
-/* A burst that has begun goes on, and does not begin again. */
+/* A burst that has begun continues, and does not restart. */
 TEST(bursts_go_on)
 {
         struct trigger t;

@@ -75,7 +75,7 @@ DFM_TEST(a_void_entry_does_not_end_a_returned_event, c.n_sfi = 1, c.push = false
 
         sfi_grants(t, 0, 2);
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0");
-        dfm_pass_ns(t, c.event_timeout_ns);            /* the SFI knows nothing so far */
+        dfm_pass_ns(t, c.event_timeout_ns);            /* the SFI has received nothing so far */
         dfm_step(t->dfm, t->now_ns, &to, &t->message); /* KeepAlive */
         assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
         trace_clear(&t->trace);
@@ -90,7 +90,7 @@ DFM_TEST(a_void_entry_does_not_end_a_returned_event, c.n_sfi = 1, c.push = false
         assert_int_equal(dfm_counts(t->dfm)->complete, 1);
 }
 
-/* The event went back and forth. An SFI that knows of the new assignment does not end the event with a
+/* The event went back and forth. An SFI that has received the new assignment does not end the event with a
  * report on the previous one. */
 DFM_TEST(an_event_that_returned_twice_is_built, c.push = false, c.events = 1, c.reassign_max = 2)
 {

@@ -144,20 +144,20 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
         assert_int_equal(offered(t)->missing, 0); /* each slice counts once */
 }
 
-/* Only the previous DFM knew the trigger of an event that no SFI has: it cannot be built any more. */
+/* Only the previous DFM had the trigger of an event that no SFI has: the event can no longer be built. */
 DFM_TEST_AS(a_resumed_run_loses_events_whose_trigger_nobody_knows, outside_standard(8),
             outside_resumes(t, &c))
 {
         assert_dfm_says(t, "ross: Clear #0 oldest 1: e2 | ross: Clear #1 oldest 1: e3");
         sfi_grants(t, 0, 9);
         assert_int_equal(dfm_counts(t->dfm)->lost, 2);
-        /* The numbers go on; the ROSs know the last reset already. */
+        /* The numbers continue; the ROSs have already received the last reset. */
         outside_offers(t, 77, 0);
         assert_dfm_says(t, "sfi0: Assign e4>sfi0#0 | ross: Assign e4>sfi0");
         dfm_pass_ns(t, c.keep_alive_ns);
         dfm_says_with(t, true);
         assert_non_null(strstr(t->trace.text, "reset 3 at 0"));
-        /* The SFI that had event 1 goes: nobody else can build it. */
+        /* The SFI that had event 1 leaves: no other SFI can build it. */
         sfi_says_alive(t, 1, RUN_ENDED, 0);
         dfm_says_with(t, false);
         assert_int_equal(dfm_counts(t->dfm)->lost, 3);
@@ -175,8 +175,8 @@ DFM_TEST_AS(slices_without_a_dfm_are_missed, outside_standard(8), outside_resume
         assert_counts(offered(t), missed, 6, unclear, 0);
 }
 
-/* Nobody can decide about what the previous DFM did not assign. The event that an SFI has is cleared without
- * its L1 ID, which nobody knows. */
+/* No client can decide about triggers that the previous DFM did not assign. The event that an SFI has is
+ * cleared without its L1 ID, which is unknown. */
 DFM_TEST_AS(a_resumed_run_loses_events_that_no_sfi_knows, outside_standard(8), outside_resumes(t, &c),
             c.level2 = level2_with_window(10))
 {

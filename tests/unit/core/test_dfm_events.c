@@ -122,7 +122,8 @@ DFM_TEST(draining_without_an_sfi_loses_open_events)
         assert_int_equal(dfm_counts(t->dfm)->lost, 2);
 }
 
-/* Boards may stop before the run. What they answered, or an SFI lost with its machine, is lost. */
+/* Boards may stop before the run. Events that they answered, or that an SFI lost with its machine, are
+ * lost. */
 DFM_TEST_EACH(triggers_that_nobody_answers_after_a_stop_do_not_count, front_ends, 2,
               c.has_front_ends = front_ends)
 {
@@ -180,7 +181,7 @@ static void be_away(struct dfm_driver *t, uint64_t ns)
         dfm_was_paused(t->dfm, t->now_ns, ns);
 }
 
-/* While nobody could receive anything, accepted events of a run that drains must not expire. */
+/* While nothing could be received, accepted events of a run that drains must not expire. */
 DFM_TEST(an_absence_postpones_accepted_events, c.clear_group = 1, c.level2 = level2_with_window(3))
 {
         dfm_says_with(t, false);

@@ -254,8 +254,8 @@ TEST(unreported_events_are_lost_until_all_sfis_report)
         unreported_events_are_lost(false);
 }
 
-/* Nobody knows the numbers of the triggers that waited for a decision. If the DFM restarts again, this is
- * known of all of them. */
+/* The numbers of the triggers that waited for a decision are unknown. If the DFM restarts again, this is
+ * recorded for all of them. */
 DFM_TEST_AS(undecided_triggers_from_outside_are_forgotten, resume_standard(), begin_with(t, &c, 0x30),
             c.level2 = level2_with_window(8), c.trigger_source = DFM_TRIGGER_OFFERED, c.trigger_queue = 16,
             c.previous_processes = record())

@@ -142,7 +142,7 @@ DFM_TEST_EACH(all_announcements_that_do_not_fit_follow, lost, 2, c.events_max = 
 
 DFM_TEST(an_entry_describes_its_trigger, c.utc_offset_ns = 3 * NS_PER_S)
 {
-        dfm_set_utc_offset(t->dfm, 9 * NS_PER_S); /* the run has begun: its time goes on as it is */
+        dfm_set_utc_offset(t->dfm, 9 * NS_PER_S); /* the run has begun: its time continues unchanged */
         sfi_grants(t, 0, 1);
         assert_true(dfm_makes(t));
         assert_int_equal(t->message.assign.entries[0].time_ns, t->now_ns + 3 * NS_PER_S);
@@ -245,7 +245,7 @@ DFM_TEST(an_acknowledgement_goes_with_assignments_or_waits, c.push = false, c.cl
         assert_dfm_says_after(t, 5 * NS_PER_MS, "");
 }
 
-/* A full share delays messages, and the next one contains what came meanwhile. */
+/* A full share delays messages, and the next one contains the entries added since. */
 DFM_TEST(messages_keep_to_their_share, c.events_max = 4096,
          c.control = (struct budget_plan){
                  .share_bps = 1000000, .assign_bps = 1000000, .announce_bps = 2000000, .header_bytes = 42})
@@ -254,7 +254,7 @@ DFM_TEST(messages_keep_to_their_share, c.events_max = 4096,
         unsigned messages[2] = {}, entries = 0;
         struct message_to to;
 
-        /* Far more events than the share permits: each waits, none is lost. */
+        /* Far more events than the share allows: each waits, none is lost. */
         sfi_grants(t, 0, 4000);
         for (int i = 0; i < 10000 && entries < 4000; i++) {
                 bool made = dfm_step(t->dfm, t->now_ns, &to, &t->message);

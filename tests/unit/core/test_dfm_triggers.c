@@ -144,7 +144,7 @@ OUTSIDE_TEST(a_reset_waits_for_earlier_events_and_for_the_ross, 8, 9)
         ross_know(t, 2);
         assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 e2>sfi0#2 | ross: Assign e1>sfi0 e2>sfi0");
         assert_int_equal(offered(t)->resets, 1);
-        /* Numbers of before are not accepted as late ones. */
+        /* Numbers from before the reset are not accepted as late ones. */
         assert_int_equal(outside_offers(t, UINT64_MAX, 0), OFFER_REPEATED);
 }
 

@@ -148,7 +148,7 @@ ROS_TEST(an_overtaken_keep_alive_is_ignored)
         assert_int_equal(ros_run_state(t->ros), RUN_ENDED);
 }
 
-/* The run goes on, so a frame without room is lost data again. */
+/* The run continues, so a frame without room is lost data again. */
 ROS_TEST(a_restarted_dfm_forgets_a_stop)
 {
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 1);

@@ -208,7 +208,7 @@ ARRIVING_TEST(the_dfm_learns_of_frames_before_it_needs_them)
         assert_reports(t, 3);
         frames_come(t, 7);
         assert_reports(t, 10);
-        /* Half of what the DFM knows is used. */
+        /* Half of the frames reported to the DFM are used. */
         for (uint64_t event = 0; event < 5; event++) {
                 assert_ros_says_after(t, NS_PER_MS, "");
                 ros_gets_assign(t, event, 0, 0);

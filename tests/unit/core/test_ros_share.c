@@ -84,7 +84,7 @@ static void assert_queued(const struct ros_driver *t, uint32_t sfi, uint32_t job
         assert_int_equal(q.bytes, bytes);
 }
 
-/* Each message tells its SFI what is still queued: payload of all jobs, parts included. */
+/* Each message reports to its SFI how much is still queued: payload of all jobs, including parts. */
 ROS_TEST(a_queue_counts_its_bytes)
 {
         struct ros_job jobs[8];

@@ -96,7 +96,7 @@ PULL_TEST(updates_and_requests_keep_to_their_share, 0,
                 updates += strstr(sfi_says(t), "Update") != NULL;
         }
         assert_in_range(updates, 10, 30);
-        /* What waits leaves together, when the budget permits. */
+        /* Waiting requests are sent together once the budget allows it. */
         assert_int_equal(sfi_deadline_ns(t->sfi) > t->now_ns, 1);
         t->now_ns = sfi_deadline_ns(t->sfi);
         assert_non_null(strstr(sfi_says(t), "#59:e59 complete"));
@@ -194,7 +194,7 @@ static const struct {
 
 SFI_TEST_EACH(in_pull_credits_follow_the_socket_buffer_down_to_32, i, ARRAY_SIZE(rooms), 1, c.credits = 0,
               c.slots = 128, c.pull = true, c.n_ros = 64,
-              /* the limit begins with a frame of each, which permits them all */ c.room_bytes =
+              /* the limit begins with a frame of each, which allows all of them */ c.room_bytes =
                       rooms[i].events * 64 * 1024)
 {
         char says[64];

@@ -324,7 +324,7 @@ SFI_TEST(a_fragment_of_another_trigger_completes_nothing, 2)
         assert_true(built_with_mismatch(t));
 }
 
-/* In push, data may come before the assignment, which alone knows the L1 ID. */
+/* In push, data may come before the assignment, which alone carries the true L1 ID. */
 SFI_TEST(the_assignment_decides_on_the_l1_id, 0)
 {
         assert_int_equal(sfi_gets_chunk(t, of_another_trigger(0, 0)), SFI_STORE);

@@ -65,7 +65,7 @@ TCP_TEST(in_push_only_a_later_connection_brings_requests, false, 2)
         assert_requests(t, 0, "ros1: Request e1 again 1");
 }
 
-/* All events are requested once, though they take several messages, and some end meanwhile. */
+/* All events are requested once, although they need several messages, and some end in between. */
 enum { EVENTS = 1000 };
 
 SFI_TEST_AS(requests_of_many_events_take_several_messages, sfi_pulling(), start_with_backlog(t, &c, EVENTS),

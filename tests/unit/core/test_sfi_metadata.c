@@ -72,7 +72,7 @@ SFI_TEST(another_version_replaces_them, 0)
         assert_int_equal(sfi_metadata(t->sfi)->n, 0);
 }
 
-/* It does not know them, and the files are open. */
+/* The DFM has no metadata, and the files are open. */
 SFI_TEST(a_restarted_dfm_does_not_take_them_away, 0)
 {
         sfi_gets_metadata(t, 1, 0, 1, "A", "1");
@@ -87,7 +87,7 @@ SFI_TEST(those_of_a_run_that_did_not_begin_are_forgotten, 0)
 {
         sfi_gets_metadata(t, 1, 0, 1, "A", "1");
         assert_int_equal(reported(t), 1);
-        /* The SFI joins as it hears a stranger. */
+        /* The SFI joins when it receives a foreign message. */
         t->now_ns += NS_PER_S;
         trace_address(&t->message, TRACE_DFM + 1, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, 0);
         t->message.header.cookie = TRACE_COOKIE + 1;

@@ -25,7 +25,7 @@ SFI_TEST(a_missing_fragment_names_its_ros, 1, c.timeout_ns = 60 * NS_PER_S)
         assert_obstacle(t, REASON_NONE, 0, 0);
 }
 
-/* The DFM hears of it, with the time since when. */
+/* This is reported to the DFM, with the time since when. */
 SFI_TEST(alive_carries_the_reason, 1, c.timeout_ns = 60 * NS_PER_S, c.keep_alive_ns = 1500 * NS_PER_MS,
          c.retries_max = 0)
 {

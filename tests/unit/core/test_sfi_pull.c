@@ -336,7 +336,7 @@ BYTES_TEST(a_refused_fragment_is_not_in_flight, 2)
         /* Twice is not more. */
         assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
         assert_int_equal(sfi_in_flight_bytes(t->sfi), WIRE_BYTES);
-        /* The oldest event goes on. */
+        /* The oldest event continues. */
         assert_non_null(strstr(requests_after(t, NS_PER_MS), "ros0: Request e0[1408,"));
         for (uint16_t ros = 0; ros < 2; ros++)
                 sfi_gets_chunk(t, chunk_of(ros, 0, 1408, big - 1408, big));

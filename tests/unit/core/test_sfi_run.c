@@ -10,7 +10,7 @@ SFI_TEST(a_stopping_sfi_finishes_and_takes_no_new_events, 0)
         sfi_gets_whole(t, 0);
         assert_sfi_writes(t, "e0 complete");
         assert_sfi_says(t, "dfm: Update granted 4 ack 1 #0:e0 complete 200 B");
-        assert_false(sfi_is_drained(t->sfi)); /* the DFM does not know yet */
+        assert_false(sfi_is_drained(t->sfi)); /* the DFM has not acknowledged yet */
         sfi_gets_ack(t, 1);
         assert_true(sfi_is_drained(t->sfi));
         sfi_set_ended(t->sfi, t->now_ns);
@@ -154,7 +154,7 @@ SFI_TEST(totals_are_complete_when_every_living_ros_reported, 0)
         sfi_count_datagram(t->sfi, 0, 0);
         sfi_count_datagram(t->sfi, 1, 0);
         t->message.totals.datagrams = 1;
-        to_sfi(t, ROLE_ROS, 0, MESSAGE_TOTALS, 0); /* while the run goes on, they are not final */
+        to_sfi(t, ROLE_ROS, 0, MESSAGE_TOTALS, 0); /* while the run continues, they are not final */
         sfi_gets_keep_alive(t, RUN_ENDED, 0, 3);
         assert_false(sfi_has_totals(t->sfi));
         t->message.totals.datagrams = 1;

@@ -1,5 +1,5 @@
 /* What incomplete events wait for in the SFI: for how long, which end they have without optional fragments,
- * and how many more events the SFI takes meanwhile. */
+ * and how many more events the SFI accepts in the meantime. */
 #include "sfi_driver.h"
 
 #define WAIT_NS (300 * NS_PER_MS)
@@ -108,7 +108,7 @@ SFI_TEST_EACH(only_pending_fragments_leave_an_event_unanswered, i, ARRAY_SIZE(ca
         assert_int_equal(strstr(sfi_says(t), "unanswered") != NULL, cases[i].unanswered);
 }
 
-/* Of this event, the SFI knows nothing: the ROSs, which wait as long, are about to report what they have. */
+/* The SFI has nothing of this event: the ROSs, which wait as long, are about to report what they have. */
 RULES_TEST_EACH(an_event_without_any_fragment_waits_for_an_answer, pull, 2, 1,
                 {{.wait_ns = WAIT_NS}, {.wait_ns = WAIT_NS}})
 {

@@ -61,7 +61,7 @@ FRAMES_TEST(streams_lose_nothing_and_repeat_nothing, 2, 64, 7)
         announce_range(t, 0, 8, 4);
         assert_takes(t, "");
         assert_int_equal(dfm_counts(t->dfm)->announced.confirmed, 5);
-        /* A previous process of the ROS, and a stranger. */
+        /* A previous process of the ROS, and a foreign sender. */
         t->message.n = 1;
         t->message.announced.incarnation = 2;
         driver_say(t, ROLE_ROS, 0, MESSAGE_NUMBERS, 0);
@@ -125,7 +125,8 @@ FRAMES_TEST(whatever_ross_announce_is_counted, 3, 64, 7)
         assert_true(dfm_counts(t->dfm)->triggers > 1000);
 }
 
-/* Another DFM process: what ROSs know is taken, and the run goes on with the next number. */
+/* Another DFM process: numbers that ROSs already have as triggers count as accepted, and the run continues
+ * with the next number. */
 DFM_TEST_AS(a_resumed_run_continues, frames_config(2, 64), dfm_driver_init(t, &c))
 {
         memset(numbers_next, 0, sizeof numbers_next);
@@ -155,7 +156,7 @@ static bool was_seen(const struct dfm_came *c, uint64_t number)
 }
 
 /* Four triggers became events, two of them since the record, in which bit k of `seen` is for the number k.
- * Both ROSs were replaced: they know none. */
+ * Both ROSs were replaced and have no triggers. */
 static void resume_with(struct dfm_driver *t, bool has_record, uint64_t next, uint32_t waiting, uint64_t seen,
                         uint64_t missing)
 {

@@ -1,4 +1,5 @@
-/* The end of a run: how long the DFM waits for its nodes to leave, and what it knows of those that do not. */
+/* The end of a run: how long the DFM waits for its nodes to leave, and its record of those that do not
+ * leave. */
 #include "../dfm_driver.h"
 
 DFM_TEST(drains_then_repeats_the_end_until_all_nodes_left)

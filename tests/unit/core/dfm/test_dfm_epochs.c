@@ -1,4 +1,4 @@
-/* All boards begin to count again: everything of before ends, and then the numbers are reset. */
+/* All boards restart their counts: all earlier events end, and then the numbers are reset. */
 #include "dfm_order_driver.h"
 
 /* Those of the first two ROSs. */
@@ -41,7 +41,7 @@ FRAMES_TEST(a_ros_in_step_does_not_prevent_a_reset, 3, 64, 7)
         while (dfm_makes(t))
                 assert_int_not_equal(t->message.header.type, MESSAGE_ASSIGN);
         assert_int_equal(dfm_announced_waiting(t->dfm), 0);
-        /* A late number of before the boards began again still counts. */
+        /* A late number from before the boards restarted still counts. */
         announce_one(t, 1, 9);
         assert_takes(t, "9");
         sfi_acks(t, 0, 3);

@@ -73,7 +73,7 @@ DFM_TEST_AS(a_silent_front_end_bounds_nothing, dfm_with_optional_ros(), start(t,
         assert_int_equal(taken(t), 3);
         ros_counted(t, 0, 3, 1000);
         assert_int_equal(taken(t), 10);
-        /* It is back, and behind: the others go on, until it has caught up. */
+        /* It is back, and behind: the others continue until it has caught up. */
         ros_counted(t, 0, 4, 0);
         ros_counted(t, 1, 20, 0);
         assert_int_equal(taken(t), 20);

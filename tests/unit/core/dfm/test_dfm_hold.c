@@ -142,7 +142,7 @@ DFM_TEST_AS(sfis_get_the_metadata_before_events, dfm_standard(), dfm_driver_init
         dfm_release_start(t->dfm, t->now_ns);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
-        /* The answer of SFI 1 was lost, so it hears again. */
+        /* The answer of SFI 1 was lost, so the message is repeated. */
         t->metadata = 1;
         sfi_says_alive(t, 0, RUN_RUNNING, 0);
         dfm_pass_ns(t, c.keep_alive_ns);
@@ -212,7 +212,7 @@ DFM_TEST_AS(the_schedule_stands_still_in_a_pause, dfm_standard(), start_schedule
         assert_counts(dfm_counts(t->dfm), paused_ns, 10 * NS_PER_S, busy_ns, 0);
 }
 
-/* Even if another rate was set meanwhile. */
+/* Even if another rate was set in between. */
 DFM_TEST_AS(a_new_rate_in_a_pause_makes_no_burst, dfm_standard(), start_schedule(t))
 {
         const struct dfm_settings slow = {
@@ -348,8 +348,8 @@ static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t
         dfm_driver_fini(&t);
 }
 
-/* A pause takes no triggers, so the next DFM knows all that were to be taken. If one comes, its number shows
- * how many came in between. */
+/* No triggers are accepted in a pause, so the next DFM has a record of all that should have been. If one
+ * comes, its number shows how many came in between. */
 TEST(no_trigger_of_a_pause_is_missed)
 {
         struct dfm_came came = {.next = 13, .waiting = 2, .numbered = true, .paused = true};
@@ -393,7 +393,7 @@ DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), o
         assert_int_equal(offered(t)->missed, 1);
 }
 
-/* It is stored before a node hears of an event that comes after it. */
+/* It is stored before a node receives a later event. */
 OUTSIDE_TEST(a_pause_is_recorded, 16, 4)
 {
         static struct dfm_processes record;

@@ -265,7 +265,7 @@ static void boards_number(void *ctx, uint64_t event, struct event_info *ret)
         *ret = (struct event_info){.global_id = 1000 + 3 * event, .l1_id = (uint32_t)(1000 + 3 * event)};
 }
 
-/* A ROS that matches frames by number must find those of events that it never heard of. */
+/* A ROS that matches frames by number must find those of events that were never announced to it. */
 LEVEL2_TEST_EACH(clear_names_the_l1_ids, other, 2, c.info = other ? boards_number : NULL)
 {
         decides(t, 4, DECISION_REJECT);

@@ -128,7 +128,7 @@ FRAMES_TEST(counters_wrap, 2, 64, 65534)
         announced(t, 0, (const uint32_t[]){65535, 0, 1}, 3);
         announced(t, 1, (const uint32_t[]){65535, 0, 1}, 3);
         assert_takes(t, "65535 65536 65537");
-        /* A ROS that knows triggers announces L1 IDs. */
+        /* A ROS that has received triggers announces L1 IDs. */
         announce_after(t, 0, 65538, (const uint32_t[]){65538}, 1);
         announce_one(t, 1, 2);
         assert_takes(t, "65538");
@@ -202,7 +202,7 @@ FRAMES_TEST_EACH(a_ros_may_lie_once, k, ARRAY_SIZE(lies), 2, 64, 7)
         assert_takes(t, "10");
 }
 
-/* A single leading ROS agrees with nobody. */
+/* A single leading ROS has no other ROS to agree with. */
 FRAMES_TEST(a_leader_may_lie_once, 2, 64, 7,
             c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
 {
@@ -215,7 +215,7 @@ FRAMES_TEST(a_leader_may_lie_once, 2, 64, 7,
         announce_one(t, 0, 9);
         assert_takes(t, "9");
         assert_int_equal(offered(t)->implausible, 1);
-        /* It goes on from there. */
+        /* The board continues from there. */
         announce_one(t, 0, 20000);
         assert_takes(t, "");
         announce_one(t, 0, 20001);
@@ -274,13 +274,13 @@ FRAMES_TEST(all_boards_begin_again, 2, 64, 7)
         assert_takes(t, "");
         announce_range(t, 1, 8, 1);
         ros_says_alive(t, 1, RUN_RUNNING, ALIVE_OUT_OF_STEP);
-        /* Everything of before ends first; takes() answers KeepAlive. */
+        /* All earlier events end first; takes() answers KeepAlive. */
         assert_takes(t, "8 9");
         assert_takes(t, "");
         assert_int_equal(t->resets, 2);
         assert_int_equal(offered(t)->resets, 1);
         memset(numbers_next, 0, sizeof numbers_next);
-        /* A stray of before. */
+        /* A stray from before the reset. */
         t->resets = 1;
         announce_range(t, 0, 10, 5);
         numbers_next[0] = 0;

@@ -1,5 +1,5 @@
 /* The ends of SFI processes that another DFM inherits: those of a replaced process count, and those of one
- * that nobody knows are named. */
+ * without a record are reported. */
 #include "../dfm_driver.h"
 
 static struct dfm_processes *stored;
@@ -30,8 +30,7 @@ static void sfi_restarts(struct dfm_driver *t, uint16_t sfi, uint64_t incarnatio
         dfm_says_with(t, false);
 }
 
-/* SFI 0 ends events 0 and 1, and the DFM stores what it knows of it. It then ends event 3; event 2 is open.
- */
+/* SFI 0 ends events 0 and 1, and the DFM stores its record of it. It then ends event 3; event 2 is open. */
 static void begin_run(struct dfm_driver *t)
 {
         struct dfm_config c = dfm_standard();
@@ -106,7 +105,7 @@ DFM_TEST_AS(ends_of_a_replaced_process_count, dfm_standard(), begin_run(t))
         assert_false(is_unknown(t, 0) || is_unknown(t, 1));
         assert_true(dfm_view(t->dfm, ROLE_SFI, 0).replaced); /* it had event 2 */
         assert_int_equal(dfm_view(t->dfm, ROLE_SFI, 0).unclosed, 3);
-        /* The next DFM knows as much. */
+        /* The next DFM has the same record. */
         sfi_restarts(t, 0, 3);
         store(t);
         resume(t, stored, TRACE_DFM + 1);

@@ -4,7 +4,7 @@
 
 #define assert_busy(t, expected) assert_int_equal(dfm_busy((t)->dfm).reason, expected)
 
-/* A trigger box that waits for the end of busy sends no trigger before all ROSs know of the reset. */
+/* A trigger box that waits for the end of busy sends no trigger before all ROSs have received the reset. */
 OUTSIDE_TEST(a_marker_resets_at_once, 8, 9)
 {
         assert_busy(t, BUSY_NOT);
@@ -30,7 +30,7 @@ OUTSIDE_TEST(a_marker_resets_at_once, 8, 9)
         assert_int_equal(offered(t)->resets, 1);
 }
 
-/* ROSs that heard of the first one may have frames of after it. */
+/* ROSs that received the first reset may have frames from after it. */
 OUTSIDE_TEST(a_second_reset_is_another_one, 8, 9)
 {
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
@@ -79,7 +79,7 @@ DFM_TEST_EACH_AS(a_marker_before_the_run_counts, marker, 2, outside_standard(8),
         assert_busy(t, BUSY_NOT);
 }
 
-/* A DFM that resumes a run before its first trigger: the counters go on as well. */
+/* A DFM that resumes a run before its first trigger: the counters continue as well. */
 DFM_TEST_AS(the_first_trigger_after_a_restart_needs_no_reset, outside_standard(8), dfm_driver_init(t, &c),
             c.cookie = TRACE_COOKIE + 1, c.run_is_free = true)
 {
@@ -110,7 +110,7 @@ DFM_TEST_AS(the_first_trigger_after_a_restart_needs_no_reset, outside_standard(8
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
 }
 
-/* One that missed the reset, or has just joined: it would match the trigger to frames of before. */
+/* A ROS that missed the reset, or has just joined, would match the trigger to earlier frames. */
 OUTSIDE_TEST(triggers_wait_for_a_ros_that_is_behind, 8, 9)
 {
         t->resets = 0;
@@ -121,7 +121,7 @@ OUTSIDE_TEST(triggers_wait_for_a_ros_that_is_behind, 8, 9)
         ross_know(t, 1);
         assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
         dfm_driver_fini(t);
-        /* A resumed run, in which a ROS heard only of an earlier reset. */
+        /* A resumed run, in which a ROS received only an earlier reset. */
         outside_resumes(t, &c);
         t->resets = 2;
         ros_says_alive(t, 1, RUN_RUNNING, 0);
@@ -165,7 +165,8 @@ static void send_triggers(struct dfm_driver *t, const struct dfm_config *c, uint
         assert_int_equal(dfm_undecided(t->dfm), n);
 }
 
-/* A rejected event ends before its frames arrived: late ones must not meet a trigger of after the reset. */
+/* A rejected event ends before its frames arrived: late frames must not meet a trigger from after the
+ * reset. */
 LEVEL2_TEST(a_reset_waits_for_the_frames_of_rejected_events, 0, 2)
 {
         dfm_pass_ns(t, 100 * NS_PER_MS);
@@ -209,7 +210,7 @@ LEVEL2_TEST(a_reset_follows_the_last_clear, 0, 2, c.clear_group = 20, c.clear_af
         assert_busy(t, BUSY_NOT);
 }
 
-/* A trigger box that ignores busy: what is refused after the marker has no frames of before the reset. */
+/* A trigger box that ignores busy: triggers refused after the marker have no frames from before the reset. */
 LEVEL2_TEST(refused_triggers_do_not_delay_their_reset, 0, 2, c.trigger_queue = 2)
 {
         decides(t, 0, DECISION_REJECT);
@@ -259,7 +260,7 @@ LEVEL2_TEST(undecided_events_make_the_dfm_busy, 0, 7)
         assert_busy(t, BUSY_NOT);
 }
 
-/* Nobody knows which frames of the previous DFM's triggers still come. */
+/* It is unknown which frames of the previous DFM's triggers still come. */
 DFM_TEST_AS(a_reset_in_a_resumed_run_waits_for_frames, level2_outside(), outside_resumes(t, &c))
 {
         assert_dfm_says(t, "");

@@ -58,7 +58,8 @@ DFM_TEST(triggers_wait_for_a_ros)
         assert_int_equal(dfm_counts(t->dfm)->triggers, 3);
 }
 
-/* Nobody has a frame of the next trigger: perhaps there is no beam. If one ROS has it, the others lack it. */
+/* No ROS has a frame of the next trigger: perhaps there is no beam. If one ROS has a frame, the others miss
+ * theirs. */
 DFM_TEST(a_pause_of_the_front_ends_is_no_work)
 {
         for (uint16_t i = 0; i < 2; i++)

@@ -1,4 +1,4 @@
-/* What a ROS tells the DFM about its front-end, and which frames count as used. */
+/* What a ROS reports to the DFM about its front-end, and which frames count as used. */
 #include "../ros_driver.h"
 
 static struct ros_config arriving(void)

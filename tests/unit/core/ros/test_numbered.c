@@ -122,7 +122,7 @@ NUMBERED_TEST(late_and_repeated_frames_are_counted_apart, 24)
         assert_counts(ros_counts(t->ros), used, 3, absent, 3);
 }
 
-/* A frame of before the run is left over or late, and costs nothing. But the board has sent frames of the
+/* A frame from before the run is left over or late, and costs nothing. But the board has sent frames of the
  * run, so the second one has a wrong number, and its data are in no event. */
 NUMBERED_TEST_EACH(a_number_of_before_the_run_is_wrong_behind_frames_of_the_run, i, 6,
                    16 + 8u * (unsigned)(i / 2))
@@ -286,7 +286,7 @@ static bool is_unreliable(struct ros_driver *t)
 }
 
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
- * trigger. While the run goes on, that is a guess. */
+ * trigger. While the run continues, that is a guess. */
 TEST(an_offset_between_board_and_trigger_is_found)
 {
         static const int64_t offsets[] = {0, 1, -1, 16, -8};

@@ -20,7 +20,7 @@ TEST(frames_of_a_restarted_board_match_nothing)
                 ros_driver_init(&t, &c);
                 for (uint32_t i = 0; i < 200; i++) {
                         trigger(&t, at + i, at + i);
-                        if (i < 30) { /* then it restarts, and misses some triggers meanwhile */
+                        if (i < 30) { /* then it restarts, and misses some triggers */
                                 frame_comes(&t, at + i);
                                 frames++;
                                 assert_int_equal(ros_queued(t.ros, 0).jobs, i + 1);
@@ -68,7 +68,7 @@ TEST(a_board_begins_again_before_the_first_trigger)
         }
 }
 
-/* The frames that the new count overrules are of before the run, too. */
+/* The frames that the new count overrules are from before the run, too. */
 NUMBERED_TEST_EACH(a_board_that_begins_again_is_forgiven_all_frames, k, 2, 32)
 {
         static const uint64_t overruled[] = {50, 3000};
@@ -244,7 +244,7 @@ static const struct {
 NUMBERED_TEST_EACH(a_restarted_ros_believes_frames_of_open_events, k, ARRAY_SIZE(cases), 16, c.entries = 400)
 {
         ros_gets_keep_alive(t, RUN_RUNNING, cases[k].oldest, 7);
-        trigger(t, 399, 399); /* it hears of the newest first */
+        trigger(t, 399, 399); /* it receives the newest first */
         triggers(t, 200, 399);
         frames_come(t, cases[k].first, 60);
         assert_int_equal(ros_counts(t->ros)->restarts, cases[k].is_out_of_step);

@@ -59,7 +59,7 @@ NUMBERED_TEST(a_reset_follows_another_one, 24)
         assert_int_equal(ros_counts(t->ros)->left_over, 5);
 }
 
-/* Boards ran before the trigger did: what they sent belongs to no trigger. */
+/* Boards ran before the trigger did: their frames belong to no trigger. */
 NUMBERED_TEST(a_reset_before_the_first_trigger_forgets_the_frames, 24)
 {
         frames_come(t, 0, 20);
@@ -70,7 +70,7 @@ NUMBERED_TEST(a_reset_before_the_first_trigger_forgets_the_frames, 24)
         assert_ros_sends(t, 0, "e0[0,1000)");
 }
 
-/* Frames that wait for a newer one do not go on waiting after a reset: there is room for 16. */
+/* Frames that wait for a newer one stop waiting at a reset: there is room for 16. */
 NUMBERED_TEST(a_reset_settles_the_frames_that_wait_for_a_newer_one, 24)
 {
         triggers(t, 0, 20);
@@ -99,8 +99,8 @@ NUMBERED_TEST_EACH(a_ros_may_learn_of_a_later_reset_first, later, 2, 24)
         assert_int_equal(ros_queued(t->ros, 0).jobs, later);
 }
 
-/* A byte stream retries a frame that finds no room. Its number is of before the reset each time, although the
- * newer triggers have reached the same number. */
+/* A byte stream retries a frame that finds no room. Its number is from before the reset each time, although
+ * the newer triggers have reached the same number. */
 NUMBERED_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, 16, c.entries = 10)
 {
         for (uint32_t i = 0; i < 10; i++) {

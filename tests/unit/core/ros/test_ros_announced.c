@@ -19,7 +19,7 @@ static void ack(struct ros_driver *t, uint32_t sequence, bool go_on)
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_NUMBERS_ACK, 0));
 }
 
-/* The run has begun, and the DFM has heard of this ROS. */
+/* The run has begun, and the DFM has received messages from this ROS. */
 #define ANNOUNCED_TEST(name, begin, ...) ROS_TEST_AS(name, announcing(), begin(t, &c), ##__VA_ARGS__)
 
 static void start(struct ros_driver *t, const struct ros_config *c)
@@ -163,14 +163,14 @@ ANNOUNCED_TEST(a_reset_begins_with_any_number, start_at_1000)
         assert_ros_says(t, "dfm: Alive running | dfm: Numbers #0");
         ack(t, 0, false);
         t->now_ns += NS_PER_MS;
-        /* What came meanwhile was refused. */
+        /* Frames that came in between were refused. */
         frames_come(t, 5000, 2);
         assert_ros_says(t, "dfm: Numbers #0 5000 5001");
         trigger(t, 1, 5000);
         assert_ros_sends(t, 0, "e1[0,1000)");
 }
 
-/* The DFM resets the numbers before it hears that the board agrees with the triggers again. */
+/* The DFM resets the numbers before it receives that the board agrees with the triggers again. */
 ANNOUNCED_TEST(a_reset_may_cross_the_return_to_step, start_at_1000)
 {
         frames_come(t, 0, ROS_STRAYS_MAX);
@@ -290,7 +290,7 @@ ROS_TEST_EACH_AS(what_was_announced_and_not_taken_becomes_no_event, level2, 2, a
         assert_no_event(t, !level2, !level2, (unsigned)level2);
 }
 
-/* The other boards have none of its number yet. What follows tells that it was wrong, or overtook others. */
+/* The other boards have none of its number yet. Later numbers show that it was wrong, or overtook others. */
 static const uint32_t firsts[] = {1, 4, 10, 14, 15, 16, 17, 18, 19, 20, 30, 100, 5500};
 
 ROS_TEST_EACH_AS(one_wrong_first_number_costs_only_its_frame, k, ARRAY_SIZE(firsts), announcing(),
