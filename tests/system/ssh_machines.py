@@ -92,6 +92,6 @@ def ssh_machines(evb, **how):
 
 def end_of(process, expect=0):
     """Returns what it printed on standard output and standard error."""
-    out, err = process.communicate(timeout=LIMIT_S)
+    out, err = process.communicate(timeout=5 * LIMIT_S)
     assert process.returncode == expect, (process.returncode, out, err)
     return out, err
