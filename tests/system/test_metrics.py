@@ -132,12 +132,14 @@ def losing(evb):
             def all_losses():
                 done = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
                 report = json.loads(done.stdout)
-                return report["nodes"][0]["condition"] == "losing" and reason.search(report["reason"]) and (done.returncode, report)
+                # On a busy machine, a ROS may not answer in time, or hold triggers back for a moment.
+                ross = {n["condition"] for n in report["nodes"] if n["role"] == "ros"}
+                return (report["nodes"][0]["condition"] == "losing" and ross == {"running"} and reason.search(report["reason"]) and
+                        (done.returncode, report))
 
             # A builder knows of a loss before the DFM does.
             status, report = wait_until("losses of all nodes", all_losses)
             assert status == 1 and report["ok"] is False and report["run"] == report["nodes"][0]["run"] and report["state"] == "losing", report
-            assert {n["condition"] for n in report["nodes"] if n["role"] == "ros"} == {"running"}, report
             done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
             assert done.returncode == 1 and re.search(r"^dfm +dfm +losing ", done.stdout, re.M), done
             assert re.search(r"^run \d+ of test: losing; .* in the last \d+ s; missing fragments: ros", done.stdout, re.M) and "partial in the last" in done.stderr, done
