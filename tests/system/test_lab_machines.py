@@ -68,10 +68,10 @@ def flows_lost(evb):
     """A machine removes the shaping of flows when the lab is gone."""
     with ssh_machines(evb, ros=1) as machines:
         process = lab(machines, "B4")
-        wait_until("shaping", lambda: not is_clean(machines))
+        wait_until("shaping", lambda: not is_clean(machines), 5 * LIMIT_S)
         process.kill()
         process.communicate(timeout=LIMIT_S)
-        wait_until("the end of shaping", lambda: is_clean(machines))
+        wait_until("the end of shaping", lambda: is_clean(machines), 5 * LIMIT_S)
 
 
 def with_key(evb):

@@ -102,7 +102,7 @@ class Shaping:
     def __init__(self, stack, place, sender, words, context):
         evb, device = shlex.quote(place.evb), shlex.quote(place.device(sender))
         apply = shlex.join([place.evb, "qos", "apply", "--dev", place.device(sender), *words])
-        script = (f"{apply} >&2 || exit; trap '{evb} qos remove --dev {device} >&2' EXIT; echo applied; cat; "
+        script = (f"trap '' PIPE; trap '{evb} qos remove --dev {device} >&2' EXIT; {apply} >&2 || exit; echo applied; cat; "
                   f"{evb} qos status --dev {device} --json")
         self.program = stack.enter_context(place.start_script(sender, script))
         while not self.program.output():
