@@ -15,7 +15,7 @@ help_of() { # [COMMAND [VERB]]
   "$evb" "$@" --help | awk '/^         / {sub(/^ +/, " "); line = line $0; next} NR > 1 {print line} {line = $0} END {print line}'
 }
 commands() {
-  help_of | awk '/^Commands:/ {on = 1; next} /^$/ {on = 0} on'
+  help_of | awk '/^Options:/ {exit} /^  [a-z]/'
 }
 head_of() { # COMMAND
   local help verb

@@ -17,3 +17,9 @@ void strbuf_add(struct strbuf *b, const char *format, ...) __attribute__((format
 /* Replaces control characters, which could command a terminal, by '?'. For text from outside. In place;
  * returns `text`, which may be NULL. */
 char *text_make_printable(char *text);
+
+/* A word that differs in so many letters is not proposed for a mistyped one. */
+#define TEXT_FAR 4u
+/* Edit distance: letters to change, insert, delete, or exchange with the next one; UINT32_MAX: TEXT_FAR or
+ * more. */
+unsigned text_distance(const char *a, const char *b);

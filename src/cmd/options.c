@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 
 /* Of the help: the column where texts begin, and the width of a screen. */
 #define HELP_COLUMN 26
 #define VERB_COLUMN 11
 #define HELP_WIDTH 80
+/* A word that differs in so many letters is not proposed: names of verbs are short. */
+#define SIMILAR_FAR 3u
 
 static const struct option_entry common_options[] = {
         {"set", "SECTION.KEY=VALUE", "override a key of the scenario; repeatable", .verbs = OPTION_SET},
@@ -23,7 +26,7 @@ static const struct option_entry common_options[] = {
          .verbs = OPTION_PROGRESS},
         {"verbose", NULL, "also log debug messages (short: -v)"},
         {"quiet", NULL, "log only warnings and errors; no progress (short: -q)"},
-        {"help", NULL, "print this help"},
+        {"help", NULL, "print this help (short: -h)"},
         {"version", NULL, "print the version"},
 };
 
@@ -226,6 +229,10 @@ int options_parse(struct options *o, const struct command *command, const struct
                         (void)set_level(o, argv[i][1] == 'q');
                         continue;
                 }
+                if (!only_words && strcmp(argv[i], "-h") == 0) {
+                        print_help(command, own, n_own);
+                        return 0;
+                }
                 if (!only_words && argv[i][0] == '-' && argv[i][1])
                         return usage(command, "unknown option %s", argv[i]);
                 if (o->n_words == MIN(n_words, (size_t)OPTIONS_WORDS_MAX))
@@ -266,10 +273,29 @@ static int print_verbs(const char *command, const void *verbs, size_t n, size_t 
         return to == stdout ? 0 : 2;
 }
 
+const char *options_find_similar(const void *verbs, size_t n, size_t each_bytes, const char *name)
+{
+        const char *best = NULL;
+        unsigned least = SIMILAR_FAR;
+
+        for (size_t i = 0; i < n; i++) {
+                const char *each = last_word(verb_at(verbs, each_bytes, i)->name);
+                unsigned d = text_distance(name, each);
+
+                if (d < least && d < strlen(each)) {
+                        least = d;
+                        best = each;
+                }
+        }
+        return best;
+}
+
 const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
                               int *ret_status)
 {
-        if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        const char *similar;
+
+        if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
                 *ret_status = print_verbs(argv[0], verbs, n, each_bytes, argc < 2 ? stderr : stdout);
                 return NULL;
         }
@@ -277,7 +303,12 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
                 if (strcmp(argv[1], last_word(verb_at(verbs, each_bytes, i)->name)) == 0)
                         return verb_at(verbs, each_bytes, i);
         }
-        fprintf(stderr, "evb %s: unknown verb \"%s\"; expected ", argv[0], argv[1]);
+        similar = options_find_similar(verbs, n, each_bytes, argv[1]);
+        fprintf(stderr, "evb %s: unknown verb \"%s\"; ", argv[0], argv[1]);
+        if (similar)
+                fprintf(stderr, "did you mean \"%s\"? Expected ", similar);
+        else
+                fprintf(stderr, "expected ");
         for (size_t i = 0; i < n; i++)
                 fprintf(stderr, "%s%s", last_word(verb_at(verbs, each_bytes, i)->name),
                         i + 2 < n    ? ", "

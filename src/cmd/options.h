@@ -67,6 +67,8 @@ bool options_wants_progress(const struct options *o);
  * status. */
 const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
                               int *ret_status);
+/* The name of that command or verb of such structures which `name` may mean, mistyped; NULL: of none. */
+const char *options_find_similar(const void *verbs, size_t n, size_t each_bytes, const char *name);
 /* The file for --json. NULL: no --json, or it cannot be opened, which is logged. */
 FILE *options_open_json(const struct options *o);
 /* Closes it; NULL is allowed. Returns `status`, or 1 if the file does not hold all that was written and

@@ -6,11 +6,9 @@
 #include <ini.h>
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "conf_internal.h"
-
-/* A name that differs in so many letters is not proposed. */
-#define DISTANCE_FAR 4u
 
 /* The bytes of a text, as bits; some share one. */
 static uint32_t letters(const char *text)
@@ -28,34 +26,6 @@ static unsigned least_distance(uint32_t a, uint32_t b)
         unsigned more = (unsigned)__builtin_popcount(a & ~b), less = (unsigned)__builtin_popcount(b & ~a);
 
         return MAX(more, less);
-}
-
-/* Edit distance: letters to change, insert or delete; UINT32_MAX: it is far. */
-static unsigned distance(const char *a, const char *b)
-{
-        unsigned row[128];
-        size_t n = strlen(b), n_a = strlen(a);
-
-        if (n >= ARRAY_SIZE(row) || n >= n_a + DISTANCE_FAR || n_a >= n + DISTANCE_FAR)
-                return UINT32_MAX;
-        for (unsigned j = 0; j <= n; j++)
-                row[j] = j;
-        for (unsigned i = 1; a[i - 1]; i++) {
-                unsigned corner = row[0], nearest = i;
-
-                row[0] = i;
-                for (unsigned j = 1; j <= n; j++) {
-                        unsigned above = row[j], change = corner + (a[i - 1] != b[j - 1]);
-
-                        row[j] = MIN(MIN(above, row[j - 1]) + 1, change);
-                        nearest = MIN(nearest, row[j]);
-                        corner = above;
-                }
-                /* It grows from row to row. */
-                if (nearest >= DISTANCE_FAR)
-                        return UINT32_MAX;
-        }
-        return row[n];
 }
 
 /* Of both names of each key, once for all errors. */
@@ -76,13 +46,13 @@ static unsigned distance_to(const char *what, const char *section, const char *n
         char full[128];
 
         snprintf(full, sizeof full, "%s.%s", section, name);
-        return distance(what, full);
+        return text_distance(what, full);
 }
 
 static void unknown_key(struct loading *l, unsigned line, const char *section, const char *name)
 {
         const struct scenario_key *best = NULL;
-        unsigned least = DISTANCE_FAR;
+        unsigned least = TEXT_FAR;
         uint32_t of_what;
         char what[128];
 
@@ -97,7 +67,7 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 if (least_distance(of_what, l->letters[i][0]) < least)
                         d = distance_to(what, k->section, k->name);
                 if (k->old_name && least_distance(of_what, l->letters[i][1]) < least)
-                        d = MIN(d, distance(what, k->old_name));
+                        d = MIN(d, text_distance(what, k->old_name));
                 /* Finds a key before the first section, or in the wrong section. */
                 if (name[0] == k->name[0] && strcmp(name, k->name) == 0)
                         d = MIN(d, 3);

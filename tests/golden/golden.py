@@ -56,17 +56,17 @@ def run(*words):
     return done.stdout
 
 
-def names_in(help_text, heading):
-    """The first words below a heading of a help text."""
-    return re.findall(r"^  (\S+)", help_text.partition(f"{heading}:\n")[2].partition("\n\n")[0], re.M)
+def names_in(help_text):
+    """The commands or verbs that a help text lists."""
+    return re.findall(r"^  ([a-z]\S*)", help_text, re.M)
 
 
 def help_texts(build):
     evb = build / "src" / "evb"
     texts = {"evb": run(evb, "--help")}
-    for command in names_in(texts["evb"], "Commands"):
+    for command in names_in(texts["evb"]):
         texts[f"evb {command}"] = run(evb, command, "--help")
-        for verb in names_in(texts[f"evb {command}"], "Verbs"):
+        for verb in names_in(texts[f"evb {command}"]):
             texts[f"evb {command} {verb}"] = run(evb, command, verb, "--help")
     return "\n".join(f"$ {name} --help\n{text}" for name, text in texts.items())
 

@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include "base/strbuf.h"
+#include "base/util.h"
 
 TEST(text_is_added)
 {
@@ -61,4 +62,36 @@ TEST(control_characters_are_replaced)
         assert_ptr_equal(text_make_printable(text), text);
         assert_string_equal(text, "?[2Ja??????b\303\244\302\240\302");
         assert_null(text_make_printable(NULL));
+}
+
+TEST(texts_differ_in_letters)
+{
+        static const struct {
+                const char *a, *b;
+                unsigned distance;
+        } cases[] = {
+                {"", "", 0},
+                {"run", "run", 0},
+                {"run", "rnu", 1},
+                {"run", "ru", 1},
+                {"run", "runs", 1},
+                {"run", "ran", 1},
+                {"run", "ros", 2},
+                {"abc", "", 3},
+                {"abcd", "", UINT32_MAX},
+                {"abcd", "efgh", UINT32_MAX},
+                {"status", "statsu", 1},
+                {"abcd", "badc", 2},
+                {"ros.cuont", "ros.count", 1},
+                {"abcdef", "abc", 3},
+        };
+        char longest[200];
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                assert_int_equal(text_distance(cases[i].a, cases[i].b), cases[i].distance);
+                assert_int_equal(text_distance(cases[i].b, cases[i].a), cases[i].distance);
+        }
+        memset(longest, 'x', sizeof longest - 1);
+        longest[sizeof longest - 1] = '\0';
+        assert_int_equal(text_distance(longest, longest), UINT32_MAX);
 }

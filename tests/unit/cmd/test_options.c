@@ -269,6 +269,8 @@ TEST(test_help)
         for (size_t i = 0; i < ARRAY_SIZE(expected); i++)
                 assert_non_null(strstr(said[0], expected[i]));
         assert_string_equal(said[1], "");
+        assert_int_equal(parse(1, "-h"), 0);
+        assert_memory_equal(said[0], "Usage: evb test ", strlen("Usage: evb test "));
         assert_int_equal(parse(1, "--version"), 0);
         assert_string_equal(said[0], "evb " EVB_VERSION "\n");
         assert_string_equal(said[1], "");

@@ -37,7 +37,8 @@ static struct option all[ALL_MAX]; /* the options of all verbs, each once */
 static size_t n_all;
 
 /* Runs "VERB WORDS"; `text` receives what it prints. Returns its exit status. */
-static int run(const struct command *command, const char *verb, const char *words, char *text, size_t size)
+static int run_by(int (*call)(int argc, char **argv), const char *verb, const char *words, char *text,
+                  size_t size)
 {
         char line[512], *argv[32], *save = NULL;
         int argc = 0, status, out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO),
@@ -51,7 +52,7 @@ static int run(const struct command *command, const char *verb, const char *word
         fflush(NULL);
         assert_true(to >= 0 && out >= 0 && err >= 0);
         assert_true(dup2(to, STDOUT_FILENO) >= 0 && dup2(to, STDERR_FILENO) >= 0);
-        status = command->run(argc, argv);
+        status = call(argc, argv);
         fflush(NULL);
         assert_true(dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0);
         n = pread(to, text, size - 1, 0);
@@ -61,6 +62,11 @@ static int run(const struct command *command, const char *verb, const char *word
         close(out);
         close(err);
         return status;
+}
+
+static int run(const struct command *command, const char *verb, const char *words, char *text, size_t size)
+{
+        return run_by(command->run, verb, words, text, size);
 }
 
 static bool has(const struct option *options, size_t n, const char *name)
@@ -166,6 +172,65 @@ TEST(all_options_of_others_are_refused)
                                 fail_msg("evb %s --%s: %s", v->name, all[i].name, text);
                 }
         }
+}
+
+/* What `evb WORDS` prints, in turns between two texts. */
+static const char *evb(const char *words, int status)
+{
+        static char texts[2][8192];
+        static unsigned n;
+        char *text = texts[n++ % ARRAY_SIZE(texts)];
+
+        assert_int_equal(run_by(run_command, "evb", words, text, sizeof texts[0]), status);
+        return text;
+}
+
+TEST(help_groups_all_commands)
+{
+        const char *text = evb("help", 0), *at = text;
+
+        assert_string_equal(text, evb("--help", 0));
+        assert_string_equal(text, evb("-h", 0));
+        assert_string_equal(text, evb("", 2));
+        for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+                char heading[64];
+
+                snprintf(heading, sizeof heading, "\n\n%s:\n  %s ", groups[i].title, groups[i].first);
+                at = strstr(at, heading);
+                assert_non_null(at);
+        }
+}
+
+TEST(help_describes_a_command_or_verb)
+{
+        assert_string_equal(evb("help run", 0), evb("run --help", 0));
+        assert_string_equal(evb("help qos", 0), evb("qos -h", 0));
+        assert_string_equal(evb("help qos plan", 0), evb("qos plan -h", 0));
+        assert_string_equal(evb("version", 0), "evb " EVB_VERSION "\n");
+        assert_non_null(strstr(evb("help fly", 2), "unknown command \"fly\"; see `evb --help`"));
+}
+
+TEST(mistyped_commands_get_a_proposal)
+{
+        static const char *const cases[][2] = {
+                {"rnu", "run"},
+                {"dmf", "dfm"},
+                {"fsi", "sfi"},
+                {"stats", "status"},
+                {"front-end", "frontend"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char expected[128];
+
+                snprintf(expected, sizeof expected,
+                         "evb: unknown command \"%s\"; did you mean \"%s\"? See `evb --help`\n", cases[i][0],
+                         cases[i][1]);
+                assert_string_equal(evb(cases[i][0], 2), expected);
+        }
+        assert_non_null(strstr(evb("qos aply", 2),
+                               "unknown verb \"aply\"; did you mean \"apply\"? Expected plan, apply"));
+        assert_string_equal(evb("x", 2), "evb: unknown command \"x\"; see `evb --help`\n");
 }
 
 TEST(each_help_fits_a_screen)
