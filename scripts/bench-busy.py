@@ -29,7 +29,7 @@ import need
 
 PORT = 47300
 CREDITS = 200  # of two SFIs
-BURST = 180    # test.busy-above is 0.8
+BURST = 180    # the DFM becomes busy at 80 %
 LIMIT_S = 20
 SCENARIO = """
 [scenario]

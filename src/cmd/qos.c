@@ -53,7 +53,7 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         struct qos_result result = *with;
         struct tc_status status = {};
         struct tc_tree have = {};
-        struct tc_tuning tuning = TC_TUNING_UNCHANGED;
+        struct tc_device device;
         size_t n_asked;
         const struct tc_destination *asked = tc_shaper_asked(shaper, &n_asked);
         int r = tc_shaper_read(shaper, &have), exit = 0;
@@ -61,8 +61,8 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         if (r >= 0)
                 r = tc_status_make(&status, &have, asked, n_asked);
         if (r >= 0) {
-                if (tc_tuning_read(result.device, &tuning) >= 0)
-                        result.tuning = &tuning;
+                if (tc_device_read(&device, result.device) >= 0)
+                        result.mtu_bytes = device.mtu_bytes;
                 result.status = &status;
                 if (status.backend != TC_BACKEND_NONE && !result.want)
                         result.want = &have;
@@ -91,13 +91,7 @@ static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan
         status = qos_make_plan(job, backend, p);
         if (status != OPTIONS_GO_ON)
                 return status;
-        r = tc_shaper_tune(shaper, &job->tuning, outcome, &e);
-        if (r >= 0) {
-                r = tc_shaper_apply(shaper, p, job->options->force, job->options->patience_ns, true, outcome,
-                                    &e);
-                if (r < 0)
-                        tc_shaper_untune(shaper, &e);
-        }
+        r = tc_shaper_apply(shaper, p, job->options->force, job->options->patience_ns, true, outcome, &e);
         return r < 0 ? qos_fail(&e) : OPTIONS_GO_ON;
 }
 
@@ -162,14 +156,16 @@ static int status(const struct qos_options *o)
         struct tc_tree have = {};
         struct tc_state state = {.fd = -1};
         struct tc_status s = {};
-        struct tc_tuning tuning;
         struct qos_job job;
         struct tc_outcome found = {};
         int exit = qos_job_init_for_device(&job, o, false), r;
 
         if (exit == OPTIONS_GO_ON) {
-                struct qos_result result = {
-                        .device = job.device_name, .status = &s, .want = &have, .job = &job};
+                struct qos_result result = {.device = job.device_name,
+                                            .status = &s,
+                                            .want = &have,
+                                            .mtu_bytes = job.device.mtu_bytes,
+                                            .job = &job};
 
                 r = tc_socket_new(&socket);
                 if (r >= 0)
@@ -177,8 +173,6 @@ static int status(const struct qos_options *o)
                 (void)tc_state_peek(&state, &job.device);
                 if (r >= 0)
                         r = tc_status_make(&s, &have, state.asked, state.n_asked);
-                if (r >= 0 && tc_tuning_read(job.device_name, &tuning) >= 0)
-                        result.tuning = &tuning;
                 if (s.backend == TC_BACKEND_NONE)
                         result.want = NULL;
                 found.owner = s.owner;
@@ -328,19 +322,6 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"overhead", "BYTES",
                  "bytes per packet on the wire that the kernel does not count (default: 0)", &o.overhead,
                  .verbs = QOS_PLANNING},
-                {"mtu", "BYTES", "set the MTU; restored on removal", &o.mtu, .verbs = QOS_PLANNING},
-                {"rx-usecs", "N",
-                 "set the maximum delay of receive interrupts, in microseconds; restored on removal",
-                 &o.rx_usecs, .verbs = QOS_PLANNING},
-                {"rx-frames", "N",
-                 "set the maximum number of packets per receive interrupt; restored on removal", &o.rx_frames,
-                 .verbs = QOS_PLANNING},
-                {"tx-usecs", "N",
-                 "set the maximum delay of transmit interrupts, in microseconds; restored on removal",
-                 &o.tx_usecs, .verbs = QOS_PLANNING},
-                {"tx-frames", "N",
-                 "set the maximum number of packets per transmit interrupt; restored on removal",
-                 &o.tx_frames, .verbs = QOS_PLANNING},
                 {"patience", "TIME", "maximum time for removed classes to drain (default: 5s; watch: 1s)",
                  &o.patience, .verbs = QOS_CHANGING},
                 {"force", NULL, "also replace another program's root qdisc that has classes", &o.force,

@@ -28,8 +28,7 @@ struct qos_options {
         struct options common;
         const char *config, *node, *device, *backend, *rate, *burst, *limit, *link_rate, *sources,
                 *switch_buffer, *send_buffer;
-        const char *control_port, *control_rate, *overhead, *mtu, *rx_usecs, *rx_frames, *tx_usecs,
-                *tx_frames;
+        const char *control_port, *control_rate, *overhead;
         const char *force, *repair, *patience;
         uint64_t patience_ns;
         struct option_list destinations;
@@ -49,8 +48,7 @@ struct qos_job {
         struct tc_destination *destinations;
         struct tc_request request;
         bool link_rate_is_reported; /* the request's link rate is that of the device, not configured */
-        struct tc_tuning tuning;
-        enum tc_backend asked; /* may be TC_BACKEND_AUTO */
+        enum tc_backend asked;      /* may be TC_BACKEND_AUTO */
         char backend_reason[TC_REASON_MAX];
 };
 
@@ -61,8 +59,8 @@ int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_re
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes);
 /* For `plan`, whose device may belong to another machine. */
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o);
-/* Updates the request from the device, apart from what the job configures: --link-rate, --mtu, and their
- * keys. For a device that has changed. */
+/* Updates the request from the device, apart from a link rate that the job configures. For a device that has
+ * changed. */
 void qos_job_use_device(struct qos_job *job);
 void qos_job_fini(struct qos_job *job);
 /* Makes the plan for a job whose backend is known. OPTIONS_GO_ON, or the exit status after an error is
@@ -76,7 +74,7 @@ struct qos_result {
         const struct tc_status *status; /* NULL: counters and rates are null */
         const struct tc_tree *want;     /* source of the tc commands */
         const struct tc_outcome *outcome;
-        const struct tc_tuning *tuning; /* current */
+        uint32_t mtu_bytes; /* of the device now; 0: unknown */
         const struct qos_job *job;
 };
 

@@ -48,11 +48,6 @@ static int read_key_options(const struct qos_options *o, struct scenario *s)
                 {"control-port", o->control_port, "network", "port"},
                 {"control-rate", o->control_rate, "qos", "control-rate"},
                 {"overhead", o->overhead, "test", "overhead"},
-                {"mtu", o->mtu, "tuning", "mtu"},
-                {"rx-usecs", o->rx_usecs, "tuning", "rx-usecs"},
-                {"rx-frames", o->rx_frames, "tuning", "rx-frames"},
-                {"tx-usecs", o->tx_usecs, "tuning", "tx-usecs"},
-                {"tx-frames", o->tx_frames, "tuning", "tx-frames"},
         };
         int r = OPTIONS_GO_ON;
 
@@ -97,7 +92,7 @@ void qos_job_use_device(struct qos_job *job)
                 q->link_rate_bps = d->speed_bps;
                 q->link_is_virtual = d->is_virtual;
         }
-        q->mtu_bytes = job->tuning.mtu_bytes != TC_UNCHANGED ? job->tuning.mtu_bytes : d->mtu_bytes;
+        q->mtu_bytes = d->mtu_bytes;
         /* As in shaping_request_of_scenario(). */
         if (job->scenario)
                 q->mtu_bytes = MAX((uint32_t)job->scenario->network.mtu_bytes, q->mtu_bytes);
@@ -139,7 +134,6 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                         job->destinations[i].rate_bps = s->qos.rate_bps;
         }
         job->link_rate_is_reported = s->network.link_rate_bps == 0;
-        job->tuning = shaping_tuning_of_scenario(s);
         job->asked = shaping_backend_of_scenario(s);
         qos_job_use_device(job);
         return OPTIONS_GO_ON;
@@ -216,7 +210,6 @@ static int read_scenario(struct qos_job *job, bool needs_device)
                 return QOS_EXIT_WRONG;
         }
         job->link_rate_is_reported = job->scenario->network.link_rate_bps == 0;
-        job->tuning = shaping_tuning_of_scenario(job->scenario);
         job->asked = shaping_backend_of_scenario(job->scenario);
         if (job->asked == TC_BACKEND_NONE)
                 job->asked = TC_BACKEND_AUTO;
@@ -270,20 +263,19 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
 
 int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request)
 {
-        *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED};
+        *job = (struct qos_job){.options = o};
         return read_command_line(job, needs_request, true);
 }
 
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes)
 {
-        *job = (struct qos_job){
-                .options = o, .tuning = TC_TUNING_UNCHANGED, .device_only = true, .removes = removes};
+        *job = (struct qos_job){.options = o, .device_only = true, .removes = removes};
         return read_command_line(job, false, true);
 }
 
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o)
 {
-        *job = (struct qos_job){.options = o, .tuning = TC_TUNING_UNCHANGED};
+        *job = (struct qos_job){.options = o};
         return read_command_line(job, true, false);
 }
 

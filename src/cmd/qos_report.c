@@ -144,18 +144,6 @@ static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job
                                       p->reason_other, "need", p->reason_need));
 }
 
-static json_t *tuning_json(const struct tc_tuning *t)
-{
-        json_t *j = json_object();
-
-        json_object_set_new(j, "mtu_bytes", number(t->mtu_bytes != TC_UNCHANGED, t->mtu_bytes));
-        json_object_set_new(j, "rx_usecs", number(t->rx_usecs != TC_UNCHANGED, t->rx_usecs));
-        json_object_set_new(j, "rx_frames", number(t->rx_frames != TC_UNCHANGED, t->rx_frames));
-        json_object_set_new(j, "tx_usecs", number(t->tx_usecs != TC_UNCHANGED, t->tx_usecs));
-        json_object_set_new(j, "tx_frames", number(t->tx_frames != TC_UNCHANGED, t->tx_frames));
-        return j;
-}
-
 json_t *qos_result_json(const struct qos_result *r)
 {
         json_t *j = json_object(), *commands = json_array();
@@ -180,8 +168,8 @@ json_t *qos_result_json(const struct qos_result *r)
         if (r->want)
                 tc_commands(r->want, r->device, add_line, commands);
         json_object_set_new(j, "tc_commands", commands);
-        if (r->tuning)
-                json_object_set_new(j, "interface", tuning_json(r->tuning));
+        if (r->mtu_bytes > 0)
+                json_object_set_new(j, "interface", json_pack("{s:i}", "mtu_bytes", (int)r->mtu_bytes));
         return j;
 }
 

@@ -40,8 +40,6 @@
 #define GIB (KIB * KIB * KIB)
 #define RATE_MIN 8000
 #define RATE_MAX UINT64_C(400000000000)
-#define USECS_MAX 1000000
-#define FRAMES_MAX 1000000
 #define EVENTS_HELD_MAX 12000
 
 const struct scenario_key scenario_keys[] = {
@@ -80,7 +78,8 @@ const struct scenario_key scenario_keys[] = {
                "Last part of each slice whose frames are copied into the next slice too; less than "
                "trigger.slice. Needs ros.event-time."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
-             "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms. "
+             "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms: "
+             "busy from 80 % to 60 % of all credits, of trigger.queue, or of the undecided events. "
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
              ONLY(DFM)),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
@@ -111,7 +110,9 @@ const struct scenario_key scenario_keys[] = {
                "Decision about an event if none comes within level2.timeout."),
         TEXT("level2", "regions", level2.regions, "none", "none or tcp:PORT",
              "TCP port of each ROS on which level-2 clients request fragments of undecided events, their "
-             "regions of interest (none: clients decide without them)."),
+             "regions of interest (none: clients decide without them). Each ROS sends them at most a tenth "
+             "of "
+             "network.link-rate, or 100 Mbit/s if that is unlimited."),
 
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
@@ -241,7 +242,7 @@ const struct scenario_key scenario_keys[] = {
                "SO_BUSY_POLL of its sockets (0: it sleeps at once). Only for machines with more processors "
                "than processes: each node takes one. See docs/performance.md."),
         FRACTION("network", "loss", network.loss, "0",
-                 "Fraction of received datagrams that each node drops, for tests."),
+                 "Fraction of received datagrams that each node drops, for tests; run.seed selects them."),
         FRACTION("network", "reorder", network.reorder, "0",
                  "Fraction of received datagrams that each node delays, for tests."),
         FRACTION("network", "duplicate", network.duplicate, "0",
@@ -264,26 +265,6 @@ const struct scenario_key scenario_keys[] = {
                   "assignments of small events need, 0.1 % of network.link-rate or more)."),
         CHOICE("qos", "required", qos.required, "yes", "no|yes",
                "Whether a ROS that cannot shape refuses to run (no: it warns and runs unshaped).", ONLY(ROS)),
-
-        NUMBER_OR(KEY_BYTES, "tuning", "mtu", tuning.mtu_bytes, "unchanged", "unchanged", SCENARIO_UNCHANGED,
-                  68, 65535, "MTU of a ROS's interface during the run.", ONLY(ROS)),
-        NUMBER_OR(KEY_COUNT, "tuning", "rx-usecs", tuning.rx_usecs, "unchanged", "unchanged",
-                  SCENARIO_UNCHANGED, 0, USECS_MAX,
-                  "Maximum time from the arrival of a packet to its interrupt, in microseconds (interrupt "
-                  "coalescing).",
-                  ONLY(ROS)),
-        NUMBER_OR(KEY_COUNT, "tuning", "rx-frames", tuning.rx_frames, "unchanged", "unchanged",
-                  SCENARIO_UNCHANGED, 0, FRAMES_MAX,
-                  "Maximum number of received packets per interrupt (interrupt coalescing).", ONLY(ROS)),
-        NUMBER_OR(
-                KEY_COUNT, "tuning", "tx-usecs", tuning.tx_usecs, "unchanged", "unchanged",
-                SCENARIO_UNCHANGED, 0, USECS_MAX,
-                "Maximum time from the transmission of a packet to its interrupt, in microseconds (interrupt "
-                "coalescing).",
-                ONLY(ROS)),
-        NUMBER_OR(KEY_COUNT, "tuning", "tx-frames", tuning.tx_frames, "unchanged", "unchanged",
-                  SCENARIO_UNCHANGED, 0, FRAMES_MAX,
-                  "Maximum number of sent packets per interrupt (interrupt coalescing).", ONLY(ROS)),
 
         TEXT("metrics", "listen", metrics.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics, and the DFM also a "
@@ -332,12 +313,6 @@ const struct scenario_key scenario_keys[] = {
                LIVE(DFM | ROS | SFI)),
 
         /* For tests and measurements: in a run, the standard values are right. */
-        NUMBER(KEY_COUNT, "test", "clear-group", dfm.clear_group, "100", 1, 256,
-               "Number of finished events per Clear message, after which the ROSs drop their fragments.",
-               ONLY(DFM), WAS("dfm.clear-group")),
-        NUMBER(KEY_TIME, "test", "clear-after", dfm.clear_after_ns, "10ms", MS / 10, 60 * NS_PER_S,
-               "Maximum time for which a finished event waits until its Clear message is full.", ONLY(DFM),
-               WAS("dfm.clear-after")),
         NUMBER(KEY_COUNT, "test", "reassign", dfm.reassign, "1", 0, 100,
                "Maximum number of reassignments of an event before it is lost.", LIVE(DFM),
                WAS("dfm.reassign")),
@@ -352,28 +327,11 @@ const struct scenario_key scenario_keys[] = {
                "Time without a message from the DFM after which a node ends with exit status 75, so that its "
                "unit restarts it for the next run (0: never).",
                LIVE(ROS | SFI), WAS("dfm.lost-after")),
-        FRACTION("test", "busy-above", trigger.busy_above, "0.8",
-                 "Used share of all credits, of trigger.queue, or of the events that may be undecided "
-                 "(test.level2-window), at which the DFM becomes busy. It is also busy while a ROS sends "
-                 "XOFF, at "
-                 "a reset of the counters, and while it takes no triggers.",
-                 WAS("trigger.busy-above")),
-        FRACTION("test", "busy-below", trigger.busy_below, "0.6",
-                 "Used share at which the DFM stops being busy; less than test.busy-above.",
-                 WAS("trigger.busy-below")),
-        NUMBER(KEY_COUNT, "test", "burst-length", trigger.burst_length, "10", 1, 1000000,
-               "Number of triggers in a burst if trigger.kind is burst.", LIVE(DFM),
-               WAS("trigger.burst-length")),
         NUMBER(KEY_COUNT, "test", "level2-window", level2.window, "16384", 1, 32768,
                "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
                "back. If fragments come from front-ends, the maximum is the number of events that half of "
                "the smallest buffer of a ROS holds, or less (ros.buffer-size, test.buffer-events).",
                WAS("level2.window")),
-        NUMBER_OR(KEY_RATE, "test", "regions-rate", level2.regions_rate_bps, "auto", "auto", SCENARIO_AUTO,
-                  RATE_MIN, RATE_MAX,
-                  "Maximum rate of what each ROS sends to all level-2 clients together, with all headers "
-                  "(auto: a tenth of network.link-rate, or 100 Mbit/s if that is unlimited).",
-                  WAS("level2.regions-rate")),
         TEXT("test", "stand-in", level2.stand_in, "none",
              "none, FRACTION:TIME or FRACTION:TIME:N, e.g. 0.1:5ms",
              "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
@@ -392,32 +350,17 @@ const struct scenario_key scenario_keys[] = {
                   "shaping "
                   "(UDP only).",
                   ONLY(ROS), WAS("ros.pacing")),
-        CHOICE("test", "verify", sfi.verify, "yes", "no|yes",
-               "Whether the SFI checks every byte of pattern fragments.", ONLY(SFI), WAS("sfi.verify")),
         CHOICE("test", "segmentation", network.segmentation, "auto", "auto|on|off",
                "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO).",
                WAS("network.segmentation")),
         CHOICE("test", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
                "TCP congestion control of a ROS's data connections (auto: the kernel's default).",
                WAS("network.tcp-congestion")),
-        NUMBER(KEY_COUNT, "test", "fault-seed", network.fault_seed, "1", 0, ANY,
-               "Seed of the faults that network.loss, reorder and duplicate inject.",
-               WAS("network.fault-seed")),
         NUMBER_OR(KEY_BYTES, "test", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
                   256,
                   "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "
                   "checksum and gap of Ethernet if qos.rate is auto, otherwise 0).",
                   WAS("qos.overhead")),
-        CHOICE("test", "on-drift", qos.on_drift, "repair", "repair|warn",
-               "Reaction of a ROS when another program changes its shaping: repair it, or only warn. In both "
-               "cases the ROS logs the change and reports how long it was unshaped.",
-               ONLY(ROS), WAS("qos.on-drift")),
-        CHOICE("test", "on-loss", qos.on_loss, "auto", "auto|reduce|ignore",
-               "Reaction of the ROSs when packets are lost at an SFI's port although the plan allows no "
-               "loss: "
-               "reduce the rate until the loss ends, and let it recover slowly, or ignore the loss (auto: "
-               "reduce if qos.rate is auto, otherwise ignore).",
-               WAS("qos.on-loss")),
 };
 
 const struct removed_key removed_keys[] = {
@@ -431,6 +374,31 @@ const struct removed_key removed_keys[] = {
         {"level2.from", "set network.clients"},
         {"network.data-port", "it is the port after network.port"},
         {"network.send-buffer", "set network.socket-buffer"},
+        {"dfm.clear-group", "the DFM clears 100 events at a time"},
+        {"test.clear-group", "the DFM clears 100 events at a time"},
+        {"dfm.clear-after", "an event waits 10 ms for its Clear message"},
+        {"test.clear-after", "an event waits 10 ms for its Clear message"},
+        {"trigger.burst-length", "a burst has 10 triggers"},
+        {"test.burst-length", "a burst has 10 triggers"},
+        {"trigger.busy-above", "the DFM becomes busy at 80 %"},
+        {"test.busy-above", "the DFM becomes busy at 80 %"},
+        {"trigger.busy-below", "the DFM stops being busy at 60 %"},
+        {"test.busy-below", "the DFM stops being busy at 60 %"},
+        {"level2.regions-rate", "it is a tenth of network.link-rate"},
+        {"test.regions-rate", "it is a tenth of network.link-rate"},
+        {"sfi.verify", "pattern fragments are always checked"},
+        {"test.verify", "pattern fragments are always checked"},
+        {"network.fault-seed", "set run.seed"},
+        {"test.fault-seed", "set run.seed"},
+        {"qos.on-drift", "a ROS always repairs its shaping"},
+        {"test.on-drift", "a ROS always repairs its shaping"},
+        {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
+        {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
+        {"tuning.mtu", "set the MTU of the device (ip link)"},
+        {"tuning.rx-usecs", "set the device (ethtool -C)"},
+        {"tuning.rx-frames", "set the device (ethtool -C)"},
+        {"tuning.tx-usecs", "set the device (ethtool -C)"},
+        {"tuning.tx-frames", "set the device (ethtool -C)"},
         {},
 };
 

@@ -81,8 +81,4 @@ void conf_check_level2(struct loading *l)
                 conf_key_error(
                         l, "level2", "listen",
                         "equals the port after network.port, which SFIs use for tcp; expected another port");
-        if (s->level2.regions_port > 0 && s->network.link_rate_bps > 0 &&
-            s->level2.regions_rate_bps > s->network.link_rate_bps / 2)
-                conf_key_error(l, "test", "regions-rate",
-                               "too high; expected at most half of network.link-rate");
 }

@@ -41,9 +41,7 @@ enum scenario_congestion {
         CONGESTION_DCTCP
 };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
-enum scenario_drift { QOS_REPAIR, QOS_WARN };
 enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
-enum scenario_loss { QOS_LOSS_AUTO, QOS_LOSS_REDUCE, QOS_LOSS_IGNORE };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
 enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
@@ -76,8 +74,7 @@ struct scenario {
                 uint64_t mode, transport, duration_ns;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, burst_length, queue, slice_ns, overlap_ns, window_ns;
-                double busy_above, busy_below; /* shares */
+                uint64_t rate_millihertz, events, kind, queue, slice_ns, overlap_ns, window_ns;
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
                 char leader[SCENARIO_TEXT_MAX];  /* "any", or the name of a ROS */
@@ -86,14 +83,13 @@ struct scenario {
                 uint16_t port;
         } trigger;
         struct {
-                uint64_t policy, clear_group, clear_after_ns, event_timeout_ns, reassign, keep_alive_ns,
-                        lost_after_ns, node_timeout_ns;
+                uint64_t policy, event_timeout_ns, reassign, keep_alive_ns, lost_after_ns, node_timeout_ns;
                 uint64_t start_timeout_ns; /* SCENARIO_AUTO: node_timeout_ns */
         } dfm;
         struct {
                 char listen[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
                 char regions[SCENARIO_TEXT_MAX];
-                uint64_t timeout_ns, undecided, window, regions_rate_bps;
+                uint64_t timeout_ns, undecided, window;
                 uint16_t port;         /* from `listen`; 0: no level 2 */
                 uint16_t regions_port; /* from `regions`; 0: clients request no fragments */
         } level2;
@@ -119,12 +115,12 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, retries, retry_after_ns, verify, durability, page_cache, slow_disk;
+                uint64_t timeout_ns, retries, retry_after_ns, durability, page_cache, slow_disk;
                 char directory[SCENARIO_TEXT_MAX];
         } sfi;
         struct {
                 uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port;
-                uint64_t socket_buffer_bytes, segmentation, tcp_congestion, fault_seed;
+                uint64_t socket_buffer_bytes, segmentation, tcp_congestion;
                 uint64_t busy_poll_ns; /* 0: sleeps at once */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
@@ -134,13 +130,7 @@ struct scenario {
         struct {
                 uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
                         required;
-                uint64_t on_drift; /* enum scenario_drift */
-                uint64_t on_loss;  /* enum scenario_loss */
         } qos;
-        /* SCENARIO_UNCHANGED: the run keeps the device's value. */
-        struct {
-                uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
-        } tuning;
         struct {
                 char listen[SCENARIO_TEXT_MAX];
                 /* Parsed from it: */

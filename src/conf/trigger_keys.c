@@ -131,8 +131,6 @@ void conf_check_trigger(struct loading *l)
                                s->trigger.port,
                                s->trigger.port == s->network.control_port ? "network.port"
                                                                           : "the port after network.port");
-        if (s->trigger.busy_above <= s->trigger.busy_below)
-                conf_key_error(l, "test", "busy-below", "too large; expected less than test.busy-above");
         check_frames(l);
         check_slices(l);
         check_busy_family(l);

@@ -253,7 +253,7 @@ void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
 struct dfm_settings {
         uint64_t leave_timeout_ns;
         enum trigger_kind trigger_kind;
-        uint64_t trigger_rate_millihertz, trigger_burst;
+        uint64_t trigger_rate_millihertz;
         uint64_t event_timeout_ns;
         uint32_t reassign_max;
 };

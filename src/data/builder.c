@@ -163,7 +163,7 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
         }
         if (built.end == EVENT_PARTIAL)
                 record_partial(b, &built);
-        corrupt = b->context.scenario->sfi.verify ? verify(b, &built) : 0;
+        corrupt = verify(b, &built);
         if (!b->output)
                 push_done(b, slot, false);
         else if (!event_output_write(b->output, now_ns, slot, &built, corrupt > 0 ? EFORMAT_CORRUPT : 0)) {

@@ -193,8 +193,6 @@ uint64_t network_regions_rate_bps(const struct scenario *s)
 {
         if (s->level2.regions_port == 0)
                 return 0;
-        if (s->level2.regions_rate_bps != SCENARIO_AUTO)
-                return s->level2.regions_rate_bps;
         return s->network.link_rate_bps > 0 ? s->network.link_rate_bps / 10 : REGIONS_RATE_BPS;
 }
 
@@ -205,7 +203,7 @@ struct fault_config network_fault_config(const struct scenario *s, const struct 
                 .loss = s->network.loss,
                 .reorder = s->network.reorder,
                 .duplicate = s->network.duplicate,
-                .seed = random_mix(s->network.fault_seed) ^
+                .seed = random_mix(s->run.seed) ^
                         ((uint64_t)self->role << 48 | (uint64_t)self->index << 16 | which),
         };
 }

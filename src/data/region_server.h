@@ -1,6 +1,7 @@
 /* The ROS's side of regions of interest: level-2 clients connect by TCP, request fragments of undecided
  * events, and receive them. Their payload is copied, so that no client can keep the ROS from freeing a
- * fragment. The rate to all clients together stays below test.regions-rate. One thread: the loop's. */
+ * fragment. The rate to all clients together stays below a tenth of network.link-rate. One thread: the
+ * loop's. */
 #pragma once
 
 #include "core/ros.h"

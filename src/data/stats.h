@@ -297,8 +297,7 @@ struct node_stats {
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
         /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
-        /* Settings of a ROS's device; UINT32_MAX: unknown. */
-        _Atomic uint64_t mtu_bytes, rx_usecs, rx_frames, tx_usecs, tx_frames;
+        _Atomic uint64_t mtu_bytes; /* of a ROS's device; 0: unknown */
 #define X(name, ...) _Atomic uint64_t name;
         STATS_COUNTERS(X)
 #undef X

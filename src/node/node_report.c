@@ -38,10 +38,6 @@ static void add_shaping(json_t *o, const struct node_stats *s)
                             shaped ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
         if (stats_get(&s->mtu_bytes) > 0) {
                 set_known(interface, "mtu_bytes", stats_get(&s->mtu_bytes));
-                set_known(interface, "rx_usecs", stats_get(&s->rx_usecs));
-                set_known(interface, "rx_frames", stats_get(&s->rx_frames));
-                set_known(interface, "tx_usecs", stats_get(&s->tx_usecs));
-                set_known(interface, "tx_frames", stats_get(&s->tx_frames));
         }
         json_object_set_new(o, "interface", interface);
 }

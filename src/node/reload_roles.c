@@ -15,15 +15,12 @@ static bool is(const struct scenario_key *key, const char *section, const char *
 static bool dfm_permits(const struct dfm *core, const struct scenario *to, const struct scenario_key *key,
                         char *text, size_t size_bytes)
 {
-        bool triggers = strcmp(key->section, "trigger") == 0 || is(key, "test", "burst-length"),
-             ends = dfm_state(core) >= RUN_DRAINING;
+        bool triggers = strcmp(key->section, "trigger") == 0, ends = dfm_state(core) >= RUN_DRAINING;
 
         if (triggers && to->trigger.source_kind != TRIGGER_INTERNAL)
                 snprintf(text, size_bytes, "triggers come from trigger.source = %s", to->trigger.source);
         else if (triggers && ends)
                 snprintf(text, size_bytes, "the run accepts no further triggers");
-        else if (is(key, "test", "burst-length") && to->trigger.kind != TRIGGER_BURST)
-                snprintf(text, size_bytes, "trigger.kind is not burst");
         else if (is(key, "run", "stop-timeout") && ends)
                 snprintf(text, size_bytes, "the run ends already");
         return true;
@@ -90,7 +87,6 @@ static void change_dfm(struct dfm *core, uint64_t now_ns, const struct scenario 
         const struct dfm_settings settings = {
                 .trigger_kind = (enum trigger_kind)to->trigger.kind,
                 .trigger_rate_millihertz = to->trigger.rate_millihertz,
-                .trigger_burst = to->trigger.burst_length,
                 .event_timeout_ns = to->dfm.event_timeout_ns,
                 .reassign_max = (uint32_t)to->dfm.reassign,
                 .leave_timeout_ns = to->run.stop_timeout_ns,

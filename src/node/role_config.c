@@ -6,6 +6,14 @@
 #include "data/network.h"
 
 #define EVENTS_MAX 65536u
+#define TRIGGER_BURST_LENGTH 10
+/* Used shares of credits, queue and undecided events at which the DFM becomes busy, and stops being it. */
+#define BUSY_ABOVE_PERMILLE 800
+#define BUSY_BELOW_PERMILLE 600
+/* Ended events in a Clear message, after which the ROSs drop their fragments, and how long one waits for it.
+ */
+#define CLEAR_GROUP 100
+#define CLEAR_AFTER_NS (10 * NS_PER_MS)
 /* Numbers of frames that wait for other ROSs, or for room in trigger.queue. */
 #define ANNOUNCED_MAX 65536u
 /* Slots for incomplete events, if they may wait for silent ROSs: up to what the DFM can assign to one SFI. */
@@ -56,7 +64,7 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
 
         config->trigger_kind = (enum trigger_kind)s->trigger.kind;
         config->trigger_rate_millihertz = s->trigger.rate_millihertz;
-        config->trigger_burst = s->trigger.burst_length;
+        config->trigger_burst = TRIGGER_BURST_LENGTH;
         config->trigger_source =
                 scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
         config->trigger_queue = (uint32_t)s->trigger.queue;
@@ -64,8 +72,8 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
         config->number_bits = MIN(scenario_number_bits(s), 32u);
         config->window_ns = s->trigger.window_ns;
         config->announced_max = ANNOUNCED_MAX;
-        config->busy_above_permille = MAX((uint32_t)(1000 * s->trigger.busy_above), 1u);
-        config->busy_below_permille = (uint32_t)(1000 * s->trigger.busy_below);
+        config->busy_above_permille = BUSY_ABOVE_PERMILLE;
+        config->busy_below_permille = BUSY_BELOW_PERMILLE;
 }
 
 struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rule *rules)
@@ -83,8 +91,8 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 /* More events would not fit into the ROSs, which would then hold different events and wait
                  * for each other. */
                 .events_max = (uint32_t)MIN(EVENTS_MAX, s->ros.buffer_events),
-                .clear_group = (uint32_t)s->dfm.clear_group,
-                .clear_after_ns = s->dfm.clear_after_ns,
+                .clear_group = CLEAR_GROUP,
+                .clear_after_ns = CLEAR_AFTER_NS,
                 .event_timeout_ns = s->dfm.event_timeout_ns,
                 .reassign_max = (uint32_t)s->dfm.reassign,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
@@ -119,10 +127,8 @@ struct ros_config role_ros_config(const struct scenario *s, const struct scenari
 /* TCP itself repeats lost data, and slows down. */
 static bool follows_losses(const struct scenario *s)
 {
-        bool wanted = s->qos.on_loss == QOS_LOSS_REDUCE ||
-                      (s->qos.on_loss == QOS_LOSS_AUTO && s->qos.rate_bps == SCENARIO_AUTO);
-
-        return wanted && s->qos.backend != QOS_NONE && s->scenario.transport == TRANSPORT_UDP;
+        return s->qos.rate_bps == SCENARIO_AUTO && s->qos.backend != QOS_NONE &&
+               s->scenario.transport == TRANSPORT_UDP;
 }
 
 /* Also for credits that grow at run time, as nothing is allocated then. */

@@ -20,7 +20,7 @@
 struct shaping {
         struct shaping_tree tree; /* owned by the worker while it runs */
         uint32_t posted;          /* owned by the loop: number of the last posted demand */
-        bool running, required, repairs;
+        bool running, required;
         struct tc_device device; /* both as at the start, for the loop */
         enum tc_backend backend;
         pthread_t worker;
@@ -136,15 +136,14 @@ static int start_worker(struct shaping *s)
 int shaping_new(struct shaping **ret, struct node *n)
 {
         const struct scenario *sc = n->scenario;
-        struct tc_tuning tuning = shaping_tuning_of_scenario(sc);
         struct shaping *s;
         int r;
 
         *ret = NULL;
-        if (sc->qos.backend == QOS_NONE)
+        if (sc->qos.backend == QOS_NONE) {
                 shaping_tree_warn_of_earlier(n->self);
-        if (sc->qos.backend == QOS_NONE && tc_tuning_is_unchanged(&tuning))
                 return 0;
+        }
         s = calloc(1, sizeof *s);
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
@@ -160,9 +159,8 @@ int shaping_new(struct shaping **ret, struct node *n)
         }
         memcpy(s->tree.scenario, sc, sizeof *sc);
         s->required = sc->qos.required;
-        s->repairs = sc->qos.on_drift == QOS_REPAIR;
         r = shaping_tree_open(&s->tree);
-        if (r >= 0 && s->tree.backend != TC_BACKEND_NONE && !n->check_only)
+        if (r >= 0 && !n->check_only)
                 r = start_worker(s);
         if (r < 0 || n->check_only) {
                 shaping_free(s);
@@ -290,6 +288,5 @@ size_t shaping_super_packet_bytes(const struct shaping *s)
 
 bool shaping_fell_short(const struct shaping *s)
 {
-        return s && s->required && s->repairs &&
-               atomic_load_explicit(&s->tree.unshaped, memory_order_relaxed);
+        return s && s->required && atomic_load_explicit(&s->tree.unshaped, memory_order_relaxed);
 }

@@ -98,17 +98,6 @@ enum tc_backend shaping_backend_of_scenario(const struct scenario *s)
         return backends[s->qos.backend];
 }
 
-struct tc_tuning shaping_tuning_of_scenario(const struct scenario *s)
-{
-        return (struct tc_tuning){
-                .mtu_bytes = (uint32_t)s->tuning.mtu_bytes,
-                .rx_usecs = (uint32_t)s->tuning.rx_usecs,
-                .rx_frames = (uint32_t)s->tuning.rx_frames,
-                .tx_usecs = (uint32_t)s->tuning.tx_usecs,
-                .tx_frames = (uint32_t)s->tuning.tx_frames,
-        };
-}
-
 static int make_request(struct shaping_tree *t, struct tc_request *ret, const bool *wanted, struct error *e)
 {
         int r = shaping_request_of_scenario(ret, t->scenario, t->self, &t->device, t->destinations, wanted,

@@ -11,4 +11,3 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                                 const struct scenario_node *ros, const struct tc_device *device,
                                 struct tc_destination *destinations, const bool *wanted, struct error *error);
 enum tc_backend shaping_backend_of_scenario(const struct scenario *s);
-struct tc_tuning shaping_tuning_of_scenario(const struct scenario *s);

@@ -95,18 +95,6 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
         return r < 0 ? refuse(t, &e) : 0;
 }
 
-static void record_tuning(struct shaping_tree *t)
-{
-        struct tc_tuning now = TC_TUNING_UNCHANGED;
-
-        (void)tc_tuning_read(t->device.name, &now);
-        stats_set(&t->stats->mtu_bytes, now.mtu_bytes);
-        stats_set(&t->stats->rx_usecs, now.rx_usecs);
-        stats_set(&t->stats->rx_frames, now.rx_frames);
-        stats_set(&t->stats->tx_usecs, now.tx_usecs);
-        stats_set(&t->stats->tx_frames, now.tx_frames);
-}
-
 static int find_device(const struct scenario_node *self, struct tc_device *ret, char name[static IF_NAMESIZE])
 {
         int r = 0;
@@ -136,23 +124,18 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self)
         tc_socket_free(socket);
 }
 
-/* Opens the device's shaper, tunes the interface, and finds the layout that the kernel supports. */
+/* Opens the device's shaper, and finds the layout that the kernel supports. */
 static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX], struct tc_outcome *o,
                        struct error *e)
 {
-        struct tc_tuning tuning = shaping_tuning_of_scenario(t->scenario);
         enum tc_backend asked = shaping_backend_of_scenario(t->scenario);
         int r = tc_shaper_new(&t->shaper, &t->device, o, e);
 
-        if (r >= 0 && asked != TC_BACKEND_NONE)
+        if (r >= 0)
                 r = tc_shaper_probe(t->shaper, asked, &t->backend, reason, e);
-        if (r >= 0 && !t->check_only)
-                r = tc_shaper_tune(t->shaper, &tuning, o, e);
         if (r < 0 || t->check_only)
                 return r;
-        /* The MTU may have changed. */
-        r = tc_device_read(&t->device, t->device.name);
-        if (r >= 0 && t->backend != TC_BACKEND_NONE)
+        if (r >= 0)
                 r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
         return r < 0 ? error_set(e, r, "cannot watch device %s: %m", t->device.name) : 0;
 }
@@ -162,7 +145,7 @@ static int check_plan(struct shaping_tree *t)
 {
         struct tc_plan p = {};
         struct error e = {};
-        int r = t->backend == TC_BACKEND_NONE ? 0 : shaping_tree_plan(t, &p, &e);
+        int r = shaping_tree_plan(t, &p, &e);
 
         tc_plan_fini(&p);
         return r < 0 ? log_failure(&e) : 0;
@@ -196,15 +179,13 @@ int shaping_tree_open(struct shaping_tree *t)
         log_warnings(NULL, &o);
         if (t->check_only)
                 return check_plan(t);
-        if (t->backend != TC_BACKEND_NONE)
-                r = install(t, clock_now_ns(), true);
+        r = install(t, clock_now_ns(), true);
         if (r < 0)
                 return r;
         t->well_ns = clock_now_ns();
-        record_tuning(t);
-        if (t->backend != TC_BACKEND_NONE)
-                log_info("shaping %s: %s; %s for each SFI", t->device.name, reason,
-                         quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
+        stats_set(&t->stats->mtu_bytes, t->device.mtu_bytes);
+        log_info("shaping %s: %s; %s for each SFI", t->device.name, reason,
+                 quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
         return 0;
 }
 
@@ -285,11 +266,6 @@ static void read_events(struct shaping_tree *t)
         }
 }
 
-static bool repairs(const struct shaping_tree *t)
-{
-        return t->scenario->qos.on_drift == QOS_REPAIR;
-}
-
 static void account_unshaped(struct shaping_tree *t, uint64_t now_ns)
 {
         uint64_t going_on_ns = t->unshaped_since_ns == NEVER_NS ? 0 : now_ns - t->unshaped_since_ns;
@@ -302,12 +278,8 @@ static void account_unshaped(struct shaping_tree *t, uint64_t now_ns)
 static void begin_unshaped(struct shaping_tree *t, const char *what)
 {
         bool announced = t->event_ns != NEVER_NS;
-        const char *then = "repairing it";
+        const char *then = t->gone ? "shaping it again once it is back" : "repairing it";
 
-        if (!repairs(t))
-                then = "leaving it as it is (test.on-drift = warn)";
-        else if (t->gone)
-                then = "shaping it again once it is back";
         t->unshaped_since_ns = announced ? t->event_ns : t->well_ns;
         log_warning("shaping: %s: %s, by %s: %s", t->device.name, t->gone ? "the device is gone" : what,
                     announced && t->actor[0] ? t->actor : "someone", then);
@@ -469,7 +441,7 @@ static void look(struct shaping_tree *t)
         }
         if (r > 0 && t->unshaped_since_ns == NEVER_NS)
                 begin_unshaped(t, what);
-        if (r > 0 && repairs(t))
+        if (r > 0)
                 repair(t, now_ns);
         else if (r == 0 && t->unshaped_since_ns != NEVER_NS)
                 end_unshaped(t, now_ns, ", by someone else");
@@ -486,8 +458,7 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         bool apply = t->changed || now_ns >= t->again_ns;
 
         read_events(t);
-        /* Also before applying: changes by other programs must not be reverted silently, nor at all with
-         * test.on-drift = warn. */
+        /* Also before applying: changes by other programs must not be reverted silently. */
         if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))

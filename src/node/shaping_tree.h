@@ -31,7 +31,7 @@ struct shaping_tree {
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
-        enum tc_backend backend;   /* TC_BACKEND_NONE: only MTU and coalescing are set */
+        enum tc_backend backend;
         size_t super_packet_bytes; /* constant after opening */
         uint64_t burst_bytes;      /* of each queue, as long as the device stays the same; 0: not planned */
         struct shaping_demand demand;     /* what is planned for; never without an SFI */

@@ -92,7 +92,7 @@ void sim_faults_prepare(struct sim *s)
                 .loss = sc->network.loss, .reorder = sc->network.reorder, .duplicate = sc->network.duplicate};
         if (s->config.chaos)
                 draw_chaos(s);
-        s->network.seed = random_mix(sc->network.fault_seed) ^ random_next(&s->random);
+        s->network.seed = random_mix(sc->run.seed) ^ random_next(&s->random);
         fault_init(&s->fault, &s->network);
         sort(s->faults, s->n_faults);
         for (size_t i = 0; i < s->n_faults; i++)

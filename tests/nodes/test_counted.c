@@ -6,8 +6,8 @@
 #include "base/arena.h"
 
 #define BEAM                                                                                                 \
-        "ros.source=" BOARDS_SOURCE, "sfi.count=1", "test.verify=no", "sfi.timeout=30s",                     \
-                "dfm.event-timeout=60s", "dfm.node-timeout=30s"
+        "ros.source=" BOARDS_SOURCE, "sfi.count=1", "sfi.timeout=30s", "dfm.event-timeout=60s",              \
+                "dfm.node-timeout=30s"
 #define EVENTS_MAX 4000
 
 static struct boards boards;

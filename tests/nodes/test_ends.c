@@ -25,7 +25,7 @@ TEST(another_seed_in_one_ros_is_found)
 {
         static const char *const seed[] = {"run.seed=99", NULL};
 
-        BED(1, "ros.count=3", "sfi.count=1", "trigger.events=50", "test.verify=yes");
+        BED(1, "ros.count=3", "sfi.count=1", "trigger.events=50");
         bed_start("dfm");
         bed_start("ros1");
         bed_start_with("ros2", seed);

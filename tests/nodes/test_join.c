@@ -213,7 +213,7 @@ TEST(numbers_never_repeat)
 /* ---- Front-ends ---- */
 
 #define FRONT_END_PORT 26950
-#define FRAMES "ros.source=udp:26950", "test.verify=no"
+#define FRAMES "ros.source=udp:26950"
 #define NUMBERED FRAMES, "ros.event-number=6:32:be", "ros.wait=8s", "dfm.node-timeout=30s"
 
 /* Frames with these numbers. */

@@ -201,8 +201,8 @@ TEST_EACH(frames_wait_for_decisions, pull, 2)
 {
         struct boards boards;
 
-        BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "test.buffer-events=256", "test.verify=no",
-            "trigger.rate=max", bed_mode(pull), "test.clear-group=100");
+        BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "test.buffer-events=256", "trigger.rate=max",
+            bed_mode(pull));
         boards_begin(&boards, 4000, make_frame);
         FARM("farm", CONNECT, "--accept", "0.3", "--latency", "20ms");
         bed_start_all();

@@ -121,8 +121,8 @@ TEST(another_client_takes_the_place_of_a_dead_one)
         struct boards boards;
         uint64_t before;
 
-        BED(1, SCENARIO, REGIONS, "ros.source=" BOARDS_SOURCE, "ros.event-number=0:32", "test.verify=no",
-            "trigger.events=200", "ros.wait=20s");
+        BED(1, SCENARIO, REGIONS, "ros.source=" BOARDS_SOURCE, "ros.event-number=0:32", "trigger.events=200",
+            "ros.wait=20s");
         boards_begin(&boards, 0, make_frame);
         REGION_FARM("first", "--regions", "3");
         bed_start_all();
@@ -332,8 +332,8 @@ static void ask_for_frames(bool counted)
         struct client c;
 
         BED(1, SCENARIO, REGIONS, "ros.source=" BOARDS_SOURCE,
-            counted ? "ros.event-number=count" : "ros.event-number=0:32", "test.verify=no",
-            "trigger.events=100", "trigger.rate=max", "ros.wait=1s");
+            counted ? "ros.event-number=count" : "ros.event-number=0:32", "trigger.events=100",
+            "trigger.rate=max", "ros.wait=1s");
         boards_begin(&boards, counted ? 10 : 0, make_frame);
         bed_start_all();
         bed_pass(10 * NS_PER_MS);

@@ -36,8 +36,6 @@ wait = 500ms
 [sfi]
 output = file
 timeout = 5s
-[test]
-verify = no
 [dfm]
 event-timeout = 60s
 node-timeout = 30s

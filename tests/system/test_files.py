@@ -110,7 +110,7 @@ def front_end_tcp(evb):
     thread.start()
     with folder() as where:
         report = run(evb, scenario(where), {"ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 1, "sfi.count": 1,
-                                            "trigger.events": n, "sfi.output": "file", "sfi.directory": where, "test.verify": "no"})
+                                            "trigger.events": n, "sfi.output": "file", "sfi.directory": where})
         complete(report)
         assert raw_payloads(report["files"][0]) == [[frame(k)] for k in range(n)]
     listener.close()

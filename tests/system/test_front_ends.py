@@ -28,8 +28,6 @@ wait = 8s
 count = 1
 output = file
 timeout = 24s
-[test]
-verify = no
 [dfm]
 event-timeout = 60s
 node-timeout = 30s

@@ -510,8 +510,6 @@ count = 3
 count = 1
 timeout = 30s
 output = file
-[test]
-verify = no
 [dfm]
 event-timeout = 60s
 node-timeout = 30s

@@ -399,7 +399,7 @@ def shaped(evb):
     if sh("ip", "-V", check=False).returncode != 0 or sh("tc", "-V", check=False).returncode != 0:
         raise Skip("ip and tc (iproute2) are not installed")
     os.environ["EVB_STATE_DIRECTORY"] = os.environ["XDG_STATE_HOME"]
-    with endless(evb, {"qos.backend": "auto", "qos.rate": "200Mbit", "test.on-drift": "warn", "ros.fragment-size": "14KiB",
+    with endless(evb, {"qos.backend": "auto", "qos.rate": "200Mbit", "ros.fragment-size": "14KiB",
                        "trigger.rate": "100Hz", "sfi.output": "file"}, net="lab") as (running, where):
         running.wait_running()
         at = place(where, "ros1")
@@ -414,7 +414,12 @@ def shaped(evb):
         later = wait_scrape(at, "later", lambda s: s.value("evb_shaping_sent_bytes_total") >=
                             sum(d["bytes"] for d in kernel["destinations"]))
         assert later.value("evb_shaping_packets_sent_total") >= sum(d["packets"] for d in kernel["destinations"])
-        sh(*inside, "tc", "qdisc", "del", "dev", "eth0", "root")
+        # A root with classes of another program is not replaced.
+        ros1 = running.nodes()["ros1"]
+        os.kill(ros1, signal.SIGSTOP)
+        sh(*inside, "tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "htb")
+        sh(*inside, "tc", "class", "add", "dev", "eth0", "parent", "77:", "classid", "77:1", "htb", "rate", "1gbit")
+        os.kill(ros1, signal.SIGCONT)
         wait_scrape(at, "unshaped", lambda s: s.value("evb_shaping_installed") == 0)
         running.signal()
         running.end(expect=(0, 1))

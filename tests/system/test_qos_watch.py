@@ -77,7 +77,6 @@ def mistakes(evb):
             (["--control-port", "777", "--control-rate", "11Gbit"], "control"),
             (["--patience", "7parsecs"], "--patience"),
             (["--backend", "cbq"], "--backend"),
-            (["--mtu", "65536"], "--mtu"),
             (["--dest", "10.0.0.2=1Mbit"], "duplicate destination"),
             (["--dest", "10.0.0.256"], "10.0.0.256"),
         ):

@@ -144,13 +144,12 @@ def unit_stopped(evb):
         network.tc("a", "qdisc", "add", "dev", "eth0", "root", "handle", "5:", *root)
         path = where / "s.conf"
         path.write_text("[network]\nlink-rate = 1Gbit\ncontrol-group = none\n[qos]\nbackend = htb+tbf\n"
-                        "[tuning]\nmtu = 1400\n[node d]\nrole = dfm\naddress = 10.9.0.9\n"
+                        "[node d]\nrole = dfm\naddress = 10.9.0.9\n"
                         "[node r]\nrole = ros\naddress = 10.9.0.1\n[node s]\nrole = sfi\naddress = 10.9.0.2\n")
 
         def state():
             return re.sub("refcnt [0-9]+", "", "".join(
-                [network.tc("a", what, "show", "dev", "eth0").stdout for what in ("qdisc", "class", "filter")]
-                + [network.run("a", "cat", "/sys/class/net/eth0/mtu").stdout]))
+                network.tc("a", what, "show", "dev", "eth0").stdout for what in ("qdisc", "class", "filter")))
 
         before = state()
         ros = network.popen("a", evb, "ros", "--config", str(path), "--node", "r")

@@ -114,8 +114,7 @@ def refused(evb):
                        ({"trigger.source": "frames", "ros.event-number": "0:32", "trigger.leader": "sfi1"}, "not a ROS with a front-end"),
                        ({"trigger.source": "udp:26801"}, "is the port after network.port"),
                        ({"trigger.busy-to": "somewhere:1"}, "expected none, or HOST:PORT"),
-                       ({"trigger.busy-to": "[::1]:1"}, None),
-                       ({"test.busy-above": "0.5"}, "less than test.busy-above")):
+                       ({"trigger.busy-to": "[::1]:1"}, None)):
         with folder() as where:
             done = subprocess.run([evb, "check", scenario(where), *settings(keys)], capture_output=True, text=True, timeout=60)
             assert done.returncode == (2 if text else 0) and (text or "") in done.stderr, (keys, done.stderr)

@@ -22,8 +22,8 @@ def judge_b1(j):
 
 
 def judge_b2(_):
-    return Verdict.UNKNOWN, ("the lab's virtual devices have no interrupts to coalesce; this needs real network cards, where the "
-                             "keys tuning.* set coalescing")
+    return Verdict.UNKNOWN, ("the lab's virtual devices have no interrupts to coalesce; this needs real network cards, whose "
+                             "coalescing ethtool -C sets")
 
 
 def judge_b3(j):

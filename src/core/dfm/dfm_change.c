@@ -5,13 +5,11 @@ void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to)
 {
         struct dfm_config *c = &d->config;
         bool other_triggers = c->trigger_kind != to->trigger_kind ||
-                              c->trigger_rate_millihertz != to->trigger_rate_millihertz ||
-                              c->trigger_burst != to->trigger_burst;
+                              c->trigger_rate_millihertz != to->trigger_rate_millihertz;
 
         dfm_count_pause(d, now_ns);
         c->trigger_kind = to->trigger_kind;
         c->trigger_rate_millihertz = to->trigger_rate_millihertz;
-        c->trigger_burst = to->trigger_burst;
         c->event_timeout_ns = to->event_timeout_ns;
         c->reassign_max = to->reassign_max;
         if (d->state < RUN_DRAINING)
@@ -20,6 +18,6 @@ void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to)
         if (d->begun && other_triggers) {
                 dfm_release(d, now_ns);
                 trigger_change(&d->trigger, now_ns, to->trigger_kind, to->trigger_rate_millihertz,
-                               to->trigger_burst);
+                               c->trigger_burst);
         }
 }

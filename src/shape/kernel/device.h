@@ -1,5 +1,4 @@
-/* A network device: the facts that a plan needs, and the settings of publication B (MTU, interrupt
- * coalescing), which can be set, verified and restored. */
+/* A network device: the facts that a plan needs. */
 #pragma once
 
 #include <net/if.h>
@@ -40,30 +39,3 @@ int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 /* Enables or disables segmentation offload, for TCP and UDP, of a device in the calling thread's namespace.
  * *ack has the kernel's text. */
 int tc_device_segment(const char *device, bool on, struct tc_ack *ack);
-
-/* True if IPv6 is enabled on the device, so that it has or may get IPv6 addresses. */
-bool tc_device_has_ipv6(const char *device);
-
-/* TC_UNCHANGED in wanted settings: keep; in current settings: unsupported. */
-#define TC_UNCHANGED UINT32_MAX
-struct tc_tuning {
-        uint32_t mtu_bytes;
-        uint32_t rx_usecs, rx_frames, tx_usecs, tx_frames; /* interrupt coalescing */
-};
-
-#define TC_TUNING_UNCHANGED                                                                                  \
-        ((struct tc_tuning){TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED, TC_UNCHANGED})
-
-bool tc_tuning_is_unchanged(const struct tc_tuning *t);
-/* Copies from `now` to `previous` the settings that `want` changes and `previous` does not have yet. */
-void tc_tuning_remember(struct tc_tuning *previous, const struct tc_tuning *now,
-                        const struct tc_tuning *want);
-/* True if `now` has all settings of `want`. */
-bool tc_tuning_is_so(const struct tc_tuning *want, const struct tc_tuning *now);
-/* Reads the current settings. Coalescing stays TC_UNCHANGED if the device does not support it. */
-int tc_tuning_read(const char *device, struct tc_tuning *ret);
-/* Sets the wanted settings and verifies them; *previous (may be NULL) gets their old values. On failure
- * nothing is changed, and *ack has the kernel's text. -EBADE: the device accepted a setting but reports
- * another value. */
-int tc_tuning_write(struct tc_socket *s, const char *device, const struct tc_tuning *want,
-                    struct tc_tuning *previous, struct tc_ack *ack);

@@ -25,13 +25,3 @@ struct nlmsghdr *ethtool_begin(struct ethtool *e, uint8_t command, uint16_t head
 /* Sends the request; each answer goes to `answer` (may be NULL). 0 or negative errno. */
 int ethtool_ask(struct ethtool *e, const struct nlmsghdr *m,
                 void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx);
-
-/* Interrupt coalescing over ethtool's generic netlink. */
-
-bool coalesce_is_asked(const struct tc_tuning *t);
-bool coalesce_is_so(const struct tc_tuning *want, const struct tc_tuning *have);
-/* Marks the settings that `want` keeps as unchanged. */
-void coalesce_keep_asked(struct tc_tuning *t, const struct tc_tuning *want);
-/* -EOPNOTSUPP: the device has no coalescing. */
-int coalesce_read(const char *device, struct tc_tuning *ret);
-int coalesce_write(const char *device, const struct tc_tuning *want, struct tc_ack *ack);

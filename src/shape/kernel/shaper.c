@@ -41,7 +41,6 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
                 return error_set(e, r, "cannot open a netlink socket: %m");
         }
         s->device = *device;
-        s->untuned = TC_TUNING_UNCHANGED;
         r = tc_state_open(&s->state, device, &holder);
         if (r < 0) {
                 tc_shaper_free(s);
@@ -216,6 +215,17 @@ static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force
         return read_tree(s, true, &s->state.saved, e);
 }
 
+/* The device may have a new name, and another device its old one. False: the device no longer exists. */
+static bool follow_name(struct tc_shaper *s)
+{
+        char name[IF_NAMESIZE];
+
+        if (!if_indextoname((unsigned)s->device.ifindex, name))
+                return false;
+        strcpy(s->device.name, name);
+        return true;
+}
+
 static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct error *e)
 {
         struct tc_destination *asked = calloc(plan->n, sizeof *asked);
@@ -226,7 +236,7 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct erro
         for (size_t i = 0; i < plan->n; i++)
                 asked[i] = (struct tc_destination){plan->addresses[i], plan->shares[i].planned_bps,
                                                    plan->shares[i].permille};
-        (void)shaper_follow_name(s);
+        (void)follow_name(s);
         strcpy(s->state.name, s->device.name);
         s->state.sources = plan->sources;
         s->state.asked = asked;
@@ -249,13 +259,9 @@ static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_
         s->state.asked = asked;
         s->state.n_asked = n_asked;
         if (s->installed.n == 0 && o->owner != TC_OWNER_OURS && tc_shaper_read(s, &now) >= 0 &&
-            tc_layout_owner(&now) != TC_OWNER_OURS) {
-                struct tc_tuning previous = s->state.previous;
-
+            tc_layout_owner(&now) != TC_OWNER_OURS)
                 tc_state_erase(&s->state);
-                s->state.previous = previous;
-        }
-        if (s->state.saved.n > 0 || s->state.n_asked > 0 || !tc_tuning_is_unchanged(&s->state.previous))
+        if (s->state.saved.n > 0 || s->state.n_asked > 0)
                 (void)tc_state_write(&s->state);
         tc_tree_fini(&now);
 }
@@ -377,7 +383,7 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o, struct error *e)
         struct tc_tree have = {};
         int r;
 
-        if (!shaper_follow_name(s)) {
+        if (!follow_name(s)) {
                 tc_outcome_warn(o, "%s no longer exists; nothing can be restored", s->device.name);
                 tc_state_erase(&s->state);
                 return 0;
@@ -400,8 +406,6 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o, struct error *e)
                 r = finish_restoring(s, o, e);
         else
                 shaper_warn_of_absent(s->device.name, &s->state.saved, &have, o);
-        if (r >= 0)
-                r = shaper_restore_tuning(s, o, e);
         if (r >= 0)
                 tc_state_erase(&s->state);
         tc_tree_fini(&have);

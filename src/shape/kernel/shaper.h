@@ -27,11 +27,6 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
  * classes stay without traffic (outcome->undraining), or, with `insist`, are deleted. */
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns,
                     bool insist, struct tc_outcome *outcome, struct error *error);
-/* Sets MTU and interrupt coalescing until removal. On failure nothing is changed. */
-int tc_shaper_tune(struct tc_shaper *s, const struct tc_tuning *want, struct tc_outcome *outcome,
-                   struct error *error);
-/* Reverts the last tc_shaper_tune() after a later step has failed; appends to that step's error. */
-void tc_shaper_untune(struct tc_shaper *s, struct error *error);
 /* Drains the queues, deletes evb's tree and restores the earlier settings. Does nothing if there is no tree
  * of evb's. */
 int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *outcome, struct error *error);

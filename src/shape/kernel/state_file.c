@@ -130,23 +130,6 @@ static int object_from_json(const json_t *j, struct tc_tree *t)
         return r;
 }
 
-static json_t *tuning_to_json(const struct tc_tuning *t)
-{
-        return json_pack("[I, I, I, I, I]", (json_int_t)t->mtu_bytes, (json_int_t)t->rx_usecs,
-                         (json_int_t)t->rx_frames, (json_int_t)t->tx_usecs, (json_int_t)t->tx_frames);
-}
-
-static int tuning_from_json(const json_t *j, struct tc_tuning *ret)
-{
-        json_int_t v[5];
-
-        if (json_unpack((json_t *)j, "[I, I, I, I, I]", &v[0], &v[1], &v[2], &v[3], &v[4]) < 0)
-                return -EBADMSG;
-        *ret = (struct tc_tuning){(uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (uint32_t)v[3],
-                                  (uint32_t)v[4]};
-        return 0;
-}
-
 static int asked_from_json(const json_t *j, struct tc_state *s)
 {
         s->asked = calloc(json_array_size(j) + 1, sizeof *s->asked);
@@ -200,8 +183,6 @@ static int read_state(struct tc_state *s)
         if (r >= 0 && json_is_string(json_object_get(j, "device")))
                 snprintf(s->name, sizeof s->name, "%s", json_string_value(json_object_get(j, "device")));
         if (r >= 0)
-                r = tuning_from_json(json_object_get(j, "previous"), &s->previous);
-        if (r >= 0)
                 r = asked_from_json(json_object_get(j, "asked"), s);
         json_decref(j);
         tc_tree_sort(&s->saved);
@@ -214,7 +195,6 @@ static void forget(struct tc_state *s)
         free(s->asked);
         s->asked = NULL;
         s->n_asked = 0;
-        s->previous = TC_TUNING_UNCHANGED;
         s->restoring = false;
         s->sources = 0;
 }
@@ -291,7 +271,7 @@ static int open_locked(const char *path, int *ret_holder)
 
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder)
 {
-        struct tc_state s = {.fd = -1, .previous = TC_TUNING_UNCHANGED};
+        struct tc_state s = {.fd = -1};
         int r = make_path(&s, d);
 
         *ret_holder = 0;
@@ -314,7 +294,7 @@ int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_hold
 
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
 {
-        struct tc_state s = {.fd = -1, .previous = TC_TUNING_UNCHANGED};
+        struct tc_state s = {.fd = -1};
         int r = make_path(&s, d);
 
         if (r < 0)
@@ -376,9 +356,9 @@ int tc_state_write(struct tc_state *s)
                                                        tc_address_format(&s->asked[i].address, address),
                                                        "rate_bps", (json_int_t)s->asked[i].rate_bps,
                                                        "permille", (int)s->asked[i].permille));
-        j = json_pack("{s:i, s:s, s:s, s:i, s:b, s:o, s:o, s:o}", "format", FORMAT, "of", s->of, "device",
-                      s->name, "sources", (int)s->sources, "restoring", (int)s->restoring, "saved", saved,
-                      "previous", tuning_to_json(&s->previous), "asked", asked);
+        j = json_pack("{s:i, s:s, s:s, s:i, s:b, s:o, s:o}", "format", FORMAT, "of", s->of, "device", s->name,
+                      "sources", (int)s->sources, "restoring", (int)s->restoring, "saved", saved, "asked",
+                      asked);
         if (!j)
                 return -ENOMEM;
         r = replace(s, j);

@@ -13,10 +13,9 @@ struct tc_state {
         bool empty;      /* no state; the file is deleted on close */
         bool unreadable; /* the file exists but is damaged */
         char path[256];
-        char of[96];               /* identifies device, boot and namespace */
-        struct tc_tree saved;      /* n == 0: the kernel's default */
-        bool restoring;            /* a restoration of `saved` has begun; the next process finishes it */
-        struct tc_tuning previous; /* earlier settings of the interface */
+        char of[96];          /* identifies device, boot and namespace */
+        struct tc_tree saved; /* n == 0: the kernel's default */
+        bool restoring;       /* a restoration of `saved` has begun; the next process finishes it */
         struct tc_destination *asked;
         size_t n_asked;
         uint32_t sources;       /* senders to one destination that the plan counts with; 0: unknown */

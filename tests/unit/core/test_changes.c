@@ -125,7 +125,6 @@ static struct dfm_settings settings_of(const struct dfm_config *c)
         return (struct dfm_settings){
                 .trigger_kind = c->trigger_kind,
                 .trigger_rate_millihertz = c->trigger_rate_millihertz,
-                .trigger_burst = c->trigger_burst,
                 .event_timeout_ns = c->event_timeout_ns,
                 .reassign_max = c->reassign_max,
                 .leave_timeout_ns = c->leave_timeout_ns,

@@ -424,22 +424,6 @@ TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_
         assert_string_equal(reasons.text[0], expected);
 }
 
-TEST_WITH(nothing_is_verified_if_the_scenario_says_so, NULL, bench_close)
-{
-        struct reasons reasons = {};
-        uint32_t slot;
-
-        bench_open(OUTPUT_NULL);
-        b.sample.scenario->sfi.verify = false;
-        start();
-        slot = receive_event(0);
-        memset(b.buffer, 0, b.config.buffer_bytes);
-        builder_accept(b.builder, slot);
-        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 0);
-}
-
 TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)
 {
         struct reasons reasons = {};

@@ -99,11 +99,19 @@ TEST(a_lost_clear_is_made_up_for)
 TEST(all_open_events_fit_into_each_ros)
 {
         static const char *const keys[] = {
-                "trigger.rate=max",      "trigger.events=48",     "ros.count=2",
-                "ros.fragment-size=1kB", "test.buffer-events=16", "sfi.credits=16",
-                "sfi.retry-after=1ms",   "sfi.timeout=10s",       "dfm.event-timeout=20s",
-                "test.clear-after=1ms",  "network.reorder=0.02",  "network.link-rate=unlimited",
-                "test.keep-alive=200ms", "dfm.node-timeout=2s",
+                "trigger.rate=max",
+                "trigger.events=48",
+                "ros.count=2",
+                "ros.fragment-size=1kB",
+                "test.buffer-events=16",
+                "sfi.credits=16",
+                "sfi.retry-after=1ms",
+                "sfi.timeout=10s",
+                "dfm.event-timeout=20s",
+                "network.reorder=0.02",
+                "network.link-rate=unlimited",
+                "test.keep-alive=200ms",
+                "dfm.node-timeout=2s",
         };
 
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);

@@ -1,4 +1,4 @@
-/* State that outlives the process: settings and earlier qdiscs, restored only on their own device. */
+/* State that outlives the process: earlier qdiscs, restored only on their own device. */
 #include "tc_network.h"
 
 #include <fcntl.h>
@@ -13,7 +13,6 @@
 
 static struct tc_destination destinations[SAMPLE_MAX];
 
-/* A tap device supports rx_frames, but no other coalescing setting. */
 static int open_tap(void)
 {
         struct ifreq r = {.ifr_name = TAP, .ifr_flags = IFF_TAP | IFF_NO_PI};
@@ -39,16 +38,13 @@ static struct tc_shaper *shaper_of(const char *name)
         return s;
 }
 
-static int tune(const char *name, uint32_t mtu, uint32_t rx_usecs, uint32_t rx_frames)
+static void shape(const char *name)
 {
-        struct tc_tuning t = {mtu, rx_usecs, rx_frames, TC_UNCHANGED, TC_UNCHANGED};
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
         struct tc_shaper *s = shaper_of(name);
-        struct tc_outcome o = {};
-        struct error e = {};
-        int r = tc_shaper_tune(s, &t, &o, &e);
 
+        apply(s, &q);
         tc_shaper_free(s);
-        return r < 0 ? r : (int)o.operations;
 }
 
 static unsigned remove_shaping(const char *name)
@@ -63,60 +59,9 @@ static unsigned remove_shaping(const char *name)
         return o.operations;
 }
 
-static struct tc_tuning tuning_of(const char *name)
-{
-        struct tc_tuning t;
-
-        assert_int_equal(tc_tuning_read(name, &t), 0);
-        return t;
-}
-
 static bool state_is_empty(void)
 {
         return rmdir(getenv("EVB_STATE_DIRECTORY")) == 0 && mkdir(getenv("EVB_STATE_DIRECTORY"), 0755) == 0;
-}
-
-TEST(each_setting_is_restored_whenever_it_was_set)
-{
-        _cleanup_close_ int fd = open_tap();
-        struct tc_tuning before = tuning_of(TAP), now;
-
-        assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
-        assert_int_equal(tune(TAP, TC_UNCHANGED, TC_UNCHANGED, 7), 1);
-        assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 1);
-        assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, 9), 0); /* unchanged */
-        now = tuning_of(TAP);
-        assert_fields(&now, mtu_bytes, 1300, rx_frames, 9);
-        assert_int_equal(remove_shaping(TAP), 1);
-        now = tuning_of(TAP);
-        assert_memory_equal(&before, &now, sizeof now);
-        assert_true(state_is_empty());
-}
-
-TEST(a_refused_setting_leaves_nothing_behind)
-{
-        _cleanup_close_ int fd = open_tap();
-        struct tc_tuning before = tuning_of(TAP), now;
-        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
-        _cleanup_(tc_plan_fini) struct tc_plan p = sample_plan(&q);
-        struct tc_tuning want = {1400, TC_UNCHANGED, 5, TC_UNCHANGED, TC_UNCHANGED};
-        struct tc_outcome o = {};
-        struct error e = {};
-        struct tc_shaper *s;
-
-        assert_true(tune(TAP, 1400, 5, TC_UNCHANGED) < 0);
-        assert_int_equal(tune(TAP, 65535, TC_UNCHANGED, 5), -EINVAL);
-        assert_true(state_is_empty());
-        /* The next step fails: another program has set the root. */
-        network_tc("qdisc add dev " TAP " root handle 1: htb");
-        s = shaper_of(TAP);
-        assert_int_equal(tc_shaper_tune(s, &want, &o, &e), 0);
-        assert_int_equal(tc_shaper_apply(s, &p, false, NS_PER_S, true, &o, &e), -EEXIST);
-        tc_shaper_untune(s, &e);
-        tc_shaper_free(s);
-        now = tuning_of(TAP);
-        assert_memory_equal(&before, &now, sizeof now);
-        assert_true(state_is_empty());
 }
 
 static void shell(const char *command)
@@ -130,15 +75,14 @@ TEST(state_belongs_to_one_device)
 {
         int fd = open_tap();
 
-        assert_int_equal(tune(TAP, 1400, TC_UNCHANGED, TC_UNCHANGED), 1);
+        shape(TAP);
         close(fd);
         fd = open_tap();
         assert_int_equal(remove_shaping(TAP), 0);
-        assert_int_equal(tuning_of(TAP).mtu_bytes, 1500);
-        assert_int_equal(tune(TAP, 1300, TC_UNCHANGED, TC_UNCHANGED), 1);
+        shape(TAP);
         shell("ip link set " TAP " down && ip link set " TAP " name evbtap1");
-        assert_int_equal(remove_shaping("evbtap1"), 1);
-        assert_int_equal(tuning_of("evbtap1").mtu_bytes, 1500);
+        assert_true(remove_shaping("evbtap1") > 0);
+        assert_int_equal(remove_shaping("evbtap1"), 0);
         close(fd);
         shell("rm -f $EVB_STATE_DIRECTORY/qos-*"); /* state of the first device */
 }
@@ -160,11 +104,10 @@ TEST(state_of_another_device_is_ignored)
 {
         static const char *const texts[] = {
                 "{\"format\":1,\"of\":\"x 1 "
-                "2\",\"saved\":[],\"previous\":[1280,4294967295,4294967295,4294967295,4294967295],\"asked\":["
-                "]}",
+                "2\",\"saved\":[],\"asked\":[]}",
                 "{\"format\":1,\"saved\":[{\"type\":0",
                 "[]",
-                "{\"format\":1,\"of\":7,\"saved\":[{}],\"previous\":[1,2,3,4,5],\"asked\":[]}",
+                "{\"format\":1,\"of\":7,\"saved\":[{}],\"asked\":[]}",
         };
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
 
@@ -185,7 +128,6 @@ TEST(state_of_another_device_is_ignored)
                 assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
                 assert_int_equal(o.n_warnings, i > 0);
                 network_remove(s);
-                assert_int_equal(tuning_of(NETWORK_DEVICE).mtu_bytes, 1500);
                 assert_true(state_is_empty());
         }
 }
@@ -232,7 +174,7 @@ static int peek_options(const char *hex)
 
         assert_int_equal(tc_state_open(&s, &d, &holder), 0);
         assert_true(dprintf(s.fd,
-                            "{\"format\": 1, \"of\": \"%s\", \"previous\": [0, 0, 0, 0, 0], \"asked\": [], "
+                            "{\"format\": 1, \"of\": \"%s\", \"asked\": [], "
                             "\"saved\": [{\"type\": 0, \"handle\": 1, \"parent\": 2, \"kernel_handle\": 0, "
                             "\"priority\": 0, \"protocol\": 0, \"kind\": \"x\", \"options\": \"%s\"}]}",
                             s.of, hex) > 0);
