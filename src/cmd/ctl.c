@@ -26,7 +26,8 @@ struct ctl {
         struct options common;
         const char *socket, *dfm, *key, *scenario, *wait;
         struct option_list metadata;
-        enum run_command command; /* RUN_COMMANDS: status */
+        enum run_command command; /* RUN_COMMANDS: status, or runs */
+        bool lists;               /* runs */
         char place[SCENARIO_TEXT_MAX + sizeof UNIX_PREFIX];
         char token[TOKEN_MAX_BYTES + 1];
         char key_path[SCENARIO_TEXT_MAX]; /* of the scenario */
@@ -214,8 +215,10 @@ static json_t *make_printable(json_t *from)
 static void send_request(const struct ctl *c, const char *request, struct http_get *ret)
 {
         for (;;) {
-                *ret = (struct http_get){
-                        .place = c->place, .path = "/control", .post = request, .token = c->token};
+                *ret = (struct http_get){.place = c->place,
+                                         .path = c->lists ? "/control/runs" : "/control",
+                                         .post = request,
+                                         .token = c->token};
                 http_get_all(ret, 1, ANSWER_NS);
                 if (request || (ret->error != -ETIMEDOUT && ret->status != 503) ||
                     clock_now_ns() >= c->until_ns)
@@ -239,7 +242,7 @@ static int ask(const struct ctl *c, const char *request, json_t **ret)
                 return g.error == -EINVAL || g.error == -ENAMETOOLONG ? 2 : 1;
         }
         *ret = json_loads(g.body ?: "", 0, NULL);
-        if (!json_object_get(*ret, "state") && !json_object_get(*ret, "error")) {
+        if (!json_object_get(*ret, c->lists ? "runs" : "state") && !json_object_get(*ret, "error")) {
                 fprintf(stderr, "evb ctl: %s: another program answers there, or a node without run control\n",
                         c->place);
                 json_decref(take_ptr(*ret));
@@ -330,6 +333,46 @@ static void print_state(const json_t *o)
         }
         print_list(json_object_get(o, "permits"), "permits    ");
         putchar('\n');
+}
+
+static const char *text_or_dash(const json_t *o, const char *name)
+{
+        return text_of(o, name)[0] ? text_of(o, name) : "-";
+}
+
+/* "stop by 10.0.0.9:4711", "trigger.events", "fault: the output of sfi1 failed". */
+static void print_end(const json_t *run)
+{
+        const char *who = text_of(run, "ended_by");
+        bool is_fault = strcmp(text_of(run, "ended"), "fault") == 0;
+
+        printf(" %s%s%s\n", text_or_dash(run, "ended"), !who[0] ? "" : is_fault ? ": " : " by ", who);
+}
+
+static void print_runs(const json_t *runs)
+{
+        const json_t *run;
+        size_t i;
+
+        printf("%10s %-20s %-20s %12s %-10s %s\n", "RUN", "BEGIN", "END", "EVENTS", "STATUS", "ENDED");
+        json_array_foreach(runs, i, run)
+        {
+                const json_t *events = json_object_get(run, "events");
+                char built[24] = "-";
+
+                if (events && !json_is_null(events))
+                        snprintf(built, sizeof built, "%lld",
+                                 number_of(events, "complete") + number_of(events, "partial"));
+                printf("%10lld %-20s %-20s %12s %-10s", number_of(run, "run"), text_or_dash(run, "begin"),
+                       text_or_dash(run, "end"), built, text_of(run, "status"));
+                print_end(run);
+                print_list(json_object_get(run, "reasons"), "           reasons: ");
+                if (json_array_size(json_object_get(run, "reasons")) > 0)
+                        putchar('\n');
+                print_list(json_object_get(run, "files"), "           files: ");
+                if (json_array_size(json_object_get(run, "files")) > 0)
+                        putchar('\n');
+        }
 }
 
 /* ---- Waiting ---- */
@@ -435,7 +478,10 @@ static int control(struct ctl *c)
                 r = await(c, &o);
         if (c->common.json && o)
                 return options_write_json(&c->common, o, r);
-        if (json_object_get(o, "state")) {
+        if (r == 0 && c->lists) {
+                shown = make_printable(json_object_get(o, "runs"));
+                print_runs(shown);
+        } else if (json_object_get(o, "state")) {
                 shown = make_printable(o);
                 print_state(shown);
         }
@@ -489,13 +535,16 @@ static const struct verb {
         {{"ctl next-run", cmd_ctl, "", "End the run, and begin another one with the next number.", COMMON,
           CTL_BEGINS},
          0},
+        {{"ctl runs", cmd_ctl, "", "List the last runs: begin, end, events, how and by whom ended, files.",
+          COMMON},
+         0},
         {{"ctl states", cmd_ctl, "", "Show the states, and the commands that each permits."}, 0},
 };
 
 static int run(const struct verb *verb, int argc, char **argv)
 {
         const char *name = verb->command.name + strlen("ctl ");
-        struct ctl c = {.command = run_command_find(name)};
+        struct ctl c = {.command = run_command_find(name), .lists = strcmp(name, "runs") == 0};
         const struct option_entry own[] = {
                 {"socket", "PATH", "Unix socket of the DFM (control.listen = unix:PATH)", &c.socket},
                 {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},

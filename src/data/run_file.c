@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -47,24 +46,13 @@ static json_t *versions(const struct scenario *s)
                          kernel);
 }
 
-static json_t *utc_text(void)
-{
-        time_t now = (time_t)(clock_utc_ns() / NS_PER_S);
-        struct tm tm = {};
-        char text[32];
-
-        gmtime_r(&now, &tm);
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-        return json_string(text);
-}
-
 char *run_file_text(const struct run_file *f)
 {
         json_t *o = json_object();
-        char *text;
+        char utc[CLOCK_UTC_TEXT_MAX], *text;
 
         json_object_set_new(o, "run", json_integer(f->run));
-        json_object_set_new(o, "written", utc_text());
+        json_object_set_new(o, "written", json_string(clock_format_utc(clock_utc_ns(), utc)));
         json_object_set_new(o, "versions", versions(f->scenario));
         json_object_set_new(
                 o, "metadata",

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <signal.h>
@@ -197,6 +198,14 @@ static void find_sender(struct net_address *ret, struct MHD_Connection *c)
         else if (a->sa_family == AF_INET6)
                 *ret = (struct net_address){.v6 = *(const struct sockaddr_in6 *)a,
                                             .size_bytes = sizeof ret->v6};
+}
+
+unsigned http_client_user(int connection)
+{
+        struct ucred peer;
+        socklen_t n = sizeof peer;
+
+        return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 ? peer.uid : UINT_MAX;
 }
 
 bool http_client_waits(int connection)

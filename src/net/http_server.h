@@ -30,6 +30,8 @@ struct http_request {
 /* Whether the client still waits for the answer: it has closed neither the connection nor its own half. Any
  * thread, until the request is answered. */
 bool http_client_waits(int connection);
+/* The user of a client at a Unix socket, likewise; UINT_MAX: unknown. */
+unsigned http_client_user(int connection);
 
 struct http_reply {
         unsigned status;          /* 200 unless set; 405: only GET and HEAD are served at this path */

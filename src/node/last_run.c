@@ -1,8 +1,6 @@
 /* Names the run that an earlier DFM left unfinished or unreported. */
 #include "last_run.h"
 
-#include <time.h>
-
 #include "base/log.h"
 #include "base/util.h"
 #include "node/run_control/run_control.h"
@@ -35,17 +33,14 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
 
 void last_run_open(struct last_run *l, struct node *n, const struct run_previous *f, bool has_duration)
 {
-        time_t began = (time_t)(f->began_utc_ns / NS_PER_S);
         const char *what = f->dfm.cookie != 0 ? "has no end" : "ended, but its DFM did not report it";
-        struct tm tm = {};
 
         *l = (struct last_run){.cookie = f->dfm.cookie};
         snprintf(l->cause, sizeof l->cause, "%s", f->cause);
         if (f->dfm.cookie == 0 && !f->is_unreported)
                 return;
         l->run = f->run;
-        gmtime_r(&began, &tm);
-        strftime(l->began, sizeof l->began, "%Y-%m-%dT%H:%M:%SZ", &tm);
+        clock_format_utc(f->began_utc_ns, l->began);
         log_warning("run %u of an earlier DFM, which began at %s, %s%s%s", l->run, l->began, what,
                     l->cause[0] ? ": " : "", l->cause);
         run_control_record_last(n->control_of_runs, l->run, what, l->cause);

@@ -9,7 +9,7 @@
 struct last_run {
         uint32_t run;    /* 0: there is no such run */
         uint64_t cookie; /* 0: it has ended */
-        char began[32];
+        char began[CLOCK_UTC_TEXT_MAX];
         char cause[REASON_TEXT_MAX]; /* the fault that ends it; "": none */
 };
 

@@ -108,6 +108,7 @@ static int open_run(struct node *n)
         n->run = 0;
         n->membership = (struct membership){};
         n->is_sealing = n->ended_by_stall = n->ended_by_previous = n->has_begun = n->is_stopped = false;
+        n->stop = (struct run_list_stop){};
         n->reasons = (struct reasons){};
         file_list_clear(&n->files);
         memcpy(n->metadata, s->metadata, sizeof n->metadata);

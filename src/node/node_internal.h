@@ -14,6 +14,7 @@
 #include "membership.h"
 #include "metrics/metrics.h"
 #include "progress/stall.h"
+#include "run_list.h"
 
 /* Number and interval of a ROS's or SFI's final messages, some of which may be lost. */
 #define FAREWELLS 3
@@ -68,6 +69,7 @@ struct node {
         bool ended_by_previous;           /* of a DFM: because of a fault that an earlier DFM recorded */
         bool has_begun;                   /* the log says that the run has begun */
         bool is_stopped;                  /* by a signal, or because it lost the DFM */
+        struct run_list_stop stop;        /* of a DFM: by a signal or an operator, the first one of the run */
         uint64_t stopped_ns;              /* the first signal; 0: none */
         uint64_t stop_timeout_ns;         /* run.stop-timeout at that time */
         bool check_only;                  /* open and close only; change nothing on this machine */
@@ -100,6 +102,8 @@ struct data_context node_data_context(const struct node *n);
 /* Adds the operator's names, which may replace those of the scenario. The DFM has checked them, but another
  * program may have sent them in its name. */
 void node_add_metadata(struct node *n, const struct metadata_set *set);
+/* A DFM's run is stopped; the first reason counts. */
+void node_record_stop(struct node *n, const char *how, const char *who);
 /* Whether this process serves several runs. */
 bool node_stays(const struct node *n);
 /* Draws 64 random bits that are not 0. Errors are logged. */

@@ -85,10 +85,11 @@ static void send_status(struct node *n, uint64_t now_ns)
 /* The node begins to stop. A run that continues may keep it for a while. */
 static void begin_stop(struct node *n, uint64_t now_ns)
 {
-        char status[STOP_STATUS_MAX], text[STOP_TEXT_MAX];
+        char status[STOP_STATUS_MAX], text[STOP_TEXT_MAX], signal[LOOP_SIGNAL_TEXT_MAX];
         enum run_state state = n->kind->state(n);
 
         n->is_stopped = true;
+        node_record_stop(n, "signal", loop_describe_signal(n->loop, signal));
         n->stopped_ns = now_ns;
         n->stop_timeout_ns = n->scenario->run.stop_timeout_ns;
         n->kind->stop(n, now_ns);

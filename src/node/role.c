@@ -22,6 +22,14 @@ struct data_context node_data_context(const struct node *n)
         };
 }
 
+void node_record_stop(struct node *n, const char *how, const char *who)
+{
+        if (n->stop.how[0])
+                return;
+        snprintf(n->stop.how, sizeof n->stop.how, "%s", how);
+        snprintf(n->stop.who, sizeof n->stop.who, "%s", who);
+}
+
 void node_send_due(struct node *n, void *core, node_step step, uint64_t now_ns)
 {
         struct message_to to;

@@ -11,6 +11,7 @@
 #include "data/level2_server.h"
 #include "node/role_config.h"
 #include "data/trigger_input.h"
+#include "store/event_writer.h"
 #include "store/replay.h"
 #include "sys/priority.h"
 #include "progress/dfm_end.h"
@@ -20,7 +21,9 @@
 #include "last_run.h"
 #include "processes_file.h"
 #include "log/roster.h"
+#include "log/run_log.h"
 #include "run_control/run_control.h"
+#include "run_control/state_json.h"
 #include "run_record.h"
 
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
@@ -42,6 +45,11 @@ struct dfm_role {
         struct busy_output *busy;    /* NULL: not configured */
         struct run_record record;
         struct last_run last_run;
+        struct {
+                char path[RUN_LIST_PATH_MAX];
+                bool has_begin, has_stop, has_failed;
+                bool was_stopped; /* an earlier DFM recorded that this run is stopped */
+        } list;
         struct processes_file processes;
         uint64_t processes_version,
                 processes_retry_ns; /* version that is stored; after a failure, when to try again */
@@ -117,6 +125,8 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
         if (n->runs > 0)
                 previous = (struct run_previous){.dfm.known = true};
         config->previous = previous.dfm;
+        d->list.was_stopped = previous.dfm.stopped;
+        run_list_path(d->record.path, d->list.path);
         last_run_open(&d->last_run, n, &previous, config->duration_ns > 0);
         if (previous.is_damaged)
                 log_warning("%s is damaged, so the state of the last run is unknown", d->record.path);
@@ -209,14 +219,98 @@ static int record_run(struct dfm_role *d, enum run_stage stage)
                                 dfm_age_ns(d->core, clock_now_ns()), stage, d->cause);
 }
 
+/* ---- The list of runs ---- */
+
+static void check_listed(struct dfm_role *d, int r)
+{
+        if (r < 0 && !d->list.has_failed)
+                log_warning_errno(r, "%s: %m; evb ctl runs does not know all of run %u", d->list.path,
+                                  dfm_run(d->core));
+        d->list.has_failed |= r < 0;
+}
+
+static struct run_list_run listed_run(const struct dfm_role *d)
+{
+        return (struct run_list_run){dfm_run(d->core), dfm_cookie(d->core)};
+}
+
+static uint64_t began_utc_ns(const struct dfm_role *d)
+{
+        return clock_utc_ns() - dfm_age_ns(d->core, clock_now_ns());
+}
+
+static struct run_list_stop find_stop(const struct node *n, const struct dfm_role *d)
+{
+        static const char *const limits[] = {
+                [RUN_LIMIT_NONE] = "unknown",
+                [RUN_LIMIT_TRIGGERS] = "trigger.events",
+                [RUN_LIMIT_DURATION] = "scenario.duration",
+        };
+        struct run_list_stop stop = n->stop;
+        const char *how;
+
+        if (d->cause[0]) {
+                how = "fault";
+                snprintf(stop.who, sizeof stop.who, "%s", d->cause);
+        } else if (stop.how[0])
+                return stop;
+        else if (d->list.was_stopped && d->last_run.cookie == dfm_cookie(d->core))
+                how = run_command_name(RUN_COMMAND_STOP);
+        else
+                how = limits[run_limit_reached(n)];
+        snprintf(stop.how, sizeof stop.how, "%s", how);
+        return stop;
+}
+
+static void list_run(struct node *n, struct dfm_role *d)
+{
+        if (d->record.fd < 0 || !dfm_has_begun(d->core))
+                return;
+        if (!d->list.has_begin) {
+                d->list.has_begin = true;
+                check_listed(d, run_list_add_begin(d->list.path, listed_run(d), began_utc_ns(d)));
+        }
+        if (!d->list.has_stop && dfm_state(d->core) >= RUN_DRAINING) {
+                const struct run_list_stop stop = find_stop(n, d);
+
+                d->list.has_stop = true;
+                check_listed(d, run_list_add_stop(d->list.path, listed_run(d), &stop));
+        }
+}
+
+/* A pattern for the files of all SFIs; "": they write none. */
+static void describe_files(const struct node *n, const struct dfm_role *d, char *text, size_t size_bytes)
+{
+        time_t began = (time_t)(began_utc_ns(d) / NS_PER_S);
+        char name[128];
+
+        text[0] = '\0';
+        if (n->scenario->sfi.output == OUTPUT_FILE)
+                snprintf(text, size_bytes, "%s/%s.data", n->scenario->sfi.directory,
+                         event_writer_core_name(name, sizeof name, began, dfm_run(d->core), 0, "*"));
+}
+
+static void list_end(const struct node *n, struct dfm_role *d)
+{
+        char files[SCENARIO_TEXT_MAX + 160];
+
+        if (!d->list.has_begin)
+                return;
+        describe_files(n, d, files, sizeof files);
+        check_listed(d, run_list_add_end(d->list.path, listed_run(d), run_outcome_name(run_outcome_of(n)),
+                                         dfm_counts(d->core), &n->reasons, files));
+}
+
 static void close_role(struct node *n)
 {
         struct dfm_role *d = n->state;
 
         /* The report of the run is written. A stopped run has ended, even if it did not end in time: a
          * restarted DFM must not resume it. */
-        if (d->core && d->stage_recorded && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS))
+        if (d->core && d->stage_recorded && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS)) {
                 (void)record_run(d, RUN_STAGE_REPORTED);
+                list_end(n, d);
+        }
         processes_file_close(&d->processes);
         run_record_close(&d->record);
         trigger_input_free(d->input);
@@ -437,6 +531,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         level2_server_send(d->level2, now_ns);
         roster_log(n, d->core);
         remember_run(n, d);
+        list_run(n, d);
         log_wait(n, d, now_ns);
         dfm_end_turn(n, d->core, &d->end, now_ns);
         return 0;

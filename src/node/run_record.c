@@ -32,6 +32,7 @@ static const char *const stages[] = {
 /* A larger step of the wall clock is reported. */
 #define STEP_NS NS_PER_S
 #define BOOT_ID_MAX 40
+#define NAME_MAX_BYTES 100
 #define RECORD_MAX (256 + REASON_TEXT_MAX)
 
 static bool find_directory(char *path, size_t size_bytes)
@@ -102,18 +103,27 @@ static int make_file(const char *path, const char *text)
         return r;
 }
 
-/* Opens and locks the file `name` in the directory; `path` is set on errors as well. A new file has the text
- * `first`. */
-static int open_locked(const char *name, const char *first, bool wait, char *path, size_t size_bytes)
+/* Returns whether the directory is known, and makes it. */
+static bool make_path(const char *name, char path[static RUN_RECORD_PATH_MAX])
 {
         char directory[RUN_RECORD_PATH_MAX - 128];
+
+        snprintf(path, RUN_RECORD_PATH_MAX, "%s", name);
+        if (!find_directory(directory, sizeof directory))
+                return false;
+        make_directory(directory);
+        snprintf(path, RUN_RECORD_PATH_MAX, "%s/%s", directory, name);
+        return true;
+}
+
+/* Opens and locks the file `name` in the directory; `path` is set on errors as well. A new file has the text
+ * `first`. */
+static int open_locked(const char *name, const char *first, bool wait, char path[static RUN_RECORD_PATH_MAX])
+{
         int fd;
 
-        snprintf(path, size_bytes, "%s", name);
-        if (!find_directory(directory, sizeof directory))
+        if (!make_path(name, path))
                 return -ENOENT;
-        make_directory(directory);
-        snprintf(path, size_bytes, "%s/%s", directory, name);
         fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0 && errno == ENOENT) {
                 int r = make_file(path, first);
@@ -133,14 +143,27 @@ static int open_locked(const char *name, const char *first, bool wait, char *pat
         return fd;
 }
 
-int run_record_open(struct run_record *s, const char *address, unsigned port)
+static void make_name(const char *address, unsigned port, char name[static NAME_MAX_BYTES])
 {
-        char name[100];
-
-        snprintf(name, sizeof name, "dfm-%.64s-%u", address, port);
+        snprintf(name, NAME_MAX_BYTES, "dfm-%.64s-%u", address, port);
         for (char *c = name; *c; c++)
                 *c = *c == '/' || *c == '%' ? '_' : *c;
-        s->fd = open_locked(name, "", false, s->path, sizeof s->path);
+}
+
+void run_record_path(const char *address, unsigned port, char path[static RUN_RECORD_PATH_MAX])
+{
+        char name[NAME_MAX_BYTES];
+
+        make_name(address, port, name);
+        (void)make_path(name, path);
+}
+
+int run_record_open(struct run_record *s, const char *address, unsigned port)
+{
+        char name[NAME_MAX_BYTES];
+
+        make_name(address, port, name);
+        s->fd = open_locked(name, "", false, s->path);
         return MIN(s->fd, 0);
 }
 
@@ -279,7 +302,7 @@ static int store_number(int fd, uint32_t number, bool is_new, const char *path)
 
 int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX])
 {
-        _cleanup_close_ int fd = open_locked("run-number", "0\n", true, path, RUN_RECORD_PATH_MAX);
+        _cleanup_close_ int fd = open_locked("run-number", "0\n", true, path);
         uint32_t next = fd < 0 ? 0 : number_after(fd);
         int r = fd < 0 ? fd : next == 0 ? -EBADMSG : 0;
 

@@ -42,6 +42,8 @@ struct run_record {
         char path[RUN_RECORD_PATH_MAX];
 };
 
+/* The path of a DFM's file; only its name if the directory is unknown. */
+void run_record_path(const char *address, unsigned port, char path[static RUN_RECORD_PATH_MAX]);
 /* `address`: of the DFM. Negative errno: s->path cannot be used, so no run is stored and none is known. */
 int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);

@@ -51,6 +51,16 @@ uint64_t clock_utc_ns(void)
         return clock_read_ns(CLOCK_REALTIME);
 }
 
+const char *clock_format_utc(uint64_t utc_ns, char text[static CLOCK_UTC_TEXT_MAX])
+{
+        time_t seconds = (time_t)(utc_ns / NS_PER_S);
+        struct tm tm = {};
+
+        gmtime_r(&seconds, &tm);
+        strftime(text, CLOCK_UTC_TEXT_MAX, "%Y-%m-%dT%H:%M:%SZ", &tm);
+        return text;
+}
+
 int loop_new(struct loop **ret)
 {
         struct loop *l = calloc(1, sizeof *l);

@@ -17,6 +17,9 @@ struct loop_io {
 uint64_t clock_now_ns(void);  /* CLOCK_MONOTONIC */
 uint64_t clock_utc_ns(void);  /* CLOCK_REALTIME */
 uint64_t clock_boot_ns(void); /* CLOCK_BOOTTIME */
+#define CLOCK_UTC_TEXT_MAX 32
+/* "2026-11-28T19:43:01Z"; returns `text`. */
+const char *clock_format_utc(uint64_t utc_ns, char text[static CLOCK_UTC_TEXT_MAX]);
 
 int loop_new(struct loop **ret);
 struct loop *loop_free(struct loop *loop);

@@ -21,6 +21,7 @@ static struct run_request *waiting;
 int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
 struct http_server *__wrap_http_server_free(struct http_server *s);
 void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns);
+unsigned __wrap_http_client_user(int connection);
 bool __wrap_http_client_waits(int connection);
 int __wrap_local_listener_open(struct local_listener *ret, const char *path, struct error *e);
 int __wrap_chmod(const char *path, mode_t mode);
@@ -63,6 +64,12 @@ int __wrap_chmod(const char *path, mode_t mode)
         (void)path;
         (void)mode;
         return 0;
+}
+
+unsigned __wrap_http_client_user(int connection)
+{
+        (void)connection;
+        return 1000;
 }
 
 bool __wrap_http_client_waits(int connection)

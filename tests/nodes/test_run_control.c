@@ -414,3 +414,62 @@ TEST_EACH(a_stop_comes_after_the_end, falls_short, 2)
         bed_until(bed_logged("dfm", "run 1 ended"));
         assert_int_equal(bed_ctl("stop", "60s"), falls_short);
 }
+
+/* ---- The list of runs ---- */
+
+static const char *listed(size_t i, const char *name)
+{
+        static json_t *all;
+        json_t *runs;
+
+        json_decref(all);
+        assert_int_equal(bed_ctl("runs", NULL), 0);
+        all = bed_report("ctl");
+        runs = json_object_get(all, "runs");
+        return json_array_size(runs) <= i ? "none" : text_of(json_array_get(runs, i), name);
+}
+
+static void check_listed(size_t i, const char *status, const char *how, const char *who)
+{
+        assert_string_equal(listed(i, "status"), status);
+        assert_string_equal(listed(i, "ended"), how);
+        assert_non_null(strstr(listed(i, "ended_by"), who));
+}
+
+/* The list is that of all DFMs of this address, also of those that were killed. */
+TEST(the_list_says_how_each_run_ended)
+{
+        RUN(1, BASE, "scenario.duration=60s");
+        bed_until(bed_logged("dfm", "sfi2 has joined") && is_state("configured"));
+        assert_string_equal(listed(0, "status"), "none");
+        begin_run();
+        bed_until(bed_logged("dfm", "run 1 ended"));
+        check_listed(0, "ok", "scenario.duration", "");
+        begin_run();
+        check_listed(1, "running", "", "");
+        bed_freeze("ros1", true);
+        bed_pass(100 * NS_PER_MS);
+        assert_int_equal(bed_ctl("stop", NULL), 0);
+        bed_kill("dfm");
+        bed_start("dfm");
+        bed_until(bed_logged("dfm", "resumed run 2"));
+        check_listed(1, "running", "stop", "the Unix socket, user 1000");
+        bed_freeze("ros1", false);
+        bed_until(bed_logged("dfm", "run 2 ended"));
+        check_listed(1, "ok", "stop", "the Unix socket, user 1000");
+        begin_short_run();
+        bed_fail_output("sfi1");
+        bed_until(bed_logged("dfm", "run 4 ended"));
+        bed_fail_output(NULL);
+        check_listed(2, "error", "fault", "the output of sfi1 failed (disk full");
+        assert_true(bed_logged("dfm", "run 4 stops\n"));
+        begin_run();
+        replace_nodes();
+        check_listed(3, "unknown", "unknown", "");
+        begin_run();
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
+        bed_start("dfm");
+        check_listed(4, "ok", "signal", "SIGTERM");
+        assert_string_equal(listed(5, "status"), "none");
+}

@@ -83,7 +83,7 @@ TABLE = {
         "journalctl EVB_RUN=1": (MACHINES, "journalctl EVB_RUN=1"),
         **{f"evb ctl {words} --socket /run/evb/control.sock{more}": "control" for words, more in (
             ("status", ""), ("start", " --set-meta shift=7 --wait 30s"), ("pause", ""), ("resume", ""), ("next-run", " --wait 60s"),
-            ("stop", " --wait 60s"))},
+            ("stop", " --wait 60s"), ("runs", ""))},
         "head -c 32 /dev/urandom | base64 > /etc/evb/token": "control-tcp",
         "evb ctl status --dfm 10.0.0.1:26803 --key /etc/evb/token": "control-tcp",
         'curl -H "Authorization: Bearer $(cat /etc/evb/token)" http://10.0.0.1:26803/control': "control-tcp",

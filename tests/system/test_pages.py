@@ -248,7 +248,8 @@ def control(evb):
                 wait_shown(shell, f"evb ctl status --socket {where}/control.sock", "configured")
             elif " status " in command.text:
                 wait_until("the socket", (where / "control.sock").exists)
-            shell.follow(command, [("/run/evb", str(where))])
+            said = shell.follow(command, [("/run/evb", str(where))])
+        assert re.search(r" ok +next-run by the Unix socket, user 0\n.* ok +stop by the Unix socket, user 0\n", said, re.S), said
         shell.type("kill $(jobs -p); wait")
         files = sorted(path.name for path in (where / "data").glob("*.data"))
         assert len(files) == 2 and not list((where / "data").glob("*.writing")), files

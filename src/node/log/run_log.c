@@ -1,5 +1,5 @@
 /* Writes what an operator must find in the log of each node about each run. Only the role's counters are
- * read, and whether a DFM is in a run. */
+ * read, and what the core says about the run. */
 #include "run_log.h"
 
 #include <inttypes.h>
@@ -44,17 +44,30 @@ static void log_begin(struct node *n)
                s->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP", shaping_of(n));
 }
 
+enum run_limit run_limit_reached(const struct node *n)
+{
+        const struct scenario *s = n->scenario;
+
+        if (s->trigger.events > 0 && dfm_counts(n->core)->triggers >= s->trigger.events)
+                return RUN_LIMIT_TRIGGERS;
+        if (s->scenario.duration_ns > 0 &&
+            dfm_age_ns(n->core, loop_now_ns(n->loop)) >= s->scenario.duration_ns)
+                return RUN_LIMIT_DURATION;
+        return RUN_LIMIT_NONE;
+}
+
 /* Why the DFM ended the run by itself. A failed output has a line of its own. */
 static void log_dfm_ends(const struct node *n)
 {
+        enum run_limit limit = run_limit_reached(n);
         const struct scenario *s = n->scenario;
         char time[QUANTITY_TEXT_MAX];
 
-        if (s->trigger.events > 0 && stats_get(&n->stats->triggers) >= s->trigger.events)
+        if (limit == RUN_LIMIT_TRIGGERS)
                 log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED,
                        "run %u stops: it has all %" PRIu64 " triggers (trigger.events)", n->run,
                        s->trigger.events);
-        else if (s->scenario.duration_ns > 0)
+        else if (limit == RUN_LIMIT_DURATION)
                 log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "run %u stops: %s have passed (scenario.duration)",
                        n->run, quantity_format_time(s->scenario.duration_ns, time));
         else

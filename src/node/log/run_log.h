@@ -3,6 +3,10 @@
 
 #include "../node_internal.h"
 
+/* The limit of the scenario that ended the DFM's run. */
+enum run_limit { RUN_LIMIT_NONE, RUN_LIMIT_TRIGGERS, RUN_LIMIT_DURATION };
+
+enum run_limit run_limit_reached(const struct node *n);
 /* The node got its first or a further stop signal. */
 void run_log_signal(const struct node *n, bool first);
 /* The run has changed its state on this node. */

@@ -2,6 +2,7 @@
  * servers, and touches neither the core nor other state of the event loop. */
 #include "http.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -197,9 +198,10 @@ static bool read_body(struct run_request *r, const struct http_request *request,
 static void describe_sender(const struct http_request *request, char *text, size_t size_bytes)
 {
         char from[NET_ADDRESS_TEXT_MAX];
-
-        snprintf(text, size_bytes, "%s",
-                 is_local(request) ? "the Unix socket" : net_address_format(request->from, from));
+        if (is_local(request))
+                snprintf(text, size_bytes, "the Unix socket, user %u", http_client_user(request->connection));
+        else
+                snprintf(text, size_bytes, "%s", net_address_format(request->from, from));
 }
 
 static void answer_copy(const struct run_http *h, struct http_reply *ret)
@@ -216,6 +218,36 @@ static void answer_copy(const struct run_http *h, struct http_reply *ret)
         ret->text_bytes = strlen(json);
 }
 
+/* The DFM is in the newest run of its list. */
+static bool is_in_run(const struct run_http *h)
+{
+        switch (atomic_load_explicit(&h->state, memory_order_relaxed)) {
+        case RUN_CONTROL_RESUMING:
+        case RUN_CONTROL_RUNNING:
+        case RUN_CONTROL_PAUSED:
+        case RUN_CONTROL_DRAINING:
+                return true;
+        }
+        return false;
+}
+
+/* Reads the file in the thread of the server, so the event loop is not delayed. */
+static void answer_list(const struct run_http *h, struct http_reply *ret)
+{
+        char why[ERROR_MAX];
+        int r = run_list_read(h->runs, is_in_run(h), &ret->text);
+
+        if (r < 0) {
+                snprintf(why, sizeof why, "cannot read %s: %s", h->runs,
+                         r == -EINVAL ? "not a regular file" : strerror(-r));
+                answer_error(ret, 500, why);
+                return;
+        }
+        ret->status = 200;
+        ret->content_type = TYPE_JSON;
+        ret->text_bytes = strlen(ret->text);
+}
+
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics)
 {
@@ -226,6 +258,10 @@ void run_http_answer(const struct run_http *h, const struct http_request *reques
                 return;
         if (at_metrics && !request->is_post) {
                 answer_copy(h, ret);
+                return;
+        }
+        if (strcmp(request->path, RUN_HTTP_LIST_PATH) == 0) {
+                answer_list(h, ret);
                 return;
         }
         describe_sender(request, r.from, sizeof r.from);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "data/stats.h"
+#include "node/run_list.h"
 #include "mailbox.h"
 #include "state_copy.h"
 
@@ -11,6 +12,8 @@
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
 
 #define RUN_HTTP_PATH "/control"
+/* The list of runs, at control.listen only. */
+#define RUN_HTTP_LIST_PATH RUN_HTTP_PATH "/runs"
 
 struct http_request;
 struct http_reply;
@@ -20,8 +23,9 @@ struct run_http {
         struct node_stats *stats;
         struct run_mailbox *mailbox;
         struct run_state_copy *copy;
-        const char *token; /* "": none */
-        _Atomic int state; /* enum run_control_state, as of the last turn of the event loop */
+        const char *token;            /* "": none */
+        char runs[RUN_LIST_PATH_MAX]; /* the list of runs */
+        _Atomic int state;            /* enum run_control_state, as of the last turn of the event loop */
 };
 
 /* Answers a request to /control, in the thread of a server. `at_metrics`: the server is that of

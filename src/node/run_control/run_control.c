@@ -46,6 +46,9 @@ struct run_control {
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
         struct metadata_set given; /* the part of them that the operator set */
+        /* The last command that began or ended a run, and who gave it. */
+        enum run_command command;
+        char from[sizeof((struct run_request *)NULL)->from];
 };
 
 static bool waits_for_start(const struct run_control *c)
@@ -181,8 +184,10 @@ static void stop_run(struct run_control *c, uint64_t now_ns)
 {
         struct node *n = c->node;
 
-        if (dfm_is_in_run(n->core) && dfm_state(n->core) < RUN_DRAINING)
-                n->kind->stop(n, now_ns);
+        if (!dfm_is_in_run(n->core) || dfm_state(n->core) >= RUN_DRAINING)
+                return;
+        node_record_stop(n, run_command_name(c->command), c->from);
+        n->kind->stop(n, now_ns);
 }
 
 static void start(struct run_control *c, struct run_request *r, uint64_t now_ns)
@@ -213,6 +218,12 @@ static void set(struct run_control *c, struct run_request *r, uint64_t now_ns)
                 refuse(r, status == -EINVAL ? 400 : 409, "%s", why);
 }
 
+static void record_command(struct run_control *c, const struct run_request *r)
+{
+        c->command = r->command;
+        strcpy(c->from, r->from);
+}
+
 static void execute(struct run_control *c, struct run_request *r, uint64_t now_ns)
 {
         enum run_control_state state = run_state_of(c->node->core, &c->view);
@@ -233,9 +244,11 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
         switch (r->command) {
         case RUN_COMMAND_START:
         case RUN_COMMAND_NEXT_RUN:
+                record_command(c, r);
                 start(c, r, now_ns);
                 break;
         case RUN_COMMAND_STOP:
+                record_command(c, r);
                 stop(c, now_ns);
                 break;
         case RUN_COMMAND_PAUSE:
@@ -412,7 +425,7 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
 {
         const struct run_control *c = ctx;
 
-        if (strcmp(request->path, RUN_HTTP_PATH) == 0) {
+        if (strcmp(request->path, RUN_HTTP_PATH) == 0 || strcmp(request->path, RUN_HTTP_LIST_PATH) == 0) {
                 run_http_answer(&c->http, request, ret, false);
                 return;
         }
@@ -448,6 +461,7 @@ static int serve(struct run_control *c)
 
 int run_control_open(struct run_control **ret, struct node *n)
 {
+        char record[RUN_RECORD_PATH_MAX];
         struct run_control *c;
         int r;
 
@@ -471,6 +485,8 @@ int run_control_open(struct run_control **ret, struct node *n)
         c->http.mailbox = c->mailbox;
         c->http.copy = &c->copy;
         c->http.token = c->token;
+        run_record_path(n->self->address, (unsigned)n->scenario->network.control_port, record);
+        run_list_path(record, c->http.runs);
         if (r >= 0)
                 r = open_listener(c, n->check_only);
         if (r >= 0 && !n->check_only)

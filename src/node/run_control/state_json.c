@@ -53,13 +53,30 @@ void run_state_record_last(struct run_state_view *v, uint32_t run, const char *w
         v->is_held |= v->has_failed;
 }
 
+enum run_outcome run_outcome_of(const struct node *n)
+{
+        if (n->ended_by_stall || n->ended_by_previous || output_failed(n))
+                return RUN_OUTCOME_ERROR;
+        return n->reasons.n > 0 ? RUN_OUTCOME_FELL_SHORT : RUN_OUTCOME_OK;
+}
+
+const char *run_outcome_name(enum run_outcome outcome)
+{
+        static const char *const names[] = {
+                [RUN_OUTCOME_NONE] = NULL,
+                [RUN_OUTCOME_OK] = "ok",
+                [RUN_OUTCOME_FELL_SHORT] = "fell short",
+                [RUN_OUTCOME_ERROR] = "error",
+        };
+
+        return names[outcome];
+}
+
 void run_state_record_end(const struct node *n, struct run_state_view *v)
 {
         v->run = n->run;
         v->reasons = n->reasons;
-        v->outcome = n->ended_by_stall || n->ended_by_previous || output_failed(n) ? RUN_OUTCOME_ERROR
-                     : n->reasons.n > 0                                            ? RUN_OUTCOME_FELL_SHORT
-                                                                                   : RUN_OUTCOME_OK;
+        v->outcome = run_outcome_of(n);
         v->has_failed = v->outcome == RUN_OUTCOME_ERROR;
 }
 
@@ -96,11 +113,6 @@ static json_t *events_json(const struct dfm *core)
 /* A run that is resumed, or will be, is not the last one, but the present one. */
 static json_t *last_run_json(const struct dfm *core, const struct run_state_view *v)
 {
-        static const char *const outcomes[] = {
-                [RUN_OUTCOME_OK] = "ok",
-                [RUN_OUTCOME_FELL_SHORT] = "fell short",
-                [RUN_OUTCOME_ERROR] = "error",
-        };
         json_t *reasons;
 
         if (v->outcome == RUN_OUTCOME_NONE || dfm_awaits_run(core) ||
@@ -109,7 +121,7 @@ static json_t *last_run_json(const struct dfm *core, const struct run_state_view
         reasons = json_array();
         for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
                 json_array_append_new(reasons, json_string(v->reasons.text[i]));
-        return json_pack("{s:I, s:s, s:o}", "run", (json_int_t)v->run, "status", outcomes[v->outcome],
+        return json_pack("{s:I, s:s, s:o}", "run", (json_int_t)v->run, "status", run_outcome_name(v->outcome),
                          "reasons", reasons);
 }
 

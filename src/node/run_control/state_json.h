@@ -19,6 +19,10 @@ struct run_state_view {
         struct reasons reasons;
 };
 
+/* Of the run of this node, which is over. */
+enum run_outcome run_outcome_of(const struct node *n);
+/* "ok", "fell short", "error"; NULL: RUN_OUTCOME_NONE. */
+const char *run_outcome_name(enum run_outcome outcome);
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
 /* An earlier DFM left this run, which fell short, or failed: the cause is not "". */
 void run_state_record_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
