@@ -1,1 +1,24 @@
-"""Python side of evb, an event builder for data acquisition."""
+"""Reads the events that evb, an event builder for data acquisition, has written or is writing.
+
+    run = evb.open("data/*.data")
+    for event in run:
+        samples = event["ros1"].view("<u2")
+
+docs/python.md describes it. numpy is imported with the first of these names, as `evb.lab` works without it.
+"""
+from importlib import import_module as _import
+
+_EXPORTS = {"open": "run", "Run": "run", "Event": "event", "Fragment": "event", "columns": "flat", "awkward": "flat",
+            "Columns": "flat", "DamageWarning": "storage"}
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name):
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'evb' has no attribute {name!r}")
+    value = globals()[name] = getattr(_import(f".{_EXPORTS[name]}", __name__), name)
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_EXPORTS})

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+from ..interpreter import use_system_python
 from . import catalogue, machine, report, results, virtual
 from .judge import judge
 from .measurement import Simulation
@@ -16,7 +17,6 @@ from .valid import SAMPLES
 from .verdict import Verdict
 
 SKIPPED = 77  # a privilege or a program is missing
-SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 def find_evb():
@@ -196,10 +196,7 @@ def run(o):
 def draw(description, folder):
     from . import page  # pylint: disable=import-outside-toplevel
     if page.plt is None:
-        # The first python3 in PATH may lack matplotlib, which Debian installs for its own.
-        if os.access(SYSTEM_PYTHON, os.X_OK) and "EVB_LAB_AGAIN" not in os.environ:
-            os.environ["EVB_LAB_AGAIN"] = "1"
-            os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.orig_argv[1:]])
+        use_system_python()
         print("evb lab report: matplotlib is not installed; install it with: apt-get install python3-matplotlib", file=sys.stderr)
         return SKIPPED
     path, n = page.write(description, folder)

@@ -1,0 +1,199 @@
+"""Raw event formats v3.0 and v5.0: headers of events, and their fragments, for many events at once.
+
+All positions are indices of 32-bit words in the file; docs/event-format.md describes the layouts. No count or size of the file is
+trusted: what does not fit its parent ends the reading of that event, and is named.
+"""
+import numpy as np
+
+EVENT, SUBDET, ROS, ROB, ROD = 0xAA1234AA, 0xBB1234BB, 0xCC1234CC, 0xDD1234DD, 0xEE1234EE
+STATUS_WORDS_MAX = 63
+PARTIAL = 0x80000000
+DUMMY = 0x20
+RAW_SUBDET = 0x70  # in source IDs of raw payload
+NS = 10**9
+
+# Fields of an event header: type, and their word in v3.0 and v5.0, without the status words.
+FIELDS = {"number": ("u8", 8, 9), "run": ("u4", 9, 12), "l1_id": ("u4", 10, 14), "trigger_type": ("u4", 11, 16)}
+
+
+def _get(words, at):
+    # A position behind the end is not used: the checks of sizes reject it.
+    return words.take(at, mode="clip")
+
+
+class Headers:
+    """Columns with an item for each event: `at` and `size` in words, and the fields. extend() adds events."""
+
+    NAMES = {"at": "i8", "size": "i8", "version": "u1", "status": "u4", "time_ns": "i8",
+             **{name: kind for name, (kind, *_) in FIELDS.items()}}
+
+    def __init__(self, **columns):
+        self._parts = {name: [columns[name].astype(kind, copy=False)] if columns else [] for name, kind in self.NAMES.items()}
+        self._n = len(columns["at"]) if columns else 0
+
+    def __len__(self):
+        return self._n
+
+    def __getattr__(self, name):
+        if name not in self.NAMES:
+            raise AttributeError(name)
+        parts = self._parts[name]
+        if len(parts) != 1:
+            parts[:] = [np.concatenate(parts) if parts else np.zeros(0, self.NAMES[name])]
+        return parts[0]
+
+    def extend(self, other):
+        for name, parts in self._parts.items():
+            parts.extend(other._parts[name])
+        self._n += len(other)
+
+
+def read_headers(words, at, major=None):
+    """Reads the headers of events whose size words are right. Returns the Headers, and (position, reason) of those to skip."""
+    size, header, n_status = (_get(words, at + k).astype(np.int64) for k in (1, 2, 5))
+    versions = _get(words, at + 3) >> 16
+    version = versions >> 8
+    after = at + 6 + n_status  # the first word behind the status words
+    is_3 = version == 3
+    n_specific = _get(words, after).astype(np.int64)
+    reasons = np.zeros(len(at), np.int8)
+    reasons[np.where(is_3, header != 7 + n_status + n_specific, header < 23 + n_status)] = 4
+    reasons[is_3 & (n_specific < 10)] = 4
+    reasons[header > size] = 3
+    reasons[n_status > STATUS_WORDS_MAX] = 2
+    reasons[(versions != 0x300) & (versions != 0x500) | ((version != major) if major else False)] = 1
+    texts = ("", "its version is not that of the file", "too many status words", "its header exceeds the event",
+             "the size of its header is wrong")
+    bad = [(int(at[i]), texts[reasons[i]]) for i in np.flatnonzero(reasons)]
+    good = reasons == 0
+    if bad:
+        at, size, n_status, version, is_3, after = (x[good] for x in (at, size, n_status, version, is_3, after))
+    columns = {name: _get(words, at + n_status + np.where(is_3, in_3, in_5)).astype(kind)
+               for name, (kind, in_3, in_5) in FIELDS.items()}
+    columns["number"] |= np.where(is_3, 0, _get(words, after + 4)).astype("u8") << np.uint64(32)
+    seconds = _get(words, after + 1).astype(np.int64)
+    columns["time_ns"] = seconds * NS + np.where(is_3, 0, _get(words, after + 2)).astype(np.int64)
+    status = np.where(n_status > 0, _get(words, at + 6), 0)
+    return Headers(at=at, size=size, version=version, status=status, **columns), bad
+
+
+class _Nodes:
+    """Fragments of one level: the index of each one's event and parent, and columns."""
+
+    def __init__(self, parent, at, header, stop, source, status):
+        self.parent, self.at, self.start, self.stop, self.source, self.status = parent, at, at + header, stop, source, status
+
+
+def _is_header(head, room, marker, version):
+    """Checks headers (rows of 8 words), except for the word behind the status words."""
+    size, header, n_status = head[:, 1], head[:, 2], head[:, 5]
+    return ((head[:, 0] == marker) & (size <= room) & (header <= size) & (n_status <= STATUS_WORDS_MAX)
+            & (header >= 7 + n_status) & (head[:, 3] >> 24 == version))
+
+
+def _read_children(words, start, stop, marker, version, faults):
+    """Reads the fragments that fill [start, stop) of each parent, in step: the first of all, the second of all, ...
+
+    faults(parents, positions, text) receives the parents whose remaining children cannot be read.
+    """
+    steps = []
+    parent = np.flatnonzero(start < stop)
+    at, stop = start[parent], stop[parent]
+    while parent.size:
+        head = _get(words, at[:, None] + np.arange(8)).astype(np.int64)
+        good = _is_header(head, stop - at, marker, version)
+        n_status, header = head[:, 5], head[:, 2]
+        last = head[:, 7] if (n_status == 1).all() else _get(words, at + 6 + np.minimum(n_status, STATUS_WORDS_MAX)).astype(np.int64)
+        if version == 3:
+            good &= (last == header - 7 - n_status) & ((last >= 3) | (marker != ROS))
+            summed = 0
+        else:
+            good &= header == 7 + n_status
+            summed = last != 0
+            good &= header + summed <= head[:, 1]
+        if not good.all():
+            faults(parent[~good], at[~good], f"no valid fragment {marker:08X}")
+            parent, at, stop, head, n_status = (x[good] for x in (parent, at, stop, head, n_status))
+            summed = summed[good] if version != 3 else 0
+        next_at = at + head[:, 1]
+        steps.append((parent, at, head[:, 2], next_at - summed, head[:, 4], np.where(n_status > 0, head[:, 6], 0)))
+        more = next_at < stop
+        if not more.all():
+            parent, next_at, stop = parent[more], next_at[more], stop[more]
+        at = next_at
+    columns = [np.concatenate(c) for c in zip(*steps)] if steps else [np.zeros(0, np.int64)] * 6
+    if len(steps) > 1:
+        order = np.argsort(columns[0], kind="stable")
+        columns = [c[order] for c in columns]
+    return _Nodes(*columns)
+
+
+class Fragments:
+    """The ROBs of many events in their order: `event` (index), `source`, `status`, `ros` (its source; 0 in v5.0), `l1_id`, and
+    `start` and `stop` of the payload in bytes. `first` has the index of each event's first one, and their number at its end."""
+
+    def __init__(self, event, n_events, rob, ros, rod):
+        self.event, self.source, self.status, self.ros = event, rob.source, rob.status, ros
+        self.l1_id, self.start, self.stop = rod
+        self.first = np.searchsorted(event, np.arange(n_events + 1))
+
+
+def _read_rods(words, rob, faults):
+    """Returns L1 ID, and first and last byte of the payload. An empty ROB has no ROD."""
+    at, room = rob.start, rob.stop - rob.start
+    head = _get(words, at[:, None] + np.array([0, 1, 5])).astype(np.int64)
+    end = _get(words, rob.stop[:, None] + np.array([-3, -2, -1])).astype(np.int64)
+    n_status, n_data, data_first = end[:, 0], end[:, 1], end[:, 2] != 0
+    good = (room >= 12) & (head[:, 0] == ROD) & (head[:, 1] == 9) & (n_status + n_data == room - 12)
+    start = 4 * (at + 9 + np.where(data_first, 0, n_status))
+    status_at = at + 9 + np.where(data_first, n_data, 0)
+    # Raw payload is padded; its status words are 0 and its length. Other payload may have two status words too.
+    two = _get(words, np.where(good, status_at, 0)[:, None] + np.array([0, 1])).astype(np.int64)
+    is_raw = (n_status == 2) & (two[:, 0] == 0) & ((two[:, 1] + 3) // 4 == n_data)
+    good &= is_raw | (rob.source >> 16 & 0xff != RAW_SUBDET) | (n_status == 0)
+    bad = ~good & (room > 0)
+    if bad.any():
+        faults(np.flatnonzero(bad), at[bad], "no valid ROD")
+    length = np.where(is_raw, two[:, 1], 4 * n_data)
+    start = np.where(good, start, 4 * at)
+    return np.where(good, head[:, 2], 0), start, start + np.where(good, length, 0), bad
+
+
+def _read_robs_3(words, at, size, faults):
+    def in_events(of):
+        return lambda parents, positions, text: faults(of[parents], positions, text)
+
+    start = at + _get(words, at + 2).astype(np.int64)
+    subdet = _read_children(words, start, at + size, SUBDET, 3, faults)
+    ros = _read_children(words, subdet.start, subdet.stop, ROS, 3, in_events(subdet.parent))
+    event_of_ros = subdet.parent[ros.parent]
+    rob = _read_children(words, ros.start, ros.stop, ROB, 3, in_events(event_of_ros))
+    return rob, event_of_ros[rob.parent], ros.source[rob.parent]
+
+
+def _read_robs_5(words, at, size, faults):
+    n_status = _get(words, at + 5).astype(np.int64)
+    start, stop = at + _get(words, at + 2).astype(np.int64), at + size
+    stop = stop - (_get(words, at + 6 + n_status) != 0)
+    compressed = _get(words, at + 17 + n_status) != 0
+    if compressed.any():
+        faults(np.flatnonzero(compressed), start[compressed], "its fragments are compressed, which is not supported")
+        stop = np.where(compressed, start, stop)
+    rob = _read_children(words, start, stop, ROB, 5, faults)
+    return rob, rob.parent, np.zeros(len(rob.at), np.int64)
+
+
+def read_fragments(words, at, size, version, report):
+    """Reads the fragments of events of one version. report(position, text) receives what is damaged; the fragments before it
+    are still read."""
+    def faults(events, positions, text):
+        for event, position in zip(events.tolist(), positions.tolist()):
+            report(position, f"the event at byte {4 * int(at[event])} is damaged: {text}")
+
+    rob, event, ros = (_read_robs_3 if version == 3 else _read_robs_5)(words, at, size, faults)
+    *rod, bad = _read_rods(words, rob, lambda robs, positions, text: faults(event[robs], positions, text))
+    if bad.any():
+        good = ~bad
+        rob = _Nodes(*(x[good] for x in (rob.parent, rob.at, rob.start - rob.at, rob.stop, rob.source, rob.status)))
+        event, ros, rod = event[good], ros[good], [x[good] for x in rod]
+    return Fragments(event, len(at), rob, ros, rod)

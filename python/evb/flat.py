@@ -1,0 +1,113 @@
+"""All events of a run as columns: one array for each field, and for each source the offset of each event's bytes."""
+from functools import cached_property
+
+import numpy as np
+
+
+class Source:
+    """The fragments of one source: the bytes of event i are data[offset[i]:offset[i + 1]]; `status` is 0 without a fragment."""
+
+    def __init__(self, n):
+        self.status = np.zeros(n, "u4")
+        self.has_fragment = np.zeros(n, bool)
+        self._start, self._length, self._file = np.zeros(n, "i8"), np.zeros(n, "i8"), np.zeros(n, "i4")
+        self._files = []
+
+    def add(self, file, events, start, stop, status):
+        self._files.append(file.bytes)
+        self._file[events] = len(self._files) - 1
+        self._start[events], self._length[events], self.status[events] = start, stop - start, status
+        self.has_fragment[events] = True
+
+    @cached_property
+    def offset(self):
+        """The first byte of each event's fragment in `data`, and the size of `data` at its end."""
+        offset = np.zeros(len(self._length) + 1, "u8")
+        np.cumsum(self._length, out=offset[1:])
+        return offset
+
+    @property
+    def lengths(self):
+        return self._length
+
+    @cached_property
+    def data(self):
+        """The bytes of all events; made when they are first used."""
+        return self.slice(0, len(self._length))
+
+    def slice(self, begin, end):
+        """The bytes of the events from `begin` to `end`."""
+        length, start, file = self._length[begin:end], self._start[begin:end], self._file[begin:end]
+        if not length.any():
+            return np.zeros(0, "u1")
+        size = int(length[0])
+        if (length == size).all() and (file == file[0]).all():
+            rows = np.lib.stride_tricks.sliding_window_view(self._files[file[0]], size)
+            return rows[start].reshape(-1)
+        views = [memoryview(f) for f in self._files]
+        return np.frombuffer(b"".join([views[f][s:e] for f, s, e in zip(file.tolist(), start.tolist(), (start + length).tolist())]), "u1")
+
+
+class Columns:
+    """columns.number, .l1_id, .time, .trigger_type, .status and .complete; columns[source] is a Source.
+
+    `sources` has the source IDs of all fragments, ascending. A source may be given by the name of its node.
+    """
+
+    def __init__(self, run):
+        self.run = run
+        self.number, self.l1_id = run.column("number"), run.column("l1_id")
+        self.trigger_type, self.status = run.column("trigger_type"), run.column("status")
+        self.time = run.column("time_ns").view("M8[ns]")
+        self.complete = self.status >> 31 == 0
+        self._sources = {}
+        begin, n_events = 0, len(self.number)
+        for parts, n in run.batches(0, n_events, events=16384):
+            for batch, where in parts:
+                self._add(batch, begin + np.asarray(where), n_events)
+            begin += n
+        self.sources = sorted(self._sources)
+
+    def _add(self, batch, events, n_events):
+        fragments = batch.fragments
+        order = np.argsort(fragments.source, kind="stable")
+        sources = fragments.source[order]
+        bounds = np.flatnonzero(np.diff(sources)) + 1
+        # Reversed, so that of two fragments with one source the first one stays.
+        for rows in np.split(order, bounds) if len(order) else ():
+            rows = rows[::-1]
+            source = int(fragments.source[rows[0]])
+            if source not in self._sources:
+                self._sources[source] = Source(n_events)
+            self._sources[source].add(batch.file, events[fragments.event[rows]], fragments.start[rows], fragments.stop[rows],
+                                      fragments.status[rows])
+
+    def __len__(self):
+        return len(self.number)
+
+    def __getitem__(self, source):
+        found = self._sources.get(source) or self._sources.get(self.run.sources.get(source))
+        if found is None:
+            raise KeyError(f"no fragment of {source if isinstance(source, str) else f'{source:#08x}'} in the run")
+        return found
+
+
+def columns(run):
+    """The columns of all events that `run` knows."""
+    return Columns(run)
+
+
+def awkward(run):
+    """The columns as an awkward array: number, l1_id, time, trigger_type, status, complete, and for each source, by the name of its
+    node or else by its ID such as "0x700001", the bytes of each event."""
+    try:
+        import awkward as ak  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        raise ImportError("evb.awkward needs awkward; install it, e.g. with: pip install awkward") from error
+    c = columns(run)
+    names = {source: name for name, source in run.sources.items()}
+    fields = {name: getattr(c, name) for name in ("number", "l1_id", "time", "trigger_type", "status", "complete")}
+    for source in c.sources:
+        content = ak.contents.ListOffsetArray(ak.index.Index64(c[source].offset.astype("i8")), ak.contents.NumpyArray(c[source].data))
+        fields[names.get(source, f"{source:#08x}")] = ak.Array(content)
+    return ak.zip(fields, depth_limit=1)

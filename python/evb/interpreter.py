@@ -1,0 +1,15 @@
+"""The Python that runs a command of evb."""
+import os
+import sys
+
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+def use_system_python():
+    """Runs this command again with the system's Python. Returns if it is that, or is missing.
+
+    Debian installs modules for its own Python, and the first python3 in PATH may be another.
+    """
+    if os.access(SYSTEM_PYTHON, os.X_OK) and "EVB_PYTHON_AGAIN" not in os.environ:
+        os.environ["EVB_PYTHON_AGAIN"] = "1"
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.orig_argv[1:]])

@@ -1,0 +1,331 @@
+"""A run: the events of all its files in their order, also while the files grow."""
+import glob
+import io
+import json
+import os
+import time
+import warnings
+
+import numpy as np
+
+from . import eformat
+from .event import Batch, Event
+from .storage import DamageWarning, EventFile
+
+BATCH_EVENTS = 4096
+POLL_S = 0.05
+RECORD_S = 0.5  # between looks for a record that is not there
+ENDINGS = (".data", ".writing")
+
+
+def open(paths, follow=False, run=None, timeout=None):  # pylint: disable=redefined-builtin
+    """Opens the event files of one run.
+
+    `paths` is a file, a folder, a pattern such as "data/*.data", or several of these. If they have files of several runs, `run`
+    selects one. `follow` makes iteration wait for new events until the run ends, also in files that do not exist yet; without
+    `run` it follows the run of the newest file. `timeout` ends it after so many seconds without a new event.
+    """
+    return Run(paths, follow, run, timeout)
+
+
+class _Folder:
+    """Finds the event files that the paths name; looks again only if a folder has changed."""
+
+    def __init__(self, paths, follow):
+        self.paths = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+        self.follow = follow
+        self._times = None
+
+    def _patterns(self):
+        for path in self.paths:
+            if os.path.isdir(path):
+                yield from (os.path.join(glob.escape(path), "*" + ending) for ending in ENDINGS)
+            elif self.follow and path.endswith(ENDINGS):
+                stem = os.path.splitext(path)[0]
+                yield from ((stem if glob.has_magic(path) else glob.escape(stem)) + ending for ending in ENDINGS)
+            else:
+                yield path
+
+    def find(self):
+        """Returns the paths; None: the same as before."""
+        patterns = list(self._patterns())
+        folders = {os.path.dirname(pattern) or "." for pattern in patterns}
+        times = {}
+        for folder in folders:
+            try:
+                times[folder] = None if glob.has_magic(folder) else os.stat(folder).st_mtime_ns
+            except OSError:
+                times[folder] = None
+        # A folder may change twice within one tick of its time: look again for a while.
+        now = time.time_ns()
+        if times == self._times and all(t is not None and now - t > 10**9 for t in times.values()):
+            return None
+        self._times = times
+        found = []
+        for pattern in patterns:
+            if glob.has_magic(pattern) and not os.path.exists(pattern):
+                found += sorted(glob.glob(pattern))
+            elif os.path.exists(pattern) or not self.follow:
+                found.append(pattern)
+        return found
+
+
+class _Stream:
+    """The files that one SFI writes for the run."""
+
+    def __init__(self, file):
+        self.folder, self.core_name = os.path.dirname(file.path), file.front and file.front.core_name
+        self.files = []
+
+    def _has_record(self, since_ns):
+        pattern = os.path.join(glob.escape(self.folder), glob.escape(self.core_name or "?") + ".run*.json")
+        return any(os.stat(path).st_mtime_ns >= since_ns for path in glob.glob(pattern))
+
+    def has_ended(self):
+        last = max(self.files, key=lambda file: file.front.file_number if file.front else 0)
+        if not last.finished:
+            return False
+        # The last file may have become full just before the end; then only the run's record shows the end.
+        return last.is_writing or bool(last.end and last.end["is_last"]) or self._has_record(os.stat(last.path).st_mtime_ns)
+
+
+def _sources_in(record):
+    try:
+        ros = [node for node in record["scenario"]["nodes"] if node["role"] == "ros"]
+        return {node["name"]: eformat.RAW_SUBDET << 16 | i if node["source_id"] is None else int(str(node["source_id"]), 0)
+                for i, node in enumerate(ros) if not str(node["source"]).startswith("file:")}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+class Run:
+    """The events of a run, in the order of their numbers. While a run is followed, those found later come later."""
+
+    def __init__(self, paths, follow=False, run=None, timeout=None):
+        self.follow, self.timeout = follow, timeout
+        self.number = run
+        self.files = []
+        self._folder = _Folder(paths, follow)
+        self._known = {}  # by device and inode: the files of this run, None for others
+        self._file_of, self._row_of = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        self._record, self._sources, self._looked = None, None, -RECORD_S
+        self._open_new()
+        if not self.files and not follow:
+            raise FileNotFoundError(f"no event files{f' of run {run}' if run is not None else ''}: {', '.join(self._folder.paths)}")
+        self._add_events({})
+
+    # ---- Files ----
+
+    def _open_new(self):
+        """Opens the files that are new, and learns new names of the others."""
+        paths = self._folder.find()
+        new = {}
+        for path in paths or ():
+            try:
+                stat = os.stat(path)
+            except FileNotFoundError:
+                if not self.follow:
+                    raise
+                continue  # renamed just now
+            key = (stat.st_dev, stat.st_ino)
+            if key in self._known:
+                if self._known[key]:
+                    self._known[key].path = path
+            elif key not in new:
+                file = self._try_open(path)
+                if file:
+                    new[key] = (file, stat.st_mtime_ns)
+        runs = {file.run for file, _ in new.values()} - {None}
+        if self.number is None and runs:
+            if len(runs) > 1 and not self.follow:
+                raise ValueError(f"files of runs {', '.join(map(str, sorted(runs)))}; choose one with run=")
+            newest = max((item for item in new.values() if item[0].run is not None), key=lambda item: item[1])
+            self.number = newest[0].run
+        for key, (file, _) in new.items():
+            if file.run is None and not file.finished:
+                continue  # its writer has not begun it
+            ours = file.run in (self.number, None)
+            self._known[key] = file if ours else None
+            if ours:
+                self.files.append(file)
+            else:
+                file.close()
+
+    def _try_open(self, path):
+        try:
+            return EventFile(path)
+        except FileNotFoundError:
+            if self.follow:
+                return None
+            raise
+
+    def refresh(self):
+        """Finds events that were written since, and returns their number. They come behind those known."""
+        before = {file: len(file.headers) for file in self.files}
+        self._open_new()
+        for file in self.files:
+            file.refresh()
+        return self._add_events(before)
+
+    def _add_events(self, before):
+        files, rows, numbers = [], [], []
+        for i, file in enumerate(self.files):
+            begin, end = before.get(file, 0), len(file.headers)
+            if begin < end:
+                files.append(np.full(end - begin, i, np.int32))
+                rows.append(np.arange(begin, end))
+                numbers.append(file.headers.number[begin:])
+        if not files:
+            return 0
+        order = np.argsort(np.concatenate(numbers), kind="stable")
+        self._file_of = np.concatenate([self._file_of, np.concatenate(files)[order]])
+        self._row_of = np.concatenate([self._row_of, np.concatenate(rows)[order]])
+        return len(order)
+
+    def _has_ended(self):
+        streams = {}
+        for file in self.files:
+            key = (os.path.dirname(file.path), file.front.core_name if file.front else file.path)
+            streams.setdefault(key, _Stream(file)).files.append(file)
+        return bool(streams) and all(stream.has_ended() for stream in streams.values())
+
+    def _wait(self):
+        """Waits for events; False: there will be none."""
+        last = time.monotonic()
+        while True:
+            # In this order: what was written before the end is found.
+            ended = self._has_ended()
+            if self.refresh():
+                return True
+            if ended:
+                return False
+            if self.timeout is not None and time.monotonic() - last > self.timeout:
+                warnings.warn(f"no new event for {self.timeout} s; the run may continue", stacklevel=3)
+                return False
+            time.sleep(POLL_S)
+
+    def close(self):
+        """Closes the files. Events stay valid."""
+        for file in self.files:
+            file.close()
+
+    @property
+    def faults(self):
+        """What is damaged in the files, as text: the warnings so far."""
+        return [fault for file in self.files for fault in file.faults]
+
+    # ---- What is known of the run ----
+
+    @property
+    def record(self):
+        """The record that evb writes at the end of a run (CORE.run.json); None: not there, or not readable."""
+        if self._record is None and time.monotonic() - self._looked > RECORD_S:
+            self._record = self._find_record()
+            self._looked = time.monotonic()
+        return self._record
+
+    def _find_record(self):
+        paths = set()
+        for file in self.files:
+            if file.front:
+                core = os.path.join(os.path.dirname(file.path), file.front.core_name)
+                paths.update(glob.glob(glob.escape(core) + ".run*.json"))
+        for path in sorted(paths, key=lambda path: (-os.stat(path).st_mtime_ns, path)):
+            try:
+                with io.open(path, encoding="utf-8") as f:
+                    record = json.load(f)
+            except (OSError, ValueError) as error:
+                warnings.warn(f"{path}: the record of the run cannot be read: {error}", DamageWarning, stacklevel=3)
+                continue
+            if isinstance(record, dict) and record.get("run") == self.number:
+                return record
+        return None
+
+    @property
+    def metadata(self):
+        """Names and values that the run's record, or else its files, store."""
+        found = {}
+        for file in self.files:
+            found.update(file.front.metadata if file.front else {})
+        stored = (self.record or {}).get("metadata")
+        found.update(stored if isinstance(stored, dict) else {})
+        return found
+
+    @property
+    def sources(self):
+        """The source ID of each ROS with raw payload, by the name of its node; empty without the run's record."""
+        if self._sources is None and self.record is not None:
+            self._sources = _sources_in(self.record)
+        return self._sources or {}
+
+    # ---- Events ----
+
+    def column(self, name):
+        """An array with one item for each event: number, run, l1_id, time_ns, trigger_type or status."""
+        if len(self.files) == 1:
+            return getattr(self.files[0].headers, name)[self._row_of]
+        found = None
+        for i, file in enumerate(self.files):
+            values = getattr(file.headers, name)
+            found = np.zeros(len(self), values.dtype) if found is None else found
+            where = self._file_of == i
+            found[where] = values[self._row_of[where]]
+        return found if found is not None else np.zeros(0, "u8")
+
+    def batches(self, begin=0, end=None, events=BATCH_EVENTS):
+        """Yields parts of the run: (Batch, positions in the part) of each file, and the number of events in the part."""
+        end = len(self) if end is None else end
+        for at in range(begin, end, events):
+            n = min(events, end - at)
+            file_of, row_of = self._file_of[at:at + n], self._row_of[at:at + n]
+            if (file_of == file_of[0]).all():
+                yield [(Batch(self, self.files[file_of[0]], row_of), range(n))], n
+            else:
+                found = [(i, np.flatnonzero(file_of == i)) for i in np.unique(file_of).tolist()]
+                yield [(Batch(self, self.files[i], row_of[where]), where.tolist()) for i, where in found], n
+
+    def _events(self, begin, end):
+        for parts, n in self.batches(begin, end):
+            if len(parts) == 1:
+                batch = parts[0][0]
+                for row in range(n):
+                    yield Event(batch, row)
+                continue
+            events = [None] * n
+            for batch, where in parts:
+                for row, i in enumerate(where):
+                    events[i] = Event(batch, row)
+            yield from events
+
+    def __len__(self):
+        return len(self._row_of)
+
+    def __iter__(self):
+        done = 0
+        while True:
+            end = len(self)
+            yield from self._events(done, end)
+            done = end
+            if done == len(self) and not (self.follow and self._wait()):
+                return
+
+    def __getitem__(self, i):
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        at = i + len(self) if i < 0 else i
+        if not 0 <= at < len(self):
+            raise IndexError(f"event {i} of {len(self)}")
+        return Event(Batch(self, self.files[self._file_of[at]], self._row_of[at:at + 1]), 0)
+
+    def find(self, **fields):
+        """Returns the first event with these values of number, l1_id, trigger_type or status; None if there is none."""
+        found = np.ones(len(self), bool)
+        for name, value in fields.items():
+            if name not in ("number", "l1_id", "trigger_type", "status"):
+                raise TypeError(f"cannot find events by {name}; use number, l1_id, trigger_type or status")
+            found &= self.column(name) == value
+        at = int(found.argmax()) if found.any() else -1
+        return self[at] if at >= 0 else None
+
+    def __repr__(self):
+        return f"<evb.Run number={self.number} events={len(self)} files={len(self.files)}>"

@@ -1,0 +1,290 @@
+"""EventStorage files: maps them, and finds their events. A file may still grow, end anywhere, or be damaged.
+
+docs/event-format.md describes the records. Only the headers of events are read here; eformat.py reads what is inside.
+"""
+import fcntl
+import mmap
+import os
+import struct
+import time
+import warnings
+
+import numpy as np
+
+from . import eformat
+
+START, NAMES, METADATA, RUN = 0x1234AAAA, 0x1234AABB, 0x1234AABC, 0x1234BBBB
+DATA, END, END_MARK = 0x1234CCCC, 0x1234DDDD, 0x1234EEEE
+# A data record, and the first two words of its event.
+RECORD = struct.Struct("<6I")
+RECORD_BYTES = 16
+END_RECORD = struct.Struct("<10I")
+DATA_BEGIN = struct.pack("<2I", DATA, 4)
+EVENT_LEAST_BYTES = 4 * 17
+# The writer creates a file before it locks it; an empty file of this age has no writer.
+EMPTY_S = 10
+
+
+class DamageWarning(UserWarning):
+    """Names bytes of a file that are not whole events."""
+
+
+class _Bad(Exception):
+    pass
+
+
+class _Cursor:
+    """Reads words and texts of the front records."""
+
+    def __init__(self, raw):
+        self.raw, self.at = raw, 0
+
+    def word(self):
+        if self.at + 4 > len(self.raw):
+            raise _Bad("the file ends within its front records")
+        self.at += 4
+        return int.from_bytes(self.raw[self.at - 4:self.at], "little")
+
+    def text(self):
+        length = self.word()
+        begin, self.at = self.at, self.at + (length + 3) // 4 * 4
+        if self.at > len(self.raw):
+            raise _Bad("the file ends within its front records")
+        return self.raw[begin:begin + length].decode("utf-8", "replace")
+
+    def expect(self, *words):
+        at = self.at
+        if any([self.word() != word for word in words]):
+            raise _Bad(f"no record {words[0]:08X} at byte {at}")
+
+
+class Front:
+    """The records before the first event."""
+
+    def __init__(self, raw):
+        cursor = _Cursor(raw)
+        cursor.expect(START, 8)
+        self.version = cursor.word()
+        if self.version not in (2, 5, 6):
+            raise _Bad(f"version {self.version} of EventStorage; expected 2, 5 or 6")
+        self.file_number = cursor.word()
+        cursor.at += 16  # date, time, limits
+        cursor.expect(NAMES)
+        self.application = cursor.text().rstrip()
+        self.core_name = cursor.text().rstrip()
+        self.metadata = {}
+        if self.version > 2:
+            cursor.expect(METADATA)
+            for _ in range(cursor.word()):
+                name, _, value = cursor.text().partition("=")
+                self.metadata[name] = value
+        name, seed, value = self.core_name.rpartition(" seed=")
+        if seed and value.isdigit():
+            self.core_name, self.metadata["Seed"] = name, value
+        mask_words = {2: 1, 5: 2, 6: 4}[self.version]
+        cursor.expect(RUN, 8 + mask_words)
+        self.run = cursor.word()
+        cursor.at += 4 * (5 + mask_words)
+        if cursor.at > len(raw):
+            raise _Bad("the file ends within its front records")
+        self.bytes = cursor.at
+
+
+def _is_locked(fd):
+    """Whether another open file description holds the lock of the file's writer."""
+    try:
+        lock = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:
+        return False
+    return struct.unpack_from("h", lock)[0] != fcntl.F_UNLCK
+
+
+class EventFile:
+    """One file. refresh() finds the events that were added since; `headers` has the fields of all of them.
+
+    `bytes` and `words` are read-only arrays over the mapped file. They stay valid while they are used, whatever becomes of the
+    file, unless it is truncated: then the kernel ends the process (SIGBUS), as with every mapping.
+    """
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        self.front = self.end = None
+        self.headers = eformat.Headers()
+        self.bytes = np.zeros(0, "u1")
+        self.words = np.zeros(0, "<u4")
+        self.finished = False  # nothing more can come
+        self.faults = []
+        self._raw, self._size, self._at = b"", 0, 0
+        self._reported = set()
+        self._doubtful = -1
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        """Closes the descriptor. What was read stays valid."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def __del__(self):
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+    @property
+    def run(self):
+        if self.front:
+            return self.front.run
+        return int(self.headers.run[0]) if len(self.headers) else None
+
+    @property
+    def is_writing(self):
+        return self.path.endswith(".writing")
+
+    def _word(self, at):
+        return int.from_bytes(self._raw[at:at + 4], "little")
+
+    def report(self, at, text):
+        """Warns about a damaged place, once."""
+        if at in self._reported:
+            return
+        self._reported.add(at)
+        self.faults.append(f"{self.path}: byte {at}: {text}")
+        warnings.warn(self.faults[-1], DamageWarning, stacklevel=2)
+
+    def _has_writer(self):
+        if not self.is_writing:
+            return False
+        stat = os.fstat(self._fd)
+        return _is_locked(self._fd) or (stat.st_size == 0 and time.time() - stat.st_mtime < EMPTY_S)
+
+    def refresh(self):
+        """Finds further events, and returns their number."""
+        if self.finished:
+            return 0
+        before = len(self.headers)
+        # In this order: what is written before the writer ends is seen.
+        grows = self._has_writer()
+        size = os.fstat(self._fd).st_size
+        if size != self._size or not grows:
+            self._map(size)
+            self._read(grows)
+        if not grows:
+            self._finish()
+        return len(self.headers) - before
+
+    def _map(self, size):
+        if size == self._size:
+            return
+        self._raw, self._size = b"", 0
+        if size > 0:
+            self._raw = mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
+            self._size = size
+        self.bytes = np.frombuffer(self._raw, "u1")
+        self.words = np.frombuffer(self._raw, "<u4", size // 4)
+
+    def _read(self, grows):
+        if not self.front and not self._at:
+            try:
+                self.front = Front(self._raw)
+                self._at = self.front.bytes
+            except _Bad as bad:
+                if grows:
+                    return
+                if self._size >= 4 and self._word(0) != START and self._find_record() < 0:
+                    raise ValueError(f"{self.path}: not an event file: no record 1234AAAA at byte 0") from bad
+                self.report(0, str(bad))
+        self.end = None  # its place may have an event now
+        while True:
+            self._read_records()
+            if self._is_torn() or self._read_end(grows):
+                return
+            # While the writer replaces an end record by events, a reader may see a part of both.
+            if grows and self._doubtful != self._at:
+                self._doubtful = self._at
+                self._size = -1  # look again next time
+                return
+            found = self._find_record()
+            if found < 0:
+                return
+            self.report(self._at, f"{found - self._at} bytes are damaged; reading continues at byte {found}")
+            self._at = found
+
+    def _read_records(self):
+        raw, at, last, unpack = self._raw, self._at, self._size - RECORD_BYTES - EVENT_LEAST_BYTES, RECORD.unpack_from
+        size, found = self._size, []
+        while at <= last:
+            mark, header, _, event_bytes, event_mark, event_words = unpack(raw, at)
+            if (mark != DATA or header != 4 or event_mark != eformat.EVENT or event_bytes != 4 * event_words
+                    or event_bytes > size - at - RECORD_BYTES or event_bytes < EVENT_LEAST_BYTES):
+                break
+            at += RECORD_BYTES
+            found.append(at)
+            at += event_bytes
+        self._at = at
+        if not found:
+            return
+        headers, bad = eformat.read_headers(self.words, np.array(found, np.int64) // 4, self._major())
+        for position, reason in bad:
+            self.report(4 * position, f"event skipped: {reason}")
+        self.headers.extend(headers)
+
+    def _major(self):
+        if self.front:
+            return 3 if self.front.version == 2 else 5
+        return None
+
+    def _record_at(self, at):
+        """Returns the bytes of the event whose record is here, which may end behind the file; 0: no record."""
+        if at + RECORD.size > self._size:
+            return 0
+        mark, header, _, event_bytes, event_mark, event_words = RECORD.unpack_from(self._raw, at)
+        is_event = mark == DATA and header == 4 and event_mark == eformat.EVENT and event_bytes == 4 * event_words
+        return event_bytes if is_event and event_bytes >= EVENT_LEAST_BYTES else 0
+
+    def _is_torn(self):
+        """Whether what is left is the beginning of an event, or nothing."""
+        left = self._size - self._at
+        if left < RECORD.size:
+            return True
+        size = self._record_at(self._at)
+        return size > left - RECORD_BYTES and self._find_record() < 0
+
+    def _read_end(self, grows):
+        """Whether the end record is here. Zeros may follow: the rest of the last block that a killed process wrote."""
+        if self._size - self._at < END_RECORD.size:
+            return False
+        mark, n, _, _, events, _, run_events, _, status, end_mark = END_RECORD.unpack_from(self._raw, self._at)
+        if mark != END or n != 10 or end_mark != END_MARK:
+            return False
+        if not grows and self.bytes[self._at + END_RECORD.size:].any():
+            if self._find_record() >= 0:
+                return False
+            rest = self._size - self._at - END_RECORD.size
+            self.report(self._at + END_RECORD.size, f"{rest} bytes after the end record are not read")
+        self.end = {"events": events, "run_events": run_events, "is_last": status == 1}
+        return True
+
+    def _find_record(self):
+        """Returns the position of the next whole event or of an end record at the end of the file; -1: none."""
+        at = self._at
+        while (at := self._raw.find(DATA_BEGIN, at + 4)) >= 0:
+            size = self._record_at(at)
+            if at % 4 == 0 and 0 < size <= self._size - at - RECORD_BYTES:
+                return at
+            at -= 3  # continue one byte later
+        at = self._size - END_RECORD.size
+        is_end = at > self._at and self._word(at) == END and self._word(at + 36) == END_MARK
+        return at if is_end else -1
+
+    def _finish(self):
+        self.finished = True
+        self.close()
+        if not self.end:
+            rest = self._size - self._at
+            self.report(self._at, f"the file ends without an end record; {rest} bytes at its end are not a whole event")
+        elif self.end["events"] != len(self.headers) & 0xffffffff:
+            self.report(self._at, f"the end record counts {self.end['events']} events, {len(self.headers)} can be read")

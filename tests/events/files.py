@@ -1,0 +1,109 @@
+"""Builds small event files by the layout alone, and compares events; shares no code with the reader."""
+import json
+import os
+import struct
+import sys
+import unittest
+import warnings
+
+from evb.interpreter import use_system_python
+
+try:
+    import evb
+    evb.open  # imports numpy
+except ImportError as error:
+    use_system_python()
+    print(f"skipped: {error}; install python3-numpy")
+    sys.exit(77)
+
+
+def words(*values):
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def text(value):
+    value = value.encode()
+    return words(len(value)) + value + b" " * (-len(value) % 4)
+
+
+def rod(source, l1, payload):
+    padded = payload + bytes(-len(payload) % 4)
+    return (words(0xEE1234EE, 9, 0x03000000, source, 7, l1, 0, 0, 0) + padded + words(0, len(payload))
+            + words(2, len(padded) // 4, 1))
+
+
+def header(marker, version, source, specific, inside, status=0):
+    size = 7 + len(specific) + (version == 3)
+    front = [marker, size + len(inside) // 4, size, version << 24, source, 1, status]
+    return words(*front, *([len(specific)] if version == 3 else []), *specific) + inside
+
+
+def event(version, number, fragments, run=7, status=0):
+    """`fragments`: (source, payload). The L1 ID is the number + 1000."""
+    l1 = number + 1000
+    if version == 3:
+        parts = [header(0xCC1234CC, 3, s, [run, l1, 0], header(0xDD1234DD, 3, s, [], rod(s, l1, p))) for s, p in fragments]
+        # In two sub-detectors.
+        inside = b"".join(header(0xBB1234BB, 3, 0x700001 + i, [0], b"".join(part)) for i, part in enumerate((parts[:1], parts[1:])))
+        return header(0xAA1234AA, 3, 0x790001, [1700000000, number, run, l1, 5, 0, 0, 0, 0, 0], inside, status)
+    inside = b"".join(header(0xDD1234DD, 5, s, [0], rod(s, l1, p)) for s, p in fragments)
+    return header(0xAA1234AA, 5, 0x790001, [0, 1700000000, 500, number, 0, 0, run, 0, l1, 0, 5, 0, len(inside) // 4, 0, 0, 0, 0],
+                  inside, status)
+
+
+def front(version, run=7, core="run7", number=1):
+    begin = words(0x1234AAAA, 8, 2 if version == 3 else 6, number, 28112026, 120000, 0, 0) + words(0x1234AABB) + text("SFI-1")
+    if version == 3:
+        return begin + text(core + " seed=3") + words(0x1234BBBB, 9, run, 0, 1, 0, 0, 0, 0)
+    return begin + text(core) + words(0x1234AABC, 1) + text("Seed=3") + words(0x1234BBBB, 12, run, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+
+
+def record(block, data):
+    return words(0x1234CCCC, 4, block, len(data)) + data
+
+
+def end(events, last=True):
+    return words(0x1234DDDD, 10, 28112026, 120001, events, 0, events, 0, int(last), 0x1234EEEE)
+
+
+def fragments_of(number):
+    return [(0x700000, bytes(range(number % 200, number % 200 + 9))), (0x700001, b""), (0x110003, bytes(5 + number % 200))]
+
+
+def whole(version, numbers, **options):
+    """Returns the parts of a file: front, a record for each number, end record."""
+    records = [record(i + 1, event(version, n, fragments_of(n), options.get("run", 7))) for i, n in enumerate(numbers)]
+    return [front(version, **options), *records, end(len(records))]
+
+
+def expected(number):
+    """An event as describe() shows it."""
+    return [number, number + 1000, 5, 0, *((source, 0, number + 1000, payload) for source, payload in fragments_of(number))]
+
+
+def describe(event):
+    return [event.number, event.l1_id, event.trigger_type, event.status,
+            *((f.source, f.status, f.l1_id, f.payload.tobytes()) for f in event.fragments)]
+
+
+def read(path, **options):
+    """Returns the events of a path, and the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = evb.open(path, **options)
+        found = [describe(event) for event in run]
+    return found, [str(w.message) for w in caught]
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        import tempfile  # pylint: disable=import-outside-toplevel
+        folder = tempfile.TemporaryDirectory(prefix="evb-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, name, data):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Tests the reader of event files in Python: both formats, the order of events, and damaged and torn files."""
+import pathlib
+import re
+
+import cases
+import files
+from files import Files, describe, end, event, expected, read, record, whole
+
+import evb
+import numpy as np
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def differences(a, b):
+    return sum(x != y for x, y in zip(a, b)) + abs(len(a) - len(b))
+
+
+class Reader(Files):
+    def test_both_formats_have_the_same_events(self):
+        for version in (3, 5):
+            path = self.write("a.data", b"".join(whole(version, [0, 1, 2, 300])))
+            found, caught = read(path)
+            self.assertEqual(found, [expected(n) for n in (0, 1, 2, 300)])
+            self.assertEqual(caught, [])
+            run = evb.open(path)
+            self.assertEqual((run.number, len(run), run.metadata), (7, 4, {"Seed": "3"}))
+            self.assertEqual(run[-1].time, np.datetime64(1700000000 * 10**9 + (0 if version == 3 else 500), "ns"))
+
+    def test_an_event_is_a_view(self):
+        run = evb.open(self.write("a.data", b"".join(whole(3, [4]))))
+        found = run[0]
+        self.assertEqual(found.sources, (0x700000, 0x700001, 0x110003))
+        self.assertEqual(found[0x700000].tobytes(), bytes(range(4, 13)))
+        self.assertFalse(found[0x700000].flags.writeable or found[0x700000].flags.owndata)
+        self.assertEqual(found.data.tobytes(), event(3, 4, files.fragments_of(4)))
+        fragment = found.fragment(0x110003)
+        self.assertEqual((fragment.detector, fragment.length, fragment.ros, fragment.is_missing), (0x11, 9, 0x110003, False))
+        self.assertIn(0x700001, found)
+        self.assertNotIn(0x700009, found)
+        with self.assertRaisesRegex(KeyError, "event 4 has no fragment of 0x700009"):
+            found[0x700009]
+        run.close()
+        self.assertEqual(found[0x700000][0], 4)
+
+    def test_files_are_one_run_in_the_order_of_events(self):
+        a = self.write("a.data", b"".join(whole(3, [5, 1, 9], core="a")))
+        b = self.write("b.data", b"".join(whole(5, [7, 0, 3], core="b")))
+        found, caught = read([b, a, b, f"{self.folder}/*.data", self.folder])
+        self.assertEqual(found, [expected(n) for n in (0, 1, 3, 5, 7, 9)])
+        self.assertEqual(caught, [])
+        run = evb.open(self.folder)
+        self.assertEqual([run[i].number for i in range(-6, 6)], [0, 1, 3, 5, 7, 9] * 2)
+        self.assertEqual([e.number for e in run[1:4]], [1, 3, 5])
+        self.assertEqual(run.find(l1_id=1003).number, 3)
+        self.assertIsNone(run.find(l1_id=3))
+        with self.assertRaises(IndexError):
+            run[6]
+
+    def test_files_of_several_runs_need_a_choice(self):
+        self.write("a.data", b"".join(whole(3, [5])))
+        self.write("b.data", b"".join(whole(3, [6], run=8)))
+        with self.assertRaisesRegex(ValueError, "files of runs 7, 8; choose one with run="):
+            evb.open(self.folder)
+        self.assertEqual(read(self.folder, run=8)[0], [expected(6)])
+
+    def test_what_is_not_there_is_named(self):
+        with self.assertRaises(FileNotFoundError):
+            evb.open(self.folder + "/none.data")
+        with self.assertRaises(FileNotFoundError):
+            evb.open(self.folder)
+        with self.assertRaisesRegex(ValueError, "not an event file"):
+            evb.open(self.write("text", b"this is no event file"))
+
+    def test_nodes_have_names(self):
+        nodes = [{"name": "dfm", "role": "dfm"}, {"name": "adc", "role": "ros", "source": "pattern", "source_id": None},
+                 {"name": "tdc", "role": "ros", "source": "udp:1", "source_id": "0x110003"}]
+        path = self.write("a.data", b"".join(whole(3, [4])))
+        self.write("run7.run.json", b"{")
+        with self.assertWarnsRegex(evb.DamageWarning, "the record of the run cannot be read"):
+            self.assertEqual(evb.open(path).sources, {})
+        for number, known in ((7, {"adc": 0x700000, "tdc": 0x110003}), (8, {})):
+            record_of_run = {"run": number, "metadata": {"beam": "on"}, "scenario": {"nodes": nodes}}
+            self.write("run7.run.json", files.json.dumps(record_of_run).encode())
+            self.assertEqual(evb.open(path).sources, known)
+        self.write("run7.run.2.json", files.json.dumps({**record_of_run, "run": 7}).encode())
+        run = evb.open(path)
+        self.assertEqual(run[0]["tdc"].tobytes(), bytes(9))
+        self.assertEqual(run.metadata, {"Seed": "3", "beam": "on"})
+        self.assertEqual(evb.columns(run)["adc"].data.tobytes(), bytes(range(4, 13)))
+        with self.assertRaisesRegex(KeyError, "event 4 has no fragment of scope"):
+            run[0]["scope"]
+
+    def test_columns_equal_the_events(self):
+        self.write("a.data", b"".join(whole(3, [5, 1, 9], core="a")))
+        self.write("b.data", b"".join([*whole(5, [7, 0], core="b")[:-1], record(3, event(5, 3, [(0x700000, b"x")] * 2, status=1 << 31)),
+                                       end(3)]))
+        run = evb.open(self.folder)
+        columns = evb.columns(run)
+        for name in ("number", "l1_id", "time", "trigger_type", "status", "complete"):
+            self.assertEqual(getattr(columns, name).tolist(), np.array([getattr(e, name) for e in run]).tolist(), name)
+        self.assertEqual(columns.sources, [0x110003, 0x700000, 0x700001])
+        for source in columns.sources:
+            column = columns[source]
+            self.assertEqual(len(column.offset), len(run) + 1)
+            for i, e in enumerate(run):
+                bytes_of = column.data[column.offset[i]:column.offset[i + 1]].tobytes()
+                self.assertEqual(bytes_of, e[source].tobytes() if source in e else b"")
+                self.assertEqual(column.has_fragment[i], source in e)
+        self.assertEqual([e.complete for e in run], [True, True, False, True, True, True])
+
+    def test_the_package_has_the_version_of_the_program(self):
+        def version(name):
+            return re.search(r"^ *version[ :=]+['\"]([0-9.]+)['\"]", (SOURCE / name).read_text(), re.M)[1]
+        self.assertEqual(version("python/pyproject.toml"), version("meson.build"))
+
+    def test_an_empty_run_has_no_events(self):
+        run = evb.open(self.write("a.data", b"".join(whole(3, []))))
+        self.assertEqual((list(run), len(run), evb.columns(run).sources, run.find(number=1)), ([], 0, [], None))
+
+
+class Damage(Files):
+    NUMBERS = [2, 3, 4]
+
+    def check_flip(self, version, parts, at, mask):
+        data = bytearray(b"".join(parts))
+        data[at] ^= mask
+        path = self.write("a.data", data)
+        found, caught = read(path)
+        begin, hit = 0, None
+        for i, part in enumerate(parts):
+            if begin <= at < begin + len(part):
+                hit = i - 1
+            begin += len(part)
+        place = f"v{version}.0, byte {at} ^ {mask:#x}: {caught}"
+        for i, number in enumerate(self.NUMBERS):
+            if i != hit:
+                self.assertIn(expected(number), found, place)
+        others = [e for e in found if e not in [expected(n) for i, n in enumerate(self.NUMBERS) if i != hit]]
+        self.assertLessEqual(len(others), 1, place)
+        if not 0 <= hit < len(self.NUMBERS):
+            self.assertEqual(others, [], place)
+        elif not caught:
+            # Only the content of a field or of the payload may differ, which this format does not protect.
+            self.assertEqual(len(others), 1, place)
+            self.assertLessEqual(differences(others[0], expected(self.NUMBERS[hit])), 1, place)
+
+    def test_a_wrong_byte_costs_one_event_and_is_named(self):
+        for version in (3, 5):
+            parts = whole(version, self.NUMBERS)
+            for at in range(len(b"".join(parts))):
+                for mask in (1, 0xff):
+                    self.check_flip(version, parts, at, mask)
+
+    def test_a_file_may_end_anywhere(self):
+        for version in (3, 5):
+            parts = whole(version, self.NUMBERS)
+            data = b"".join(parts)
+            for name in ("a.data", "a.writing"):
+                for size in range(1, len(data), 1 if name == "a.data" else 5):
+                    found, caught = read(self.write(name, data[:size]))
+                    n, begin = 0, len(parts[0])
+                    while n < len(self.NUMBERS) and begin + len(parts[n + 1]) <= size:
+                        begin += len(parts[n + 1])
+                        n += 1
+                    self.assertEqual(found, [expected(number) for number in self.NUMBERS[:n]], size)
+                    self.assertTrue(caught, size)
+
+    def test_zeros_behind_the_end_are_no_damage(self):
+        data = b"".join(whole(3, [1]))
+        self.assertEqual(read(self.write("a.writing", data + bytes(999))), ([expected(1)], []))
+        _, caught = read(self.write("b.data", data + b"x"))
+        self.assertRegex(caught[0], "1 bytes after the end record are not read")
+
+    def test_the_end_record_counts_events(self):
+        parts = whole(3, [1, 2])
+        _, caught = read(self.write("a.data", b"".join(parts[:-1]) + end(3)))
+        self.assertRegex(caught[0], "the end record counts 3 events, 2 can be read")
+
+    def test_whole_fragments_of_a_damaged_event_are_read(self):
+        data = bytearray(event(3, 6, files.fragments_of(6)))
+        data[data.rindex(files.words(0xDD1234DD))] = 0
+        path = self.write("a.data", files.front(3) + record(1, bytes(data)) + end(1))
+        found, caught = read(path)
+        self.assertEqual(found, [expected(6)[:-1]])
+        self.assertEqual(len(caught), 1)
+        self.assertRegex(caught[0], "the event at byte .* is damaged: no valid fragment DD1234DD")
+        run = evb.open(path)
+        with self.assertWarns(evb.DamageWarning):
+            list(e.sources for e in run)
+        with files.warnings.catch_warnings():
+            files.warnings.simplefilter("error")
+            describe(run[0])  # warned before
+        self.assertEqual(len(run.faults), 1)
+
+    def test_compressed_events_are_named(self):
+        data = bytearray(event(5, 6, files.fragments_of(6)))
+        data[4 * 18] = 1
+        found, caught = read(self.write("a.data", files.front(5) + record(1, bytes(data)) + end(1)))
+        self.assertEqual(found, [expected(6)[:4]])
+        self.assertRegex(caught[0], "compressed, which is not supported")
+
+
+if __name__ == "__main__":
+    cases.main()
