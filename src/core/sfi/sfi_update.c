@@ -178,7 +178,10 @@ bool sfi_updates_due(struct sfi_updates *u, uint64_t now_ns)
 
 void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, struct message *m)
 {
-        u->granted = MAX(u->granted, u->finished_total + credits);
+        uint64_t granted = u->finished_total + credits;
+
+        /* The end of an unlisted event returns no credit of this DFM. */
+        u->granted = MAX(u->granted, granted - MIN(u->inventory.unlisted, granted));
         member_address(u->member, m, MESSAGE_UPDATE);
         m->update.granted = u->granted;
         m->update.assign_ack = (uint32_t)u->assign_next;
@@ -209,13 +212,18 @@ void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals)
 
         v->end = t->newest;
         v->totals = *totals;
+        v->inquired = false;
+        v->n_open = v->unlisted = 0;
         event_set_copy(&v->ended, &t->built_events);
         event_set_copy(&v->open, &t->partial_events);
         for (uint32_t slot = 0; slot < u->config->slots; slot++) {
                 const struct sfi_slot *e = &t->items[slot];
 
-                if (e->state == SLOT_EMPTY || !e->assigned ||
-                    (e->state == SLOT_BUILDING && e->end == EVENT_LOST))
+                if (e->state == SLOT_EMPTY || !e->assigned)
+                        continue;
+                v->n_open++;
+                v->unlisted += e->state == SLOT_BUILDING && e->end == EVENT_LOST;
+                if (e->state == SLOT_BUILDING && e->end == EVENT_LOST)
                         continue;
                 event_set_add(&v->open, e->event);
                 event_set_remove(&v->ended, e->event);
@@ -228,10 +236,29 @@ void sfi_inventory_record_run(struct sfi_updates *u, bool begun)
         u->inventory.recorded = true;
 }
 
+static uint32_t count_listed(const struct sfi_inventory *v, uint64_t from)
+{
+        uint32_t n = 0;
+
+        for (from = MAX(from, v->open.added_from / 64 * 64); from < MIN(v->end, v->open.added_to); from += 64)
+                n += (uint32_t)__builtin_popcountll(event_set_word(&v->open, from) &
+                                                    ~event_set_word(&v->ended, from));
+        return n;
+}
+
+/* The first inquiry shows from which event on the DFM follows the events. Until then, it accepts no Update.
+ */
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m)
 {
+        struct sfi_inventory *v = &u->inventory;
+
         if (m->inquiry.incarnation != u->config->member.incarnation)
                 return;
+        if (!v->inquired) {
+                v->unlisted = v->n_open - MIN(count_listed(v, m->inquiry.from), v->n_open);
+                u->granted = 0;
+        }
+        v->inquired = true;
         u->inventory.inquiry_from = m->inquiry.from;
         u->inventory.inquiry_due = true;
 }

@@ -14,9 +14,11 @@ struct sfi_inventory {
         uint64_t end;                 /* no event from there on */
         struct event_set ended, open; /* both: built as partial */
         struct node_totals totals;
-        bool recorded, late; /* the answer is known; the run had begun before this SFI joined */
-        bool inquiry_due;
+        bool recorded, late;        /* the answer is known; the run had begun before this SFI joined */
+        bool inquiry_due, inquired; /* inquired: by this DFM */
         uint64_t inquiry_from;
+        uint32_t n_open;   /* events that were open: each end is still to be reported */
+        uint32_t unlisted; /* of these, events that the DFM does not learn of, so they use no credit there */
 };
 
 struct sfi_updates {

@@ -138,3 +138,39 @@ SFI_TEST_EACH(an_sfi_reports_that_it_came_late, i, ARRAY_SIZE(first), 0, c.retri
         assert_true(trace_begins(sfi_says(t), "dfm: Inventory "));
         assert_int_equal(t->message.inventory.flags, first[i].expected);
 }
+
+/* What the new DFM does not learn of uses none of its credits, so the end returns none. */
+QUIET_TEST(the_end_of_an_unlisted_event_returns_no_credit, 4)
+{
+        uint32_t slots[2];
+
+        sfi_gets_whole(t, 1);
+        sfi_gets_keep_alive(t, RUN_RUNNING, 1, 3); /* event 0 has ended elsewhere */
+        assert_int_equal(sfi_pop_built(t->sfi, slots, 2), 2);
+        sfi_says(t);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [1,4)");
+        assert_sfi_says(t, "dfm: Alive running | dfm: Update granted 3 ack 0");
+        is_asked(t, c.member.incarnation, 0);
+        assert_sfi_says(t, "dfm: Inventory [0,4) 0 complete 0 partial ended 0 open e");
+        sfi_written(t->sfi, t->now_ns, slots[1], false);
+        assert_sfi_says(t, "dfm: Update granted 4 ack 0 #0:e0 lost -2");
+        sfi_written(t->sfi, t->now_ns, slots[0], false);
+        assert_sfi_says(t, "dfm: Update granted 5 ack 0 #1:e1 complete 200 B");
+        t->voids++;
+}
+
+/* The same for an event that a slow disk delayed until all events up to the inquiry have ended. */
+QUIET_TEST(an_event_from_before_the_inquiry_returns_no_credit, 4)
+{
+        uint32_t slot;
+
+        sfi_gets_whole(t, 1);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
+        sfi_says(t);
+        another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7, events [0,4)");
+        sfi_says(t);
+        is_asked(t, c.member.incarnation, 64);
+        assert_sfi_says(t, "dfm: Inventory [64,4) 0 complete 0 partial");
+        sfi_written(t->sfi, t->now_ns, slot, false);
+        assert_sfi_says(t, "dfm: Update granted 1 ack 0 #0:e1 complete 200 B");
+}
