@@ -128,6 +128,12 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         return ROS_STORE;
 }
 
+/* Level 2 rejected the event before its frame came, so nothing waited for the frame. */
+static bool is_rejected(const struct ros *r, uint64_t number)
+{
+        return event_set_has(&r->numbers.rejected, number);
+}
+
 bool ros_pass_late(struct ros *r, uint64_t counter)
 {
         uint32_t expected;
@@ -137,7 +143,7 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
         if (r->numbers.accepted.behind)
                 return false;
         number = ros_numbers_of_frame(&r->numbers, counter);
-        if (judge_number(r, number, &expected) != FRAME_LATE)
+        if (judge_number(r, number, &expected) != FRAME_LATE || is_rejected(r, number))
                 return false;
         /* The frames after it leave no gap. */
         if (!ros_step_back(r, number) && !r->out_of_step && ros_numbers_advances(&r->numbers, number))
@@ -160,8 +166,22 @@ static bool has_no_event(const struct ros *r, uint64_t number)
                !event_set_has(&r->numbers.ended, number);
 }
 
+/* The frame is in no event, but it shows that the board follows the triggers. */
+static void use_rejected(struct ros *r, uint64_t number)
+{
+        event_set_remove(&r->numbers.rejected, number);
+        event_set_add(&r->numbers.used, number);
+        ros_count_frame(r, FRAME_GOOD, r->arriving_frames);
+        if (!ros_follow(r, number) && !r->out_of_step)
+                ros_record_stray(r, number, FRAME_LATE);
+}
+
 static void refuse(struct ros *r, uint64_t number, enum ros_frame as)
 {
+        if (as == FRAME_LATE && is_rejected(r, number)) {
+                use_rejected(r, number);
+                return;
+        }
         if (as == FRAME_LATE && has_no_event(r, number))
                 ros_count_no_event(r, r->arriving_frames);
         else

@@ -239,6 +239,9 @@ bool ros_is_broken(const struct ros *r);
 bool ros_is_doubtful(const struct ros *r, uint64_t number);
 /* Records a frame that is not good, or not believed yet. */
 void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as);
+/* A frame with this number came, and may be believed at once. False: it is not newer than all earlier ones,
+ * or the board may have restarted its count. */
+bool ros_follow(struct ros *r, uint64_t number);
 /* Accepts a complete frame that may be stored. */
 void ros_accept_numbered(struct ros *r, uint32_t i);
 /* KeepAlive reports a reset of the boards' counters. */

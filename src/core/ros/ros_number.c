@@ -31,7 +31,9 @@ int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
         r = event_set_init(&n->ended);
         if (r >= 0)
                 r = event_set_init(&n->used);
-        return r < 0 ? r : event_set_init(&n->discarded);
+        if (r >= 0)
+                r = event_set_init(&n->discarded);
+        return r < 0 ? r : event_set_init(&n->rejected);
 }
 
 void ros_numbers_fini(struct ros_numbers *n)
@@ -39,6 +41,7 @@ void ros_numbers_fini(struct ros_numbers *n)
         event_set_fini(&n->ended);
         event_set_fini(&n->used);
         event_set_fini(&n->discarded);
+        event_set_fini(&n->rejected);
 }
 
 static const struct ros_epoch *epoch_of_frames(const struct ros_numbers *n)
@@ -57,6 +60,7 @@ static void remember_from(struct ros_numbers *n, uint64_t number)
         event_set_advance(&n->ended, number - MIN(number, BEHIND_MAX));
         event_set_advance(&n->used, number - MIN(number, BEHIND_MAX));
         event_set_advance(&n->discarded, number - MIN(number, BEHIND_MAX));
+        event_set_advance(&n->rejected, number - MIN(number, BEHIND_MAX));
 }
 
 void ros_numbers_discard(struct ros_numbers *n, uint64_t number)

@@ -52,6 +52,7 @@ struct ros_numbers {
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; and of those that had their frame */
         struct event_set discarded;   /* of frames that were discarded before a trigger came */
+        struct event_set rejected;    /* of ended events that no SFI requested: their frame had not come */
         uint64_t pushed_out_end; /* frames below were discarded before the first trigger, for lack of room */
 };
 

@@ -190,7 +190,8 @@ void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id)
                 number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
                 i = idmap_get(&r->by_number, number);
                 if (i == IDMAP_NONE) {
-                        event_set_add(&r->numbers.ended, number); /* a frame that still comes is late */
+                        event_set_add(&r->numbers.ended, number);
+                        event_set_add(&r->numbers.rejected, number);
                         ros_regions_wake(r, number);
                 } else if (r->entries[i].event == ROS_NO_EVENT)
                         ros_bind(r, i, event, l1_id);

@@ -387,6 +387,16 @@ bool ros_is_doubtful(const struct ros *r, uint64_t number)
         return ros_is_broken(r) && ros_numbers_lag(&r->numbers, number, true);
 }
 
+bool ros_follow(struct ros *r, uint64_t number)
+{
+        if (r->out_of_step || !ros_numbers_advances(&r->numbers, number) || ros_is_doubtful(r, number))
+                return false;
+        reject_preceding(r);
+        believe(r, number);
+        back_in_step(r);
+        return true;
+}
+
 void ros_accept_numbered(struct ros *r, uint32_t i)
 {
         uint64_t number = r->entries[i].number;

@@ -247,7 +247,7 @@ NUMBERED_TEST(frames_after_the_end_are_left_over, 32, c.entries = 10)
         t->frames = 15;
 }
 
-/* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes too late. */
+/* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes after that. */
 NUMBERED_TEST(rejected_events_use_their_frames, 32)
 {
         trigger(t, 0, 50);
@@ -264,7 +264,30 @@ NUMBERED_TEST(rejected_events_use_their_frames, 32)
         assert_int_equal(ros_held(t->ros), 0);
         assert_int_equal(ros_counts(t->ros)->used, 2);
         frame_comes(t, 56);
-        assert_int_equal(ros_counts(t->ros)->late, 1);
+        frame_comes(t, 56);
+        assert_counts(ros_counts(t->ros), used, 3, late, 0, duplicate, 1);
+}
+
+static void reject(struct ros_driver *t, uint64_t event, uint32_t l1_id)
+{
+        t->message.n = 1;
+        t->message.clear.with_l1_ids = true;
+        t->message.clear.events[0] = event;
+        t->message.clear.l1_ids[0] = l1_id;
+        assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
+}
+
+/* The farm is faster than the board. */
+NUMBERED_TEST(frames_of_events_rejected_before_they_come_are_in_step, 32)
+{
+        for (uint32_t i = 0; i < 100; i++) {
+                reject(t, i, i);
+                frame_comes(t, i);
+        }
+        trigger(t, 100, 100);
+        frame_comes(t, 100);
+        assert_ros_sends(t, 0, "e100[0,1000)");
+        assert_counts(ros_counts(t->ros), used, 100, left_over, 1, restarts, 0);
 }
 
 static void run_with_offset(struct ros_driver *t, int64_t offset, uint64_t more)

@@ -164,7 +164,7 @@ REGIONS_TEST(numbers_find_the_frame, with_numbers())
         assert_answers(t, 0, "e1[0,1000)");
         frame_comes(t, 103);
         assert_answers(t, 0, "e3[0,1000)");
-        /* A rejected event: its frame is gone, and one that still comes is late. */
+        /* A rejected event: its frame is gone, and one that still comes is not sent. */
         t->message.n = 2;
         t->message.clear.oldest = 0;
         t->message.clear.with_l1_ids = true;
