@@ -149,6 +149,7 @@ struct ros {
         /* A stray that leapt ahead without the next frames following it. The board may still continue from
          * there until as many frames have come as are needed to agree. */
         uint32_t leaper, after_leap; /* UINT32_MAX: none */
+        uint64_t leapt;              /* number of such a stray that is already in an event; 0: none */
         bool out_of_step;
         /* Number of further KeepAlives until the DFM has certainly received that the front-end is in step
          * again; 0: it has. */

@@ -76,6 +76,15 @@ static void reject_suspects(struct ros *r)
                 reject_suspect(r, r->suspects[0], FRAME_IMPOSSIBLE);
 }
 
+/* The board did not continue from the leap. If the frame made an event, no trigger had its number. */
+static void end_leap(struct ros *r)
+{
+        if (r->leaper != UINT32_MAX)
+                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
+        r->unreliable |= r->leapt > 0;
+        r->leapt = 0;
+}
+
 /* A restarted board begins with numbers that it sent before, and sends at most one frame for each trigger
  * since then. So if the row has more frames than such triggers, and no such beginning, the frames are only
  * late. */
@@ -107,8 +116,7 @@ bool ros_comes_too_late(const struct ros *r, uint64_t number)
 
 void ros_end_suspects(struct ros *r)
 {
-        if (r->leaper != UINT32_MAX)
-                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
+        end_leap(r);
         for (uint32_t k = r->n_suspects; k-- > 0;) {
                 uint32_t i = r->suspects[k];
                 const struct ros_entry *e = &r->entries[i];
@@ -192,31 +200,38 @@ static void back_in_step(struct ros *r)
 static void judge_leaper(struct ros *r, uint64_t number)
 {
         uint32_t i = r->leaper;
-        uint64_t leap = i == UINT32_MAX ? 0 : r->entries[i].number;
+        uint64_t leap = i == UINT32_MAX ? r->leapt : r->entries[i].number;
 
+        if (leap == 0)
+                return;
+        if (number <= ros_numbers_newest(&r->numbers) + ROS_NUMBERS_GAP ||
+            MAX(number, leap) - MIN(number, leap) > ROS_NUMBERS_GAP) {
+                if (++r->after_leap >= ROS_AGREEING_MIN)
+                        end_leap(r);
+                return;
+        }
+        r->leapt = 0;
         if (i == UINT32_MAX)
                 return;
-        if (number > ros_numbers_newest(&r->numbers) + ROS_NUMBERS_GAP &&
-            MAX(number, leap) - MIN(number, leap) <= ROS_NUMBERS_GAP) {
-                ros_forget_suspect(r, i);
-                ros_finish(r, i);
-        } else if (++r->after_leap >= ROS_AGREEING_MIN)
-                reject_suspect(r, i, FRAME_IMPOSSIBLE);
+        ros_forget_suspect(r, i);
+        ros_finish(r, i);
 }
 
 /* Data already sent of the isolated frame cannot be recalled. */
-static void set_leaper(struct ros *r, uint32_t i)
+static void set_leaper(struct ros *r, uint64_t number)
 {
+        uint32_t i = idmap_get(&r->by_number, number);
         const struct ros_entry *e = &r->entries[i];
 
-        if (i == IDMAP_NONE || !e->arrived || e->cleared || e->event != ROS_NO_EVENT)
+        end_leap(r);
+        r->after_leap = 0;
+        if (i == IDMAP_NONE || !e->arrived || e->cleared || e->event != ROS_NO_EVENT) {
+                r->leapt = r->config.leads && ros_numbers_is_within(&r->numbers, number) ? number : 0;
                 return;
-        if (r->leaper != UINT32_MAX)
-                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
+        }
         ros_unfinish(r, i);
         suspect(r, i);
         r->leaper = i;
-        r->after_leap = 0;
 }
 
 /* Before the first trigger, four frames in a row that follow each other outweigh a single first one. If the
@@ -233,7 +248,7 @@ static void forget_first(struct ros *r, uint64_t number)
         uint64_t first = ros_numbers_newest(&r->numbers);
 
         if (first - number > ROS_NUMBERS_GAP && r->config.leads)
-                set_leaper(r, idmap_get(&r->by_number, first));
+                set_leaper(r, first);
         else if (first - number > ROS_NUMBERS_GAP)
                 drop_early(r);
         ros_numbers_believe(&r->numbers, number);
@@ -243,7 +258,7 @@ bool ros_step_back(struct ros *r, uint64_t number)
 {
         if (r->out_of_step || !ros_numbers_step_back(&r->numbers, number, ros_is_broken(r)))
                 return false;
-        set_leaper(r, idmap_get(&r->by_number, ros_numbers_newest(&r->numbers)));
+        set_leaper(r, ros_numbers_newest(&r->numbers));
         ros_numbers_believe(&r->numbers, number);
         return true;
 }
@@ -434,8 +449,7 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
                 reject_suspects(r);
         if (!r->numbers.has_trigger)
                 begin_again(r);
-        if (r->leaper != UINT32_MAX)
-                reject_suspect(r, r->leaper, FRAME_IMPOSSIBLE);
+        end_leap(r);
         back_in_step(r);
         ros_numbers_reset(&r->numbers, event, number);
 }

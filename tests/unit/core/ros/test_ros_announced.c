@@ -318,3 +318,36 @@ ANNOUNCED_TEST(losses_before_the_first_trigger_are_told, start, c.number_bits = 
         frames_come(t, 0, 20);
         assert_counts(ros_counts(t->ros), impossible, 8, early_impossible, 0);
 }
+
+static bool is_unreliable(struct ros_driver *t)
+{
+        t->now_ns += NS_PER_S;
+        ros_says(t);
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        t->now_ns += NS_PER_S;
+        while (ros_step(t->ros, t->now_ns, &(struct message_to){}, &t->message))
+                if (t->message.header.type == MESSAGE_ALIVE)
+                        return t->message.alive.flags & ALIVE_UNRELIABLE;
+        return false;
+}
+
+/* A single wrong number has already made an event: the frame is not that of the event. */
+static const struct {
+        uint64_t next, n; /* after the number that leapt */
+        bool ended, expected;
+} leaps[] = {{20, 1, false, false}, {20, 5, false, true}, {20, 1, true, true}, {220, 5, false, false}};
+
+ROS_TEST_EACH_AS(a_wrong_number_that_made_an_event_is_reported, i, ARRAY_SIZE(leaps), announcing(),
+                 start(t, &c))
+{
+        triggers_and_frames(t, 20);
+        frame_comes(t, 219);
+        trigger(t, 20, 219);
+        for (uint64_t k = 0; k < leaps[i].n; k++) {
+                frame_comes(t, leaps[i].next + k);
+                trigger(t, (uint32_t)(21 + k), (uint32_t)(leaps[i].next + k));
+        }
+        if (leaps[i].ended)
+                ros_gets_keep_alive(t, RUN_ENDED, 22, 7);
+        assert_int_equal(is_unreliable(t), leaps[i].expected);
+}
