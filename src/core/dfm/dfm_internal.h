@@ -130,7 +130,8 @@ struct dfm_node {
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
         uint64_t late_complete, late_partial; /* events whose end it reported after the run had resumed */
-        uint32_t lost[DFM_LOSSES];            /* events of an SFI */
+        uint64_t late_copies[2];   /* its builds, complete and partial, of events that others had built */
+        uint32_t lost[DFM_LOSSES]; /* events of an SFI */
         bool awaited, late; /* awaited: its last process was in the run and has not reported; late: it joined
                                after the start of the run */
 };

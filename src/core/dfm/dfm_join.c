@@ -98,7 +98,7 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                         record_replaced_ros(d, n);
                 n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
-                n->late_complete = n->late_partial = 0;
+                n->late_complete = n->late_partial = n->late_copies[0] = n->late_copies[1] = 0;
                 if (n->live)
                         dfm_notice(d, &(struct dfm_notice){
                                               .kind = NOTICE_RESTARTED,

@@ -234,8 +234,11 @@ static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint
                 dfm_end_event(d, now_ns, slot, partial ? EVENT_PARTIAL : EVENT_COMPLETE, 0, 0);
         else if (is_unreported(d, event))
                 find(d, !partial, partial, event >= d->resume.oldest);
-        else
+        else {
+                /* Its build of an event in the record may be the one that the record counts. */
+                n->late_copies[partial] += !dfm_ledger_has_ended(d, event);
                 return;
+        }
         record_known(d, event);
         n->late_complete += !partial;
         n->late_partial += partial;
@@ -304,8 +307,9 @@ static void record_late_totals(struct dfm *d, const struct node_totals *t, uint6
 static void record_late_report(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         uint64_t left = d->resume.is_exact ? 0 : d->resume.unreported - d->resume.forgotten;
-        uint64_t partial = MIN(t->partial - MIN(t->partial, n->late_partial), left);
-        uint64_t complete = MIN(t->complete - MIN(t->complete, n->late_complete), left - partial);
+        uint64_t named[2] = {n->late_complete + n->late_copies[0], n->late_partial + n->late_copies[1]};
+        uint64_t partial = MIN(t->partial - MIN(t->partial, named[1]), left);
+        uint64_t complete = MIN(t->complete - MIN(t->complete, named[0]), left - partial);
 
         find(d, complete, partial, false);
         record_late_totals(d, t, n->late_complete + complete, n->late_partial + partial);

@@ -197,6 +197,16 @@ RESUME_TEST(lost_events_are_recovered_from_the_late_sfi, begin_with_ended,
         assert_int_equal(dfm_counts(t->dfm)->ended_again, 1); /* more than were lost: one was built twice */
 }
 
+/* A build of an event that another SFI built is not one of the lost events. */
+RESUME_TEST(copies_of_a_late_sfi_recover_no_lost_event, begin_with_ended, c.event_timeout_ns = 100 * NS_PER_S)
+{
+        comes(t, ROLE_SFI, 1, 4, 8);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        sfi_reports(t, 1, 0, 8, (struct node_totals){.complete = 2, .payload_bytes = 200}, 1,
+                    &(struct inventory_entry){.ended = 0x3});
+        assert_counts(dfm_counts(t->dfm), lost, 2, complete, 2, ended_again, 1);
+}
+
 /* Of the record of the previous DFM: it took no trigger before it stored it. */
 static const struct dfm_processes *record(void)
 {
