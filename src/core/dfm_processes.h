@@ -58,7 +58,7 @@ struct dfm_offered {
 struct dfm_came {
         struct dfm_offered offered;
         uint64_t next;
-        uint32_t waiting; /* in the queue, except numbers of frames that came late */
+        uint32_t waiting; /* in the queue, except those that came after a higher number */
         bool numbered;    /* a trigger came since the last reset; otherwise `next` is meaningless */
         bool in_spill;
         bool paused; /* triggers that came later were not accepted */

@@ -176,7 +176,7 @@ struct dfm_waiting {
         struct trigger_entry trigger;
         uint64_t came_ns;
         bool reset; /* the first one after a reset */
-        bool late;  /* frames make the triggers, and a higher number came before */
+        bool late;  /* a higher number came before */
 };
 
 /* A ring of received triggers that are not assigned yet. */
@@ -337,8 +337,9 @@ void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next);
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 /* Records that all numbers below `next` came. */
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
-/* Continues from the record; since then, `events` numbers became events without a gap. False: the waiting
- * numbers were too far apart to identify them. */
+/* Continues from the record; since then, `events` numbers became events without a gap. What waited comes
+ * again, and may then be missing again. False: the waiting numbers were too far apart to identify them.
+ * `missing` is NULL: it does not come again; always true. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing);
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };

@@ -72,10 +72,10 @@ bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missi
         return true;
 }
 
-/* What waited in the queue was the newest: it comes again, and may then be missing again. */
+/* What waited in the queue was the newest. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing)
 {
-        uint64_t waiting = c->waiting - MIN(c->waiting, events), next = c->next, gaps = 0;
+        uint64_t waiting = missing ? c->waiting - MIN(c->waiting, events) : 0, next = c->next, gaps = 0;
 
         for (; waiting > 0; waiting -= bits_get(c->seen, next % DFM_NUMBERS_WINDOW)) {
                 if (next == 0 || c->next - next == DFM_NUMBERS_WINDOW)
@@ -86,13 +86,13 @@ bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_
         memcpy(n->seen, c->seen, sizeof n->seen);
         for (; events > c->waiting; events--)
                 (void)advance(n, n->next);
-        *missing -= MIN(*missing, gaps);
+        if (missing)
+                *missing -= MIN(*missing, gaps);
         return true;
 }
 
 void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next)
 {
-        dfm_numbers_begin(n, n->next);
         if (next == n->next)
                 return;
         (void)advance(n, next - 1);

@@ -449,7 +449,8 @@ static uint64_t count_unreported(const struct dfm *d)
         return 0;
 }
 
-/* Late numbers that wait count as if they had not come. */
+/* Late numbers that wait count as if they had not come. Frames announce them again; a trigger box does not.
+ */
 static void copy_came(const struct dfm *d, struct dfm_came *ret)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -466,6 +467,7 @@ static void copy_came(const struct dfm *d, struct dfm_came *ret)
                 const struct dfm_waiting *w = &q->ring[k % q->size];
 
                 ret->waiting += !w->late;
+                ret->offered.missed += w->late && d->config.trigger_source == DFM_TRIGGER_OFFERED;
                 if (w->late)
                         bits_set(ret->seen, w->trigger.number % DFM_NUMBERS_WINDOW, false);
         }

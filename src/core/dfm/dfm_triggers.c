@@ -39,22 +39,21 @@ static bool frames_trigger(const struct dfm *d)
         return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
-/* Frames whose numbers are no events are announced again. If each other trigger since the record had become
- * an event, the next number would be this one. In a pause, only waiting triggers became events, and the rest
- * of these are lost. */
+/* Frames whose numbers are no events are announced again. A trigger that waited and became no event is
+ * missed. If each other one since the record had become an event, the next number would be this one; in a
+ * pause, no other one did. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
-        uint64_t since = d->table.next_event - f->next, left = f->came.waiting - MIN(since, f->came.waiting);
+        uint64_t since = d->table.next_event - f->next;
         struct dfm_triggers *q = &d->triggers;
+        bool again = frames_trigger(d);
 
-        if (frames_trigger(d)) {
-                (void)dfm_numbers_resume(&q->numbers, &f->came, since, &d->counts.offered.missing);
+        (void)dfm_numbers_resume(&q->numbers, &f->came, since, again ? &d->counts.offered.missing : NULL);
+        if (again)
                 return;
-        }
+        d->counts.offered.missed += f->came.waiting - MIN(since, f->came.waiting);
         q->resumed = true;
-        q->quiet = f->came.paused && since + left == f->came.waiting;
-        d->counts.offered.missed += q->quiet ? left : 0;
-        dfm_numbers_begin(&q->numbers, f->came.next - (q->quiet ? 0 : f->came.waiting - since));
+        q->quiet = f->came.paused && since <= f->came.waiting;
 }
 
 /* The reports of the SFIs show how many triggers became events since the record. How many were offered since
@@ -146,8 +145,11 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
                 .trigger = *t,
                 .came_ns = came_ns,
                 .reset = q->reset_due,
-                .late = frames_trigger(d) && t->number + 1 != q->numbers.next,
+                .late = t->number + 1 != q->numbers.next,
         };
+        /* Otherwise the next DFM would count it as missing, which is no fault. */
+        if (w->late && !frames_trigger(d))
+                dfm_ledger_changed(d);
         q->n_resets += q->reset_due;
         q->reset_due = q->fresh = false;
         q->last = t->number;
@@ -155,15 +157,19 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
         return OFFER_QUEUED;
 }
 
-/* Handles the first number that this DFM accepts in a resumed run. It may have overtaken some of the missed
- * numbers. Numbers that were missing may have come since the record; a number further back is from after a
- * reset. */
+/* Handles a number in a resumed run as long as it is unknown which numbers were missed. The first new one
+ * shows that; it may have overtaken some of them. A lower one was sent again or comes late, as without a
+ * restart, unless it is so far back that a reset must have been missed. */
 static void count_missed(struct dfm *d, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
         uint64_t ahead = number - q->numbers.next, back = q->numbers.next - number;
 
+        if (ahead >= UINT64_C(1) << 63 && back <= DFM_NUMBERS_WINDOW)
+                return;
+        /* This must be recorded before any event of a later trigger. */
+        dfm_ledger_changed(d);
         q->resumed = false;
         if (ahead < UINT64_C(1) << 63) {
                 c->missed += ahead;
@@ -172,10 +178,7 @@ static void count_missed(struct dfm *d, uint64_t number)
                 dfm_numbers_miss(&q->numbers, number);
                 return;
         }
-        if (back <= c->missing)
-                c->missing -= back;
-        else
-                c->unclear++;
+        c->unclear++;
         dfm_numbers_begin(&q->numbers, number);
 }
 
@@ -199,8 +202,7 @@ static enum dfm_offer accept_number(struct dfm *d, uint64_t came_ns, uint64_t nu
         enum dfm_offer verdict;
         bool gap = frames_trigger(d) && number > q->numbers.next;
 
-        /* This must be recorded before any event of a later trigger. */
-        if (q->resumed || !q->numbers.started || gap)
+        if (!q->numbers.started || gap)
                 dfm_ledger_changed(d);
         if (q->resumed)
                 count_missed(d, number);

@@ -1,5 +1,6 @@
 /* What an operator holds back: the start of a run, and its triggers. */
 #include "../dfm_outside.h"
+#include "base/bits.h"
 
 static void all_join(struct dfm_driver *t)
 {
@@ -351,7 +352,7 @@ static void resume_paused(const struct dfm_came *came, uint64_t before, uint64_t
  * comes, its number shows how many came in between. */
 TEST(no_trigger_of_a_pause_is_missed)
 {
-        struct dfm_came came = {.next = 13, .waiting = 2, .numbered = true, .paused = true};
+        struct dfm_came came = {.next = 13, .waiting = 2, .numbered = true, .paused = true, .seen = {0x1fff}};
 
         resume_paused(&came, 0, 0, 0, 0);
         resume_paused(&came, 0, 13, 0, 0);
@@ -362,7 +363,7 @@ TEST(no_trigger_of_a_pause_is_missed)
         resume_paused(&came, 0, 0, 3, 0);
         resume_paused(&came, 0, 14, 4, 0);
         came.paused = false;
-        resume_paused(&came, 0, 0, 0, 1);
+        resume_paused(&came, 0, 0, 3, 1);
         resume_paused(&came, 0, 14, 4, 0);
         came.paused = true;
         came.waiting = 1; /* another one became an event, so there was no pause */
@@ -375,7 +376,7 @@ TEST(no_trigger_of_a_pause_is_missed)
 /* The first trigger after a DFM has resumed the run overtook two others. They come once. */
 DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), outside_resumes(t, &c),
             c.previous_processes = outside_record((struct dfm_came){
-                    .next = 13, .waiting = 2, .numbered = true}))
+                    .next = 13, .waiting = 2, .numbered = true, .seen = {0x1fff}}))
 {
         dfm_says_with(t, false);
         assert_int_equal(outside_offers(t, 16, 0), OFFER_QUEUED);
@@ -390,6 +391,78 @@ DFM_TEST_AS(what_a_first_trigger_overtook_is_not_missed, outside_standard(16), o
                 assert_int_equal(outside_offers(t, number, 0), OFFER_REPEATED);
         assert_int_equal(outside_offers(t, 12, 0), OFFER_REPEATED); /* the previous DFM had it */
         assert_int_equal(offered(t)->missed, 1);
+}
+
+/* The box skipped 6 and 7. When the record was made, 12 waited; it became an event, and then 13 did.
+ * The box does not know this, and repeats what it sent last. */
+DFM_TEST_AS(a_repeated_trigger_is_no_second_event_of_another_dfm, outside_standard(16),
+            outside_resumes(t, &c),
+            c.previous_processes = outside_record((struct dfm_came){
+                    .offered.missing = 2, .next = 13, .waiting = 1, .numbered = true, .seen = {0x1f3f}}))
+{
+        dfm_says_with(t, false);
+        for (unsigned k = 0; k < 2; k++) {
+                assert_int_equal(outside_offers(t, 5, 0), OFFER_REPEATED);
+                for (uint64_t number = 8; number < 14; number++)
+                        assert_int_equal(outside_offers(t, number, 0), OFFER_REPEATED);
+        }
+        assert_counts(offered(t), repeated, 14, missing, 2, missed, 0, unclear, 0);
+        assert_int_equal(outside_offers(t, 7, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 15, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 13, 0), OFFER_REPEATED);
+        assert_counts(offered(t), missing, 1, missed, 1, unclear, 0);
+        assert_int_equal(outside_offers(t, 14, 0), OFFER_QUEUED);
+        assert_counts(offered(t), missing, 1, missed, 0);
+}
+
+/* 14 and 18 were skipped. 16 and 17 became events, 19 and 20 were lost with the previous DFM. */
+DFM_TEST_AS(what_waited_in_the_previous_dfm_is_missed, outside_standard(16), outside_resumes(t, &c),
+            c.previous_processes = outside_record((struct dfm_came){
+                    .offered.missing = 2, .next = 21, .waiting = 4, .numbered = true, .seen = {0x1bbfff}}))
+{
+        dfm_says_with(t, false);
+        assert_counts(offered(t), missing, 2, missed, 2);
+        for (uint64_t number = 16; number < 21; number++)
+                assert_int_equal(outside_offers(t, number, 0), number == 18 ? OFFER_QUEUED : OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 22, 0), OFFER_QUEUED);
+        assert_counts(offered(t), missing, 1, missed, 3, unclear, 0);
+}
+
+/* The counters were reset while no DFM ran. */
+DFM_TEST_AS(a_number_far_back_follows_a_missed_reset, outside_standard(16), outside_resumes(t, &c),
+            c.previous_processes = outside_record((struct dfm_came){
+                    .offered.missing = 9999, .next = 5000, .waiting = 2, .numbered = true}))
+{
+        dfm_says_with(t, false);
+        assert_int_equal(outside_offers(t, 3, 0), OFFER_QUEUED);
+        assert_int_equal(outside_offers(t, 3, 0), OFFER_REPEATED);
+        assert_int_equal(outside_offers(t, 4, 0), OFFER_QUEUED);
+        assert_counts(offered(t), missing, 9999, missed, 0, unclear, 1);
+}
+
+/* Trigger 101 comes after 102, and waits. If no record had it, the next DFM would count it as missing in the
+ * numbers of the box; if it becomes an event, the next DFM must refuse it. */
+OUTSIDE_TEST(an_overtaken_trigger_is_recorded, 16, 1)
+{
+        static struct dfm_processes record;
+        uint64_t version;
+
+        assert_int_equal(outside_offers(t, 102, 0), OFFER_QUEUED);
+        version = dfm_processes_version(t->dfm);
+        assert_int_equal(outside_offers(t, 101, 0), OFFER_QUEUED);
+        assert_true(dfm_processes_version(t->dfm) > version);
+        dfm_processes_fill(t->dfm, &record);
+        assert_fields(&record.came, next, 103, waiting, 1);
+        assert_counts(&record.came.offered, missing, 0, missed, 1);
+        assert_false(bits_get(record.came.seen, 101));
+        sfi_grants(t, 0, 3);
+        version = dfm_processes_version(t->dfm);
+        dfm_says_with(t, false);
+        assert_true(dfm_processes_version(t->dfm) > version);
+        dfm_processes_fill(t->dfm, &record);
+        assert_fields(&record.came, next, 103, waiting, 0);
+        assert_counts(&record.came.offered, missing, 0, missed, 0);
+        assert_true(bits_get(record.came.seen, 101) && bits_get(record.came.seen, 102));
 }
 
 /* It is stored before a node receives a later event. */
