@@ -263,7 +263,7 @@ struct dfm_settings {
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
 /* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
  * once the nodes that still join have reported. Events of other nodes count as lost unless their end is
- * known. */
+ * known. A DFM that dfm_awaits_run() waits a little for its first node. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 /* Whether dfm_stop() was called; a run that has had all its triggers drains without a stop. */
 bool dfm_is_stopped(const struct dfm *d);
@@ -295,7 +295,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 /* Number and cookie of the run, which change when a previous DFM's run is resumed. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
-/* Time since the start of the run; 0: not started. */
+/* Time since the start of the run, or of the one that dfm_awaits_run(); 0: there is none. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events may mix
  * triggers. */

@@ -32,7 +32,9 @@ struct node_kind {
         /* After every wake-up: moves data and sends what is due. */
         int (*turn)(struct node *n, uint64_t now_ns);
         uint64_t (*deadline_ns)(struct node *n);
+        /* Accepts no further work. A DFM records this before it returns, as the caller logs or answers it. */
         void (*stop)(struct node *n, uint64_t now_ns);
+        void (*stop_previous)(struct node *n); /* of a DFM: records that the run which it awaits is stopped */
         bool (*is_done)(struct node *n, uint64_t now_ns);
         void (*account)(struct node *n); /* publishes the core's counters */
         enum run_state (*state)(const struct node *n);

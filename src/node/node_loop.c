@@ -93,6 +93,7 @@ static void begin_stop(struct node *n, uint64_t now_ns)
         n->stopped_ns = now_ns;
         n->stop_timeout_ns = n->scenario->run.stop_timeout_ns;
         n->kind->stop(n, now_ns);
+        run_log_signal(n, true);
         describe_stop(n, now_ns, status);
         notify_stopping(status);
         if (state != RUN_STARTING)
@@ -108,10 +109,10 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
                 n->hangups = loop_hangups(n->loop);
                 node_reload(n, now_ns, signals > 0);
         }
-        if (signals > *seen)
-                run_log_signal(n, *seen == 0);
         if (signals > 0 && *seen == 0)
                 begin_stop(n, now_ns);
+        else if (signals > *seen)
+                run_log_signal(n, false);
         *seen = signals;
         return signals > 1;
 }

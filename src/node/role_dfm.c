@@ -416,21 +416,39 @@ static enum run_stage find_stage(const struct dfm *core, const char *cause)
         return cause[0] || dfm_is_stopped(core) ? RUN_STAGE_STOPPED : RUN_STAGE_RUNNING;
 }
 
+static void log_unrecorded(const struct dfm_role *d, int error)
+{
+        log_warning_errno(error, "%s: %m; a restarted DFM may be unable to resume this run", d->record.path);
+}
+
+/* While a run is being resumed, only a stop is news. */
+static bool has_news(const struct dfm_role *d)
+{
+        switch (dfm_state(d->core)) {
+        case RUN_STARTING:
+                return false;
+        case RUN_RUNNING:
+                return !d->stage_recorded;
+        case RUN_DRAINING:
+        case RUN_ENDED:
+                break;
+        }
+        /* A run without an end keeps its record until another one begins. */
+        return dfm_is_in_run(d->core) || (dfm_state(d->core) == RUN_ENDED && d->last_run.cookie == 0);
+}
+
 /* Records whether the run continues, stops or has ended, and why: a restarted DFM resumes only a run that has
  * not ended, and accepts no triggers for one that stops. */
 static void remember_run(struct node *n, struct dfm_role *d)
 {
-        bool ended = dfm_state(d->core) == RUN_ENDED, begun = dfm_has_begun(d->core);
+        bool ended = dfm_state(d->core) == RUN_ENDED;
         char cause[REASON_TEXT_MAX];
         enum run_stage stage;
         int r;
 
-        if ((!begun && !ended) || (d->stage_recorded && dfm_state(d->core) == RUN_RUNNING))
+        if (!has_news(d))
                 return;
-        /* A run without an end keeps its record until another one begins. */
-        if (!begun && d->last_run.cookie != 0)
-                return;
-        if (begun && !d->stage_recorded)
+        if (dfm_is_in_run(d->core) && !d->stage_recorded)
                 n->ended_by_previous = last_run_begin(&d->last_run, dfm_cookie(d->core));
         find_cause(n, d, cause);
         stage = find_stage(d->core, cause);
@@ -445,8 +463,7 @@ static void remember_run(struct node *n, struct dfm_role *d)
                 return;
         r = record_run(d, stage);
         if (r < 0)
-                log_warning_errno(r, "%s: %m; a restarted DFM may be unable to resume this run",
-                                  d->record.path);
+                log_unrecorded(d, r);
 }
 
 static void describe_wait(const struct node *n, char *text, size_t size_bytes)
@@ -553,6 +570,22 @@ static void stop_role(struct node *n, uint64_t now_ns)
         idle_explain(&d->idle, d->core, n->scenario);
         dfm_stop(d->core, now_ns);
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
+        remember_run(n, d);
+}
+
+/* An operator stops the run of an earlier DFM, of which no node has joined yet. */
+static void stop_previous(struct node *n)
+{
+        struct dfm_role *d = n->state;
+        const struct last_run *l = &d->last_run;
+        int r;
+
+        if (!dfm_awaits_run(d->core) || d->record.fd < 0)
+                return;
+        r = run_record_write(&d->record, l->run, l->cookie, dfm_age_ns(d->core, clock_now_ns()),
+                             RUN_STAGE_STOPPED, l->cause);
+        if (r < 0)
+                log_unrecorded(d, r);
 }
 
 static bool is_done(struct node *n, uint64_t now_ns)
@@ -623,6 +656,7 @@ const struct node_kind node_dfm = {
         .turn = take_turn,
         .deadline_ns = next_deadline_ns,
         .stop = stop_role,
+        .stop_previous = stop_previous,
         .is_done = is_done,
         .account = publish_counters,
         .state = state_of_run,

@@ -59,6 +59,7 @@ static void *each_ms_ctx;
 static void (*look_at_event)(void *ctx, const struct sfi_built *built, const uint8_t *buffer);
 static void *look_ctx;
 static const char *failing; /* an SFI */
+static const char *dying, *last_words;
 static _Thread_local struct process *self;
 
 int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
@@ -89,10 +90,25 @@ int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, vo
         return r;
 }
 
+static void unlock_state(void);
+
+/* It is gone before it does anything else. Its thread stays, as for bed_kill(). */
+static void die(void)
+{
+        dying = NULL;
+        unlock_state();
+        bed_control_ends();
+        sockets_close_of(self->turn);
+        turns_end();
+        for (;;)
+                pause();
+}
+
 int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields,
                      struct log_limit *limit, const char *file, int line, const char *function,
                      const char *format, ...)
 {
+        char text[1024];
         va_list arguments;
 
         (void)level;
@@ -103,10 +119,11 @@ int __wrap_log_write(enum log_level level, int error, const struct log_fields *f
         (void)function;
         va_start(arguments, format);
         if (self) {
-                fprintf(self->log_to, "%.3f ", (double)turns_now_ns() / 1e9);
                 errno = abs(error);
-                vfprintf(self->log_to, format, arguments);
-                fputc('\n', self->log_to);
+                vsnprintf(text, sizeof text, format, arguments);
+                fprintf(self->log_to, "%.3f %s\n", (double)turns_now_ns() / 1e9, text);
+                if (dying && strcmp(self->name, dying) == 0 && strstr(text, last_words))
+                        die();
         }
         va_end(arguments);
         return -abs(error);
@@ -256,7 +273,7 @@ static void end_all(void)
         }
         n_processes = 0;
         bed_control_ends();
-        failing = NULL;
+        failing = dying = NULL;
         each_ms = NULL;
         look_at_event = NULL;
         free(scenario);
@@ -404,6 +421,12 @@ void bed_kill(const char *name)
                 unlock_state();
                 bed_control_ends();
         }
+}
+
+void bed_die_at(const char *name, const char *text)
+{
+        dying = name;
+        last_words = text;
 }
 
 void bed_freeze(const char *name, bool frozen)

@@ -48,6 +48,8 @@ void bed_control_ends(void);
 /* SIGKILL; SIGSTOP and SIGCONT; a signal that the node catches. */
 void bed_kill(const char *name);
 void bed_freeze(const char *name, bool frozen);
+/* Kills the DFM `name` when it logs its next line with this text. */
+void bed_die_at(const char *name, const char *text);
 void bed_signal(const char *name, int number);
 
 /* The node reads its settings again (SIGHUP): those of the test, and these. */

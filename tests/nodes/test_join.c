@@ -58,6 +58,21 @@ TEST(a_restarted_dfm_resumes_the_run)
         restart_dfm(0, "scenario.transport=udp", 3);
 }
 
+/* SIGTERM before any node has come: the run is over, and its report complete. */
+TEST_EACH(a_restarted_dfm_is_stopped_at_once, ms, 3)
+{
+        RUN(1, BASE, PATIENT);
+        bed_until(bed_events() > 500);
+        bed_kill("dfm");
+        bed_start("dfm");
+        bed_pass(ms * 10 * NS_PER_MS + 1);
+        bed_signal("dfm", SIGTERM);
+        bed_all_end(0);
+        bed_check_complete();
+        assert_true(bed_events() > 500);
+        bed_check_written_once(count_of("dfm", triggers));
+}
+
 TEST(a_node_may_join_after_a_restart)
 {
         BED(1, BASE, PATIENT, "dfm.start-timeout=8s");

@@ -258,15 +258,15 @@ TEST_EACH(each_command_in_each_scene, s, SCENES)
         }
 }
 
-/* A signal is no end of the run: nodes that come while this DFM ends wait for the next one. */
+/* A signal is no end of the run: nodes that come after this DFM has ended wait for the next one. */
 TEST(a_dfm_is_stopped_before_the_nodes_come)
 {
         bring(SCENE_ALONE);
         bed_start("sfi2");
         bed_until(bed_logged("dfm", "sfi2 has joined"));
         bed_signal("dfm", SIGTERM);
-        freeze_nodes(false);
         bed_ends("dfm", 0);
+        freeze_nodes(false);
         bed_start("dfm");
         bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
         assert_int_equal(run_of(show()), 1);
@@ -353,6 +353,39 @@ TEST(a_dfm_restarts_while_its_run_is_stopped)
         bed_kill("dfm");
         bed_start("dfm");
         bed_freeze("ros1", false);
+        bed_until(run_of(last_run()) == 1);
+        assert_string_equal(text_of(last_run(), "status"), "ok");
+        assert_int_equal(bed_events(), triggers);
+}
+
+/* The DFM dies before it has answered the operator, and after it has stored the stop: its run runs, or is
+ * resumed and waits for ros1, or for all nodes. */
+TEST_EACH(a_stop_outlives_a_dfm_that_dies, i, 4)
+{
+        const char *words = i == 1 ? "stopped by SIGTERM" : "stop requested from";
+        uint64_t triggers;
+
+        RUN(1, BASE);
+        bed_until(is_state("configured"));
+        begin_run();
+        bed_freeze("ros1", true);
+        bed_pass(NS_PER_S);
+        triggers = count_of("dfm", triggers);
+        for (unsigned again = 0; again < (i > 1 ? 2 : 0); again++) {
+                bed_kill("dfm");
+                if (i == 3)
+                        freeze_nodes(true);
+                bed_start("dfm");
+                bed_until(is_state("resuming"));
+        }
+        bed_die_at("dfm", words);
+        if (i == 1)
+                bed_signal("dfm", SIGTERM);
+        else
+                bed_ctl_start("operator", "stop", NULL);
+        bed_until(bed_logged("dfm", words));
+        bed_start("dfm");
+        freeze_nodes(false);
         bed_until(run_of(last_run()) == 1);
         assert_string_equal(text_of(last_run(), "status"), "ok");
         assert_int_equal(bed_events(), triggers);

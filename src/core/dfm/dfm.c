@@ -344,7 +344,7 @@ uint64_t dfm_cookie(const struct dfm *d)
 
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns)
 {
-        return d->begun ? now_ns - d->started_ns : 0;
+        return dfm_is_in_run(d) || dfm_awaits_run(d) ? now_ns - d->started_ns : 0;
 }
 
 bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret)

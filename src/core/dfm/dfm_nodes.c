@@ -7,7 +7,8 @@
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
-/* Keep-alives after the last node that came, after which a stopped DFM resumes its run without the others. */
+/* Keep-alives after the last node that came, or the stop, after which a stopped DFM resumes its run without
+ * the others, or ends without a run. */
 #define LAST_CALL_KEEP_ALIVES 3
 
 /* The node lost its state, or never knew this DFM: its streams restart. */
@@ -322,6 +323,11 @@ bool dfm_is_overdue(const struct dfm *d)
         return d->overdue;
 }
 
+static bool last_call_is_over(const struct dfm *d, uint64_t now_ns)
+{
+        return now_ns - d->quorum_ns >= LAST_CALL_KEEP_ALIVES * d->config.keep_alive_ns;
+}
+
 /* All nodes are present, or at least one of each role and no other joined for a while. A stopped run does not
  * wait for nodes that may be gone. */
 static bool has_quorum(const struct dfm *d, uint64_t now_ns)
@@ -331,7 +337,7 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
         if (ross == d->config.n_ros && sfis == d->config.n_sfi)
                 return true;
         if (d->stopped)
-                return now_ns - d->quorum_ns >= LAST_CALL_KEEP_ALIVES * d->config.keep_alive_ns;
+                return last_call_is_over(d, now_ns);
         if (ross == 0 || sfis == 0)
                 return false;
         return now_ns - d->quorum_ns >= (d->config.start_timeout_ns ?: d->config.node_timeout_ns);
@@ -340,7 +346,7 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 /* A run that is resumed begins even after a stop, so that its events are accounted for. */
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {
-        if (d->state != RUN_STARTING && !(d->state == RUN_DRAINING && d->resume.active))
+        if (d->stopped ? d->state != RUN_DRAINING || !d->resume.active : d->state != RUN_STARTING)
                 return false;
         return (d->resume.active || !d->hold.held) && has_quorum(d, now_ns) &&
                (!d->resume.active || dfm_resume_is_settled(d));
@@ -427,6 +433,8 @@ static bool may_leave_nodes(const struct dfm *d, uint64_t now_ns)
 
 void dfm_advance_run(struct dfm *d, uint64_t now_ns)
 {
+        if (d->state == RUN_STARTING && d->stopped && (d->resume.active || last_call_is_over(d, now_ns)))
+                drain(d, now_ns);
         if (may_start(d, now_ns))
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
@@ -446,7 +454,7 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
         if (d->state >= RUN_DRAINING)
                 return;
         d->stopped = true;
-        if (d->resume.active)
-                d->quorum_ns = now_ns;
-        drain(d, now_ns);
+        d->quorum_ns = now_ns;
+        if (!dfm_awaits_run(d))
+                drain(d, now_ns);
 }

@@ -143,6 +143,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
                 c->next_is_ready = true;
                 return;
         }
+        c->node->kind->stop_previous(c->node);
         send_metadata(c, core, now_ns);
         dfm_release_start(core, now_ns);
 }
@@ -204,8 +205,10 @@ static void stop(struct run_control *c, uint64_t now_ns)
         c->view.is_held = true;
         c->next_is_ready = false;
         c->view.ends_previous = !dfm_is_in_run(c->node->core);
-        if (c->view.ends_previous)
+        if (c->view.ends_previous) {
+                c->node->kind->stop_previous(c->node);
                 dfm_hold_start(c->node->core);
+        }
         stop_run(c, now_ns);
 }
 
