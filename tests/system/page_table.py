@@ -43,29 +43,28 @@ def has_packages(_):
 # Which case of this file runs a command; or (other test, words in it); or [reason, check], if no test can run it.
 TABLE = {
     README: {
+        "sudo scripts/demo-port.py --svg docs/shaped-unshaped.svg": "port",
         "scripts/demo.sh": "demo",
         "build/evb run configs/scenarios/push-6x1.conf": "readme",
         "sudo build/evb run configs/scenarios/pull-6x1.conf --net lab": "readme",
         "build/evb run configs/scenarios/push-6x1.conf --set network.loss=0.02 --set ros.fragment-size=14KiB --json": "readme",
-        "build/evb check configs/scenarios/demo.conf": "readme",
         "build/evb check --keys": "readme",
         "build/evb dump FILE.data --verify": "readme",
-        "build/evb dump FILE.writing --repair --output FILE.data": "readme",
-        "sudo build/evb run configs/scenarios/push-6x1-qos.conf --net lab --set trigger.rate=max": "readme",
+        "build/evb lab list": "readme",
+        "sudo build/evb lab run C4 --quick && build/evb lab report evb-lab.jsonl": (LAB, '"lab", "report"'),
+        "build/evb help run": "readme",
         "build/evb qos plan        --dev eth0 --dest 10.0.0.5 --sources 6 --link-rate 1Gbit --switch-buffer 128KiB": "readme",
         "sudo build/evb qos apply  --dev eth0 --dest 10.0.0.5 --sources 6 --link-rate 1Gbit --switch-buffer 128KiB": "readme",
         "sudo build/evb qos status --dev eth0": "readme",
         "sudo build/evb qos remove --dev eth0": "readme",
-        "evb stream recv 26900 --output copy.vdif": "readme",
-        "evb stream send 10.0.0.5:26900 --input original.vdif --format vdif": "readme",
-        "build/evb lab list": "readme",
-        "sudo build/evb lab run all --quick": ["it takes 7 minutes; test_lab.py runs parts", has_options("lab", "run", "--quick")],
-        "sudo build/evb lab run C4 C5 C6": ["it takes longer than all tests; test_lab.py runs others", has_options("lab", "run")],
-        "build/evb lab report evb-lab.jsonl": (LAB, '"lab", "report"'),
-        "build/evb bench paths --rows E3,E8 --payload 8192": (PATHS, '"bench", "paths"'),
         "scripts/build.sh && sudo meson install -C build --no-rebuild": [
             "the build is older than the test, which may not install it; installed.py installs it into a directory",
             has_files("scripts/build.sh")],
+        "sudo systemd-sysusers evb.conf && sudo systemd-tmpfiles --create evb.conf && sudo systemctl daemon-reload": (
+            MACHINES, "systemd-sysusers evb.conf"),
+        "sudo cp /usr/local/share/evb/scenarios/testbed.conf /etc/evb/scenario.conf": [
+            "an example that must be edited; the same command of docs/deploy.md is tested", has_files("configs/scenarios/testbed.conf")],
+        "sudoedit /etc/evb/scenario.conf": ["an editor", has_files("configs/scenarios/testbed.conf")],
         "sudo systemctl enable --now evb.target evb-ros@pc-ros1": (MACHINES, "systemctl enable --now evb.target evb-ros@pc-ros1"),
     },
     OPERATE: {

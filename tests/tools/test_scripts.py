@@ -12,6 +12,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import unittest.mock
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -64,6 +66,37 @@ def demo(_):
         assert_missing(done, "apt-get install gcc meson")
 
 
+def demo_port(_):
+    """The demo's rows, picture and verdict: the collapse shows, a row is missing, or the machine was disturbed."""
+    spec = importlib.util.spec_from_file_location("demo_port", SCRIPTS / "demo-port.py")
+    module = importlib.util.module_from_spec(spec)
+    with unittest.mock.patch.object(sys, "path", [str(SCRIPTS), *sys.path]):
+        spec.loader.exec_module(module)
+
+    def figures(hz, dropped, disturbed=None):
+        return {"whole_events_per_second": hz, "port_share": hz / 137, "switch_packets": dropped, "offered_share": 1.45,
+                "latency_p50_us": 302e3, "latency_p99_us": None, "disturbed": disturbed}
+    names = [name for name, _, _ in module.WAYS]
+    found = dict(zip(names, (figures(1, 12345), figures(110, 80000), None, figures(136, 0))))
+    shown, last = module.judge(found)
+    assert shown and "builds 136 events/s, and drops no packet; unshaped as in 2003, push builds 1." in last, last
+    row = module.row(names[0], found[names[0]], plain=True)
+    assert row.split()[4:] == ["1", "." * module.BAR, "1", "%", "12,345", "302", "ms", "-"], row
+    assert len(row) == len(module.header()) == len(module.row(names[3], found[names[3]])), row
+    assert "not measured" in module.row(names[2], None)
+    root = xml.etree.ElementTree.fromstring(module.svg(found, "a < b & c", last))
+    words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert set(names) <= set(words) and last in words and {"a < b & c", "not measured", "12,345"} <= set(words), words
+    bars = [float(bar.get("width")) for bar in root.iter("{http://www.w3.org/2000/svg}rect") if bar.get("fill").startswith("#0")]
+    assert len(bars) == 1 and abs(bars[0] - 330 * 136 / 137) < 0.1, bars
+    for change, reason in (({names[3]: None}, f"could not measure {names[3]}"),
+                           ({names[0]: figures(136, 0)}, "the port dropped nothing"),
+                           ({names[0]: figures(69, 9)}, "the ROSs offered 145 % of"),
+                           ({names[3]: figures(0, 9, "a timer was 50 ms late")}, "a timer was 50 ms late")):
+        shown, last = module.judge(found | change)
+        assert not shown and reason in last, (change, last)
+
+
 def reliability(python):
     """docs/reliability.md states the outcomes and settings of scripts/faults.py."""
     done = run(python, "-B", SCRIPTS / "faults.py", "--check-document", PATH=os.environ["PATH"])
@@ -109,7 +142,7 @@ def fuzz(_):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    cases = {"benchmarks": benchmarks, "demo": demo, "coverage": coverage, "fuzz": fuzz,
+    cases = {"benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
              "reliability": reliability}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")
