@@ -35,6 +35,7 @@ synopsis() { # "Usage: evb run FILE [OPTION]..."
     for (i = 2; i <= NF; i++) {
       if ($i == "[OPTION]...") continue
       if ($i ~ /^[a-z]/) name = name " " $i
+      else if ($i ~ /^\[.*\]$/) arguments = arguments "\n.Op Ar " substr($i, 2, length($i) - 2)
       else arguments = arguments "\n.Ar " $i
     }
     print ".Nm" name arguments "\n.Op Ar OPTION ..."

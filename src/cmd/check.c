@@ -229,11 +229,12 @@ static int print_list(const char *metrics, const char *man)
 
 int cmd_check(int argc, char **argv)
 {
-        static const struct command command = {"check", cmd_check, "FILE",
+        static const struct command command = {"check", cmd_check, "[FILE]",
                                                "Check a scenario and print its effective values.",
                                                OPTION_SET | OPTION_JSON};
-        const char *keys = NULL, *man = NULL, *node = NULL, *net = NULL, *metrics = NULL;
+        const char *path = NULL, *keys = NULL, *man = NULL, *node = NULL, *net = NULL, *metrics = NULL;
         const struct option_entry own[] = {
+                {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"node", "NAME", "also check whether this node could start on this machine", &node},
                 {"net", "loopback|lab", "also check whether evb run --net could start on this machine", &net},
                 {"keys", NULL, "list all keys of a scenario, and exit", &keys},
@@ -247,13 +248,14 @@ int cmd_check(int argc, char **argv)
 
         for (int i = 1; i < argc; i++)
                 list |= strcmp(argv[i], "--keys") == 0 || strcmp(argv[i], "--metrics") == 0;
-        r = options_parse(&o, &command, own, ARRAY_SIZE(own), list ? 0 : 1, argc, argv);
+        r = options_parse(&o, &command, own, ARRAY_SIZE(own), list ? 0 : OPTIONS_SCENARIO, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
         if (list)
                 return print_list(metrics, man);
-        s = command_load(o.words[0], &o);
+        path = command_find_config(&command, path);
+        s = path ? command_load(path, &o) : NULL;
         /* With --node or --net, the checks of the start include this one. */
         if (!s || (!node && !net && !directory_exists(s)))
                 return 2;

@@ -26,6 +26,14 @@ int cmd_top(int argc, char **argv);
  * loopback, sets qos.backend to none if qos.required permits it. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
+/* Help of --config of the commands that use the default. */
+#define COMMAND_CONFIG_HELP "scenario file (default: /etc/evb/scenario.conf, if it exists)"
+/* The scenario that the environment names (EVB_CONFIG), or that of the installed units. NULL: there is none.
+ */
+const char *command_default_config(void);
+/* Returns `config`, the value of --config, or the default if that is NULL. NULL: there is none, which is
+ * printed. */
+const char *command_find_config(const struct command *c, const char *config);
 /* Loads a scenario with the settings of the command line, and warns about old names of keys. NULL: failed,
  * all errors are printed. The caller frees it. */
 struct scenario *command_load(const char *path, const struct options *o);

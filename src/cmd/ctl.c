@@ -24,14 +24,14 @@
 
 struct ctl {
         struct options common;
-        const char *socket, *dfm, *key, *scenario, *wait;
+        const char *socket, *dfm, *token_file, *scenario, *wait;
         struct option_list metadata;
         enum run_command command; /* RUN_COMMANDS: status, or runs */
         bool lists;               /* runs */
         char place[SCENARIO_TEXT_MAX + sizeof UNIX_PREFIX];
         char token[TOKEN_MAX_BYTES + 1];
-        char key_path[SCENARIO_TEXT_MAX]; /* of the scenario */
-        uint64_t wait_ns, until_ns;       /* 0: the command does not wait */
+        char token_path[SCENARIO_TEXT_MAX]; /* of the scenario */
+        uint64_t wait_ns, until_ns;         /* 0: the command does not wait */
 };
 
 /* ---- The DFM, and the request ---- */
@@ -63,9 +63,9 @@ static int load_scenario(struct ctl *c)
                         c->scenario);
                 return 2;
         }
-        if (!c->key && s->control.kind == CONTROL_TCP && s->control.token_file[0]) {
-                snprintf(c->key_path, sizeof c->key_path, "%s", s->control.token_file);
-                c->key = c->key_path;
+        if (!c->token_file && s->control.kind == CONTROL_TCP && s->control.token_file[0]) {
+                snprintf(c->token_path, sizeof c->token_path, "%s", s->control.token_file);
+                c->token_file = c->token_path;
         }
         return 0;
 }
@@ -83,8 +83,8 @@ static int find_dfm(struct ctl *c)
         else
                 snprintf(c->place, sizeof c->place, "%s%.*s", c->socket ? UNIX_PREFIX : "",
                          (int)SCENARIO_TEXT_MAX, c->socket ?: c->dfm);
-        if (r == 0 && c->key && token_file_read(c->key, c->token, &e) < 0)
-                r = wrong("--key: %s", e.message);
+        if (r == 0 && c->token_file && token_file_read(c->token_file, c->token, &e) < 0)
+                r = wrong("--token-file: %s", e.message);
         return r;
 }
 
@@ -548,8 +548,11 @@ static int run(const struct verb *verb, int argc, char **argv)
         const struct option_entry own[] = {
                 {"socket", "PATH", "Unix socket of the DFM (control.listen = unix:PATH)", &c.socket},
                 {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},
-                {"key", "FILE", "file with the token of the DFM (control.token-file)", &c.key},
-                {"config", "FILE", "scenario of the DFM, in place of --socket or --dfm", &c.scenario},
+                {"token-file", "FILE", "file with the token of the DFM (control.token-file)", &c.token_file},
+                {"config", "FILE",
+                 "scenario of the DFM (default without --socket and --dfm: /etc/evb/scenario.conf, if it "
+                 "exists)",
+                 &c.scenario},
                 {"set-meta", "NAME=VALUE", "add to the metadata of the run that begins; repeatable",
                  .list = &c.metadata, .verbs = CTL_BEGINS},
                 {"wait", "TIME", "wait at most TIME until the run has begun or ended", &c.wait,
@@ -557,6 +560,8 @@ static int run(const struct verb *verb, int argc, char **argv)
         };
         int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);
 
+        if (!c.socket && !c.dfm && !c.scenario)
+                c.scenario = command_default_config();
         if (r == OPTIONS_GO_ON && c.common.n_settings > 0 && !c.scenario)
                 r = wrong("--set needs --config FILE");
         if (r == OPTIONS_GO_ON && c.wait && quantity_parse_time(c.wait, &c.wait_ns) < 0)

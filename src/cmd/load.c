@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/strbuf.h"
 #include "base/util.h"
@@ -11,6 +12,7 @@
 #include "data/stats.h"
 
 #define NODES_NAMED_MAX 6u
+#define DEFAULT_CONFIG "/etc/evb/scenario.conf"
 
 static void print_errors(const char *path, int r, const struct scenario_errors *errors)
 {
@@ -23,6 +25,26 @@ static void print_errors(const char *path, int r, const struct scenario_errors *
         if (errors->n > SCENARIO_ERRORS_MAX)
                 fprintf(stderr, "%s: %zu more error%s\n", path, errors->n - SCENARIO_ERRORS_MAX,
                         errors->n - SCENARIO_ERRORS_MAX == 1 ? "" : "s");
+}
+
+const char *command_default_config(void)
+{
+        const char *path = getenv("EVB_CONFIG");
+
+        if (path)
+                return path[0] ? path : NULL;
+        return access(DEFAULT_CONFIG, F_OK) == 0 ? DEFAULT_CONFIG : NULL;
+}
+
+const char *command_find_config(const struct command *c, const char *config)
+{
+        config = config ?: command_default_config();
+        if (!config)
+                fprintf(stderr,
+                        "evb %s: missing %s, as there is no " DEFAULT_CONFIG "; see `evb %s --help`\n",
+                        c->name, c->arguments[0] ? "argument FILE" : "option; --config FILE is required",
+                        c->name);
+        return config;
 }
 
 struct scenario *command_load(const char *path, const struct options *o)

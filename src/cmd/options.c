@@ -86,8 +86,10 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
         return 2;
 }
 
-/* The old name of --config. */
-#define CONFIG_ALIAS "scenario"
+/* Options that had another name. */
+static const struct {
+        const char *old_name, *name;
+} aliases[] = {{"scenario", "config"}, {"key", "token-file"}};
 
 static const struct option_entry *find(const struct option_entry *entries, size_t n, const char *name,
                                        size_t length)
@@ -99,6 +101,27 @@ static const struct option_entry *find(const struct option_entry *entries, size_
         return NULL;
 }
 
+/* An option of the command itself, by its name or old name. */
+static const struct option_entry *find_own(const struct option_entry *own, size_t n_own, const char *name,
+                                           size_t length)
+{
+        const struct option_entry *e = find(own, n_own, name, length);
+
+        for (size_t i = 0; !e && i < ARRAY_SIZE(aliases); i++) {
+                if (strlen(aliases[i].old_name) == length && strncmp(aliases[i].old_name, name, length) == 0)
+                        e = find(own, n_own, aliases[i].name, strlen(aliases[i].name));
+        }
+        return e;
+}
+
+/* The largest number of positional arguments after the options so far. */
+static size_t words_max(const struct option_entry *own, size_t n_own, size_t n_words)
+{
+        if (n_words != OPTIONS_SCENARIO)
+                return MIN(n_words, (size_t)OPTIONS_WORDS_MAX);
+        return *find(own, n_own, "config", strlen("config"))->value ? 0 : 1;
+}
+
 /* The last one counts. */
 static int set_level(struct options *o, bool quiet)
 {
@@ -107,12 +130,12 @@ static int set_level(struct options *o, bool quiet)
         return OPTIONS_GO_ON;
 }
 
-static int set_json(struct options *o, const char *value, size_t n_words, int argc, char **argv, int *i)
+static int set_json(struct options *o, const char *value, size_t max_words, int argc, char **argv, int *i)
 {
         o->json = true;
         if (value)
                 o->json_path = value;
-        else if (o->n_words == n_words && *i + 1 < argc && argv[*i + 1][0] != '-')
+        else if (o->n_words == max_words && *i + 1 < argc && argv[*i + 1][0] != '-')
                 o->json_path = argv[++*i];
         return OPTIONS_GO_ON;
 }
@@ -175,13 +198,10 @@ static int read_option(struct options *o, const struct command *c, const struct 
 {
         const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
         size_t length = value ? (size_t)(value - name) : strlen(name);
-        const struct option_entry *e = find(own, n_own, name, length);
-        bool is_own;
+        const struct option_entry *e = find_own(own, n_own, name, length);
+        bool is_own = e != NULL;
         int r = OPTIONS_GO_ON;
 
-        if (!e && length == strlen(CONFIG_ALIAS) && strncmp(name, CONFIG_ALIAS, length) == 0)
-                e = find(own, n_own, "config", strlen("config"));
-        is_own = e != NULL;
         e = e ?: find(common_options, ARRAY_SIZE(common_options), name, length);
         value = value ? value + 1 : NULL;
         if (!e)
@@ -193,7 +213,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
         if (value && !*value)
                 return usage(c, "option %s requires an argument", option);
         if (!is_own && strcmp(e->name, "json") == 0)
-                return set_json(o, value, n_words, argc, argv, i);
+                return set_json(o, value, words_max(own, n_own, n_words), argc, argv, i);
         if (e->argument)
                 r = find_argument(c, option, &value, argc, argv, i);
         if (r != OPTIONS_GO_ON)
@@ -203,6 +223,20 @@ static int read_option(struct options *o, const struct command *c, const struct 
         if (e->argument)
                 return keep_value(c, e, value);
         *e->value = e->name;
+        return OPTIONS_GO_ON;
+}
+
+/* The argument is the value of --config. */
+static int name_scenario(struct options *o, const struct command *c, const struct option_entry *own,
+                         size_t n_own)
+{
+        const char **config = find(own, n_own, "config", strlen("config"))->value;
+
+        if (o->n_words > 0 && *config)
+                return usage(c, "--config %s and the argument \"%s\" exclude each other", *config,
+                             o->words[0]);
+        if (o->n_words > 0)
+                *config = o->words[0];
         return OPTIONS_GO_ON;
 }
 
@@ -235,10 +269,12 @@ int options_parse(struct options *o, const struct command *command, const struct
                 }
                 if (!only_words && argv[i][0] == '-' && argv[i][1])
                         return usage(command, "unknown option %s", argv[i]);
-                if (o->n_words == MIN(n_words, (size_t)OPTIONS_WORDS_MAX))
+                if (o->n_words == words_max(own, n_own, n_words))
                         return usage(command, "unexpected argument \"%s\"", argv[i]);
                 o->words[o->n_words++] = argv[i];
         }
+        if (n_words == OPTIONS_SCENARIO)
+                return name_scenario(o, command, own, n_own);
         if (n_words == OPTIONS_MANY ? o->n_words == 0 : o->n_words < n_words)
                 return usage(command, "missing argument %s", command->arguments);
         return OPTIONS_GO_ON;

@@ -12,6 +12,9 @@
 #define OPTIONS_SETTINGS_MAX 128
 #define OPTIONS_WORDS_MAX 16
 #define OPTIONS_MANY SIZE_MAX /* of positional arguments: one or more */
+/* Of positional arguments: at most one, a scenario, which is another way to write the command's own --config.
+ */
+#define OPTIONS_SCENARIO (SIZE_MAX - 1)
 
 /* The arguments of a repeatable option. */
 struct option_list {

@@ -294,7 +294,10 @@ static int run(const struct verb *verb, int argc, char **argv)
         struct qos_options o = {.patience_ns = verb->command.verb == QOS_WATCH ? WATCH_PATIENCE_NS
                                                                                : APPLY_PATIENCE_NS};
         const struct option_entry own[] = {
-                {"config", "FILE", "scenario file; shapes the device of the node named by --node", &o.config},
+                {"config", "FILE",
+                 "scenario file; shapes the device of the node named by --node (default with --node: "
+                 "/etc/evb/scenario.conf, if it exists)",
+                 &o.config},
                 {"node", "NAME", "name of the ROS in the scenario", &o.node},
                 {"dev", "DEVICE", "network device, without a scenario", &o.device},
                 {"dest", "ADDRESS[=RATE]", "destination address (IPv4, IPv6 or multicast); repeatable",
@@ -330,6 +333,8 @@ static int run(const struct verb *verb, int argc, char **argv)
         };
         int r = options_parse(&o.common, &verb->command, own, ARRAY_SIZE(own), 0, argc, argv);
 
+        if (o.node && !o.config)
+                o.config = command_default_config();
         if (r == OPTIONS_GO_ON && o.patience && quantity_parse_time(o.patience, &o.patience_ns) < 0) {
                 fprintf(stderr, "evb qos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
                         o.patience);

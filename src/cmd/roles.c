@@ -21,7 +21,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
 {
         const char *config = NULL, *name = NULL;
         const struct option_entry own[] = {
-                {"config", "FILE", "scenario file", &config},
+                {"config", "FILE", COMMAND_CONFIG_HELP, &config},
                 {"node", "NAME", "name of this node in the scenario", &name},
         };
         _cleanup_free_ struct scenario *s = NULL;
@@ -36,11 +36,11 @@ static int run_role(const struct command *command, enum node_role role, int argc
         r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!config || !name) {
-                fprintf(stderr, "evb %s: missing option; --config FILE and --node NAME are required\n",
-                        command->name);
+        config = command_find_config(command, config);
+        if (config && !name)
+                fprintf(stderr, "evb %s: missing option; --node NAME is required\n", command->name);
+        if (!config || !name)
                 return 2;
-        }
         log_open(name, LOG_LEVEL_INFO);
         log_set_role(command->name);
         s = command_load(config, &o);

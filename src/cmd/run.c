@@ -116,11 +116,12 @@ static void watch_machine(struct launch_options *launch)
 
 int cmd_run(int argc, char **argv)
 {
-        static const struct command command = {"run", cmd_run, "FILE",
+        static const struct command command = {"run", cmd_run, "[FILE]",
                                                "Run all nodes of a scenario on this machine.",
                                                OPTION_SET | OPTION_JSON | OPTION_PROGRESS};
-        const char *net = "loopback", *measure = NULL;
+        const char *path = NULL, *net = "loopback", *measure = NULL;
         const struct option_entry own[] = {
+                {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"net", "loopback|lab",
                  "network: loopback addresses, or namespaces and a bridge, as root (default: loopback)",
                  &net},
@@ -131,11 +132,12 @@ int cmd_run(int argc, char **argv)
         _cleanup_free_ struct scenario *s = NULL;
         struct launch_options launch = {.program = "/proc/self/exe", .keep_records = true};
         struct options o;
-        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
+        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        s = command_load(o.words[0], &o);
+        path = command_find_config(&command, path);
+        s = path ? command_load(path, &o) : NULL;
         if (!s)
                 return 2;
         r = command_may_run(s, net);

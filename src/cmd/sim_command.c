@@ -157,7 +157,7 @@ static int run_many(const struct sim_options *o)
 
 int cmd_sim(int argc, char **argv)
 {
-        static const struct command command = {"sim", cmd_sim, "FILE", "Run a scenario in virtual time.",
+        static const struct command command = {"sim", cmd_sim, "[FILE]", "Run a scenario in virtual time.",
                                                OPTION_SET | OPTION_JSON};
         _cleanup_free_ struct scenario *s = NULL;
         static struct sim_options o;

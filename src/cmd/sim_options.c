@@ -13,8 +13,8 @@
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)
 
 struct texts {
-        const char *seed, *trace, *chaos, *histories, *wake, *packet, *fragment, *propagation, *timer, *send,
-                *processors;
+        const char *config, *seed, *trace, *chaos, *histories, *wake, *packet, *fragment, *propagation,
+                *timer, *send, *processors;
         struct option_list crashes, pauses, restarts;
 };
 
@@ -140,6 +140,7 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
 {
         struct texts t = {};
         const struct option_entry own[] = {
+                {"config", "FILE", COMMAND_CONFIG_HELP, &t.config},
                 {"seed", "N", "seed of all random numbers (default: 1)", &t.seed},
                 {"trace", NULL,
                  "print each message, drop and change of state, with its time; to standard error with --json "
@@ -165,11 +166,12 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
                  &t.processors},
                 {"timer-time", "TIME", "mean lateness of timers for shaping (default: 0)", &t.timer},
         };
-        int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), 1, argc, argv);
+        int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
 
         *o = (struct sim_options){.common = o->common, .histories = 1, .argc = argc, .argv = argv};
         if (r == OPTIONS_GO_ON) {
-                *ret_scenario = command_load(o->common.words[0], &o->common);
+                t.config = command_find_config(command, t.config);
+                *ret_scenario = t.config ? command_load(t.config, &o->common) : NULL;
                 r = *ret_scenario ? OPTIONS_GO_ON : 2;
         }
         if (r == OPTIONS_GO_ON) {

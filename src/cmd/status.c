@@ -146,7 +146,7 @@ int cmd_status(int argc, char **argv)
                                                "Show the state of all nodes of a scenario.",
                                                OPTION_SET | OPTION_JSON};
         const char *path = NULL;
-        const struct option_entry own[] = {{"config", "FILE", "scenario file", &path}};
+        const struct option_entry own[] = {{"config", "FILE", COMMAND_CONFIG_HELP, &path}};
         _cleanup_free_ struct scenario *s = NULL;
         struct statuses all;
         struct options o;
@@ -156,11 +156,8 @@ int cmd_status(int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!path) {
-                fprintf(stderr, "evb status: missing option; --config FILE is required\n");
-                return 2;
-        }
-        s = command_load(path, &o);
+        path = command_find_config(&command, path);
+        s = path ? command_load(path, &o) : NULL;
         if (!s)
                 return 2;
         if (statuses_init(&all, s, &e) < 0) {

@@ -205,24 +205,26 @@ static bool parse_path(struct bed *b, const char *round_trip, const char *loss)
 int cmd_testbed(int argc, char **argv)
 {
         static const struct command command = {
-                "testbed", cmd_testbed, "FILE",
+                "testbed", cmd_testbed, "[FILE]",
                 "Build the network of a scenario, for other programs, until standard input closes.",
                 OPTION_SET};
-        const char *round_trip = NULL, *loss = NULL;
+        const char *path = NULL, *round_trip = NULL, *loss = NULL;
         const struct option_entry own[] = {
+                {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"round-trip", "TIME", "instead, a path from sender to receiver with this round trip",
                  &round_trip},
                 {"loss", "FRACTION", "share of the UDP packets to the receiver that the path loses", &loss},
         };
         struct bed b = {};
         struct options o;
-        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
+        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!parse_path(&b, round_trip, loss))
                 return 2;
-        b.scenario = command_load(o.words[0], &o);
+        path = command_find_config(&command, path);
+        b.scenario = path ? command_load(path, &o) : NULL;
         if (!b.scenario)
                 return 2;
         r = keep(&b);

@@ -278,7 +278,8 @@ const struct scenario_key scenario_keys[] = {
              "numeric address of its machine, or a Unix socket, which its owner and group may use. With this "
              "key, nodes stay for further runs; without it, each node serves one run. See docs/operate.md."),
         TEXT("control", "token-file", control.token_file, "", "a file, or nothing",
-             "File whose first line is the token that TCP clients must present (evb ctl --key); empty: none. "
+             "File whose first line is the token that TCP clients must present (evb ctl --token-file); "
+             "empty: none. "
              "If control.listen is set too, metrics.listen of the DFM takes commands with this token.",
              ONLY(DFM)),
 

@@ -84,7 +84,7 @@ TABLE = {
             ("status", ""), ("start", " --set-meta shift=7 --wait 30s"), ("pause", ""), ("resume", ""), ("next-run", " --wait 60s"),
             ("stop", " --wait 60s"), ("runs", ""))},
         "head -c 32 /dev/urandom | base64 > /etc/evb/token": "control-tcp",
-        "evb ctl status --dfm 10.0.0.1:26803 --key /etc/evb/token": "control-tcp",
+        "evb ctl status --dfm 10.0.0.1:26803 --token-file /etc/evb/token": "control-tcp",
         'curl -H "Authorization: Bearer $(cat /etc/evb/token)" http://10.0.0.1:26803/control': "control-tcp",
         'curl -H "Authorization: Bearer $(cat /etc/evb/token)" -d \'{"command": "start", "metadata": {"shift": "7"}}\' '
         "http://10.0.0.1:26803/control": "control-tcp",

@@ -30,7 +30,7 @@ def wrong(evb, words, *texts, status=2):
 def usage(evb):
     wrong(evb, [], "evb COMMAND", "run", "ros", "dfm", "sfi", "check", "dump")
     wrong(evb, ["fly"], 'unknown command "fly"; see `evb --help`')
-    wrong(evb, ["run"], "missing argument FILE; see `evb run --help`")
+    wrong(evb, ["run"], "missing argument FILE, as there is no /etc/evb/scenario.conf; see `evb run --help`")
     wrong(evb, ["run", "a", "b"], 'unexpected argument "b"')
     wrong(evb, ["run", "--fast", "x"], "unknown option --fast")
     wrong(evb, ["dump", "x", "--set", "a.b=c"], "option --set does not apply here; see `evb dump --help`")
@@ -38,7 +38,8 @@ def usage(evb):
     wrong(evb, ["run", "x", "--json="], "requires an argument")
     wrong(evb, ["run", "x", "--progress=3"], "takes no argument")
     wrong(evb, ["run", SCENARIOS / "demo.conf", "--net", "moon"], '--net: invalid network "moon"; expected loopback or lab')
-    wrong(evb, ["ros"], "--config FILE and --node NAME")
+    wrong(evb, ["ros"], "missing option; --config FILE is required, as there is no /etc/evb/scenario.conf")
+    wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf"], "missing option; --node NAME is required")
     wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "ros9"], 'unknown node "ros9"; expected a node with role = ros: ros1')
     wrong(evb, ["ros", "--config", SCENARIOS / "demo.conf", "--node", "sfi1"], 'wrong role of node "sfi1"; expected a node with role = ros')
     wrong(evb, ["check", "/nowhere.conf"], "/nowhere.conf: No such file or directory")
@@ -48,6 +49,26 @@ def usage(evb):
     for command in ("run", "ros", "dfm", "sfi", "check", "dump"):
         done = call(evb, command, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"Usage: evb {command}") and "--json" in done.stdout, done
+
+
+def config(evb):
+    """--config, its alias, the argument, the environment and the installed scenario name the same file."""
+    with folder() as where:
+        path, other = scenario(where), scenario(where, name="other.conf")
+        environment = {**os.environ, "EVB_CONFIG": str(path)}
+        texts = {call(evb, "check", *words, env=environment).stdout for words in
+                 ((), (path,), ("--config", path), ("--scenario", path), (f"--config={path}",))}
+        assert len(texts) == 1 and "[scenario]" in texts.pop(), texts
+        done = call(evb, "run", "--config", path, "--json", where / "report.json", "--set", "sfi.output=null", env={**environment, "EVB_CONFIG": ""})
+        assert done.returncode == 0 and json.loads((where / "report.json").read_text())["events_lost"] == 0, done
+        wrong(evb, ["check", path, "--config", other], f'--config {other} and the argument "{path}" exclude each other')
+        wrong(evb, ["check", "--config", other, path], f'unexpected argument "{path}"')
+        if os.geteuid() != 0:
+            return
+        script = f'mount -t tmpfs none /etc && mkdir /etc/evb && cp "$1" /etc/evb/scenario.conf && unset EVB_CONFIG && exec "{evb}" check'
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", str(path)], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0 and "[scenario]" in done.stdout, done
+        assert call(evb, "ctl", "status", env=environment).stderr.startswith(f"{path}: control.listen: the DFM takes no commands"), path
 
 
 def mistakes(evb):
@@ -275,6 +296,6 @@ def notify(evb):
 
 
 assert SMALL
-main({"usage": usage, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
+main({"usage": usage, "config": config, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
       "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress,
       "full-device": full_device, "shared-output": shared_output, "notify": notify})

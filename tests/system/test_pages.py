@@ -271,11 +271,11 @@ def control_tcp(evb):
         first, *others = of_case(OPERATE, "control-tcp")
         shell.follow(first, edits)
         start_controlled(shell, ":26803", "[run]\nstart = manual\n")
-        wait_shown(shell, f"evb ctl status --dfm 10.0.0.1:26803 --key {where}/token", "configured")
+        wait_shown(shell, f"evb ctl status --dfm 10.0.0.1:26803 --token-file {where}/token", "configured")
         outputs = [shell.follow(command, edits) for command in others]
         assert '"configured"' in outputs[1] and '"error"' not in outputs[2], outputs
-        wait_shown(shell, f"evb ctl status --dfm 10.0.0.1:26803 --key {where}/token", "running")
-        shell.type(f"evb ctl stop --dfm 10.0.0.1:26803 --key {where}/token --wait 60s")
+        wait_shown(shell, f"evb ctl status --dfm 10.0.0.1:26803 --token-file {where}/token", "running")
+        shell.type(f"evb ctl stop --dfm 10.0.0.1:26803 --token-file {where}/token --wait 60s")
         assert "shift" in shell.type("cat data/*.run.json")
 
 

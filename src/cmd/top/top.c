@@ -335,7 +335,7 @@ int cmd_top(int argc, char **argv)
                                                OPTION_SET | OPTION_JSON};
         const char *path = NULL, *interval = NULL, *sort = NULL, *count = NULL;
         const struct option_entry own[] = {
-                {"config", "FILE", "scenario file", &path},
+                {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"interval", "TIME", "interval between updates (default: 1s)", &interval},
                 {"sort", "COLUMN", "order of the nodes on the screen (default: node)", &sort},
                 {"count", "N", "exit after N updates", &count},
@@ -349,8 +349,7 @@ int cmd_top(int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!path)
-                fprintf(stderr, "evb top: missing option; --config FILE is required\n");
+        path = command_find_config(&command, path);
         if (!path || !parse_settings(&t.settings, interval, sort, count))
                 return 2;
         s = command_load(path, &o);

@@ -75,8 +75,9 @@ static bool may_control(const struct run_http *h, const struct http_request *req
         }
         if (h->token[0] && !token_equal(h->token, request->token)) {
                 refuse(h, request, ret, 401,
-                       request->token[0] ? "wrong token (control.token-file)"
-                                         : "no token; expected that of control.token-file (evb ctl --key)");
+                       request->token[0]
+                               ? "wrong token (control.token-file)"
+                               : "no token; expected that of control.token-file (evb ctl --token-file)");
                 return false;
         }
         /* A foreign page in a browser on this machine cannot send this type without asking the server first.
@@ -110,7 +111,7 @@ static bool may_control_at_metrics(const struct run_http *h, const struct http_r
                 return true;
         refuse(h, request, ret, 401,
                request->token[0] ? "wrong token (control.token-file)"
-                                 : "no token; expected that of control.token-file (evb ctl --key)");
+                                 : "no token; expected that of control.token-file (evb ctl --token-file)");
         return false;
 }
 

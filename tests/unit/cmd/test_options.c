@@ -250,6 +250,31 @@ TEST(test_json_files)
         assert_non_null(strstr(text, "--json /nowhere/at/all: No such file or directory"));
 }
 
+/* The scenario is an argument or --config, and a further word may be the file of --json. */
+TEST(scenario_is_argument_or_option)
+{
+        config = NULL;
+        assert_int_equal(parse(OPTIONS_SCENARIO, "a.conf --json r.json"), OPTIONS_GO_ON);
+        assert_string_equal(config, "a.conf");
+        assert_string_equal(o.json_path, "r.json");
+        config = NULL;
+        assert_int_equal(parse(OPTIONS_SCENARIO, "--json a.conf"), OPTIONS_GO_ON);
+        assert_string_equal(config, "a.conf");
+        assert_null(o.json_path);
+        config = NULL;
+        assert_int_equal(parse(OPTIONS_SCENARIO, "--config a.conf --json r.json"), OPTIONS_GO_ON);
+        assert_string_equal(config, "a.conf");
+        assert_string_equal(o.json_path, "r.json");
+        config = NULL;
+        assert_int_equal(parse(OPTIONS_SCENARIO, ""), OPTIONS_GO_ON);
+        assert_null(config);
+        assert_wrong(OPTIONS_SCENARIO, "a.conf --config b.conf",
+                     "--config b.conf and the argument \"a.conf\" exclude each other");
+        config = NULL;
+        assert_wrong(OPTIONS_SCENARIO, "a.conf b.conf", "unexpected argument \"b.conf\"");
+        config = NULL;
+}
+
 TEST(test_help)
 {
         static const char *const expected[] = {
