@@ -32,6 +32,8 @@ void turns_begin(unsigned node, enum node_role role);
 void turns_end(void);
 uint64_t turns_now_ns(void);
 void turns_count(enum counted_call call);
+/* No epoll instance watches the descriptor any longer, and if it is one, it watches none. */
+void turns_closed(int fd);
 /* The number of the calling thread's node. */
 unsigned turns_self(void);
 

@@ -136,6 +136,7 @@ int __wrap_close(int fd)
                 sockets[fd] = NULL;
         }
         stream_closed(fd);
+        turns_closed(fd);
         return __real_close(fd);
 }
 

@@ -91,6 +91,13 @@ int __wrap_epoll_create1(int flags)
         return fd;
 }
 
+static void remove_watched(struct epoll *e, int i)
+{
+        e->n--;
+        memmove(e->fds + i, e->fds + i + 1, (size_t)(e->n - i) * sizeof *e->fds);
+        memmove(e->events + i, e->events + i + 1, (size_t)(e->n - i) * sizeof *e->events);
+}
+
 int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
 {
         struct epoll *e = &epolls[epoll_fd];
@@ -100,9 +107,8 @@ int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *ev
         while (i < e->n && e->fds[i] != fd)
                 i++;
         if (operation == EPOLL_CTL_DEL) {
-                e->n -= i < e->n;
-                memmove(e->fds + i, e->fds + i + 1, (size_t)(e->n - i) * sizeof *e->fds);
-                memmove(e->events + i, e->events + i + 1, (size_t)(e->n - i) * sizeof *e->events);
+                if (i < e->n)
+                        remove_watched(e, i);
                 return 0;
         }
         assert(i < WATCHED_MAX);
@@ -110,6 +116,18 @@ int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *ev
         e->fds[i] = fd;
         e->events[i] = *event;
         return 0;
+}
+
+void turns_closed(int fd)
+{
+        for (int i = 0; i < COUNTED_FDS; i++) {
+                for (int k = 0; k < epolls[i].n; k++) {
+                        if (epolls[i].fds[k] == fd)
+                                remove_watched(&epolls[i], k);
+                }
+        }
+        if (fd >= 0 && fd < COUNTED_FDS)
+                epolls[fd].n = 0;
 }
 
 static uint32_t ready_events(const struct epoll *e, int i)

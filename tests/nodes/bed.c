@@ -17,7 +17,7 @@
 #include "node/node.h"
 #include "sys/memory.h"
 
-#define PROCESSES_MAX 512
+#define PROCESSES_MAX 1024
 #define SETTINGS_MAX 64
 #define EVENTS_MAX 131072
 #define LIMIT_NS (600 * NS_PER_S)
@@ -556,13 +556,26 @@ const char *bed_name(enum node_role role, size_t index)
         return NULL;
 }
 
-json_t *bed_report(const char *name)
+json_t *bed_report_of_run(const char *name, size_t index)
 {
         struct process *p = get(name);
+        json_error_t e = {};
         json_t *o = NULL;
 
-        if (p->ended)
-                o = json_loadb(p->report, p->report_bytes, JSON_DISABLE_EOF_CHECK, NULL);
+        fflush(p->json);
+        for (size_t at = 0; at < p->report_bytes; at += (size_t)e.position) {
+                o = json_loadb(p->report + at, p->report_bytes - at, JSON_DISABLE_EOF_CHECK, &e);
+                if (!o || index-- == 0)
+                        return o;
+                json_decref(o);
+        }
+        return NULL;
+}
+
+json_t *bed_report(const char *name)
+{
+        json_t *o = bed_has_ended(name) ? bed_report_of_run(name, 0) : NULL;
+
         if (!o)
                 fail_msg("%s: no report", name);
         return o;
@@ -596,18 +609,25 @@ bool bed_has_reason(const char *node, const char *text)
         return has;
 }
 
-bool bed_logged(const char *name, const char *text)
+unsigned bed_times_logged(const char *name, const char *text)
 {
+        unsigned n = 0;
+
         for (size_t i = 0; i < n_processes; i++) {
                 struct process *p = processes[i];
 
                 if (strcmp(p->name, name) != 0)
                         continue;
                 fflush(p->log_to);
-                if (strstr(p->log, text))
-                        return true;
+                for (const char *at = p->log; (at = strstr(at, text)); at++)
+                        n++;
         }
-        return false;
+        return n;
+}
+
+bool bed_logged(const char *name, const char *text)
+{
+        return bed_times_logged(name, text) > 0;
 }
 
 unsigned bed_written(uint64_t event)

@@ -98,10 +98,13 @@ const char *bed_self(void);
 const char *bed_name(enum node_role role, size_t index);
 /* What the process reported at its end: a node's or the farm's JSON. */
 json_t *bed_report(const char *name);
+/* Its report of one of several runs; NULL: it has reported fewer. */
+json_t *bed_report_of_run(const char *name, size_t index);
 /* A number of the report: "regions.sent". */
 uint64_t bed_reported(const char *name, const char *field);
 bool bed_has_reason(const char *node, const char *text);
-/* Whether a process of this name logged a line with the text. */
+/* How often processes of this name logged the text, and whether any did. */
+unsigned bed_times_logged(const char *name, const char *text);
 bool bed_logged(const char *name, const char *text);
 
 /* How often SFIs wrote an event, by its number. */

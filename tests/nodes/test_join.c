@@ -210,6 +210,47 @@ TEST(a_waiting_node_says_for_whom)
         assert_int_equal(count_of("dfm", events_complete), 10);
 }
 
+/* It says so at once, not only through partial events. */
+TEST(a_run_begins_without_a_node)
+{
+        BED(1, BASE, PATIENT, "trigger.events=100", "dfm.start-timeout=8s");
+        start("dfm ros1 ros2 sfi1 sfi2", NULL);
+        bed_ends("dfm", 1);
+        assert_true(bed_logged("dfm",
+                               "run 1: triggers begin without all nodes after dfm.start-timeout; still "
+                               "waiting for ros3"));
+        for (int i = 0; i < 4; i++)
+                bed_ends(((const char *const[]){"ros1", "ros2", "sfi1", "sfi2"})[i], 0);
+        bed_start_all();
+        bed_all_end(0);
+        assert_int_equal(count_of("dfm", events_complete), 100);
+        assert_true(bed_logged("dfm", "run 2: all nodes are present"));
+}
+
+/* A DFM restarted with another run.number abandons the run; nodes log so, and join the new run. */
+TEST(another_number_abandons_the_run)
+{
+        static const char *const other[] = {"run.number=5", "trigger.events=100", NULL};
+        static const char abandoned[] =
+                "refused by the DFM dfm: run 1, to which this node belongs, has ended or was abandoned";
+
+        RUN(1, BASE, PATIENT, "trigger.events=0");
+        bed_until(bed_events() > 300);
+        bed_kill("dfm");
+        bed_start_with("dfm", other);
+        for (enum node_role role = ROLE_ROS; role <= ROLE_SFI; role++) {
+                for (size_t i = 0; bed_name(role, i); i++) {
+                        bed_ends(bed_name(role, i), 75);
+                        /* As it happens, and as a reason at the end. */
+                        assert_int_equal(bed_times_logged(bed_name(role, i), abandoned), 2);
+                        assert_true(bed_has_reason(bed_name(role, i), abandoned));
+                }
+        }
+        start("ros1 ros2 ros3 sfi1 sfi2", NULL);
+        bed_all_end(0);
+        assert_int_equal(bed_reported("dfm", "run"), 5);
+}
+
 /* run.number = auto never repeats a number on a machine. */
 TEST(numbers_never_repeat)
 {

@@ -2,13 +2,7 @@
  * has restarted: status 0 without an effect, or for a run that fell short, is an error. */
 #include <signal.h>
 
-#include "bed.h"
-
-#define BASE                                                                                                 \
-        CONTROL, "run.start=manual", "trigger.rate=1kHz", "trigger.events=0", "test.keep-alive=50ms",        \
-                "dfm.node-timeout=3s", "dfm.start-timeout=1h", "dfm.event-timeout=60s",                      \
-                "test.lost-after=10min", "ros.count=2", "sfi.count=2", "sfi.timeout=20s",                    \
-                "network.control-group=none"
+#include "operator.h"
 
 /* Where the DFM is when the command comes. It restarted in run 1: */
 enum scene {
@@ -23,37 +17,6 @@ enum scene {
         SCENE_ABANDONED, /* and all nodes are new: run 1 has no end */
         SCENES,
 };
-
-/* ---- What the DFM says ---- */
-
-static json_t *show(void)
-{
-        static json_t *last;
-
-        json_decref(last);
-        assert_int_equal(bed_ctl("status", NULL), 0);
-        return last = bed_report("ctl");
-}
-
-static const char *text_of(json_t *o, const char *name)
-{
-        return json_string_value(json_object_get(o, name)) ?: "";
-}
-
-static bool is_state(const char *name)
-{
-        return strcmp(text_of(show(), "state"), name) == 0;
-}
-
-static long long run_of(json_t *o)
-{
-        return json_integer_value(json_object_get(o, "run"));
-}
-
-static json_t *last_run(void)
-{
-        return json_object_get(show(), "last_run");
-}
 
 /* ---- The scenes ---- */
 
@@ -91,7 +54,7 @@ static void replace_nodes(void)
 
 static void bring(enum scene scene)
 {
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         if (scene == SCENE_CONFIGURED)
                 return;
@@ -275,17 +238,6 @@ TEST(a_dfm_is_stopped_before_the_nodes_come)
 
 /* ---- A DFM restarts while its run ends ---- */
 
-static bool has_reason(json_t *last, const char *text)
-{
-        json_t *reason;
-        bool has = false;
-        size_t i;
-
-        json_array_foreach(json_object_get(last, "reasons"), i, reason) has |=
-                strstr(json_string_value(reason), text) != NULL;
-        return has;
-}
-
 static void check_failed(void)
 {
         json_t *last;
@@ -302,7 +254,7 @@ TEST_EACH(a_dfm_restarts_while_its_run_fails, i, 3)
 {
         bool gone = i > 0;
 
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         begin_run();
         bed_fail_output("sfi1");
@@ -327,7 +279,7 @@ TEST_EACH(a_dfm_restarts_while_its_run_fails, i, 3)
 /* The run has ended, and its DFM is killed before the report. */
 TEST(a_dfm_restarts_after_its_run_has_failed)
 {
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         begin_run();
         bed_fail_output("sfi1");
@@ -343,7 +295,7 @@ TEST(a_dfm_restarts_while_its_run_is_stopped)
 {
         uint64_t triggers;
 
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         begin_run();
         bed_freeze("ros1", true);
@@ -365,7 +317,7 @@ TEST_EACH(a_stop_outlives_a_dfm_that_dies, i, 4)
         const char *words = i == 1 ? "stopped by SIGTERM" : "stop requested from";
         uint64_t triggers;
 
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         begin_run();
         bed_freeze("ros1", true);
@@ -406,7 +358,7 @@ TEST_EACH(another_run_begins_after_a_stop, i, 4)
 {
         bool falls_short = i % 2;
 
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         if (falls_short)
                 begin_short_run();
@@ -422,7 +374,7 @@ TEST_EACH(another_run_begins_after_a_stop, i, 4)
 /* Both runs end between two looks of the first operator, whose run fell short. */
 TEST(two_runs_end_between_two_looks)
 {
-        RUN(1, BASE);
+        RUN(1, OPERATED);
         bed_until(is_state("configured"));
         begin_short_run();
         bed_ctl_start("first", "stop", "60s");
@@ -438,7 +390,7 @@ TEST(two_runs_end_between_two_looks)
 /* A run that ends by itself just before an operator stops it. */
 TEST_EACH(a_stop_comes_after_the_end, falls_short, 2)
 {
-        RUN(1, BASE, "trigger.events=2000");
+        RUN(1, OPERATED, "trigger.events=2000");
         bed_until(is_state("configured"));
         if (falls_short)
                 begin_short_run();
@@ -472,7 +424,7 @@ static void check_listed(size_t i, const char *status, const char *how, const ch
 /* The list is that of all DFMs of this address, also of those that were killed. */
 TEST(the_list_says_how_each_run_ended)
 {
-        RUN(1, BASE, "scenario.duration=60s");
+        RUN(1, OPERATED, "scenario.duration=60s");
         bed_until(bed_logged("dfm", "sfi2 has joined") && is_state("configured"));
         assert_string_equal(listed(0, "status"), "none");
         begin_run();

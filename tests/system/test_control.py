@@ -18,7 +18,6 @@ import threading
 import time
 import urllib.request
 
-from board import RESET, Board
 from control import TOKEN, balanced, configured, control_bed, free_port
 from harness import LIMIT_S, OWN_NET, Running, Skip, ask, folder, main, scenario
 from network import Network, wait_until
@@ -29,9 +28,9 @@ from test_join import ROLES
 SLOW = "[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n[sfi]\ntimeout = 30s\n"
 
 
-def three_runs(evb, mode="push", transport="udp", **keys):
+def three_runs(evb):
     """Three runs in the same processes: numbers, files, reports and accounts of each."""
-    with configured(evb, {"scenario.mode": mode, "scenario.transport": transport, **keys}) as b:
+    with configured(evb) as b:
         pids = b.pids()
         for run in (1, 2, 3):
             state = b.start_run()
@@ -51,51 +50,6 @@ def three_runs(evb, mode="push", transport="udp", **keys):
             assert sum(b.dump(path)["events"] for path in b.files(run)) == dfm["triggers"]
             assert sorted(str(path) for path in b.files(run)) == sorted(file for r in sfis for file in r["files"])
         assert all(len(r) == 3 for r in reports.values()), {name: len(r) for name, r in reports.items()}
-
-
-def runs_pull(evb):
-    three_runs(evb, "pull")
-
-
-def runs_tcp(evb):
-    three_runs(evb, transport="tcp")
-
-
-def by_themselves(evb):
-    """With run.start = auto, runs follow each other, until stop; then none begins until start."""
-    with control_bed(evb, {"run.start": "auto", "trigger.events": 300}) as b:
-        b.start_all()
-        b.wait("three runs", lambda: len(b.reports("dfm")) >= 3)
-        b.ctl("stop")
-        done = b.wait_state("configured")["last_run"]["run"]
-        # All nodes are present all the time, and nothing begins.
-        for _ in range(20):
-            assert b.state()["state"] == "configured"
-        # A run takes 0.3 s, so its next one may have begun when the command sees it.
-        state = b.start_run()
-        assert (state["run"] or state["next_run"]) > done, (state, done)
-        b.ctl("stop")
-        reports = b.wait_state("configured") and b.terminate()
-        assert len(reports["dfm"]) > done and [report["run"] for report in reports["dfm"]] == [*range(1, len(reports["dfm"]) + 1)], reports
-        for report in reports["dfm"]:
-            balanced(report)
-
-
-def next_run(evb):
-    """next-run under load: no trigger is lost between two runs, and none is in both."""
-    with configured(evb, {"trigger.rate": "5kHz"}) as b:
-        b.start_run()
-        for run in (2, 3, 4):
-            b.wait_triggers()
-            state = b.start_run(command="next-run")
-            assert state["run"] == run and state["last_run"] == {"run": run - 1, "status": "ok", "reasons": []}, state
-        b.stop_run()
-        reports = b.terminate()
-        for run in (1, 2, 3, 4):
-            dfm = reports["dfm"][run - 1]
-            balanced(dfm)
-            assert dfm["run"] == run and dfm["events_complete"] == dfm["triggers"] > 0, dfm
-            assert sum(b.dump(path)["events"] for path in b.files(run)) == dfm["triggers"]
 
 
 def status_of(b, expect):
@@ -139,23 +93,6 @@ def pause(evb):
         (dfm,) = b.terminate()["dfm"]
         balanced(dfm)
         assert dfm["paused_ns"] / 1e9 >= state["paused_seconds"] and dfm["stalls"] == 0, dfm
-
-
-def manual(evb):
-    """A run waits for start, and then for missing nodes; stop takes a start back."""
-    with control_bed(evb) as b:
-        b.start_all("dfm", "ros1", "ros2", "ros3", "sfi1")
-        b.wait_listening()
-        state = b.wait_state("idle", nodes={"expected": 5, "present": 4, "missing": ["sfi2"]})
-        assert state["run"] is None and state["next_run"] == 1 and state["held"], state
-        state = b.ctl("start")[0]
-        assert state["state"] == "idle" and not state["held"], state
-        assert b.ctl("stop")[0]["held"]
-        b.start("sfi2")
-        b.wait_state("configured")
-        b.ctl("start")
-        assert b.wait_state("running")["run"] == 1
-        b.terminate()
 
 
 def metadata(evb):
@@ -679,40 +616,6 @@ def garbage(evb):
         b.terminate()
 
 
-def killed(evb, when):
-    """Each role is killed and started again, between two runs or in one; the next run has all nodes."""
-    with configured(evb) as b:
-        for name in ("ros1", "sfi1", "dfm"):
-            if when == "in a run":
-                run = b.start_run()["run"]
-                b.wait_triggers()
-            b.kill(name)
-            b.start(name)
-            if name != "dfm":
-                b.wait_log("dfm", f"{name} has restarted")
-            if when == "between runs":
-                b.wait_state("configured")
-                run = b.start_run()["run"]
-            elif name == "dfm":
-                b.wait_log("dfm", f"resumed run {run} of an earlier DFM")
-            b.wait_state("running")
-            b.wait_triggers()
-            last = b.stop_run()["last_run"]
-            assert last["run"] == run and (when == "in a run" or last["status"] == "ok"), last
-            b.wait_state("configured")
-        run = b.start_run()["run"]
-        b.wait_triggers()
-        assert (last := b.stop_run()["last_run"]) == {"run": run, "status": "ok", "reasons": []}, last
-
-
-def killed_between(evb):
-    killed(evb, "between runs")
-
-
-def killed_in_run(evb):
-    killed(evb, "in a run")
-
-
 @contextlib.contextmanager
 def lost_in_run(evb):
     """A DFM that is killed in a run and starts again without the builder sfi2. Yields the bed and the run."""
@@ -758,168 +661,11 @@ def resuming(evb):
         assert len(reports["dfm"]) == 2 and reports["dfm"][1]["reasons"] == [], reports["dfm"]
 
 
-def resuming_next(evb):
-    """next-run ends the run that is being resumed, and begins another one once all nodes are present."""
-    with lost_in_run(evb) as (b, run):
-        assert b.ctl("next-run")[0]["state"] == "draining"
-        b.start("sfi2")
-        last = b.wait_state("running")["last_run"]
-        assert last["run"] == run and last["status"] == "fell short", last
-        b.wait_triggers()
-        assert (last := b.stop_run()["last_run"])["status"] == "ok", last
-
-
 def resuming_sigterm(evb):
     """A signal ends the run that is being resumed, with a report of what the present nodes know."""
     with lost_in_run(evb) as (b, run):
         (report,) = b.terminate(expect=1, names=["dfm"])["dfm"]
         accounts_of_resumed(b, run, report)
-
-
-def left_behind(evb):
-    """A run whose nodes are all lost with its DFM is named when a DFM starts, and when another run begins."""
-    with configured(evb) as b:
-        run = b.start_run()["run"]
-        b.wait_triggers()
-        for name in ROLES:
-            b.kill(name)
-        for _ in range(2):
-            b.start("dfm")
-            b.wait_listening()
-            state = b.wait_state("resuming", run=run)
-            assert state["next_run"] is None and state["last_run"] is None, state
-            assert re.search(rf"run {run} of an earlier DFM, which began at 20\S+Z, has no end", b.log("dfm")), b.log("dfm")
-            b.terminate(names=["dfm"])
-        b.start_all()
-        b.wait_listening()
-        state = b.wait_state("configured")
-        assert state["last_run"] == {"run": run, "status": "fell short", "reasons": ["it has no end"]}, state
-        assert "is abandoned" not in b.log("dfm")
-        assert b.start_run()["run"] > run
-        assert re.search(rf"run {run}, which began at 20\S+Z, is abandoned without an end", b.log("dfm")), b.log("dfm")
-        b.stop_run()
-        b.terminate()
-        b.start("dfm")
-        b.wait_listening()
-        assert b.wait_state("idle")["last_run"] is None
-
-
-def unreported(evb):
-    """A DFM that is killed between the end of its run and its report leaves a word of it."""
-    with configured(evb) as b:
-        run = b.start_run()["run"]
-        b.wait_triggers()
-        b.ctl("pause")
-        b.wait("no open event", lambda: (lambda e: e["triggers"] == e["complete"])(b.state()["events"]))
-        b.processes["sfi2"].send_signal(signal.SIGSTOP)
-        b.ctl("stop")
-        b.wait("the end of the run", lambda: "unreported" in b.run_record().read_text())
-        b.kill("dfm")
-        b.processes["sfi2"].send_signal(signal.SIGCONT)
-        b.start("dfm")
-        b.wait_listening()
-        last = b.wait_state("configured")["last_run"]
-        assert last == {"run": run, "status": "fell short", "reasons": ["it ended, but its DFM did not report it"]}, last
-        assert re.search(rf"run {run} of an earlier DFM, which began at 20\S+Z, ended, but its DFM did not report it", b.log("dfm")), b.log("dfm")
-        b.start_run()
-        b.wait_triggers()
-        b.stop_run()
-        b.terminate()
-        assert " ended " in b.run_record().read_text()
-
-
-def killed_in_pause(evb):
-    """A DFM restarts in a pause of its trigger box: no trigger is missed, whether the box goes on afterwards or not. The report has what the
-    first DFM counted."""
-    for more in (0, 40):
-        board = Board()
-        keys = board.keys()
-        with configured(evb, keys) as b:
-            b.start_run()
-            board.sender.connect((b.addresses["dfm"], int(keys["trigger.source"][4:])))
-            board.wait_ready()
-            board.send(0, 40, flags=RESET)
-            b.wait("the end of all events", lambda: b.state()["events"]["complete"] == 40)
-            b.ctl("pause")
-            b.wait("a record of the pause", lambda: b.state()["paused_seconds"] > 2.5)
-            b.kill("dfm")
-            b.start("dfm")
-            b.wait_log("dfm", "resumed run 1 of an earlier DFM")
-            b.wait_state("running")
-            if more:
-                board.send(40, more)
-                b.wait("the end of all events", lambda: b.state()["events"]["complete"] == 40 + more)
-            assert (last := b.stop_run()["last_run"]) == {"run": 1, "status": "ok", "reasons": []}, last
-            dfm = b.terminate()["dfm"][-1]
-            assert dfm["triggers"] == dfm["events_complete"] == 40 + more and dfm["triggers_missed"] == 0, dfm
-            assert dfm["events_assigned"] == 40 + more and dfm["trigger_datagrams"] == 1 + bool(more), dfm
-            assert dfm["paused_ns"] > 1e9 and dfm["busy_datagrams"] > 2, dfm
-
-
-def sigterm(evb):
-    """SIGTERM in each state ends all nodes, and only a run that fell short fails them."""
-    def bring(b, state):
-        if state == "idle":
-            b.terminate(names=["sfi2"])
-            del b.processes["sfi2"]
-            b.wait_state("idle")
-        if state in ("running", "paused", "draining"):
-            b.start_run()
-            b.wait_triggers()
-        if state == "paused":
-            b.ctl("pause")
-        if state == "draining":
-            b.ctl("next-run")
-
-    for state in ("idle", "configured", "running", "paused", "draining"):
-        with configured(evb) as b:
-            bring(b, state)
-            reports = b.terminate()
-            for report in reports["dfm"]:
-                balanced(report)
-            if state in ("idle", "configured"):
-                assert reports["dfm"] == [], reports
-            elif state != "draining":
-                assert len(reports["dfm"]) == 1 and reports["dfm"][0]["reasons"] == [], reports["dfm"]
-
-
-# Nodes may get no processor for a while. What a DFM misses is no silence of others: three intervals of test.keep-alive or more.
-SILENCE = {"test.keep-alive": "300ms", "dfm.node-timeout": "3s", "sfi.timeout": "3s", "dfm.event-timeout": "8s"}
-
-
-def fell_short(evb):
-    """A run that fell short is reported, and the next one goes on; the process exits with 1 in the end."""
-    with configured(evb, {**SILENCE, "ros.wait": "500ms"}) as b:
-        b.start_run()
-        b.wait_triggers()
-        b.kill("ros1")
-        b.wait("partial events", lambda: b.state()["events"]["partial"] > 0)
-        b.start("ros1")
-        b.wait_state("running", nodes={"expected": 5, "present": 5, "missing": []})
-        last = b.stop_run()["last_run"]
-        assert last["status"] == "fell short" and re.search(r"\d+ of \d+ events are partial", " ".join(last["reasons"])), last
-        b.start_run()
-        b.wait_triggers()
-        assert (last := b.stop_run()["last_run"])["status"] == "ok", last
-        reports = b.terminate(expect={"dfm": 1})
-        assert reports["dfm"][0]["reasons"] and not reports["dfm"][1]["reasons"], reports["dfm"]
-
-
-def missed_end(evb):
-    """A builder that was suspended while its run ended and another one began ends the previous, and joins the present one."""
-    with configured(evb, {**SILENCE, "dfm.start-timeout": "3s", "ros.wait": "500ms"}) as b:
-        b.start_run()
-        b.wait_triggers()
-        b.processes["sfi1"].send_signal(signal.SIGSTOP)
-        b.wait("loss", lambda: "sfi1" in b.state()["nodes"]["missing"])
-        assert b.start_run(command="next-run")["run"] == 2
-        b.wait_triggers()
-        b.processes["sfi1"].send_signal(signal.SIGCONT)
-        assert b.wait_state("running", nodes={"expected": 5, "present": 5, "missing": []})["run"] == 2
-        b.wait_triggers()
-        assert (last := b.stop_run()["last_run"]) == {"run": 2, "status": "ok", "reasons": []}, last
-        # The DFM knows of the end before the builder has written its report.
-        b.wait("the builder's reports", lambda: [r["run"] for r in b.reports("sfi1")] == [1, 2])
 
 
 def error(evb):
@@ -1058,9 +804,9 @@ def one_run(evb):
 
 if __name__ == "__main__":
     main({
-        "three-runs": three_runs, "runs-pull": runs_pull, "runs-tcp": runs_tcp, "by-themselves": by_themselves, "next-run": next_run, "pause": pause,
-        "manual": manual, "metadata": metadata, "metadata-resumed": metadata_resumed, "metadata-of-v2": metadata_of_v2, "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error, "suspended": suspended, "tcp": tcp,
-        "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping, "manager": manager, "garbage": garbage, "killed-between": killed_between, "killed-in-run": killed_in_run,
-        "resuming": resuming, "resuming-next": resuming_next, "resuming-sigterm": resuming_sigterm, "left-behind": left_behind, "unreported": unreported, "killed-in-pause": killed_in_pause,
-        "sigterm": sigterm, "fell-short": fell_short, "missed-end": missed_end, "error": error, "no-output": no_output, "no-record": no_record, "metrics": metrics, "one-run": one_run,
+        "three-runs": three_runs, "pause": pause, "metadata": metadata, "metadata-resumed": metadata_resumed, "metadata-of-v2": metadata_of_v2,
+        "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error,
+        "suspended": suspended, "tcp": tcp, "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping,
+        "manager": manager, "garbage": garbage, "resuming": resuming, "resuming-sigterm": resuming_sigterm, "error": error,
+        "no-output": no_output, "no-record": no_record, "metrics": metrics, "one-run": one_run,
     })

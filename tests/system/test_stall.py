@@ -58,30 +58,6 @@ def node(report, name):
     return found
 
 
-def suspended(evb, name, expected):
-    """A node that does not run is named by the others, once, and the run goes on after it."""
-    with folder() as where:
-        keys = {**PATIENT, "trigger.rate": "200Hz", "sfi.count": 1, "sfi.credits": 50, "ros.count": 3}
-        with running_with_log(evb, where, keys) as (running, log):
-            running.wait_running()
-            os.kill(running.nodes()[name], signal.SIGSTOP)
-            running.wait_for("reason", lambda: re.search(expected, log.text()))
-            os.kill(running.nodes()[name], signal.SIGCONT)
-            before = running.counter("dfm", "events_complete")
-            running.wait_for("events", lambda: running.counter("dfm", "events_complete") > before + 100)
-            running.wait_for("end of the stall", lambda: "progress again after" in log.text())
-            running.signal()
-            report = finish(running, log, 0)
-        watcher = "sfi1" if name == "dfm" else "dfm"
-        assert node(report, watcher)["stalls"] >= 1 and node(report, watcher)["stalled_seconds"] >= 5, report
-        assert node(report, watcher)["stall_reason"], report
-        assert not any(each["ended_by_stall"] for each in report["nodes"]), report
-        if name == "dfm":
-            assert report["stalls"] == 0 and report["stall_reason"] is None, report
-        else:
-            assert report["stalls"] >= 1 and report["stalled_seconds"] >= 5, report
-
-
 def disk_of(where):
     """A disk that can be held up; see slow_disk.c."""
     disk = pathlib.Path(where) / "disk"
@@ -134,24 +110,6 @@ def full_disk(evb):
     assert f"the output of sfi1 failed (disk full; sfi.directory = {disk}): events that are complete may be in no file" in node(report, "dfm")["reasons"], report
 
 
-def timeout(evb):
-    """A run that stays stalled ends: its reason is on standard error and in the report, and all nodes exit with status 1."""
-    with folder() as where:
-        # No client decides events.
-        keys = {**PATIENT, "level2.listen": f"tcp:{free_port()}", "level2.timeout": "1h", "test.level2-window": 20, "run.stall-timeout": "5s",
-                "run.stop-timeout": "1s", "ros.count": 2}
-        with running_with_log(evb, where, keys) as (running, log):
-            report = finish(running, log, 1)
-        why = report["reasons"][0]
-        assert re.fullmatch(r"the run made no progress for \d+ s: level 2 has not decided 20 events", why), report["reasons"]
-        assert log.text().count(why) == 2 and f"dfm: {why}; ending it (run.stall-timeout)" in log.text(), log.text()
-        assert report["triggers"] == report["events_lost"] == 20, report
-        assert report["stalls"] >= 1 and report["stalled_seconds"] >= 5, report
-        for each in report["nodes"]:
-            assert each["exit"] == 1 and each["ended_by_stall"], each
-            assert each["name"] == "dfm" or each["reasons"] == ["the DFM dfm ended the run because it made no progress"], each
-
-
 def timeout_disk(evb):
     """Events that an SFI cannot write are given up, and the run ends although the SFI still waits for its disk."""
     with folder() as where:
@@ -169,23 +127,6 @@ def timeout_disk(evb):
         assert dfm["events_lost"] > 0 and dfm["triggers"] == dfm["events_complete"] + dfm["events_lost"], dfm
         assert any(reason.startswith(f"it gave up {dfm['events_lost']} events") for reason in dfm["reasons"]), dfm
         assert node(report, "sfi1")["ended_by_stall"], report
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def rare_triggers(evb):
-    """Pauses between triggers are no stall, even if they are longer than run.stall-timeout."""
-    with folder() as where:
-        # A node may get no processor for some seconds of the stall-timeout.
-        keys = {**PATIENT, "trigger.rate": "0.15Hz", "trigger.events": 3, "run.stall-timeout": "5s", "ros.count": 2}
-        with running_with_log(evb, where, keys) as (running, log):
-            report = finish(running, log, 0)
-        assert report["events_complete"] == 3 and report["stalls"] == 0 and report["stall_reason"] is None, report
-        assert "progress" not in log.text(), log.text()
 
 
 class Manager:
@@ -263,14 +204,9 @@ def late_failure(evb):
 
 if __name__ == "__main__":
     main({
-        "suspended-sfi": lambda evb: suspended(evb, "sfi1", r"dfm: (still )?no progress for \d+ s: sfi1 silent for"),
-        "suspended-ros": lambda evb: suspended(evb, "ros2", r"dfm: (still )?no progress for \d+ s: ros2 silent for"),
-        "suspended-dfm": lambda evb: suspended(evb, "dfm", r"sfi1: (still )?no progress for \d+ s: dfm silent for"),
         "slow-disk": slow_disk,
         "full-disk": full_disk,
-        "timeout": timeout,
         "timeout-disk": timeout_disk,
-        "rare-triggers": rare_triggers,
         "status": status,
         "late-failure": late_failure,
     })
