@@ -7,7 +7,6 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "shape/model/diff.h"
-#include "shape/kernel/drift.h"
 #include "shape/kernel/watch.h"
 #include "qos.h"
 

@@ -11,7 +11,7 @@
 #include "run/launch.h"
 #include "net/address.h"
 #include "sys/loop.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 static void report_path(const struct scenario *s, const char *key, const char *path, const char *expected)
 {

@@ -17,7 +17,7 @@
 #include "run/machine_report.h"
 #include "run/testbed.h"
 #include "sys/loop.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 #define NAME "evb testbed"
 #define LOOK_MS 50

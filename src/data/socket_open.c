@@ -1,20 +1,48 @@
-/* Opens sockets at a node's own addresses, with a wait for the address if necessary. */
+/* Opens sockets at a node's own addresses, with a wait for the address if necessary, and busy polling by the
+ * kernel if the scenario wants it. */
 #include "data/socket_open.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
 #include "data/stats.h"
-#include "net/busy_poll.h"
 #include "net/tcp.h"
 #include "sys/loop.h"
 #include "sys/notify.h"
+
+/* When the socket is empty, the kernel looks for packets in the queue of the network card, for `poll_ns` if
+ * it may wait, instead of relying on an interrupt alone, and prefers that to interrupts
+ * (SO_PREFER_BUSY_POLL). Sockets that a listening one accepts inherit it. A negative errno names in
+ * `ret_refused` the option that the kernel refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if it does not
+ * know the option. */
+static int busy_poll_set(int fd, uint64_t poll_ns, const char **ret_refused)
+{
+        int poll_us = (int)MIN(DIV_ROUND_UP(poll_ns, NS_PER_US), (uint64_t)INT_MAX);
+        const struct {
+                const char *text;
+                int name, value;
+        } options[] = {
+                {"SO_BUSY_POLL", SO_BUSY_POLL, poll_us},
+                {"SO_PREFER_BUSY_POLL", SO_PREFER_BUSY_POLL, 1},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+                if (setsockopt(fd, SOL_SOCKET, options[i].name, &options[i].value, sizeof(int)) < 0) {
+                        *ret_refused = options[i].text;
+                        return -errno;
+                }
+        }
+        return 0;
+}
 
 #define RETRY_NS (500 * NS_PER_MS)
 #define EXTEND_NS (10 * NS_PER_S)

@@ -1,7 +1,7 @@
 /* A board: its counter, its memory of frames that are not sent, its faults, and its link. One thread. */
 #pragma once
 
-#include "frontend_link.h"
+#include "frontend/frontend_link.h"
 
 /* Frames that a board remembers; while its memory is full, triggers wait. */
 #define FRONTEND_QUEUE_FRAMES 16384u

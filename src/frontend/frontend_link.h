@@ -1,10 +1,29 @@
-/* How the frames of a board leave: as UDP datagrams, or on the TCP connection of its ROS. Frames are staged
- * in a bounded buffer, in which they wait for the kernel or the connection. One thread. */
+/* The frames of a board and how they leave: as UDP datagrams, or on the TCP connection of its ROS. A frame
+ * depends on configuration, board and trigger alone. Frames are staged in a bounded buffer, in which they
+ * wait for the kernel or the connection. One thread. */
 #pragma once
 
+#include "frontend/frontend_run.h"
 #include "net/endpoint.h"
 #include "sys/loop.h"
-#include "frontend_plan.h"
+
+/* The frame of a board for trigger `serial`, counted from 0 and never reset. */
+struct frontend_frame {
+        uint64_t serial;
+        uint64_t number; /* what the board counts */
+        uint32_t restarts;
+        uint32_t bytes; /* without the length */
+        bool late;
+};
+
+/* False: the board misses this trigger. Otherwise sets size and lateness of *ret. */
+bool frontend_plan(const struct frontend_config *c, const struct source *source, unsigned board,
+                   uint64_t serial, struct frontend_frame *ret);
+/* Writes the frame with its length: f->bytes + 4 bytes. */
+void frontend_fill(const struct frontend_config *c, unsigned board, const struct frontend_frame *f,
+                   uint8_t *to);
+/* The time from a trigger to a board's frames. */
+uint64_t frontend_skew_ns(const struct frontend_config *c, unsigned board);
 
 #define FRONTEND_LINK_FRAMES 64u
 

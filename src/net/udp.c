@@ -1,10 +1,331 @@
-/* Opens, binds and closes UDP sockets and joins groups. udp_batch.c moves the batches. */
+/* UDP endpoints. A batch is several super-packets per system call, segmented and joined by the kernel; if the
+ * kernel refuses, single datagrams. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
 
 #include "base/util.h"
-#include "udp_internal.h"
+#include "net/endpoint.h"
+
+#define UDP_RECEIVE_BATCH 8
+#define UDP_BUFFER_BYTES 65536u
+/* Super-packets per call; segments and gather entries of all of them. UDP_MAX_SEGMENTS is 64 up to Linux 6.8.
+ */
+#define UDP_SEND_BATCH 32
+#define UDP_SEGMENTS_MAX 64u
+#define UDP_SUPER_IOV_MAX 1024u
+#define UDP_SEND_IOV_MAX 4096u
+/* Largest payload of a super-packet, over IPv4 and IPv6. */
+#define UDP_SUPER_MAX_BYTES 65487u
+
+struct udp {
+        struct endpoint endpoint;
+        bool connected;
+        bool segments; /* super-packets are sent */
+        bool joins;    /* super-packets are received */
+        uint32_t super_max_bytes;
+
+        /* Of the last receive: messages [at, n) are not yet returned, the first one from `offset`. */
+        uint8_t *buffers;
+        int n_messages, at;
+        uint32_t offset;
+        struct net_address from[UDP_RECEIVE_BATCH];
+        struct iovec receive_iov[UDP_RECEIVE_BATCH];
+        struct mmsghdr messages[UDP_RECEIVE_BATCH];
+        uint8_t receive_control[UDP_RECEIVE_BATCH][128] __attribute__((aligned(16)));
+        uint32_t segment_bytes[UDP_RECEIVE_BATCH];
+        uint64_t arrived_ns[UDP_RECEIVE_BATCH];
+        uint32_t dropped_before[UDP_RECEIVE_BATCH];
+        uint32_t last_overflow; /* the kernel's count of drops, which wraps */
+
+        struct iovec send_iov[UDP_SEND_IOV_MAX];
+        struct mmsghdr send_messages[UDP_SEND_BATCH];
+        uint8_t send_control[UDP_SEND_BATCH][32] __attribute__((aligned(16)));
+        uint32_t datagrams_of[UDP_SEND_BATCH];
+};
+
+static void udp_prepare_receive(struct udp *u)
+{
+        for (int i = 0; i < UDP_RECEIVE_BATCH; i++) {
+                u->receive_iov[i] =
+                        (struct iovec){u->buffers + (size_t)i * UDP_BUFFER_BYTES, UDP_BUFFER_BYTES};
+                u->messages[i].msg_hdr = (struct msghdr){
+                        .msg_name = &u->from[i].any,
+                        .msg_iov = &u->receive_iov[i],
+                        .msg_iovlen = 1,
+                        .msg_control = u->receive_control[i],
+                };
+        }
+}
+
+/* Queued datagrams carry an older count than the socket has reported since. Returns how many are new. */
+static uint32_t record_overflow(struct udp *u, uint32_t overflow)
+{
+        uint32_t more = overflow - u->last_overflow;
+
+        if ((int32_t)more <= 0)
+                return 0;
+        u->endpoint.counts.dropped += more;
+        u->last_overflow = overflow;
+        return more;
+}
+
+/* Reads the control messages: the segment size of a joined packet, the kernel's count of drops, and the time
+ * of arrival. */
+static void read_control(struct udp *u, int i)
+{
+        struct msghdr *h = &u->messages[i].msg_hdr;
+
+        u->segment_bytes[i] = u->messages[i].msg_len;
+        u->arrived_ns[i] = 0;
+        u->dropped_before[i] = 0;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+                if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+                        int segment;
+
+                        memcpy(&segment, CMSG_DATA(c), sizeof segment);
+                        if (segment > 0)
+                                u->segment_bytes[i] = (uint32_t)segment;
+                } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+                        uint32_t overflow;
+
+                        memcpy(&overflow, CMSG_DATA(c), sizeof overflow);
+                        u->dropped_before[i] = record_overflow(u, overflow);
+                } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+                        struct timespec at;
+
+                        memcpy(&at, CMSG_DATA(c), sizeof at);
+                        u->arrived_ns[i] = (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec;
+                }
+        }
+}
+
+/* Errors of this program, which every call would repeat. All others come from the network and are not final.
+ */
+static bool is_final(int error)
+{
+        return error == EBADF || error == ENOTSOCK || error == EFAULT || error == EDESTADDRREQ;
+}
+
+/* A pending ICMP error of an earlier datagram replaces the result of a call (ip(7), "Error handling"; every
+ * ICMP and ICMPv6 code has its errno). The second call succeeds. */
+static int receive_messages(struct udp *u)
+{
+        int n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+
+        if (n < 0 && errno != EAGAIN && !is_final(errno))
+                n = recvmmsg(u->endpoint.fd, u->messages, UDP_RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+        if (n >= 0)
+                return n;
+        return is_final(errno) ? -errno : -EAGAIN;
+}
+
+static int refill(struct udp *u)
+{
+        u->at = u->n_messages = 0;
+        u->offset = 0;
+        for (int i = 0; i < UDP_RECEIVE_BATCH; i++) {
+                u->messages[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in6);
+                u->messages[i].msg_hdr.msg_controllen = sizeof u->receive_control[i];
+        }
+        int n = receive_messages(u);
+
+        if (n < 0)
+                return n == -EAGAIN ? 0 : n;
+        u->n_messages = n;
+        u->endpoint.counts.calls++;
+        for (int i = 0; i < n; i++) {
+                u->from[i].size_bytes = u->messages[i].msg_hdr.msg_namelen;
+                read_control(u, i);
+        }
+        return 0;
+}
+
+static int udp_receive(struct endpoint *e, struct datagram *out, size_t n)
+{
+        struct udp *u = (struct udp *)e;
+        size_t given = 0;
+        int r;
+
+        if (u->at == u->n_messages && (r = refill(u)) < 0)
+                return r;
+        while (given < n && u->at < u->n_messages) {
+                uint32_t all = u->messages[u->at].msg_len,
+                         size = MIN(u->segment_bytes[u->at], all - u->offset);
+
+                out[given++] = (struct datagram){
+                        .bytes = (uint8_t *)u->receive_iov[u->at].iov_base + u->offset,
+                        .size_bytes = size,
+                        .from = &u->from[u->at],
+                        .arrived_ns = u->arrived_ns[u->at],
+                        .dropped_before = u->offset == 0 ? u->dropped_before[u->at] : 0,
+                };
+                u->offset += size;
+                if (u->offset >= all) {
+                        u->at++;
+                        u->offset = 0;
+                }
+        }
+        e->counts.received += given;
+        return (int)given;
+}
+
+static void set_control(struct msghdr *h, uint8_t *control, int level, int type, const void *value, size_t n)
+{
+        struct cmsghdr *c = (struct cmsghdr *)control;
+
+        h->msg_control = control;
+        h->msg_controllen = CMSG_SPACE(n);
+        c->cmsg_level = level;
+        c->cmsg_type = type;
+        c->cmsg_len = CMSG_LEN(n);
+        memcpy(CMSG_DATA(c), value, n);
+}
+
+static bool may_join(const struct udp *u, const struct outgoing *first, const struct outgoing *last,
+                     const struct outgoing *next, uint32_t joined, uint32_t bytes, uint32_t n_iov)
+{
+        return u->segments && joined < UDP_SEGMENTS_MAX && next->to == first->to && next->size_bytes > 0 &&
+               first->leave_ns == 0 && next->leave_ns == 0 && last->size_bytes == first->size_bytes &&
+               next->size_bytes <= first->size_bytes && bytes + next->size_bytes <= u->super_max_bytes &&
+               n_iov + next->n_iov <= UDP_SUPER_IOV_MAX;
+}
+
+/* Joins as many datagrams as possible into message `i`, with their gather lists at `iov`. Returns the number
+ * of gather entries. */
+static uint32_t make_message(struct udp *u, int i, struct iovec *iov, const struct outgoing *out, size_t n)
+{
+        struct msghdr *h = &u->send_messages[i].msg_hdr;
+        uint32_t joined = 0, bytes = 0, n_iov = 0;
+        uint16_t segment_bytes;
+
+        do {
+                memcpy(iov + n_iov, out[joined].iov, out[joined].n_iov * sizeof *iov);
+                n_iov += out[joined].n_iov;
+                bytes += out[joined].size_bytes;
+                joined++;
+        } while (joined < n && may_join(u, out, &out[joined - 1], &out[joined], joined, bytes, n_iov));
+
+        *h = (struct msghdr){.msg_iov = iov, .msg_iovlen = n_iov};
+        if (out->to) {
+                h->msg_name = (void *)&out->to->any;
+                h->msg_namelen = out->to->size_bytes;
+        }
+        segment_bytes = (uint16_t)out->size_bytes;
+        if (joined > 1)
+                set_control(h, u->send_control[i], SOL_UDP, UDP_SEGMENT, &segment_bytes,
+                            sizeof segment_bytes);
+        else if (out->leave_ns > 0)
+                set_control(h, u->send_control[i], SOL_SOCKET, SCM_TXTIME, &out->leave_ns,
+                            sizeof out->leave_ns);
+        u->datagrams_of[i] = joined;
+        return n_iov;
+}
+
+static int make_messages(struct udp *u, const struct outgoing *out, size_t n)
+{
+        uint32_t n_iov = 0;
+        int messages = 0;
+
+        for (size_t k = 0;
+             k < n && messages < UDP_SEND_BATCH && n_iov + UDP_SUPER_IOV_MAX <= UDP_SEND_IOV_MAX;
+             messages++) {
+                n_iov += make_message(u, messages, u->send_iov + n_iov, out + k, n - k);
+                k += u->datagrams_of[messages];
+        }
+        return messages;
+}
+
+/* A super-packet is never too large as a whole: EMSGSIZE means that a segment is larger than a packet (EINVAL
+ * in older kernels). */
+static bool is_segmentation_refusal(int error)
+{
+        return error == EINVAL || error == EMSGSIZE || error == EIO || error == EOPNOTSUPP ||
+               error == ENOPROTOOPT;
+}
+
+/* The first message failed twice, so the error is its own: send its datagrams one by one, or count them as
+ * failed. */
+static void fail_first(struct udp *u, const struct outgoing *out, int error, uint32_t *taken)
+{
+        struct endpoint_counts *c = &u->endpoint.counts;
+
+        if (u->datagrams_of[0] > 1 && is_segmentation_refusal(error)) {
+                u->segments = false;
+                c->segmentation_refused = true;
+                return;
+        }
+        for (uint32_t i = 0; i < u->datagrams_of[0]; i++)
+                c->send_failed_bytes += out[i].size_bytes;
+        c->send_failed += u->datagrams_of[0];
+        c->send_error = error;
+        *taken += u->datagrams_of[0];
+}
+
+static void count_sent(struct udp *u, int messages, uint32_t *datagrams)
+{
+        u->endpoint.counts.calls++;
+        u->endpoint.counts.messages += (uint64_t)messages;
+        for (int i = 0; i < messages; i++) {
+                *datagrams += u->datagrams_of[i];
+                u->endpoint.counts.sent += u->datagrams_of[i];
+                u->endpoint.counts.super_packets += u->datagrams_of[i] > 1;
+        }
+}
+
+static int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
+{
+        struct udp *u = (struct udp *)e;
+        uint32_t taken = 0;
+        bool again = false;
+
+        while (taken < n) {
+                int messages = make_messages(u, out + taken, n - taken);
+                int sent = sendmmsg(e->fd, u->send_messages, (unsigned)messages, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+                if (sent > 0) {
+                        count_sent(u, sent, &taken);
+                        again = false;
+                        continue;
+                }
+                if (errno == EAGAIN)
+                        break;
+                if (is_final(errno))
+                        return -errno;
+                /* The first error may be a pending ICMP error of an earlier datagram. */
+                if (again)
+                        fail_first(u, out + taken, errno, &taken);
+                again = !again;
+        }
+        return (int)taken;
+}
+
+/* The kernel's number of datagrams dropped by the full receive buffer, which wraps. */
+static uint32_t read_dropped(const struct endpoint *e)
+{
+        uint32_t memory[9] = {}; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
+        socklen_t size = sizeof memory;
+
+        if (getsockopt(e->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) < 0 || size != sizeof memory)
+                return 0;
+        return memory[8];
+}
+
+static void udp_counts(struct endpoint *e)
+{
+        /* The count in control messages (SO_RXQ_OVFL) misses drops after the last received datagram. */
+        (void)record_overflow((struct udp *)e, read_dropped(e));
+}
+
+static uint64_t udp_unsent(struct endpoint *e)
+{
+        int bytes;
+
+        return ioctl(e->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (uint64_t)bytes : 0;
+}
 
 static int set_int(int fd, int level, int name, int value)
 {

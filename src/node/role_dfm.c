@@ -13,7 +13,7 @@
 #include "data/trigger_input.h"
 #include "store/event_writer.h"
 #include "store/replay.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 #include "progress/dfm_end.h"
 #include "dfm_reasons.h"
 #include "machine.h"

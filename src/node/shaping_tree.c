@@ -11,7 +11,7 @@
 #include "node/shaping_request.h"
 #include "sys/loop.h"
 #include "shape/model/layout.h"
-#include "shape/kernel/drift.h"
+#include "shape/kernel/watch.h"
 
 /* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)

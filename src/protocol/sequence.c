@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/bits.h"
+#include "base/util.h"
 
 void sequence_begin(struct sequence *q, uint32_t next)
 {

@@ -18,7 +18,7 @@
 #include "run/netns.h"
 #include "node/node.h"
 #include "sys/memory.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 #define REPORT_MAX_BYTES (4u << 20)
 /* Program, role, --config FILE, --node NAME, --json and the terminating NULL. */

@@ -35,7 +35,7 @@ struct child_command {
         const char *const *settings; /* --set */
         size_t n_settings;
         int namespace; /* in which the child runs; -1: the caller's */
-        bool raised;   /* with precedence over ordinary processes, see sys/priority.h, if that is permitted */
+        bool raised;   /* with precedence over ordinary processes, see sys/thread.h, if that is permitted */
 };
 
 /* Returns negative errno and logs it. child_fini() is required in any case. */

@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "data/network.h"
 #include "run/netns.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 /* Runs in the child between fork and exec. */
 static _Noreturn void become_farm(const struct launch_options *options, int namespace, pid_t parent,

@@ -23,7 +23,7 @@
 #include "run/netns.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 #define TUN "/dev/net/tun"
 #define DEVICE "eth0"

@@ -16,7 +16,7 @@
 #include "node/metrics/counters.h"
 #include "node/metrics/losses.h"
 #include "shape/model/layout.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 #include "front_ends.h"
 #include "machine_report.h"
 #include "run_files.h"

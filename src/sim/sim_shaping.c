@@ -41,7 +41,7 @@ static int make_plan(const struct sim *s, const struct sim_node *n, struct tc_pl
         return tc_plan_make(ret, &q, e);
 }
 
-/* A reduced rate is the ceiling of the class, as in layout_classes.c; a changed TBF starts full. */
+/* A reduced rate is the ceiling of the class, as in layout.c; a changed TBF starts full. */
 static void set_share(struct sim_path *p, const struct tc_plan *plan, const struct tc_share *share)
 {
         bool htb = plan->backend == TC_BACKEND_HTB;

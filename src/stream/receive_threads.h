@@ -13,7 +13,7 @@
 #include "stream/slot_ring.h"
 #include "stream/rules/timing.h"
 #include "stream/rules/spacing.h"
-#include "rules/packet.h"
+#include "stream/rules/setup.h"
 #include "sink.h"
 #include "rules/timing.h"
 #include "rules/vdif_fill.h"

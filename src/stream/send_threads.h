@@ -10,7 +10,7 @@
 #include "stream/raw.h"
 #include "stream/slot_ring.h"
 #include "stream/rules/timing.h"
-#include "rules/packet.h"
+#include "stream/rules/setup.h"
 #include "source.h"
 #include "rules/spacing.h"
 #include "rules/timing.h"

@@ -17,7 +17,7 @@
 #include "run/machine_report.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 #define NAME "evb bench memcpy"
 #define SIZES_MAX 16

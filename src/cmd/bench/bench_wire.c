@@ -22,7 +22,7 @@
 #include "run/testbed.h"
 #include "stream/stream.h"
 #include "sys/loop.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 #define NAME "evb bench wire"
 #define ROUNDS_MAX 9

@@ -2,7 +2,7 @@
  * unconfirmed jump. Between two resets, no number is accepted twice. */
 #include <string.h>
 
-#include "base/bits.h"
+#include "base/util.h"
 #include "dfm_internal.h"
 
 /* A longer jump ahead is a loss only if this many numbers agree, which are this close to each other. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "dfm_internal.h"
-#include "base/bits.h"
+#include "base/util.h"
 
 static void add(struct node_totals *to, const struct node_totals *t)
 {

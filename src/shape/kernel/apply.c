@@ -9,7 +9,6 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "shape/model/diff.h"
-#include "apply_internal.h"
 
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)

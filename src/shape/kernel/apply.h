@@ -2,9 +2,29 @@
  * verifies. Rolls back if the kernel refuses a change. One thread. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/error.h"
-#include "shape/kernel/outcome.h"
 #include "shape/kernel/socket.h"
+#include "shape/model/layout.h"
+#include "shape/model/netlink_message.h"
+
+#define TC_OUTCOME_TEXT_MAX 320
+
+struct tc_outcome {
+        unsigned operations; /* changes that the kernel accepted */
+        enum tc_owner owner; /* of the root qdisc that was found */
+        char warnings[TC_WARNINGS_MAX][TC_OUTCOME_TEXT_MAX];
+        size_t n_warnings;
+        unsigned undraining;      /* unwanted classes that still hold packets; they stay, without filters */
+        uint64_t dropped_bytes;   /* queued bytes that were dropped by deleting their classes */
+        uint64_t dropped_packets; /* dropped with queues whose burst became shorter */
+};
+
+/* Adds a warning, or drops it if there are TC_WARNINGS_MAX already. */
+void tc_outcome_warn(struct tc_outcome *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* `have` is the tree as last read. On failure the device is rolled back; the error says so if even that
  * fails. Unwanted classes may drain for patience_ns; then they stay, or, with `insist`, are deleted. */
@@ -13,3 +33,12 @@ int tc_apply(struct tc_socket *s, int ifindex, const struct tc_tree *have, const
 /* Replaces the device's root by a tree that was dumped earlier (deep, if it had classes). */
 int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *outcome,
                struct error *error);
+
+/* Sends changes and counts them; adds the kernel's warnings to the outcome. The error is the first refusal.
+ */
+int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
+               struct tc_outcome *o, struct error *e);
+/* Waits until the classes that `want` lacks (NULL: all) hold no packets; *ret_bytes: what they still hold
+ * after patience_ns. */
+int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, uint64_t patience_ns,
+                uint64_t *ret_bytes);

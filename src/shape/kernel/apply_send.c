@@ -1,11 +1,13 @@
 /* Sends changes to the kernel and reports its refusals and warnings. */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shape/kernel/apply.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "apply_internal.h"
 
 static const char *verb_text(enum tc_verb verb)
 {
@@ -69,4 +71,15 @@ int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *wanted,
                         refused = error_set(e, acks[i].error, "the kernel refused to %s", text);
         }
         return refused;
+}
+
+void tc_outcome_warn(struct tc_outcome *o, const char *format, ...)
+{
+        va_list args;
+
+        if (o->n_warnings == TC_WARNINGS_MAX)
+                return;
+        va_start(args, format);
+        vsnprintf(o->warnings[o->n_warnings++], TC_OUTCOME_TEXT_MAX, format, args);
+        va_end(args);
 }

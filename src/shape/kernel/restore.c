@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 #include "shape/model/kind.h"
-#include "apply_internal.h"
+#include "shape/kernel/apply.h"
 
 /* Other qdiscs create their classes themselves (bands of prio, queues of mq). */
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};

@@ -7,10 +7,65 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "shape/kernel/apply.h"
 #include "shape/model/kind.h"
+#include "shape/model/layout.h"
 #include "shape/model/units.h"
-#include "apply_internal.h"
-#include "shaper_internal.h"
+
+struct tc_shaper {
+        struct tc_device device;
+        struct tc_socket *socket;
+        struct tc_state state;
+        bool locked;
+        struct tc_tree installed; /* by the last tc_shaper_apply() */
+};
+
+/* Fails with -EEXIST; the error names the root, and what to do about it. */
+static int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)
+{
+        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_incomplete(have);
+        char handle[TC_HANDLE_TEXT_MAX], lost_handle[TC_HANDLE_TEXT_MAX];
+
+        tc_handle_format(root->handle, handle);
+        if (!lost)
+                return error_set(e, -EEXIST,
+                                 "another program has set the root qdisc %s %s; --force replaces it until "
+                                 "remove restores it",
+                                 root->kind_name, handle);
+        return error_set(e, -EEXIST,
+                         "another program has set the root qdisc %s %s, which remove could not restore: the "
+                         "kernel does not report all of %s %s%s; delete the root qdisc first, or use --force "
+                         "and lose it",
+                         root->kind_name, handle, lost->kind_name,
+                         tc_handle_format(lost->handle, lost_handle),
+                         tc_object_is_missing_table(lost) ? " (its stab)" : "");
+}
+
+/* Warns if removal cannot fully restore a root that is replaced. */
+static void shaper_warn_of_loss(const char *device, const struct tc_tree *have, struct tc_outcome *o)
+{
+        const struct tc_object *lost = tc_layout_incomplete(have);
+        char handle[TC_HANDLE_TEXT_MAX];
+
+        if (lost)
+                tc_outcome_warn(
+                        o, "%s: remove cannot restore %s %s exactly: the kernel does not report all of it",
+                        device, lost->kind_name, tc_handle_format(lost->handle, handle));
+}
+
+/* Warns that `before` is not restored if another program has removed our root. */
+static void shaper_warn_of_absent(const char *device, const struct tc_tree *before,
+                                  const struct tc_tree *have, struct tc_outcome *o)
+{
+        const struct tc_object *saved = tc_tree_qdisc(before, TC_ROOT), *root = tc_tree_qdisc(have, TC_ROOT);
+        char handle[TC_HANDLE_TEXT_MAX];
+
+        if (saved && saved->handle != 0 && !(root && tc_object_equal(saved, root)))
+                tc_outcome_warn(o,
+                                "%s: the earlier root qdisc %s %s is not restored because another program "
+                                "removed evb's",
+                                device, saved->kind_name, tc_handle_format(saved->handle, handle));
+}
 
 #define DRAIN_NS (5 * NS_PER_S)
 

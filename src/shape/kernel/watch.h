@@ -1,7 +1,9 @@
-/* Notifications of the kernel about changes of a device's qdiscs, classes and filters, and their authors. One
- * thread. */
+/* Notifications of the kernel about changes of a device's qdiscs, classes and filters, their authors, and
+ * what differs from the installed tree. One thread. */
 #pragma once
 
+#include "shape/kernel/apply.h"
+#include "shape/model/diff.h"
 #include "shape/model/object.h"
 
 struct tc_watch;
@@ -27,3 +29,10 @@ int tc_watch_fd(const struct tc_watch *w);
 int tc_watch_next(struct tc_watch *w, struct tc_event *ret);
 /* Formats the author, e.g. "tc (process 123)", if known. Returns text. */
 char *tc_event_actor(const struct tc_event *e, char *text, size_t size);
+
+/* Appends e.g. "root qdisc htb e7b: is missing". `change` would restore the installed tree. */
+void tc_drift_describe(const struct tc_change *change, struct strbuf *b);
+/* 1: the kernel's tree differs from the installed one, and `what` describes the first difference; 0: no
+ * difference. Ignores draining classes. -ENOMEM. */
+int tc_drift(const struct tc_tree *have, const struct tc_tree *installed,
+             char what[static TC_OUTCOME_TEXT_MAX]);

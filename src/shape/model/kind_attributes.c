@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "kind_internal.h"
+#include "shape/model/kind.h"
 
 void kind_read(const struct nlattr *nest, const struct nlattr **ret, unsigned max)
 {

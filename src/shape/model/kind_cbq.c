@@ -5,7 +5,7 @@
 #include <linux/rtnetlink.h>
 
 #include "base/util.h"
-#include "kind_internal.h"
+#include "shape/model/kind.h"
 
 /* Linux removed CBQ from its headers together with the qdisc, while older kernels still have it. The layout
  * is that of include/uapi/linux/pkt_sched.h up to 6.2. */

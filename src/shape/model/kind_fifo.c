@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kind_internal.h"
+#include "shape/model/kind.h"
 
 /* The options are the bare structure, without an attribute. */
 static void encode(struct nlmsghdr *m, const struct tc_object *o)

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "kind_internal.h"
+#include "shape/model/kind.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {

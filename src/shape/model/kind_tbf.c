@@ -1,7 +1,7 @@
 /* TBF (net/sched/sch_tbf.c), without peak rate. */
 #include <errno.h>
 
-#include "kind_internal.h"
+#include "shape/model/kind.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {

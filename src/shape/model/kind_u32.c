@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "kind_internal.h"
+#include "shape/model/kind.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {

@@ -11,7 +11,6 @@
 
 #include "base/util.h"
 #include "shape/model/kind.h"
-#include "kind_internal.h"
 
 static uint16_t message_type(enum tc_type type, bool delete)
 {

@@ -1,4 +1,5 @@
-/* What lies at both ends of a path: the file, the sockets, and the receiving process. */
+/* What lies at both ends of a path: the file, which has no name so that nothing is left of it, the sockets,
+ * and the receiving process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/rtnetlink.h>
@@ -19,9 +20,54 @@
 
 #include "base/pattern.h"
 #include "base/util.h"
-#include "sys/scratch_file.h"
-#include "shape/kernel/socket.h"
 #include "path_internal.h"
+#include "shape/kernel/socket.h"
+#include "sys/disk_writer.h"
+#include "sys/loop.h"
+
+#define COPY_STEP_BYTES ((uint64_t)1 << 20)
+
+/* Makes an empty file to read and write. Returns its descriptor, which the caller closes, or negative errno.
+ */
+static int scratch_file_open(const char *directory)
+{
+        char path[4096];
+        int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+        /* Some file systems cannot make a file without a name. */
+        if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+                return fd < 0 ? -errno : fd;
+        snprintf(path, sizeof path, "%.4000s/evb-scratch-XXXXXX", directory);
+        fd = mkostemp(path, O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        (void)unlink(path);
+        return fd;
+}
+
+/* Fills it with the pattern of this key (base/pattern.h). On return all of it is on the disk: what the kernel
+ * writes later would disturb a measurement. Negative errno; -EINTR: a signal of signals_hold() is waiting. */
+static int scratch_file_fill(int fd, uint64_t key, uint64_t size_bytes)
+{
+        _cleanup_free_ uint8_t *bytes = malloc(COPY_STEP_BYTES);
+        struct disk_behind behind = {};
+        int r = bytes ? 0 : -ENOMEM;
+
+        for (uint64_t at = 0; r >= 0 && at < size_bytes;) {
+                size_t n = (size_t)MIN(COPY_STEP_BYTES, size_bytes - at);
+                ssize_t written;
+
+                if (signals_are_waiting())
+                        return -EINTR;
+                pattern_fill(key, bytes, at, n);
+                written = pwrite(fd, bytes, n, (off_t)at);
+                if (written <= 0)
+                        return written < 0 ? -errno : -EIO;
+                at += (uint64_t)written;
+                r = disk_write_behind(&behind, fd, at);
+        }
+        return r >= 0 && fdatasync(fd) < 0 ? -errno : r;
+}
 
 /* Makes the file that the data paths send: nameless, with a pattern as its bytes, once for the page cache and
  * once for the disk, so that one never has to be read again because the other left the cache. */

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 #include "path_internal.h"
 
 /* Counts the system calls of a process with ptrace(2), which sees those of the C library, too, and needs no

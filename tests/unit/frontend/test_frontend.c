@@ -6,8 +6,8 @@
 #include "base/pattern.h"
 #include "base/util.h"
 #include "frontend/frontend_board.h"
-#include "frontend/frontend_packet.h"
-#include "frontend/frontend_plan.h"
+#include "frontend/frontend_box.h"
+#include "frontend/frontend_link.h"
 
 DEFINE_FREEP(source)
 

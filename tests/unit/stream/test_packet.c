@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/util.h"
-#include "stream/rules/packet.h"
+#include "stream/rules/setup.h"
 
 static const struct packet_rule plain = {STREAM_PLAIN, 8, 0x1122334455667788}, vdif = {STREAM_VDIF, 40, 0};
 

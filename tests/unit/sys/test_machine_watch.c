@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "sys/machine_watch.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 /* Some tenths of a second; the clocks of /proc have ticks of 10 ms. */
 #define WORK_NS (400 * NS_PER_MS)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "sys/priority.h"
+#include "sys/thread.h"
 
 /* The line of /proc/self/autogroup, or "" without autogroups. */
 static void read_autogroup(char text[static 100])

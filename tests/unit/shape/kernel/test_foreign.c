@@ -2,7 +2,7 @@
  * root. */
 #include "tc_network.h"
 
-#include "shape/kernel/drift.h"
+#include "shape/kernel/watch.h"
 
 #include <linux/rtnetlink.h>
 #include <signal.h>
