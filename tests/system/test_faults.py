@@ -23,16 +23,14 @@ ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
 LONG = {**ENDLESS, **QUICK}
 
 
-def loss(evb, mode, transport="udp"):
+def loss(evb):
     # 2000 events of 6 fragments of 1 KiB: at least 8000 datagrams of 1472 bytes, at most 24000.
     assert chance_of_missing(24000, 0.05) < CHANCE and chance_of_no_loss(8000, 0.05) < CHANCE
     with folder() as where:
-        report = run(evb, scenario(where), {"scenario.mode": mode, "scenario.transport": transport, "network.loss": "0.05",
-                                            "network.reorder": "0.02", "network.duplicate": "0.02"})
+        report = run(evb, scenario(where), {"network.loss": "0.05", "network.reorder": "0.02", "network.duplicate": "0.02"})
         complete(report)
-        if transport == "udp":
-            assert report["fragments"]["recovered"] > 0, "nothing was lost, so nothing was tested"
-            assert report["drops"]["network_packets"] > 0, report["drops"]
+        assert report["fragments"]["recovered"] > 0, "nothing was lost, so nothing was tested"
+        assert report["drops"]["network_packets"] > 0, report["drops"]
 
 
 def kill(evb, victim, mode):
@@ -197,8 +195,7 @@ def small_buffers(evb):
 
 
 CASES = {
-    "loss-push": lambda evb: loss(evb, "push"),
-    "loss-pull-tcp": lambda evb: loss(evb, "pull", "tcp"),
+    "loss-push": loss,
     "only-sfi": only_sfi,
     "interrupt": interrupt,
     "interrupt-twice": interrupt_twice,

@@ -14,8 +14,7 @@ import socket
 import subprocess
 import time
 
-from harness import (CHANCE, LIMIT_S, Running, Skip, chance_of_missing, complete, folder, left_overs, main,
-                     need_root, run, scenario, settings)
+from harness import LIMIT_S, Running, Skip, complete, folder, left_overs, main, need_root, run, scenario, settings
 from network import wait_until
 
 
@@ -33,11 +32,6 @@ def lab(evb, **keys):
 def loopback(evb, **keys):
     with folder() as where:
         complete(run(evb, scenario(where), {k.replace("__", "-").replace("_", ".", 1): v for k, v in keys.items()}))
-
-
-def lossy(how, evb, datagrams, loss, **keys):
-    assert chance_of_missing(datagrams, float(loss)) < CHANCE
-    how(evb, network_loss=loss, **keys)
 
 
 def bench_qos(evb):
@@ -299,12 +293,9 @@ main({
     "summary": loopback_summary,
     "lab-summary": lab_summary,
     "lab-push": lambda evb: lab(evb, scenario_mode="push"),
-    "lab-pull": lambda evb: lab(evb, scenario_mode="pull"),
-    "lab-tcp": lambda evb: lab(evb, scenario_transport="tcp", ros_fragment__size="100KiB", trigger_events=200),
     "lab-v6": lambda evb: lab(evb, network_control__group="ff05::6986"),
     "lab-v6-tcp": lambda evb: lab(evb, network_control__group="ff05::6986", scenario_transport="tcp", scenario_mode="pull"),
     "lab-jumbo": lambda evb: lab(evb, network_mtu=9000, ros_fragment__size="14KiB"),
-    "lab-loss": lambda evb: lossy(lab, evb, 24000, "0.03"),  # 2000 events of 6 fragments of 1 KiB
     "lab-rate": rate,
     "lab-rate-pull": lambda evb: rate(evb, **{"scenario.mode": "pull"}),
     "lab-rate-tcp": lambda evb: rate(evb, **{"scenario.transport": "tcp"}),
@@ -319,21 +310,6 @@ main({
     "killed-launcher": killed_launcher,
     "congestion": congestion,
     "busy-poll": busy_poll,
-    "no-multicast": lambda evb: loopback(evb, network_control__group="none"),
     "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40),
-    # 10 events of 6 fragments of 4 MiB, in datagrams of 1400 bytes at least. All are open at once, and share the processors.
-    "large-loss": lambda evb: lossy(loopback, evb, 180000, "0.02", ros_fragment__size="4MiB", trigger_events=10,
-                                    sfi_timeout="100s", dfm_event__timeout="110s"),
-    "large-pull-tcp": lambda evb: loopback(evb, ros_fragment__size="4MiB", trigger_events=40, scenario_mode="pull", scenario_transport="tcp"),
-    "empty": lambda evb: loopback(evb, ros_fragment__size="0"),
-    "uniform": lambda evb: loopback(evb, ros_fragment__sizes="uniform:0-5000"),
-    "lognormal": lambda evb: loopback(evb, ros_fragment__sizes="lognormal:2kB,1", scenario_mode="pull"),
-    "lognormal-tcp": lambda evb: loopback(evb, ros_fragment__sizes="lognormal:2kB,1", scenario_transport="tcp"),
-    "6x3": lambda evb: loopback(evb, sfi_count=3, dfm_policy="round-robin"),
-    "8x4-pull": lambda evb: loopback(evb, ros_count=8, sfi_count=4, scenario_mode="pull", dfm_policy="least-loaded"),
-    "poisson": lambda evb: loopback(evb, trigger_kind="poisson", trigger_rate="5kHz"),
-    "burst": lambda evb: loopback(evb, trigger_kind="burst", trigger_rate="5kHz"),
-    "few-credits": lambda evb: loopback(evb, sfi_credits=1),
-    "few-outstanding": lambda evb: loopback(evb, scenario_mode="pull", sfi_outstanding=1),
 })
