@@ -6,7 +6,7 @@ import pathlib
 import socket
 import subprocess
 
-from harness import LIMIT_S, connection, folder
+from harness import LIMIT_S, connection, folder, listens
 from test_join import PATIENT, ROLES, Bed
 
 NODES = [name for name in ROLES if name != "dfm"]
@@ -48,7 +48,7 @@ class ControlBed(Bed):
         return last
 
     def wait_listening(self):
-        self.wait("control socket", self.socket.exists)
+        self.wait("control socket", lambda: listens(self.socket))
 
     def start_run(self, *more, command="start"):
         return self.ctl(command, "--wait", "100s", *more)[0]

@@ -185,6 +185,12 @@ def ask(place, path="/metrics", method="GET", accept=None, body=None):
     return reply.status, dict(reply.getheaders()), text
 
 
+def listens(path):
+    """Whether a program accepts connections at a Unix socket, whose file appears earlier."""
+    with socket.socket(socket.AF_UNIX) as s:
+        return s.connect_ex(str(path)) == 0
+
+
 def watched(keys):
     """Lets the nodes serve their counters for Running.counter(), at sockets of this run alone."""
     place = tempfile.mkdtemp(prefix="evb-test-", dir=os.environ["XDG_STATE_HOME"])

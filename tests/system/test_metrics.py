@@ -140,12 +140,20 @@ def losing(evb):
             # A builder knows of a loss before the DFM does.
             status, report = wait_until("losses of all nodes", all_losses)
             assert status == 1 and report["ok"] is False and report["run"] == report["nodes"][0]["run"] and report["state"] == "losing", report
-            done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-            assert done.returncode == 1 and re.search(r"^dfm +dfm +losing ", done.stdout, re.M), done
-            assert re.search(r"^run \d+ of test: losing; .* in the last \d+ s; missing fragments: ros", done.stdout, re.M) and "partial in the last" in done.stderr, done
-            done = subprocess.run([evb, "top", "--scenario", str(path), *keys, "--count", "1", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
-            report = json.loads(done.stdout)
-            assert report["ok"] is False and report["state"] == "losing" and "missing fragments: ros" in report["reason"], report
+
+            # One look may come at a moment in which a node does not answer in time.
+            def shown():
+                done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                return (done.returncode == 1 and re.search(r"^dfm +dfm +losing ", done.stdout, re.M) and "partial in the last" in done.stderr and
+                        re.search(r"^run \d+ of test: losing; .* in the last \d+ s; missing fragments: ros", done.stdout, re.M))
+
+            def on_top():
+                done = subprocess.run([evb, "top", "--scenario", str(path), *keys, "--count", "1", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+                report = json.loads(done.stdout)
+                return report["ok"] is False and report["state"] == "losing" and "missing fragments: ros" in report["reason"]
+
+            wait_until("losses in the text of evb status", shown)
+            wait_until("losses in evb top", on_top)
             running.signal()
             running.end(expect=(1,))
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from harness import LIMIT_S, OWN_NET, ROOT, SCENARIOS, Skip, drop_root, folder, main, need_root
+from harness import LIMIT_S, OWN_NET, ROOT, SCENARIOS, Skip, drop_root, folder, listens, main, need_root
 from installed import Installed
 from network import sh, wait_until
 from page_table import DEPLOY, MONITORING, OPERATE, README, TABLE, of_case
@@ -211,7 +211,7 @@ def socket_metrics(evb):
         (where / "m.conf").write_text(f"[metrics]\nlisten = unix:{where}/%n.sock\n[network]\ncontrol-group = none\n" + "".join(
             f"[node {name}]\nrole = {name[:3]}\naddress = {OWN_NET}.{i}\n" for i, name in enumerate(("dfm1", "ros3", "sfi1"), 1)))
         shell.type("evb ros --config m.conf --node ros3 2>log &")
-        wait_until("the socket", (where / "ros3.sock").exists)
+        wait_until("the socket", lambda: listens(where / "ros3.sock"))
         for command in of_case(MONITORING, "socket"):
             output = shell.follow(command, [("/run/evb", str(where))])
             assert 'node="ros3"' in output, output
@@ -251,7 +251,7 @@ def control(evb):
             if " start " in command.text:
                 wait_shown(shell, f"evb ctl status --socket {where}/control.sock", "configured")
             elif " status " in command.text:
-                wait_until("the socket", (where / "control.sock").exists)
+                wait_until("the socket", lambda: listens(where / "control.sock"))
             said = shell.follow(command, [("/run/evb", str(where))])
         assert re.search(r" ok +next-run by the Unix socket, user 0\n.* ok +stop by the Unix socket, user 0\n", said, re.S), said
         shell.type("kill $(jobs -p); wait")
