@@ -29,19 +29,21 @@ scripts/deps.sh build test lint
 if runs '/page|^tests/system/(browser|test_page)'; then scripts/deps.sh browser || true; fi
 
 # Independent readers of our files. Tests that need one are skipped if it cannot be installed.
-reader() { # MODULE VARIABLE
+reader() { # MODULE VARIABLE [MODULE...]
   local module=$1 variable=$2 venv=build/$1
+  shift 2
   if [[ -n ${!variable:-} ]]; then return; fi
   # An interrupted installation leaves an interpreter without the module.
   if ! "$venv/bin/python3" -c "import $module" 2>/dev/null; then
     rm -rf "$venv"
     mkdir -p build
-    { python3 -m venv "$venv" && "$venv/bin/pip" install -q "$module"; } >/dev/null 2>&1 || rm -rf "$venv"
+    { python3 -m venv "$venv" && "$venv/bin/pip" install -q "$module" "$@"; } >/dev/null 2>&1 || rm -rf "$venv"
   fi
   if [[ -x $venv/bin/python3 ]]; then export "$variable=$PWD/$venv/bin/python3"; fi
 }
 reader pybes3 EVB_PYBES3_PYTHON
 reader baseband EVB_BASEBAND_PYTHON
+reader uproot EVB_UPROOT_PYTHON h5py
 
 # A program of a package whose installation would start a service.
 unpack() { # PACKAGE PROGRAM

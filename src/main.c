@@ -22,6 +22,7 @@ static const struct command commands[] = {
         {"sfi", cmd_sfi, "", "run a builder, which collects fragments and writes events"},
         {"qos", cmd_qos, "VERB", "shape the traffic of this machine"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
+        {"convert", cmd_convert, "RUN", "convert event files to HDF5 or ROOT"},
         {"stream", cmd_stream, "VERB", "send and receive streams of data over UDP"},
         {"frontend", cmd_frontend, "", "play the boards of a detector and their trigger box"},
         {"level2", cmd_level2, "", "decide about events as a level-2 farm does, for tests"},

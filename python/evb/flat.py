@@ -3,6 +3,8 @@ from functools import cached_property
 
 import numpy as np
 
+from . import eformat
+
 
 class Source:
     """The fragments of one source: the bytes of event i are data[offset[i]:offset[i + 1]]; `status` is 0 without a fragment."""
@@ -51,21 +53,24 @@ class Source:
 class Columns:
     """columns.number, .l1_id, .time, .trigger_type, .status and .complete; columns[source] is a Source.
 
-    `sources` has the source IDs of all fragments, ascending. A source may be given by the name of its node.
+    `sources` has the source IDs of all fragments, ascending. A source may be given by the name of its node. `begin` and `end` choose
+    a part of the events.
     """
 
-    def __init__(self, run):
+    def __init__(self, run, begin=0, end=None):
         self.run = run
-        self.number, self.l1_id = run.column("number"), run.column("l1_id")
-        self.trigger_type, self.status = run.column("trigger_type"), run.column("status")
-        self.time = run.column("time_ns").view("M8[ns]")
-        self.complete = self.status >> 31 == 0
+        end = len(run) if end is None else end
+        for name in eformat.FIELDS:
+            setattr(self, name, run.column(name, begin, end))
+        self.status = run.column("status", begin, end)
+        self.time = run.column("time_ns", begin, end).view("M8[ns]")
+        self.complete = self.status & eformat.PARTIAL == 0
         self._sources = {}
-        begin, n_events = 0, len(self.number)
-        for parts, n in run.batches(0, n_events, events=16384):
+        done = 0
+        for parts, n in run.batches(begin, end):
             for batch, where in parts:
-                self._add(batch, begin + np.asarray(where), n_events)
-            begin += n
+                self._add(batch, done + np.asarray(where), end - begin)
+            done += n
         self.sources = sorted(self._sources)
 
     def _add(self, batch, events, n_events):
@@ -84,6 +89,10 @@ class Columns:
 
     def __len__(self):
         return len(self.number)
+
+    def source(self, source_id):
+        """The Source with this ID, which has no fragments if none of these events has one."""
+        return self._sources.get(source_id) or Source(len(self))
 
     def __getitem__(self, source):
         found = self._sources.get(source) or self._sources.get(self.run.sources.get(source))

@@ -260,17 +260,14 @@ class Run:
 
     # ---- Events ----
 
-    def column(self, name):
+    def column(self, name, begin=0, end=None):
         """An array with one item for each event: number, run, l1_id, time_ns, trigger_type or status."""
-        if len(self.files) == 1:
-            return getattr(self.files[0].headers, name)[self._row_of]
-        found = None
-        for i, file in enumerate(self.files):
-            values = getattr(file.headers, name)
-            found = np.zeros(len(self), values.dtype) if found is None else found
-            where = self._file_of == i
-            found[where] = values[self._row_of[where]]
-        return found if found is not None else np.zeros(0, "u8")
+        file_of, row_of = self._file_of[begin:end], self._row_of[begin:end]
+        found = np.zeros(len(row_of), eformat.Headers.NAMES[name])
+        for i in np.unique(file_of).tolist():
+            where = file_of == i
+            found[where] = getattr(self.files[i].headers, name)[row_of[where]]
+        return found
 
     def batches(self, begin=0, end=None, events=BATCH_EVENTS):
         """Yields parts of the run: (Batch, positions in the part) of each file, and the number of events in the part."""

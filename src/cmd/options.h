@@ -10,7 +10,7 @@
 
 /* A measurement sets most keys of a scenario. */
 #define OPTIONS_SETTINGS_MAX 128
-#define OPTIONS_WORDS_MAX 16
+#define OPTIONS_WORDS_MAX 1024
 #define OPTIONS_MANY SIZE_MAX /* of positional arguments: one or more */
 /* Of positional arguments: at most one, a scenario, which is another way to write the command's own --config.
  */

@@ -1,4 +1,6 @@
 """Builds small event files by the layout alone, and compares events; shares no code with the reader."""
+import hashlib
+import importlib.util
 import json
 import os
 import struct
@@ -15,6 +17,10 @@ except ImportError as error:
     use_system_python()
     print(f"skipped: {error}; install python3-numpy")
     sys.exit(77)
+
+
+def find_module(name):
+    return importlib.util.find_spec(name) is not None
 
 
 def words(*values):

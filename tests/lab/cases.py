@@ -19,6 +19,10 @@ class Lines(unittest.TestResult):
         super().addSuccess(test)
         self._line("ok", test)
 
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        print(f"ok {self.testsRun} - {test.id().rpartition('.')[2].removeprefix('test_')} # SKIP {reason}", flush=True)
+
     def addFailure(self, test, err):
         super().addFailure(test, err)
         print(self.failures[-1][1])

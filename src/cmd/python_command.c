@@ -1,0 +1,122 @@
+/* Runs a module of the Python package `evb` with the options of a command. */
+#include "cmd/python_command.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define PACKAGE "evb/__init__.py"
+/* Exit status: something that the command needs is not installed. */
+#define NOT_INSTALLED 77
+
+/* The command line of Python. */
+struct words {
+        char *words[OPTIONS_SETTINGS_MAX + OPTIONS_WORDS_MAX + 32];
+        size_t n;
+        bool failed; /* out of memory */
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct words *w, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        if (vasprintf(&w->words[w->n], format, args) < 0) {
+                w->words[w->n] = NULL;
+                w->failed = true;
+        } else
+                w->n++;
+        va_end(args);
+}
+
+/* Writes each option in the one form that is never ambiguous. */
+static void add_options(struct words *w, const struct option_entry *own, size_t n_own,
+                        const struct options *o)
+{
+        for (size_t i = 0; i < n_own; i++) {
+                if (*own[i].value && own[i].argument)
+                        add(w, "--%s=%s", own[i].name, *own[i].value);
+                else if (*own[i].value)
+                        add(w, "--%s", own[i].name);
+        }
+        for (size_t i = 0; i < o->n_settings; i++)
+                add(w, "--set=%s", o->settings[i]);
+        if (o->json)
+                add(w, "--json=%s", o->json_path ?: "-");
+        if (o->progress)
+                add(w, "--progress");
+        if (o->quiet)
+                add(w, "--quiet");
+        if (o->n_words > 0)
+                add(w, "--");
+        for (size_t i = 0; i < o->n_words; i++)
+                add(w, "%s", o->words[i]);
+}
+
+/* The user's own modules stay behind the package. */
+static bool set_path(const char *folder)
+{
+        const char *theirs = getenv("PYTHONPATH");
+        _cleanup_free_ char *path = NULL;
+
+        if (asprintf(&path, "%s%s%s", folder, theirs && *theirs ? ":" : "", theirs ?: "") < 0)
+                path = NULL;
+        return path && setenv("PYTHONPATH", path, 1) == 0;
+}
+
+/* Names the program and its package to Python. */
+static bool find_package(void)
+{
+        static const char *const places[] = {"../../python", "../share/evb/python"};
+        char self[PATH_MAX], path[2 * PATH_MAX], file[2 * PATH_MAX + sizeof PACKAGE];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+        if (n < 0)
+                return false;
+        self[n] = '\0';
+        setenv("EVB_PROGRAM", self, 1);
+        setenv("EVB_VERSION", EVB_VERSION, 1);
+        dirname(self);
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                snprintf(path, sizeof path, "%s/%s", self, places[i]);
+                snprintf(file, sizeof file, "%s/" PACKAGE, path);
+                if (access(file, R_OK) == 0)
+                        return set_path(path);
+        }
+        return false;
+}
+
+int python_command_run(const char *command, const char *module, const char *verb,
+                       const struct option_entry *own, size_t n_own, const struct options *o)
+{
+        struct words w = {};
+
+        if (!find_package()) {
+                fprintf(stderr,
+                        "evb %s: its Python package is not installed; expected " PACKAGE
+                        " in ../../python or ../share/evb/python of the program's directory\n",
+                        command);
+                return NOT_INSTALLED;
+        }
+        /* The package may lie in a folder of the system, where it leaves no compiled files. */
+        add(&w, "python3");
+        add(&w, "-B");
+        add(&w, "-m");
+        add(&w, "%s", module);
+        if (verb)
+                add(&w, "%s", verb);
+        add_options(&w, own, n_own, o);
+        if (!w.failed)
+                execvp(w.words[0], w.words);
+        fprintf(stderr, "evb %s: cannot run python3: %s; install it, e.g. with: apt-get install python3\n",
+                command, strerror(w.failed ? ENOMEM : errno));
+        for (size_t i = 0; i < w.n; i++)
+                free(w.words[i]);
+        return NOT_INSTALLED;
+}
