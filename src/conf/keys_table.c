@@ -216,7 +216,8 @@ const struct scenario_key scenario_keys[] = {
         TEXT("network", "clients", network.clients, "nodes",
              "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
              "Addresses, besides loopback, whose clients may send commands to control.listen over TCP, and "
-             "decide as level 2 (nodes: the addresses of the scenario's nodes).",
+             "decide as level 2 (nodes: the addresses of the scenario's nodes). The DFM's own machine may "
+             "always send commands.",
              WAS("control.allow")),
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),

@@ -415,7 +415,7 @@ def page(evb):
 
 
 def foreign(evb):
-    """Only listed addresses may control runs by TCP, although others reach the port too."""
+    """Only listed addresses and the DFM's own machine may control runs by TCP, although others reach the port too."""
     with folder() as where, Network("switch", "dfm", "desk", "stranger") as network:
         network.bridge("switch", ["dfm", "desk", "stranger"])
         path = scenario(where, "[network]\ncontrol-group = none\n[control]\nlisten = :26803\nallow = 10.9.0.2\n[node dfm]\nrole = dfm\n"
@@ -429,7 +429,7 @@ def foreign(evb):
 
             wait_until("permitted address", lambda: ctl("desk")[0] == 0)
             assert ctl("stranger") == (1, "evb ctl: this address may not control runs (network.clients)\n")
-            assert ctl("dfm")[0] == 1  # by its own address, which is not listed
+            assert ctl("dfm")[0] == 0  # by its own address, which is not listed
             assert "refused a request from 10.9.0.3:" in (where / "log").read_text()
         finally:
             dfm.terminate()
