@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/quantity.h"
 #include "base/strbuf.h"
@@ -17,6 +18,8 @@
 #include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
+/* Of the DFM's unit. */
+#define UNIT_SOCKET "/run/evb/control.sock"
 /* Longer than the DFM's HTTP server waits for the event loop. */
 #define ANSWER_NS (6 * NS_PER_S)
 /* Interval between requests for the state. */
@@ -541,6 +544,17 @@ static const struct verb {
         {{"ctl states", cmd_ctl, "", "Show the states, and the commands that each permits."}, 0},
 };
 
+/* Without an option: the DFM of this machine's unit, or else that of the default scenario. */
+static void choose_default(struct ctl *c)
+{
+        if (c->socket || c->dfm || c->scenario)
+                return;
+        if (c->common.n_settings == 0 && !getenv("EVB_CONFIG") && access(UNIT_SOCKET, F_OK) == 0)
+                c->socket = UNIT_SOCKET;
+        else
+                c->scenario = command_default_config();
+}
+
 static int run(const struct verb *verb, int argc, char **argv)
 {
         const char *name = verb->command.name + strlen("ctl ");
@@ -550,8 +564,9 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"dfm", "HOST:PORT", "address and port of the DFM (control.listen = HOST:PORT)", &c.dfm},
                 {"token-file", "FILE", "file with the token of the DFM (control.token-file)", &c.token_file},
                 {"config", "FILE",
-                 "scenario of the DFM (default without --socket and --dfm: /etc/evb/scenario.conf, if it "
-                 "exists)",
+                 "scenario of the DFM (default: /run/evb/control.sock of its unit, or "
+                 "/etc/evb/scenario.conf, "
+                 "if they exist)",
                  &c.scenario},
                 {"set-meta", "NAME=VALUE", "add to the metadata of the run that begins; repeatable",
                  .list = &c.metadata, .verbs = CTL_BEGINS},
@@ -560,8 +575,7 @@ static int run(const struct verb *verb, int argc, char **argv)
         };
         int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);
 
-        if (!c.socket && !c.dfm && !c.scenario)
-                c.scenario = command_default_config();
+        choose_default(&c);
         if (r == OPTIONS_GO_ON && c.common.n_settings > 0 && !c.scenario)
                 r = wrong("--set needs --config FILE");
         if (r == OPTIONS_GO_ON && c.wait && quantity_parse_time(c.wait, &c.wait_ns) < 0)

@@ -12,10 +12,12 @@ import pathlib
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
 import time
+import unittest.mock
 import urllib.request
 
 from control import TOKEN, balanced, configured, control_bed, free_port
@@ -356,6 +358,42 @@ def tcp(evb):
             assert dfm["control_refused"] == 6, dfm
             assert "run control: refused a request from 127." in b.log("dfm")
             assert b.log("dfm").count(f"all users of this machine can read {key}; to leave it to its owner, run: chmod 600 {key}") == 1
+
+
+def unit_socket(evb):
+    """Under systemd, the DFM takes commands at a Unix socket of its unit too: beside a port, without its token; and without
+    control.listen, for its single run."""
+    address = (f"{OWN_NET}.1", free_port(f"{OWN_NET}.1"))
+    with folder() as where:
+        (where / "token").write_text(TOKEN)
+        (where / "token").chmod(0o600)
+        for keys in ({"control.listen": f":{address[1]}", "control.token-file": where / "token"},
+                     {"control.listen": "none", "run.start": "auto"}):
+            is_single = keys["control.listen"] == "none"
+            with control_bed(evb, keys) as b:
+                with unittest.mock.patch.dict(os.environ, {"RUNTIME_DIRECTORY": str(b.folder)}):
+                    b.start_all()
+                b.wait_listening()
+                if not is_single:
+                    b.wait_state("configured")
+                    assert b.request("POST", {"command": "start"}, address=address)[0] == 401
+                    b.start_run()
+                    assert b.request("GET", token=TOKEN, address=address)[1]["state"] == "running"
+                b.wait_state("running")
+                assert stat.S_IMODE(b.socket.stat().st_mode) == 0o660, b.socket.stat()
+                b.ctl("pause")
+                b.wait_state("paused")
+                b.ctl("resume")
+                b.wait_state("running")
+                b.wait_triggers()
+                if is_single:
+                    b.refused("next-run", text="this DFM makes a single run; set control.listen in the scenario of all nodes")
+                    b.ctl("stop")
+                    assert {name: p.wait(timeout=LIMIT_S) for name, p in b.processes.items()} == dict.fromkeys(b.processes, 0), b.log("dfm")
+                else:
+                    b.stop_run()
+                    b.terminate()
+                assert not b.socket.exists()
 
 
 def open_port(evb):
@@ -806,7 +844,7 @@ if __name__ == "__main__":
     main({
         "three-runs": three_runs, "pause": pause, "metadata": metadata, "metadata-resumed": metadata_resumed, "metadata-of-v2": metadata_of_v2,
         "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error,
-        "suspended": suspended, "tcp": tcp, "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping,
+        "suspended": suspended, "tcp": tcp, "unit-socket": unit_socket, "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping,
         "manager": manager, "garbage": garbage, "resuming": resuming, "resuming-sigterm": resuming_sigterm, "error": error,
         "no-output": no_output, "no-record": no_record, "metrics": metrics, "one-run": one_run,
     })

@@ -214,6 +214,9 @@ def runs(evb):
         assert has_uring(main_pid(m, "pc-sfi1")) == direct, m.journal("pc-sfi1")
         wait_written(m, "pc-sfi1", 100_000)
         m.run("pc-ros1", documented("systemctl status 'evb-*'"))
+        # The scenario has no control.listen: the unit's socket takes commands, without an option.
+        assert "state      running" in m.run("pc-dfm", "evb ctl status").stdout
+        assert m.run("pc-dfm", "stat -c '%a %U %G' /run/evb/control.sock").stdout == "660 evb evb\n"
         m.run("pc-dfm", documented("systemctl stop evb-dfm"))
         wait_over(m)
 

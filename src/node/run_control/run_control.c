@@ -22,6 +22,7 @@
 #include "state_json.h"
 
 #define UNIX_PREFIX "unix:"
+#define UNIT_SOCKET "control.sock"
 
 _Static_assert(METADATA_MAX == SCENARIO_METADATA_MAX &&
                        METADATA_NAME_BYTES == sizeof((struct scenario_metadata *)NULL)->name &&
@@ -40,7 +41,7 @@ struct run_control {
         char token[TOKEN_MAX_BYTES + 1];
         int listener; /* TCP; -1: none */
         struct local_listener local;
-        struct http_server *server;
+        struct http_server *server, *local_server; /* of each of them */
         bool begun;         /* the run of the present core has begun, or is being resumed */
         bool next_is_ready; /* an operator has started the run after the present one, with this metadata */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
@@ -175,7 +176,12 @@ static bool may_have_another(const struct run_control *c, struct run_request *r)
         if (is_first || (node_stays(n) && !n->number_is_fixed))
                 return true;
         if (!node_stays(n))
-                refuse(r, 409, "evb run makes a single run; start the nodes as services for several");
+                refuse(r, 409,
+                       getenv(NODE_STATS_ENV)
+                               ? "evb run makes a single run; start the nodes as services for several"
+                               : "this DFM makes a single run; set control.listen in the scenario of all "
+                                 "nodes for "
+                                 "several");
         else
                 refuse_number(n, r);
         return false;
@@ -380,12 +386,38 @@ static int open_local(struct run_control *c, const char *path, bool check_only)
         return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
 }
 
+/* Under systemd, a DFM without a Unix socket of its own takes commands at one in the directory of its unit,
+ * so an operator on its machine needs neither a key nor a token. Failures only warn, as it is not configured.
+ */
+static void open_unit_socket(struct run_control *c)
+{
+        const char *folder = getenv("RUNTIME_DIRECTORY");
+        char path[sizeof c->local.path];
+        struct error e = {};
+        int r;
+
+        if (!folder || !folder[0] || getenv(NODE_STATS_ENV))
+                return;
+        r = snprintf(path, sizeof path, "%.*s/" UNIT_SOCKET, (int)strcspn(folder, ":"), folder);
+        r = r < (int)sizeof path ? local_listener_open(&c->local, path, &e) : -ENAMETOOLONG;
+        if (r < 0) {
+                c->local.fd = -1;
+                log_warning_errno(r, "no run control at " UNIX_PREFIX "%s: %s", path,
+                                  e.message[0] ? e.message : "path is too long");
+        } else if (chmod(path, 0660) < 0)
+                log_warning_errno(errno, UNIX_PREFIX "%s: only its owner can use it: %m", path);
+}
+
 static int open_listener(struct run_control *c, bool check_only)
 {
         const struct scenario *s = c->node->scenario;
         char place[SCENARIO_TEXT_MAX];
         struct net_address local;
 
+        if (s->control.kind != CONTROL_UNIX && !check_only)
+                open_unit_socket(c);
+        if (s->control.kind == CONTROL_NONE)
+                return 0;
         if (!scenario_control_place(s, place) ||
             (s->control.kind == CONTROL_TCP && net_address_parse_with_port(&local, place) < 0))
                 return log_error_errno(EINVAL, "control.listen: \"%s\" is not an address of this machine",
@@ -438,11 +470,11 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
         ret->text_bytes = ret->text ? strlen(ret->text) : 0;
 }
 
-static int serve(struct run_control *c)
+static int serve_at(struct run_control *c, int listener, struct http_server **ret)
 {
         struct node *n = c->node;
         struct http_config config = {
-                .listener = c->listener >= 0 ? c->listener : c->local.fd,
+                .listener = listener,
                 .answer = answer,
                 .ctx = c,
                 .body_max_bytes = RUN_HTTP_BODY_MAX_BYTES,
@@ -451,25 +483,34 @@ static int serve(struct run_control *c)
                 .n_cpus = n->self->n_cpus > 1 ? n->self->n_cpus - 1 : 0,
         };
         struct error e = {};
+        int r = listener >= 0 ? http_server_new(ret, &config, &e) : 0;
+
+        return r < 0 ? log_error_errno(r, "control.listen: %s", e.message) : 0;
+}
+
+static int serve(struct run_control *c)
+{
         int r;
 
         c->io = (struct loop_io){
                 .fd = run_mailbox_fd(c->mailbox), .events = EPOLLIN, .ready = ready, .ctx = c};
-        r = loop_add(n->loop, &c->io);
+        r = loop_add(c->node->loop, &c->io);
         if (r < 0)
                 return log_error_errno(r, "control.listen: %m");
-        r = http_server_new(&c->server, &config, &e);
-        return r < 0 ? log_error_errno(r, "control.listen: %s", e.message) : 0;
+        r = serve_at(c, c->listener, &c->server);
+        return r < 0 ? r : serve_at(c, c->local.fd, &c->local_server);
 }
 
 int run_control_open(struct run_control **ret, struct node *n)
 {
         char record[RUN_RECORD_PATH_MAX];
         struct run_control *c;
+        bool has_listener;
         int r;
 
         *ret = NULL;
-        if (n->scenario->control.kind == CONTROL_NONE || n->self->role != ROLE_DFM)
+        if (n->self->role != ROLE_DFM ||
+            (n->scenario->control.kind == CONTROL_NONE && !getenv("RUNTIME_DIRECTORY")))
                 return 0;
         c = calloc(1, sizeof *c);
         if (!c)
@@ -492,9 +533,10 @@ int run_control_open(struct run_control **ret, struct node *n)
         run_list_path(record, c->http.runs);
         if (r >= 0)
                 r = open_listener(c, n->check_only);
-        if (r >= 0 && !n->check_only)
+        has_listener = c->listener >= 0 || c->local.fd >= 0;
+        if (r >= 0 && has_listener && !n->check_only)
                 r = serve(c);
-        if (r < 0 || n->check_only) {
+        if (r < 0 || !has_listener || n->check_only) {
                 run_control_close(c);
                 return MIN(r, 0);
         }
@@ -515,6 +557,7 @@ struct run_control *run_control_close(struct run_control *c)
         if (c->mailbox)
                 run_mailbox_shut(c->mailbox);
         http_server_free(c->server);
+        http_server_free(c->local_server);
         if (c->listener >= 0)
                 close(c->listener);
         local_listener_close(&c->local);

@@ -10,8 +10,10 @@
 struct dfm;
 struct run_http;
 
-/* *ret is NULL if control.listen = none, or the node is not a DFM. `check_only` as in metrics_open(). Errors
- * are logged. */
+/* *ret is NULL if the node is not a DFM, or control.listen = none and it does not run as a unit, whose
+ * directory
+ * ($RUNTIME_DIRECTORY) then has a Unix socket beside the port of control.listen. `check_only` as in
+ * metrics_open(). Errors are logged. */
 int run_control_open(struct run_control **ret, struct node *n);
 /* Accepts no further commands, and answers waiting ones with 503. Call it before the servers end. */
 void run_control_shut(struct run_control *c);
