@@ -456,7 +456,10 @@ def queries_exist(scrapes):
 
 
 def dashboard(evb):
-    """Each panel says in plain words what it shows, with a unit, in a place of its own; run control and stalls are there."""
+    """Each panel says in plain words what it shows, with a unit, in a place of its own; run control and stalls are there. The
+    example for Prometheus scrapes the nodes of the example of a testbed."""
+    scraped = re.findall(r"^ +- ([\d.]+):9464$", (CONFIGS / "prometheus/prometheus.yml").read_text(), re.M)
+    assert scraped == re.findall(r"^address = (\S+)$", (CONFIGS / "scenarios/testbed.conf").read_text(), re.M), scraped
     board = json.loads((CONFIGS / "grafana" / "evb.json").read_text())
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
     for panel in panels:
