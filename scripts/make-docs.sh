@@ -4,11 +4,13 @@
 #
 # A template is mdoc. A line "@name arguments" in it is replaced by text from the program's help:
 #   @head COMMAND     NAME and SYNOPSIS of a subcommand
-#   @commands, @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics, @states
+#   @commands, @see (references to all of them), @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics, @states
+# The date of all pages is that of the newest heading of CHANGELOG.md.
 set -euo pipefail
 (($# == 2)) || { sed -n '2,3s/^# *//p' "$0" >&2; exit 2; }
 evb=$(realpath "$1") folder=$(realpath "$2")
 cd "$(dirname "$0")/.."
+date=$(LC_ALL=C date -d "$(sed -En 's/^### ([0-9]{4}(-[0-9]{2}){2})$/\1/p' CHANGELOG.md | sort | tail -n 1)" '+%B %-d, %Y')
 
 # The help of a command or verb, each entry in one line.
 help_of() { # [COMMAND [VERB]]
@@ -17,10 +19,14 @@ help_of() { # [COMMAND [VERB]]
 commands() {
   help_of | awk '/^Options:/ {exit} /^  [a-z]/'
 }
+# A date in another form is that of the day on which somebody reads the page, and the header without a name is BSD's.
+title_of() { # NAME SECTION
+  printf '.Dd %s\n.ds doc-volume-operating-system evb\n.Dt %s %s\n.Os evb %s' "$date" "$1" "$2" "$("$evb" --version | awk '{print $2}')"
+}
 head_of() { # COMMAND
   local help verb
   help=$(commands | awk -v c="$1" '$1 == c {$1 = ""; print substr($0, 2)}')
-  printf '.Dd November 2026\n.Dt EVB-%s 1\n.Os\n.Sh NAME\n.Nm evb-%s\n.Nd %s\n.Sh SYNOPSIS\n' "${1^^}" "$1" "$help"
+  printf '%s\n.Sh NAME\n.Nm evb-%s\n.Nd %s\n.Sh SYNOPSIS\n' "$(title_of "EVB-${1^^}" 1)" "$1" "$help"
   if "$evb" "$1" --help | grep -q '^Verbs:'; then
     for verb in $(verbs "$1" | awk '{print $1}'); do
       synopsis "$("$evb" "$1" "$verb" --help | head -n 1)"
@@ -81,6 +87,8 @@ page() { # TEMPLATE
       @commands) commands | awk '{name = $1; $1 = ""; print ".It Xr evb-" name " 1"; print substr($0, 2)}' | text_of_items ;;
       @verbs) verbs "${words[1]}" | list Cm ;;
       @options) options "${words[@]:1}" ;;
+      @title) title_of "${words[@]:1}"; echo ;;
+      @see) commands | awk '{print ".Xr evb-" $1 " 1 ,"}' | sort ;;
       @keys) "$evb" check --keys --man ;;
       @metrics) "$evb" check --metrics --man ;;
       @states) "$evb" ctl states --man ;;

@@ -6,6 +6,8 @@
 import fcntl
 import json
 import os
+import pathlib
+import re
 import signal
 import socket
 import struct
@@ -141,6 +143,20 @@ def check_round_trip(evb):
             assert first.returncode == 0, first
             again = call(evb, "check", scenario(where, first.stdout))
             assert again.returncode == 0 and again.stdout == first.stdout, path
+
+
+def manual(evb):
+    """Pages have a fixed date, the program's name, a heading for options, and evb(1) refers to all the others."""
+    with folder() as where:
+        subprocess.run([ROOT / "scripts/make-docs.sh", evb, where], check=True, timeout=LIMIT_S)
+        pages = {path.name: path.read_text() for path in pathlib.Path(where).iterdir()}
+        for name, text in pages.items():
+            assert re.search(r'^\.Dd [A-Z][a-z]+ \d+, \d{4}\n(.*\n)?\.Dt \S+ \d\n\.Os evb \S+$', text, re.M), (name, text[:200])
+            assert "\n@" not in text, name
+            options = re.search(r"^\.It Fl -(?!keys)", text, re.M)
+            assert name in ("evb.1", "evb-bench.1") or not options or text.index(".Sh OPTIONS") < options.start(), name
+        referred = re.findall(r"^\.Xr (\S+) (\d)", pages["evb.1"].partition(".Sh SEE ALSO")[2], re.M)
+        assert sorted(f"{name}.{section}" for name, section in referred) == sorted(set(pages) - {"evb.1"}), referred
 
 
 def no_disk(evb):
@@ -296,6 +312,6 @@ def notify(evb):
 
 
 assert SMALL
-main({"usage": usage, "config": config, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
+main({"usage": usage, "config": config, "manual": manual, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
       "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress,
       "full-device": full_device, "shared-output": shared_output, "notify": notify})
