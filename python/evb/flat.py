@@ -58,7 +58,7 @@ class Columns:
     """
 
     def __init__(self, run, begin=0, end=None):
-        self.run = run
+        self._run = run
         end = len(run) if end is None else end
         for name in eformat.FIELDS:
             setattr(self, name, run.column(name, begin, end))
@@ -95,7 +95,7 @@ class Columns:
         return self._sources.get(source_id) or Source(len(self))
 
     def __getitem__(self, source):
-        found = self._sources.get(source) or self._sources.get(self.run.sources.get(source))
+        found = self._sources.get(source) or self._sources.get(self._run.sources.get(source))
         if found is None:
             raise KeyError(f"no fragment of {source if isinstance(source, str) else f'{source:#08x}'} in the run")
         return found

@@ -10,6 +10,5 @@ def use_system_python():
 
     Debian installs modules for its own Python, and the first python3 in PATH may be another.
     """
-    if os.access(SYSTEM_PYTHON, os.X_OK) and "EVB_PYTHON_AGAIN" not in os.environ:
-        os.environ["EVB_PYTHON_AGAIN"] = "1"
+    if os.access(SYSTEM_PYTHON, os.X_OK) and not os.path.samefile(sys.executable, SYSTEM_PYTHON):
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.orig_argv[1:]])

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Reads real runs in Python: while they go on, after a killed SFI, and those of a detector; and converts them.
+
+    test_events.py EVB [CASE...]
+"""
+import collections
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+
+from harness import LIMIT_S, ROOT, SCENARIOS, SHARED, SMALL, Running, Skip, complete, events_of, folder, main, run, scenario, settings
+
+sys.path.insert(0, str(ROOT / "python"))
+from evb.interpreter import use_system_python  # pylint: disable=wrong-import-position
+
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    use_system_python()
+
+import evb  # pylint: disable=wrong-import-position
+
+DATA = SHARED / "data" / "bes3-run91668.raw"
+PATIENT = {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"}
+
+
+def need_numpy():
+    try:
+        evb.open  # pylint: disable=pointless-statement
+    except ImportError as error:
+        raise Skip(f"{error}; install python3-numpy") from error
+
+
+def content(l1_id, payloads):
+    return l1_id, hashlib.sha256(b"".join(bytes(payload) for payload in payloads)).hexdigest()
+
+
+def in_files(where):
+    """The events of all files, as the harness reads them."""
+    return collections.Counter(content(l1_id, payloads) for path in where.iterdir() if path.suffix in (".data", ".writing")
+                               for l1_id, payloads in events_of(path))
+
+
+class Follower(threading.Thread):
+    """Follows the runs of a folder until the end."""
+
+    def __init__(self, where):
+        super().__init__(daemon=True)
+        self.run_ = evb.open(where, follow=True)
+        self.found, self.error = [], None
+        self.start()
+
+    def run(self):
+        try:
+            self.found.extend(content(e.l1_id, [e[s] for s in e.sources]) for e in self.run_)
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            self.error = error
+
+    def end(self):
+        self.join(LIMIT_S)
+        assert not self.is_alive(), f"still waits after {len(self.found)} events: {[f.path for f in self.run_.files]}"
+        assert self.error is None, repr(self.error)
+        return collections.Counter(self.found)
+
+
+def follow(evb_program):
+    """A run of two SFIs with many files is followed from before its beginning to its end, and each event is seen once."""
+    need_numpy()
+    with folder() as where, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (where / "out").mkdir()
+        follower = Follower(where / "out")
+        report = run(evb_program, scenario(where), {"trigger.events": 20000, "sfi.output": "file", "sfi.file-events": 1500,
+                                                    "sfi.directory": where / "out"})
+        complete(report)
+        found = follower.end()
+        assert len(found) == 20000 and found == in_files(where / "out"), len(found)
+        again = evb.open(where / "out")
+        assert [e.l1_id for e in again] == list(range(20000)), "not in order"
+        assert again.sources == {f"ros{i + 1}": 0x700000 + i for i in range(6)}, again.sources
+        columns = evb.columns(again)
+        event = again[4711]
+        begin, end = columns["ros3"].offset[4711:4713]
+        assert columns["ros3"].data[begin:end].tobytes() == event["ros3"].tobytes() == event.fragments[2].payload.tobytes()
+
+
+def killed(evb_program):
+    """An SFI that is killed costs the follower nothing: it sees what is in the files, and ends with the run."""
+    need_numpy()
+    with folder() as where:
+        out = where / "out"
+        out.mkdir()
+        path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))
+        with Running(evb_program, path, {"sfi.output": "file", "sfi.directory": out, "sfi.durability": "written"}) as running:
+            running.wait_nodes(9)
+            follower = Follower(out)
+            running.wait_for("followed events of both SFIs", lambda: len({f.path for f in follower.run_.files if len(f.headers)}) == 2)
+            os.kill(running.nodes()["sfi1"], signal.SIGKILL)
+            seen = len(follower.found)
+            running.wait_for("further events", lambda: len(follower.found) > seen + 1000)
+            running.signal()
+            running.end((0, 1))
+        found = follower.end()
+        assert found == in_files(out), f"{len(found)} events followed, {len(in_files(out))} in the files"
+
+
+def bes3(evb_program):
+    """The events of BES III, built by 26 ROSs, equal those of the experiment's file and of evb dump, also when converted."""
+    need_numpy()
+    if not DATA.exists():
+        raise Skip(f"{DATA} does not exist; set EVB_SHARED to the folder of data/ and tools/")
+    with folder() as where:
+        report = run(evb_program, SCENARIOS / "bes3-replay.conf", {"ros.source": f"file:{DATA}", "sfi.directory": where, **PATIENT})
+        complete(report)
+        ours, theirs = evb.open(report["files"]), evb.open(DATA)
+        fragments = [[(f.source, f.ros, f.status, f.l1_id, f.payload.tobytes()) for f in e.fragments] for e in theirs]
+        assert len(ours) == 10 and all(len(f) == 42 and len({x[1] for x in f}) == 26 for f in fragments)
+        by_l1 = {e.l1_id: e for e in ours}
+        for e, expected in zip(theirs, fragments):
+            assert [(f.source, f.ros, f.status, f.l1_id, f.payload.tobytes()) for f in by_l1[e.l1_id].fragments] == expected
+        dumped = subprocess.run([evb_program, "dump", report["files"][0], "--hex", "--json"], capture_output=True, text=True, check=True)
+        for line in dumped.stdout.splitlines()[:10]:
+            words = [int(word, 16) if isinstance(word, str) else word for word in json.loads(line)["words"]]
+            assert by_l1[words[11]].data.view("<u4").tolist() == words
+        convert(evb_program, where, ours)
+
+
+def convert(evb_program, where, events):
+    done = subprocess.run([evb_program, "convert", str(where), "--output", str(where / "out.h5"), "--json"], capture_output=True,
+                          text=True, timeout=LIMIT_S)
+    if done.returncode == 77:
+        raise Skip(f"only the conversion is missing: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["events"] == 10
+    import h5py  # pylint: disable=import-outside-toplevel
+    with h5py.File(where / "out.h5") as f:
+        for group in f["source"].values():
+            offset, data, source = group["offset"][:], group["data"][:], int(group.attrs["source_id"])
+            assert [data[a:b].tobytes() for a, b in zip(offset, offset[1:])] == [e[source].tobytes() for e in events]
+        assert len(f["source"]) == 42
+
+
+main({"follow": follow, "killed": killed, "bes3": bes3})
