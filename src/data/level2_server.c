@@ -337,11 +337,6 @@ uint64_t level2_server_deadline_ns(const struct level2_server *s)
 
 void level2_server_account(struct level2_server *s)
 {
-        struct node_stats *to;
-
-        if (!s)
-                return;
-        to = s->client_listener.context.stats;
-        stats_take(to, FROM_LEVEL2, dfm_level2_counts(s->core));
-        to->level2_latency_ns = *dfm_level2_latency_ns(s->core);
+        if (s)
+                stats_copy_level2(s->client_listener.context.stats, s->core);
 }

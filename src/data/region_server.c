@@ -299,13 +299,6 @@ uint64_t region_server_deadline_ns(const struct region_server *s)
 
 void region_server_account(struct region_server *s)
 {
-        const struct ros_region_counts *c;
-        struct node_stats *to;
-
-        if (!s)
-                return;
-        c = ros_region_counts(s->core);
-        to = s->client_listener.context.stats;
-        stats_take(to, FROM_REGIONS, c);
-        stats_set(&to->regions_dropped, c->dropped + c->open);
+        if (s)
+                stats_copy_regions(s->client_listener.context.stats, s->core);
 }

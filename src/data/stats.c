@@ -92,7 +92,7 @@ void stats_count_refusal(struct node_stats *s, enum message_verdict verdict)
         }
 }
 
-void stats_take(struct node_stats *s, enum counter_source source, const void *counts)
+static void stats_take(struct node_stats *s, enum counter_source source, const void *counts)
 {
         for (size_t i = 0; i < COUNTERS; i++) {
                 size_t from = stats_table[i].from[source];
@@ -118,6 +118,20 @@ void stats_copy_dfm(struct node_stats *s, const struct dfm *d)
 void stats_copy_ros(struct node_stats *s, const struct ros *r)
 {
         stats_take(s, FROM_ROS, ros_counts(r));
+}
+
+void stats_copy_regions(struct node_stats *s, const struct ros *r)
+{
+        const struct ros_region_counts *c = ros_region_counts(r);
+
+        stats_take(s, FROM_REGIONS, c);
+        stats_set(&s->regions_dropped, c->dropped + c->open);
+}
+
+void stats_copy_level2(struct node_stats *s, const struct dfm *d)
+{
+        stats_take(s, FROM_LEVEL2, dfm_level2_counts(d));
+        s->level2_latency_ns = *dfm_level2_latency_ns(d);
 }
 
 void stats_copy_sfi(struct node_stats *s, const struct sfi *core)

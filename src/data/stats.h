@@ -351,11 +351,12 @@ void stats_read(const struct node_stats *s, uint64_t ret[static COUNTERS]);
 /* Adds all counters of another process of the same node. */
 void stats_add_all(struct node_stats *to, const struct node_stats *from);
 
-/* Copies the counts of a core: `counts` is the struct that belongs to the source, such as struct
- * dfm_level2_counts. */
-void stats_take(struct node_stats *s, enum counter_source source, const void *counts);
+/* Copy the counts of a core. */
 void stats_copy_dfm(struct node_stats *s, const struct dfm *d);
 void stats_copy_ros(struct node_stats *s, const struct ros *r);
+/* With level2.regions; requests that are open count as dropped. */
+void stats_copy_regions(struct node_stats *s, const struct ros *r);
+void stats_copy_level2(struct node_stats *s, const struct dfm *d); /* with level 2 */
 void stats_copy_sfi(struct node_stats *s, const struct sfi *core);
 /* Over UDP: the datagrams that the core has seen. */
 void stats_take_datagrams(struct node_stats *s, const struct sfi *core);

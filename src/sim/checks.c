@@ -64,12 +64,27 @@ void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
         sim_coverage_clear(s, n, slot);
 }
 
+void sim_check_answer(struct sim *s, const struct sim_node *n, const struct chunk *c)
+{
+        struct ros_fragment made;
+
+        if (c->status != FRAGMENT_OK)
+                return;
+        source_describe(n->source, c->event, c->l1_id, &made);
+        if (c->fragment_bytes != made.bytes)
+                sim_violate(s, n, SIM_EVENTS_UNMIXED,
+                            "level 2 got a fragment of event %" PRIu64
+                            " with %u bytes, but its source made %u",
+                            c->event, c->fragment_bytes, made.bytes);
+}
+
 /* The longest time without the end of an event, once no further node comes: each assignment of an event times
  * out, the DFM notices a silent node, and the run's state reaches every node. */
 static uint64_t patience_ns(const struct scenario *s)
 {
         return (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + 5 * s->dfm.node_timeout_ns +
-               s->dfm.start_timeout_ns + 60 * s->dfm.keep_alive_ns;
+               s->dfm.start_timeout_ns + 60 * s->dfm.keep_alive_ns +
+               (s->level2.port > 0 ? 2 * s->level2.timeout_ns : 0);
 }
 
 static bool is_served(const struct sim *s)

@@ -90,6 +90,7 @@ int sim_process_start(struct sim *s, struct sim_node *n)
         if (r < 0)
                 return r;
         n->is_live = true;
+        sim_level2_start(s, n);
         n->turn_ps = NEVER_NS;
         sim_trace(s, n, n->process, "starts");
         sim_wake(s, n, s->now_ps);
@@ -118,6 +119,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         stats_set(&to->packets_socket_dropped, n->inboxes[SOCKET_DATA].dropped);
         if (n->self->role == ROLE_ROS) {
                 stats_copy_ros(to, n->ros);
+                if (s->scenario->level2.regions_port > 0)
+                        stats_copy_regions(to, n->ros);
                 stats_set(&to->granted_send_buffer_bytes, s->send_buffer_bytes / 2);
                 stats_set(&to->qos_backend, n->shaping.backend);
                 stats_set(&to->qos_rate_bps, n->shaping.rate_bps);
@@ -127,6 +130,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
                 stats_take_datagrams(to, n->sfi);
         } else {
                 stats_copy_dfm(to, n->dfm);
+                if (s->scenario->level2.port > 0)
+                        stats_copy_level2(to, n->dfm);
                 to->latency_ns = *dfm_latency_ns(n->dfm);
         }
 }

@@ -34,8 +34,6 @@ int sim_check(const struct scenario *s, struct error *e)
                 return error_set(e, -EINVAL, "ros.source: only sources of kind pattern are modelled");
         if (s->trigger.source_kind != TRIGGER_INTERNAL)
                 return error_set(e, -EINVAL, "trigger.source: only internal triggers are modelled");
-        if (s->level2.port > 0)
-                return error_set(e, -EINVAL, "level2.listen: level 2 is not modelled; expected none");
         if (s->ros.pacing_bps > 0)
                 return error_set(e, -EINVAL, "test.pacing: pacing is not modelled; expected none");
         if (s->scenario.duration_ns == 0 && s->trigger.events == 0)
@@ -103,6 +101,8 @@ static int open_all(struct sim *s, struct error *e)
         if (r < 0)
                 return error_set(e, r, "%m");
         count_nodes(s);
+        s->farm_ns = NEVER_NS;
+        r = sim_level2_open(s, e);
         sim_faults_prepare(s);
         for (uint32_t i = 0; r >= 0 && i < s->n_nodes; i++)
                 r = open_node(s, &s->nodes[i], e);
@@ -168,6 +168,7 @@ struct sim *sim_free(struct sim *s)
                 close_node(s, &s->nodes[i]);
         chunk_packer_free(s->packer);
         heap_fini(&s->heap);
+        sim_farm_fini(&s->farm);
         free(s->ends.events);
         free(s->processes);
         free(s->nodes);
@@ -181,7 +182,7 @@ static uint64_t deadline_ns(const struct sim *s, const struct sim_node *n)
 {
         switch (n->self->role) {
         case ROLE_DFM:
-                return dfm_deadline_ns(n->dfm);
+                return sim_dfm_deadline_ns(s, n);
         case ROLE_ROS:
                 return sim_ros_deadline_ns(s, n);
         default:

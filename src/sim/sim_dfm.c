@@ -1,4 +1,4 @@
-/* A turn of the DFM: node/role_dfm.c without triggers from outside and level 2. */
+/* A turn of the DFM: node/role_dfm.c without triggers from outside. */
 #include "sim_internal.h"
 
 /* As in node/role_dfm.c. */
@@ -46,11 +46,18 @@ void sim_dfm_turn(struct sim *s, struct sim_node *n)
         record_absence(s, n);
         while ((m = sim_receive_message(s, n)))
                 dfm_receive(n->dfm, sim_now_ns(s), m);
-        while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message)) {
-                remember_processes(s, n);
-                sim_send_message(s, n, to, &s->message);
-        }
+        do {
+                while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message)) {
+                        remember_processes(s, n);
+                        sim_send_message(s, n, to, &s->message);
+                }
+        } while (sim_level2_decide(s, n));
         remember_processes(s, n);
         remember_run(s, n);
         n->has_left = dfm_is_done(n->dfm);
+}
+
+uint64_t sim_dfm_deadline_ns(const struct sim *s, const struct sim_node *n)
+{
+        return MIN(dfm_deadline_ns(n->dfm), s->farm_ns);
 }

@@ -1,6 +1,6 @@
 /* Shared by the files of the simulator. Each file may call those before it in this order: trace.c,
- * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, the nodes (sim_ros.c, sim_sfi.c,
- * sim_dfm.c), processes.c, sim_faults.c, sim.c. */
+ * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, sim_level2.c, the nodes (sim_ros.c,
+ * sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c, sim.c. */
 #pragma once
 
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "core/sfi.h"
 #include "data/fragment_source.h"
 #include "protocol/chunk.h"
+#include "sim/sim_farm.h"
 #include "sim/rates.h"
 #include "sim/sim.h"
 #include "shape/model/plan.h"
@@ -178,6 +179,8 @@ struct sim {
         struct dfm_processes *processes; /* that the DFM stored */
         uint64_t processes_version;      /* of the present DFM */
         uint64_t began_ns;               /* the run that `previous` is about */
+        struct sim_farm farm;            /* without level 2, its `waiting` is NULL */
+        uint64_t farm_ns;                /* its next deadline */
         uint32_t run;
         struct chunk_packer *packer;
         struct message message;
@@ -258,12 +261,22 @@ void sim_send_message(struct sim *s, struct sim_node *n, struct message_to to, c
 /* The next control message; NULL: none. */
 const struct message *sim_receive_message(struct sim *s, struct sim_node *n);
 
+/* sim_level2.c; without level 2, these functions do nothing. */
+int sim_level2_open(struct sim *s, struct error *e);
+/* A process of the DFM or of a ROS has started. */
+void sim_level2_start(struct sim *s, const struct sim_node *n);
+/* After the DFM's messages. True: it has decisions to follow. */
+bool sim_level2_decide(struct sim *s, struct sim_node *dfm);
+/* A ROS answers the farm's requests. */
+void sim_level2_answer(struct sim *s, struct sim_node *ros);
+
 /* sim_ros.c, sim_sfi.c, sim_dfm.c: a turn of a process, and its next deadline. */
 void sim_ros_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_ros_deadline_ns(const struct sim *s, const struct sim_node *n);
 void sim_sfi_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_sfi_deadline_ns(const struct sim *s, const struct sim_node *n);
 void sim_dfm_turn(struct sim *s, struct sim_node *n);
+uint64_t sim_dfm_deadline_ns(const struct sim *s, const struct sim_node *n);
 
 /* processes.c, sim_faults.c */
 int sim_process_start(struct sim *s, struct sim_node *n);
@@ -288,6 +301,8 @@ void sim_ends_forget(struct sim_node *n); /* another process of the SFI begins *
 
 /* checks.c */
 void sim_check_built(struct sim *s, struct sim_node *n, uint32_t slot);
+/* A ROS answers a request for its fragment. */
+void sim_check_answer(struct sim *s, const struct sim_node *n, const struct chunk *c);
 /* A port has dropped a packet. */
 void sim_check_drop(struct sim *s, const struct sim_node *at);
 /* Call it after each turn of the node. */

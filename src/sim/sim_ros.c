@@ -205,6 +205,7 @@ void sim_ros_turn(struct sim *s, struct sim_node *n)
         while ((m = sim_receive_message(s, n)))
                 ros_receive(n->ros, sim_now_ns(s), m);
         forget_gone(s, n);
+        sim_level2_answer(s, n);
         send_fragments(s, n);
         say_farewell(s, n);
         sim_shaping_follow(s, n);

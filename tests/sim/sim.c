@@ -77,7 +77,7 @@ struct sim *sim_free(struct sim *s)
         chunk_packer_free(s->packer);
         free(s->nodes);
         free(s->events);
-        free(s->farm.waiting);
+        sim_farm_fini(&s->farm);
         free(s->processes);
         free(s);
         return NULL;
@@ -270,6 +270,11 @@ uint64_t sim_built_ns(const struct sim *s, uint32_t sfi)
 uint64_t sim_steps(const struct sim *s)
 {
         return s->steps;
+}
+
+bool sim_accepts(const struct sim *s, uint64_t event)
+{
+        return sim_farm_accepts(&s->farm, event);
 }
 
 const struct sim_regions *sim_regions(const struct sim *s)

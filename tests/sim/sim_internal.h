@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sim.h"
+#include "sim/sim_farm.h"
 
 #define SIM_SEED 5
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
@@ -37,16 +38,6 @@ struct sim_node {
         uint32_t n_writing;
         uint64_t written;    /* events, by this process */
         uint64_t drained_ns; /* 0: it still has something to do */
-};
-
-/* Events that the farm has received and not decided. */
-struct sim_farm {
-        uint64_t cursor;
-        struct sim_waiting {
-                uint64_t event, due_ns;
-                uint32_t left; /* bit i: the fragment of ROS i is still to come */
-        } * waiting;
-        size_t n;
 };
 
 enum sim_item_kind { ITEM_PACKET, ITEM_PORT, ITEM_TIMER, ITEM_FRAME };
@@ -97,13 +88,6 @@ void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_send_frame(struct sim *s, uint32_t node, uint64_t trigger, uint64_t due_ns);
 void sim_drop_items(struct sim *s);
-/* sim_farm.c: the farm of the DFM. It starts anew with each DFM. */
-void sim_farm_begin(struct sim *s);
-/* Returns whether it decided anything, and its next deadline. */
-bool sim_farm_turn(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns);
-/* sim_regions.c: the farm requests the fragments of an event; a ROS answers. */
-void sim_regions_request(struct sim *s, struct sim_waiting *w);
-void sim_regions_turn(struct sim *s, struct sim_node *n);
 /* sim_nodes.c */
 void sim_make_dfm(struct sim *s, struct sim_node *n);
 void sim_make_nodes(struct sim *s);

@@ -186,15 +186,47 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                                              .leads = frames_lead(&s->config) &&
                                                       (b->leader == 0 || b->leader == i + 1),
                                              .optional = s->config.slices.optional >> i & 1};
-        sim_farm_begin(s);
+        sim_farm_begin(&s->farm);
         s->processes_version = 0;
         if (s->config.records)
                 recall(s, &c);
         assert(dfm_new(&n->dfm, &c, s->now_ns) == 0);
 }
 
+static struct ros *farm_ros(void *ctx, uint32_t ros)
+{
+        return sim_ros(ctx, ros);
+}
+
+static void farm_wake(void *ctx, enum node_role role, uint32_t index, uint64_t at_ns)
+{
+        sim_set_timer(ctx, node_of(ctx, role, index), at_ns);
+}
+
+static void make_farm(struct sim *s)
+{
+        const struct sim_config *c = &s->config;
+        const struct sim_farm_config farm = {
+                .accept_percent = c->accept_percent,
+                .decide_ns = c->farm_ns,
+                .away_from_ns = c->farm_away_from_ns,
+                .away_until_ns = c->farm_away_until_ns,
+                .regions = c->farm_regions,
+                .n_ros = c->n_ros,
+                .latency_ns = c->latency_ns,
+                .seed = c->faults.seed,
+                .random = &s->random,
+                .ros = farm_ros,
+                .wake = farm_wake,
+                .ctx = s,
+        };
+
+        assert(sim_farm_init(&s->farm, &farm) == 0);
+}
+
 void sim_make_nodes(struct sim *s)
 {
+        make_farm(s);
         for (uint32_t i = 0; i < s->n_nodes; i++) {
                 struct sim_node *n = &s->nodes[i];
 
@@ -408,6 +440,42 @@ static void record_short(struct sim *s, struct sim_node *n)
                                                          0));
 }
 
+static bool is_undecided(struct sim *s, uint64_t event)
+{
+        struct undecided_entry e;
+        uint64_t from = event;
+
+        return dfm_list_undecided(s->nodes[0].dfm, &from, &e, 1) == 1 && e.event == event;
+}
+
+/* Checks an answer to the farm independently of the ROS. */
+static void look_at_answer(struct sim *s, struct sim_node *n, const struct ros_job *job)
+{
+        const struct chunk *c = &job->job.chunk;
+
+        s->regions.answers[c->status]++;
+        if (c->status == FRAGMENT_DISCARDED)
+                assert(!is_undecided(s, c->event));
+        if (c->status != FRAGMENT_OK)
+                return;
+        assert(c->l1_id == (uint32_t)c->event && c->offset == 0 && job->job.to_bytes == c->fragment_bytes);
+        assert(c->fragment_bytes == sim_size_of(&s->config, n->index, c->event));
+        if (!job->fill && c->fragment_bytes > 0 &&
+            pattern_check(pattern_key(SIM_SEED, n->index, c->event), n->buffer + job->at, 0,
+                          c->fragment_bytes) != c->fragment_bytes)
+                s->wrong_bytes++;
+}
+
+static void answer_farm(struct sim *s, struct sim_node *n)
+{
+        struct ros_job job;
+
+        while (sim_farm_answer(&s->farm, n->index, &job)) {
+                look_at_answer(s, n, &job);
+                sim_farm_answered(&s->farm, n->index, job.job.chunk.event, s->now_ns);
+        }
+}
+
 static void turn_ros(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
@@ -417,7 +485,7 @@ static void turn_ros(struct sim *s, struct sim_node *n)
         ros_expire(n->ros, s->now_ns);
         if (s->config.arriving || s->config.slices.slice_ns > 0)
                 record_silence(s, n);
-        sim_regions_turn(s, n);
+        answer_farm(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);
         if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED) {
@@ -526,6 +594,12 @@ static void turn_sfi(struct sim *s, struct sim_node *n)
         write_events(s, n);
 }
 
+static bool turn_farm(struct sim *s, struct dfm *d, uint64_t *ret_deadline_ns)
+{
+        *ret_deadline_ns = NEVER_NS;
+        return s->config.level2.on && sim_farm_turn(&s->farm, d, s->now_ns, ret_deadline_ns);
+}
+
 static bool step_dfm(struct sim *s, struct dfm *d, struct message_to *to)
 {
         bool is_made = dfm_step(d, s->now_ns, to, &s->message);
@@ -548,7 +622,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
                 do {
                         while (step_dfm(s, n->dfm, &to))
                                 send_message(s, to, &s->message);
-                } while (sim_farm_turn(s, n->dfm, &deadline_ns));
+                } while (turn_farm(s, n->dfm, &deadline_ns));
                 sim_boards_read_out(s);
                 deadline_ns = MIN(deadline_ns, dfm_deadline_ns(n->dfm));
         } else if (n->role == ROLE_ROS) {

@@ -213,7 +213,7 @@ def mistakes(evb):
                             (["--packet-time", "3"], "--packet-time: invalid value"), (["--net", "lab"], "unknown option --net"),
                             (["--set", "scenario.transport=tcp"], "scenario.transport: tcp is not modelled; expected udp"),
                             (["--set", "ros.source=udp:4000"], "ros.source: only sources of kind pattern are modelled"),
-                            (["--set", "trigger.events=0"], "the run has no end"), (["--set", "level2.listen=tcp:4000"], "level2.listen"),
+                            (["--set", "trigger.events=0"], "the run has no end"),
                             (["--set", "test.pacing=1Mbit"], "test.pacing"),
                             (["--set", "qos.backend=htb", "--set", "qos.burst=64"], "the queue would drop every packet"),
                             (["--set", "ros.count=2000"], "out of range; expected 0 to 1024"),

@@ -13,7 +13,6 @@ NOT_SIMULATED = {Kind.FLOWS: "plain flows and echoes", Kind.COPY: "copies of mem
                  Kind.STREAMS: "streams of evb stream"}
 # What the simulator does not model, as `evb sim` says it. In all measurements, the rest of a scenario is modelled.
 NOT_MODELLED = [("scenario.transport", "tcp", "scenario.transport: tcp is not modelled; expected udp"),
-                ("level2.listen", None, "level2.listen: level 2 is not modelled; expected none"),
                 ("ros.pacing", None, "test.pacing: pacing is not modelled; expected none")]
 
 
