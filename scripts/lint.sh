@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # House rules, clang-format, clang-tidy, cppcheck and gcc's analyzer: lint.sh [BUILD-DIRECTORY [SOURCE...]]
-# Analyzes these source files, or all of them. Any finding is an error.
+# Analyzes these source files, or all of them, except those that were without a finding when they, their headers and the tools were
+# the same. Any finding is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
@@ -9,11 +10,30 @@ sources=("${@:2}")
 ((${#sources[@]})) || mapfile -t sources < <(git ls-files 'src/*.c')
 failed=0
 
+stamps=$folder/lint
+mkdir -p "$stamps"
+tools=$(cat scripts/lint.sh .clang-tidy <(clang-tidy --version) <(cppcheck --version) <(gcc --version) | sha256sum)
+declare -A parts=()
+while read -r source headers; do parts[$source]="$source $headers"; done < <(ninja -C "$folder" -t deps | awk -v folder="$folder" '
+  /^ / { if (!sub("^\\.\\./", "", $1) && $1 !~ "^/") $1 = folder "/" $1; files = files " " $1; next }
+  { if (files != "") print substr(files, 2); files = "" }
+  END { if (files != "") print substr(files, 2) }')
+unknown=() fresh=()
+for source in "${sources[@]}"; do
+  # shellcheck disable=SC2086
+  stamp=$stamps/$({ echo "$tools"; sha256sum ${parts[$source]:-$source}; } | sha256sum | cut -c1-64)
+  [[ ${parts[$source]:-} && -e $stamp ]] || { unknown+=("$source"); fresh+=("$stamp"); }
+done
+echo "${#unknown[@]} of ${#sources[@]} files to analyze" >&2
+sources=("${unknown[@]}")
+
 echo "house rules" >&2
 scripts/check-house.py || failed=1
 
 echo "clang-format" >&2
 git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1
+
+((${#sources[@]})) || exit "$failed"
 
 echo "clang-tidy" >&2
 printf '%s\n' "${sources[@]}" | xargs -P2 -n4 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option 2>/dev/null || failed=1
@@ -34,4 +54,5 @@ printf '%s\n' "${sources[@]}" | FLAGS=$flags xargs -P2 -I{} sh -c '
   gcc $FLAGS -std=gnu17 -D_GNU_SOURCE "-DEVB_VERSION=\"0\"" -O1 -iquote src -fanalyzer -Werror \
     -Wno-analyzer-malloc-leak -Wno-analyzer-fd-leak -Wno-analyzer-use-of-uninitialized-value \
     -c {} -o "$0/$(echo {} | tr / _).o"' "$objects" || failed=1
+((failed)) || touch "${fresh[@]}"
 exit "$failed"
