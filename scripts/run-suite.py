@@ -3,10 +3,12 @@
 
     run-suite.py NOTES BUILD-DIRECTORY [MESON-TEST-ARGUMENT...]
     run-suite.py --summary NOTES
+    run-suite.py --targets BUILD-DIRECTORY SUITE...
 
 Appends a line for each test to the file NOTES: result, seconds and name, separated by tabs. A case of a test that names its cases
 is a test of its own. The exit status is 1 if a test failed, or if none ran. --summary prints the numbers of tests, the ten
-slowest ones and the failed ones, and exits with 1 if any failed.
+slowest ones and the failed ones, and exits with 1 if any failed. --targets prints the targets of ninja that tests of these
+suites need, and those that `meson install` copies.
 """
 import collections
 import json
@@ -69,9 +71,21 @@ def summary(notes):
     return 1 if numbers["failed"] else 0
 
 
+def targets(build, suites):
+    info = pathlib.Path(build, "meson-info")
+    tests, found = (json.loads((info / f"intro-{name}.json").read_text(encoding="utf-8")) for name in ("tests", "targets"))
+    needed = {target for test in tests if {suite.rpartition(":")[2] for suite in test["suite"]} & set(suites) for target in test["depends"]}
+    at = pathlib.Path(build).resolve()
+    return sorted(str(pathlib.Path(name).relative_to(at)) for target in found
+                  if target["id"] in needed or target["installed"] for name in target["filename"])
+
+
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--summary":
         sys.exit(summary(sys.argv[2]))
+    if len(sys.argv) > 3 and sys.argv[1] == "--targets":
+        print(*targets(sys.argv[2], sys.argv[3:]), sep="\n")
+        sys.exit()
     if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
         print(__doc__)
         sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)

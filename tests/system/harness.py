@@ -353,14 +353,17 @@ def wait_case(pid):
 
 def main(cases):
     """test_x.py EVB [CASE...] runs these cases, or all, one after the other, and prints a line of the Test Anything Protocol
-    for each. A single one runs in this process."""
+    for each. A single one runs in this process. test_x.py EVB --part K/N runs each Nth case, from the Kth one on."""
     # A shell in the background ignores SIGINT, and nohup SIGHUP; so would programs that have not set a handler yet.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     evb, *names = sys.argv[1:]
     evb = str(pathlib.Path(evb).resolve())
-    if len(names) == 1:
+    if names[:1] == ["--part"]:
+        k, n = map(int, names[1].split("/"))
+        names = list(cases)[k - 1::n]
+    elif len(names) == 1:
         run_case(cases, evb, names[0])
     names = names or list(cases)
     print(f"1..{len(names)}")

@@ -13,6 +13,10 @@ foreach name, status : {'passes': '0', 'fails': '1', 'skips': '77'}
 endforeach
 test('cases', find_program('cases.sh'), protocol: 'tap')
 test('breaks', find_program('breaks.sh'), protocol: 'tap')
+foreach name : ['one', 'two']
+  test(name, find_program('script.sh'), args: '0', suite: name,
+    depends: custom_target(name, output: name, command: ['touch', '@OUTPUT@'], build_by_default: true))
+endforeach
 """
 SCRIPTS = {
     "script.sh": 'exit "$1"',
@@ -43,14 +47,15 @@ with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
     at = pathlib.Path(at)
     suite(at)
     assert run(at / "notes", at / "build")[0] == 1
-    assert noted(at / "notes") == {"passes": "passed", "fails": "failed", "skips": "skipped", "cases/one": "passed",
+    assert noted(at / "notes") == {"passes": "passed", "fails": "failed", "skips": "skipped", "one": "passed", "two": "passed", "cases/one": "passed",
                                    "cases/two": "failed", "cases/three": "skipped", "breaks/one": "passed", "breaks": "failed"}
     status, out = run("--summary", at / "notes")
-    assert status == 1 and "3 passed, 3 failed, 2 skipped\n" in out and out.splitlines()[1] == "    70.0 s  cases/two", out
+    assert status == 1 and "5 passed, 3 failed, 2 skipped\n" in out and out.splitlines()[1] == "    70.0 s  cases/two", out
     assert set(out.splitlines()[-1].split()[1:]) == {"fails", "cases/two", "breaks"}, out
     # What passes alone is noted beside.
     assert run(at / "more", at / "build", "passes")[0] == 0 and noted(at / "more") == {"passes": "passed"}
     assert run("--summary", at / "more")[0] == 0
+    assert run("--targets", at / "build", "two") == (0, "two\n")
 
 # A suite that does not run has failed.
 with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
