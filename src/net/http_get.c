@@ -160,22 +160,38 @@ void http_get_stop(struct http_get *g, int error)
                 finish(g, error);
 }
 
+/* Ends requests whose host is silent. Returns when the next one would be, at most until_ns. */
+static uint64_t stop_unconnected(struct http_get *gets, size_t n, uint64_t begun_ns, uint64_t now_ns,
+                                 uint64_t until_ns)
+{
+        for (struct http_get *g = gets; g < gets + n; g++) {
+                if (g->fd < 0 || g->sent > 0 || g->connect_ns == 0)
+                        continue;
+                if (now_ns >= begun_ns + g->connect_ns)
+                        http_get_stop(g, -ETIMEDOUT);
+                else
+                        until_ns = MIN(until_ns, begun_ns + g->connect_ns);
+        }
+        return until_ns;
+}
+
 static void get_batch(struct http_get *gets, size_t n, uint64_t until_ns)
 {
         struct pollfd p[BATCH];
-        uint64_t now_ns = clock_now_ns();
+        uint64_t begun_ns = clock_now_ns(), now_ns = begun_ns, next_ns;
         size_t open = n;
 
         for (size_t i = 0; i < n; i++)
                 http_get_start(&gets[i]);
         while (open > 0 && now_ns < until_ns) {
                 open = 0;
+                next_ns = stop_unconnected(gets, n, begun_ns, now_ns, until_ns);
                 for (size_t i = 0; i < n; i++) {
                         p[i] = (struct pollfd){.fd = gets[i].fd, .events = (short)http_get_events(&gets[i])};
                         open += gets[i].fd >= 0;
                 }
                 if (open > 0)
-                        (void)poll(p, n, (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
+                        (void)poll(p, n, (int)DIV_ROUND_UP(next_ns - now_ns, NS_PER_MS));
                 for (size_t i = 0; i < n; i++) {
                         if (gets[i].fd >= 0 && p[i].revents)
                                 http_get_continue(&gets[i]);

@@ -14,6 +14,9 @@ struct http_get {
         const char *path;
         const char *post;  /* JSON; NULL: the request is a GET */
         const char *token; /* sent as "Authorization: Bearer"; NULL: none */
+        /* Of http_get_all(): the longest wait for the connection, which no load of the other machine's
+         * programs delays; 0: as long as for the answer. */
+        uint64_t connect_ns;
         /* The result: 0 or a negative errno, e.g. -ECONNREFUSED, -ETIMEDOUT, -EBADMSG (no HTTP). */
         int error;
         unsigned status;

@@ -127,6 +127,9 @@ static void receive_answer(const struct scenario *s, struct node_status *n, stru
         }
 }
 
+/* A host that is down answers nothing at all. Twice the round trip of the longest path is less. */
+#define CONNECT_NS (NS_PER_S / 2)
+
 int statuses_ask(struct statuses *s, uint64_t timeout_ns)
 {
         _cleanup_free_ struct http_get *gets = calloc(s->n, sizeof *gets);
@@ -134,7 +137,8 @@ int statuses_ask(struct statuses *s, uint64_t timeout_ns)
         if (!gets)
                 return -ENOMEM;
         for (size_t i = 0; i < s->n; i++)
-                gets[i] = (struct http_get){.place = s->nodes[i].place, .path = "/status"};
+                gets[i] = (struct http_get){
+                        .place = s->nodes[i].place, .path = "/status", .connect_ns = CONNECT_NS};
         http_get_all(gets, s->n, timeout_ns);
         for (size_t i = 0; i < s->n; i++)
                 receive_answer(s->scenario, &s->nodes[i], &gets[i]);

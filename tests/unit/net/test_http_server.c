@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "net/http_get.h"
 #include "net/http_server.h"
+#include "sys/loop.h"
 #include "net/tcp.h"
 
 #define LARGE_BYTES (8u << 20)
@@ -360,6 +361,38 @@ TEST_WITH(one_client_asks_many_servers, set_up, tear_down)
         gets[0] = (struct http_get){.place = silent_place, .path = "/"};
         http_get_all(gets, 1, NS_PER_S / 10);
         assert_int_equal(gets[0].error, -ETIMEDOUT);
+        close(fd);
+}
+
+/* The kernel ignores a connection to a full listener, as a host that is down does. */
+TEST(silent_host_costs_no_more_than_the_wait_for_its_connection)
+{
+        struct net_address silent;
+        char place[NET_ADDRESS_TEXT_MAX];
+        int fd, full[4];
+
+        assert_int_equal(net_address_parse(&silent, "127.0.0.1", 0), 0);
+        fd = tcp_listen(&silent, 0);
+        assert_int_equal(getsockname(fd, &silent.any, &silent.size_bytes), 0);
+        assert_int_equal(listen(fd, 0), 0);
+        net_address_format(&silent, place);
+        for (size_t i = 0; i < ARRAY_SIZE(full); i++) {
+                full[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+                (void)connect(full[i], &silent.any, silent.size_bytes);
+        }
+        for (uint64_t connect_ns = NS_PER_S / 20;; connect_ns = 0) {
+                struct http_get get = {.place = place, .path = "/", .connect_ns = connect_ns};
+                uint64_t begun_ns = clock_now_ns();
+
+                http_get_all(&get, 1, connect_ns > 0 ? 600 * NS_PER_S : NS_PER_S / 20);
+                assert_int_equal(get.error, -ETIMEDOUT);
+                /* The kernel itself gives up after 127 s. */
+                assert_true(clock_now_ns() - begun_ns < 100 * NS_PER_S);
+                if (connect_ns == 0)
+                        break;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(full); i++)
+                close(full[i]);
         close(fd);
 }
 
