@@ -50,7 +50,8 @@ static void write_control(const struct scenario *s)
         char reason[SCENARIO_TEXT_MAX], a[QUANTITY_TEXT_MAX], b[QUANTITY_TEXT_MAX];
 
         if (p.share_bps == 0) {
-                puts("\n# Control messages have no bound, as network.link-rate is unlimited.");
+                puts("\n# Control messages have no bound. Set network.link-rate to the rate of your links to "
+                     "see one.");
                 return;
         }
         network_control_reason(s, &p, reason, sizeof reason);

@@ -17,6 +17,8 @@
 #define HELP_WIDTH 80
 /* A word that differs in so many letters is not proposed: names of verbs are short. */
 #define SIMILAR_FAR 3u
+/* Of a figure in a report: fewer than a double has, so that 0.1 is not 0.10000000000000001. */
+#define REAL_DIGITS 12
 
 static const struct option_entry common_options[] = {
         {"set", "SECTION.KEY=VALUE", "override a key of the scenario; repeatable", .verbs = OPTION_SET},
@@ -395,7 +397,7 @@ int options_write_json(const struct options *o, json_t *report, int status)
                 return status == 0 ? 2 : status;
         }
         /* What cannot be written is an error of the stream, which its end reports. */
-        if (json_dumpf(report, to, JSON_INDENT(1)) < 0 && !ferror(to)) {
+        if (json_dumpf(report, to, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)) < 0 && !ferror(to)) {
                 log_error("--json: cannot make the report: out of memory");
                 status = status == 0 ? 1 : status;
         }

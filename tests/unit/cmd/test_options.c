@@ -275,6 +275,21 @@ TEST(scenario_is_argument_or_option)
         config = NULL;
 }
 
+TEST(figures_of_a_report_end_without_noise)
+{
+        struct options to = {.json = true, .json_path = "/proc/self/fd/99"};
+        FILE *file = tmpfile();
+        char text[256] = "";
+
+        assert_non_null(file);
+        assert_int_equal(dup2(fileno(file), 99), 99);
+        assert_int_equal(options_write_json(&to, json_pack("{s:f}", "seconds", 90.430059099999994), 0), 0);
+        assert_true(pread(99, text, sizeof text - 1, 0) > 0);
+        assert_string_equal(text, "{\n \"seconds\": 90.4300591\n}\n");
+        close(99);
+        fclose(file);
+}
+
 TEST(test_help)
 {
         static const char *const expected[] = {
