@@ -58,6 +58,22 @@ TEST(the_rate_of_triggers_follows)
         end();
 }
 
+/* Triggers come at its rate. */
+TEST(a_reload_comes_before_the_run)
+{
+        BED(1, BASE, NODES(""));
+        bed_start_with("dfm", (const char *const[]){"trigger.rate=1Hz", NULL});
+        bed_pass(NS_PER_S);
+        RELOAD("dfm", "trigger.rate=500Hz");
+        assert_true(bed_logged("dfm", "reloaded: trigger.rate 1Hz -> 500Hz"));
+        bed_start("ros1");
+        bed_start("ros2");
+        bed_start("sfi1");
+        bed_until(count_of("dfm", events_complete) > 0);
+        assert_true(is_near(events_in_10_s(), 5000));
+        end();
+}
+
 /* In both directions: events that only wait for a frozen ROS show how many there are. */
 TEST(the_credits_of_an_sfi_change)
 {

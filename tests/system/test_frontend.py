@@ -528,7 +528,7 @@ def experiment(evb, transport, **options):
     host = f"{OWN_NET}.{next(_hosts)}"
     with folder() as where:
         source = f"udp:{port}" if transport == "udp" else f"tcp:{host}:{port}"
-        keys = {"ros.source": source, "sfi.directory": where, "trigger.events": options["events"]}
+        keys = {"ros.source": source, "sfi.directory": where, "trigger.events": options["events"], "ros.event-number": "8:24"}
         with Running(evb, scenario(where, WITH_ROS), keys) as running:
             running.wait_nodes(5)
             if transport == "udp":

@@ -51,26 +51,6 @@ def reload(nodes, name, *texts):
     return since()
 
 
-def completed(nodes):
-    found = re.findall(r"running: (\d+) events complete", nodes.said("dfm"))
-    return int(found[-1]) if found else 0
-
-
-def wait_for_rate(nodes, least, most):
-    """Waits until the DFM's events come at such a rate for some seconds."""
-    then, known = time.monotonic(), completed(nodes)
-    deadline = then + LIMIT_S
-    while True:
-        time.sleep(0.05)
-        now, count = time.monotonic(), completed(nodes)
-        assert now < deadline, f"no rate of {least} to {most} Hz; the last one is {(count - known) / (now - then)} Hz"
-        if count == known or now - then < 4:
-            continue
-        if least <= (count - known) / (now - then) <= most:
-            return
-        then, known = now, count
-
-
 def end(nodes):
     nodes.signal(signal.SIGTERM, "dfm")
     ends = nodes.end()
@@ -172,11 +152,9 @@ def bad_file(evb):
         replace(path, good)
         edit(path, sfi_timeout="1s", dfm_event_timeout="2s", trigger_rate="1kHz")
         expect(f"dfm: sfi.timeout differs in {path} but cannot change", f"dfm: {path}: dfm.event-timeout: too short; expected longer than sfi.timeout\n")
-        wait_for_rate(nodes, 40, 250)
         replace(path, good)
         edit(path, trigger_rate="1kHz")
         reload(nodes, "dfm", "reloaded: trigger.rate 100Hz -> 1kHz\n")
-        wait_for_rate(nodes, 400, 2500)
         end(nodes)
 
 
@@ -195,7 +173,6 @@ def at_any_time(evb):
         nodes.start("ros1", "ros2", "sfi1")
         edit(nodes.path, trigger_rate="500Hz")
         nodes.wait_for_work("dfm")
-        wait_for_rate(nodes, 200, 1250)
         # Signals that arrive together count once; the newest file counts.
         edit(nodes.path, trigger_rate="400Hz")
         nodes.signal(signal.SIGSTOP, "dfm")

@@ -62,6 +62,17 @@ static json_t *report(struct sample *s, int *ret_status)
         return o;
 }
 
+static bool has_reason(json_t *o, const char *text)
+{
+        json_t *reason;
+        bool has = false;
+        size_t i;
+
+        json_array_foreach(json_object_get(o, "reasons"), i, reason) has |=
+                strstr(json_string_value(reason), text) != NULL;
+        return has;
+}
+
 /* The SFI built `built` events of those that the DFM counts as complete; `reassigned` had been taken back. */
 static void check_balance(uint64_t built, uint64_t reassigned, bool balanced)
 {
@@ -76,6 +87,7 @@ static void check_balance(uint64_t built, uint64_t reassigned, bool balanced)
         assert_int_equal(json_is_true(json_object_get(o, "balanced")), balanced);
         assert_int_equal(status, built != EVENTS);
         assert_int_equal(json_array_size(json_object_get(o, "reasons")) > 0, built != EVENTS);
+        assert_int_equal(has_reason(o, " more events than the DFM counts"), built > EVENTS);
 }
 
 TEST(the_dfm_counts_what_the_sfis_built)
