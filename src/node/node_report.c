@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "conf/scenario.h"
+#include "core/sfi.h"
 #include "data/run_file.h"
 #include "sys/memory.h"
 #include "sys/thread.h"
@@ -42,6 +43,20 @@ static void add_shaping(json_t *o, const struct node_stats *s)
         json_object_set_new(o, "interface", interface);
 }
 
+/* The missing fragments of an SFI, by the ROS that should have sent them. */
+static json_t *make_missing(const struct node *n)
+{
+        json_t *o = json_object();
+
+        for (uint32_t i = 0; i < n->scenario->ros.count; i++) {
+                uint64_t lost = sfi_source_counts(n->core, i).fragments_lost;
+
+                if (lost > 0)
+                        set(o, scenario_node_of(n->scenario, ROLE_ROS, i)->name, lost);
+        }
+        return o;
+}
+
 static json_t *make_report(const struct node *n, const struct reasons *why)
 {
         const struct node_stats *s = n->stats;
@@ -55,6 +70,8 @@ static json_t *make_report(const struct node *n, const struct reasons *why)
         set(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
         if (n->self->role == ROLE_ROS)
                 add_shaping(o, s);
+        if (n->self->role == ROLE_SFI)
+                json_object_set_new(o, "missing_fragments", make_missing(n));
         if (n->self->role == ROLE_DFM)
                 event_rates_add(o, s);
         set(o, "peak_rss_bytes", memory_peak_bytes());

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/strbuf.h"
 #include "base/util.h"
 
 struct view {
@@ -66,6 +67,28 @@ static void no_trigger(const struct view *v, struct reasons *to)
                 reasons_add(to, "%s", why ?: "no trigger was accepted");
 }
 
+/* "partial: ros2 194, ros3 135": the missing fragments of each ROS at all SFIs. */
+static void partial(const struct view *v, struct reasons *to)
+{
+        char text[REASON_TEXT_MAX];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        for (size_t i = 0; i < v->l->n_children; i++) {
+                const char *name = v->l->children[i].node->name;
+                json_int_t missing = 0;
+                const json_t *each;
+                size_t k;
+
+                json_array_foreach(v->nodes, k, each) missing +=
+                        json_integer_value(json_object_get(json_object_get(each, "missing_fragments"), name));
+                if (missing > 0)
+                        strbuf_add(&b, "%s%s %" JSON_INTEGER_FORMAT, b.length > 0 ? ", " : "partial: ", name,
+                                   missing);
+        }
+        if (b.length > 0)
+                reasons_add(to, "%s", text);
+}
+
 static void incomplete(const struct view *v, struct reasons *to)
 {
         const struct accounts *a = v->a;
@@ -74,6 +97,8 @@ static void incomplete(const struct view *v, struct reasons *to)
 
         if (a->partial > 0)
                 reasons_add(to, "%" PRIu64 " of %" PRIu64 " events are partial", a->partial, a->triggers);
+        if (a->partial > 0)
+                partial(v, to);
         if (a->lost > 0)
                 reasons_add(to, "%" PRIu64 " of %" PRIu64 " events are lost", a->lost, a->triggers);
         json_array_foreach(reasons_of(v, launch_dfm(v->l)->node->name), i, why)

@@ -6,9 +6,14 @@
 
 #include "base/log.h"
 #include "base/quantity.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "core/dfm.h"
+#include "core/sfi.h"
 #include "shape/model/layout.h"
+
+/* ROSs that the log names for partial events. */
+#define NAMES_MAX 8
 
 static bool has_done_anything(const struct node *n)
 {
@@ -98,6 +103,32 @@ void run_log_state(struct node *n, enum run_state was, enum run_state is)
                        scenario_node_of(n->scenario, ROLE_DFM, 0)->name, n->run);
 }
 
+/* "run 7 partial: ros2 194, ros3 135": the number of missing fragments of each ROS, the largest first. */
+static void log_missing(const struct node *n)
+{
+        uint64_t missing[EVB_ROS_MAX];
+        char text[512] = "";
+        struct strbuf b = strbuf_init(text, sizeof text);
+        uint32_t left = 0;
+
+        for (uint32_t i = 0; i < n->scenario->ros.count; i++) {
+                missing[i] = sfi_source_counts(n->core, i).fragments_lost;
+                left += missing[i] > 0;
+        }
+        for (unsigned named = 0; left > 0 && named < NAMES_MAX; named++, left--) {
+                uint32_t most = 0;
+
+                for (uint32_t i = 1; i < n->scenario->ros.count; i++)
+                        most = missing[i] > missing[most] ? i : most;
+                strbuf_add(&b, "%s%s %" PRIu64, named > 0 ? ", " : "",
+                           scenario_node_of(n->scenario, ROLE_ROS, most)->name, missing[most]);
+                missing[most] = 0;
+        }
+        if (left > 0)
+                strbuf_add(&b, " and %u more", left);
+        log_warning("run %u partial: %s", n->run, text);
+}
+
 static void log_dfm_accounts(const struct node *n)
 {
         const struct node_stats *s = n->stats;
@@ -134,6 +165,8 @@ void run_log_end(const struct node *n)
                        n->run, stats_get(&s->events_complete), stats_get(&s->events_partial),
                        stats_get(&s->events_lost), quantity_format_bytes(stats_get(&s->payload_bytes), bytes),
                        n->files.n, n->files.n == 1 ? "" : "s");
+                if (stats_get(&s->events_partial) > 0)
+                        log_missing(n);
                 break;
         case ROLE_LEVEL2:
                 break; /* no node */

@@ -123,6 +123,27 @@ TEST(a_dfm_that_died_makes_no_balance)
         json_decref(o);
 }
 
+TEST(a_run_names_whose_fragments_are_missing)
+{
+        static char report_of_sfi[] = "{'name': 'n2', 'missing_fragments': {'n1': 7}}";
+        struct sample s;
+        int status;
+
+        begin(&s);
+        stats_add(&s.stats[0]->triggers, 7);
+        stats_add(&s.stats[0]->events_partial, 7);
+        stats_add(&s.stats[2]->events_partial, 7);
+        stats_add(&s.stats[0]->fragments_expected, 7);
+        stats_add(&s.stats[0]->fragments_lost, 7);
+        for (char *c = report_of_sfi; *c; c++)
+                *c = *c == '\'' ? '"' : *c;
+        s.children[2].report = report_of_sfi;
+        s.children[2].report_bytes = strlen(report_of_sfi);
+        json_auto_t *o = report(&s, &status);
+
+        assert_json(o, "{'reasons': ['7 of 17 events are partial', 'partial: n1 7']}");
+}
+
 TEST(failed_packets_are_reported_and_not_lost_in_the_network)
 {
         struct sample s;
