@@ -93,6 +93,17 @@ static void write_accounts(const struct statuses *s)
         }
 }
 
+static void write_disks(const struct statuses *s)
+{
+        char text[DISK_TEXT_MAX];
+        bool is_low;
+
+        for (size_t i = 0; i < s->n; i++) {
+                if (node_status_disk(&s->nodes[i], text, &is_low))
+                        printf("disk of %s: %s\n", s->nodes[i].node->name, text);
+        }
+}
+
 static void write_table(const struct statuses *s, const struct run_summary *run)
 {
         bool repeats = strncmp(run->reason, run->state, strlen(run->state)) == 0;
@@ -107,6 +118,7 @@ static void write_table(const struct statuses *s, const struct run_summary *run)
         /* Most reasons begin with the word for the state. */
         printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, repeats ? "" : run->state,
                repeats || !run->reason[0] ? "" : "; ", run->reason);
+        write_disks(s);
         write_accounts(s);
 }
 

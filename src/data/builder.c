@@ -191,10 +191,8 @@ static void collect_stored(void *ctx)
 static void wait_for_work(struct builder *b)
 {
         uint64_t now_ns = clock_now_ns(), deadline_ns = event_output_deadline_ns(b->output);
-        int wait_ms = -1;
+        int wait_ms = deadline_ns <= now_ns ? 0 : (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS);
 
-        if (deadline_ns != NEVER_NS)
-                wait_ms = deadline_ns <= now_ns ? 0 : (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS);
         waker_prepare(&b->wake_thread);
         if (ring_count(&b->to_write) == 0 && atomic_load(&b->order) == THREAD_WAIT)
                 waker_wait(&b->wake_thread, wait_ms);

@@ -14,6 +14,7 @@
 #include "store/event_writer.h"
 #include "store/replay.h"
 #include "sys/disk_writer.h"
+#include "disk_space.h"
 
 /* sfi.durability = none, written: maximum time of an event in the writer's buffer. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)
@@ -54,6 +55,8 @@ struct event_output {
         uint64_t settled;
         unsigned left;      /* files that earlier SFIs did not close */
         uint64_t oldest_ns; /* arrival of the first event since the last flush or sync; NEVER_NS: none */
+        struct disk_trend disk;
+        uint64_t disk_look_ns; /* the next reading of its free space */
 };
 
 static time_t utc_now(void)
@@ -400,7 +403,7 @@ size_t event_output_collect(struct event_output *o, struct builder_done *done, s
         return k;
 }
 
-uint64_t event_output_deadline_ns(const struct event_output *o)
+static uint64_t flush_deadline_ns(const struct event_output *o)
 {
         static const uint64_t waits_ns[] = {
                 [DURABILITY_NONE] = FLUSH_NONE_NS,
@@ -411,11 +414,32 @@ uint64_t event_output_deadline_ns(const struct event_output *o)
         return o->oldest_ns == NEVER_NS ? NEVER_NS : o->oldest_ns + waits_ns[o->durability];
 }
 
+uint64_t event_output_deadline_ns(const struct event_output *o)
+{
+        return MIN(flush_deadline_ns(o), o->disk_look_ns);
+}
+
+static void look_at_disk(struct event_output *o, uint64_t now_ns)
+{
+        const char *directory = o->context.scenario->sfi.directory;
+        struct disk_space space;
+        char text[DISK_TEXT_MAX];
+
+        if (now_ns < o->disk_look_ns)
+                return;
+        o->disk_look_ns = now_ns + DISK_LOOK_NS;
+        disk_space_read(&space, directory);
+        if (disk_trend_add(&o->disk, now_ns, &space))
+                log_warning("sfi.directory: the file system of %s has %s; move closed event files away",
+                            directory, disk_space_format(&space, o->disk.left_s, text));
+        stats_set(&o->context.stats->output_left_s, o->disk.left_s);
+}
+
 static bool is_due(const struct event_output *o, uint64_t now_ns, bool idle)
 {
         if (o->oldest_ns == NEVER_NS)
                 return false;
-        if (now_ns >= event_output_deadline_ns(o))
+        if (now_ns >= flush_deadline_ns(o))
                 return true;
         return o->durability == DURABILITY_WRITTEN ? idle
                                                    : o->durability == DURABILITY_SYNCED &&
@@ -427,6 +451,7 @@ void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle)
         bool sync = o->durability == DURABILITY_SYNCED;
         int r;
 
+        look_at_disk(o, now_ns);
         if (is_due(o, now_ns, idle)) {
                 o->oldest_ns = NEVER_NS;
                 r = sync ? event_writer_sync(o->writer, utc_now()) : event_writer_flush(o->writer, utc_now());

@@ -29,7 +29,7 @@ bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot, 
                         uint32_t status);
 /* Writes and syncs whatever is due. Call it after each batch; `idle`: no further event waits. */
 void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle);
-/* When event_output_turn() is due without new events; NEVER_NS: never. */
+/* When event_output_turn() is due without new events. */
 uint64_t event_output_deadline_ns(const struct event_output *o);
 /* Returns up to n slots whose events are stored or lost. */
 size_t event_output_collect(struct event_output *o, struct builder_done *done, size_t n);

@@ -295,6 +295,7 @@ struct node_stats {
         /* CLOCK_MONOTONIC times of the first and last complete event and the first trigger; 0: none yet. */
         _Atomic uint64_t first_complete_ns, last_complete_ns, first_trigger_ns;
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
+        _Atomic uint64_t output_left_s; /* of an SFI: as in struct disk_trend */
         /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
         _Atomic uint64_t mtu_bytes; /* of a ROS's device; 0: unknown */

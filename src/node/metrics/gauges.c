@@ -47,6 +47,16 @@ static bool has_disk(const struct metrics_view *v)
         return v->disk.known;
 }
 
+static uint64_t read_disk_left(const struct metrics_view *v)
+{
+        return v->disk_left_s;
+}
+
+static bool has_disk_left(const struct metrics_view *v)
+{
+        return v->disk_left_s > 0;
+}
+
 bool gauges_is_shaped_by_plan(const struct metrics_view *v)
 {
         return v->self->role == ROLE_ROS && v->scenario->qos.backend != QOS_NONE;
@@ -74,6 +84,9 @@ const struct gauge gauges[GAUGES] = {
          SFI, false, read_disk_free, has_disk},
         {"output_size_bytes", NULL, "bytes", "size of the file system of sfi.directory", SFI, false,
          read_disk_size, has_disk},
+        {"output_left_seconds", NULL, "seconds",
+         "time until the file system of sfi.directory is full at the present rate", SFI, false,
+         read_disk_left, has_disk_left},
 };
 
 #define PEER(self, peer, key, type, metric, unit, help, member)                                              \

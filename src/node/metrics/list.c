@@ -109,7 +109,8 @@ static int list_role(struct list *l, const struct scenario *s, enum node_role ro
                                  .self = &s->nodes[NUMBER(role)],
                                  .shared = &shared,
                                  .last_complete_seconds = 1,
-                                 .disk.known = true};
+                                 .disk.known = true,
+                                 .disk_left_s = 1};
         _cleanup_free_ char *text = NULL;
         size_t size;
         FILE *f = open_memstream(&text, &size);

@@ -248,7 +248,8 @@ static void look(struct metrics *m)
         /* The clock may have been set since. */
         v->process.start_seconds = m->start_seconds;
         if (m->self->role == ROLE_SFI && s->sfi.output == OUTPUT_FILE)
-                metrics_read_disk(&v->disk, s->sfi.directory);
+                disk_space_read(&v->disk, s->sfi.directory);
+        v->disk_left_s = stats_get(&m->stats->output_left_s);
 }
 
 /* The DFM serves its page at the root. */

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conf/scenario.h"
+#include "data/disk_space.h"
 #include "data/stats.h"
 #include "node/run_control/state_copy.h"
 #include "metrics_state.h"
@@ -10,12 +11,6 @@
 struct metrics_process {
         double cpu_seconds, start_seconds;
         int64_t resident_bytes, virtual_bytes, open_fds, max_fds;
-};
-
-/* The file system of an SFI's event files. */
-struct metrics_disk {
-        bool known;
-        uint64_t free_bytes, size_bytes;
 };
 
 struct metrics_view {
@@ -32,7 +27,8 @@ struct metrics_view {
         double last_complete_seconds;                     /* since 1970; 0: no event is complete */
         const struct metrics_state *shared;
         struct metrics_process process;
-        struct metrics_disk disk;
+        struct disk_space disk; /* of an SFI's event files */
+        uint64_t disk_left_s;   /* as in struct disk_trend */
 };
 
 const char *metrics_state_name(enum node_state state);

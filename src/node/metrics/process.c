@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -70,16 +69,4 @@ void metrics_read_process(struct metrics_process *ret)
         ret->open_fds = count_fds();
         if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur <= INT64_MAX)
                 ret->max_fds = (int64_t)fds.rlim_cur;
-}
-
-void metrics_read_disk(struct metrics_disk *ret, const char *directory)
-{
-        struct statvfs v;
-
-        *ret = (struct metrics_disk){};
-        if (statvfs(directory, &v) < 0)
-                return;
-        ret->known = true;
-        ret->free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
-        ret->size_bytes = (uint64_t)v.f_blocks * v.f_frsize;
 }

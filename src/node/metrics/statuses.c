@@ -370,14 +370,40 @@ static void view_silent(const struct node_status *n, const json_t *peer, struct 
                 view_set(ret, MOOD_GONE, node_status_word(n), "%s", n->problem);
 }
 
+/* A node may send any number. */
+static uint64_t bytes_of(const json_t *status, const char *name)
+{
+        double value = json_number_value(json_object_get(status, name));
+
+        return value > 0 && value < 0x1p63 ? (uint64_t)value : 0;
+}
+
+bool node_status_disk(const struct node_status *n, char text[static DISK_TEXT_MAX], bool *ret_low)
+{
+        const struct disk_space s = {
+                .known = json_is_number(json_object_get(n->status, "output_free_bytes")),
+                .free_bytes = bytes_of(n->status, "output_free_bytes"),
+                .size_bytes = bytes_of(n->status, "output_size_bytes"),
+        };
+        uint64_t left_s = bytes_of(n->status, "output_left_seconds");
+
+        *ret_low = disk_space_is_low(&s, left_s);
+        disk_space_format(&s, left_s, text);
+        return s.known;
+}
+
 /* A node that works normally, or waits. */
 static void view_fine(const struct node_status *n, const json_t *peer, struct node_view *ret)
 {
+        char disk[DISK_TEXT_MAX];
+        bool is_low;
         const char *reason = json_string_value(json_object_get(n->status, "reason")),
                    *state = text_of(n->status, "state");
 
         if (json_is_false(json_object_get(n->status, "shaped")))
                 view_set(ret, MOOD_WARN, "not shaped", "its shaping is not installed as planned");
+        else if (node_status_disk(n, disk, &is_low) && is_low)
+                view_set(ret, MOOD_WARN, "disk low", "the disk has %s", disk);
         else if (json_is_true(json_object_get(peer, "xoff")))
                 view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
         else if (reason)

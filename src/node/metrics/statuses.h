@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "conf/scenario.h"
+#include "data/disk_space.h"
 #include "sys/loop.h"
 
 #define NODE_STATUS_PROBLEM_MAX 400
@@ -79,6 +80,8 @@ struct node_view {
  * request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
+/* The disk of an SFI that writes files: "412 GB of 2 TB free, full in 7.2 h". False: there is none. */
+bool node_status_disk(const struct node_status *n, char text[static DISK_TEXT_MAX], bool *ret_low);
 /* {"kind": "warn", "word": "waiting", "why": "..."} */
 json_t *node_view_to_json(const struct node_view *v);
 /* One word for the condition, or the node's own word for its state; "?": it has none. */

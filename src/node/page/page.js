@@ -14,7 +14,7 @@ let message = null, previous = null, receivedMs = 0, samples = [], connection = 
 // ---- The state of a node, in words.
 
 const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "not heard": "✕", "losing": "▼",
-  "not shaped": "▲", "holds back": "‖", "waiting": "◔", "busy": "‖", "running": "●" };
+  "not shaped": "▲", "disk low": "▲", "holds back": "‖", "waiting": "◔", "busy": "‖", "running": "●" };
 
 // The DFM judges the nodes.
 function viewOf(node, peer) {
@@ -133,9 +133,10 @@ function showShaping(now, before) {
 
 function showNodeTable(now, views) {
   if (!byId("node-table-box").open) return;
-  fillTable(byId("node-table"), [["Node"], ["Role"], ["State"], ["Events or fragments", "number"], ["Data", "number"], ["Buffer", "number"], ["Reason"]],
+  fillTable(byId("node-table"), [["Node"], ["Role"], ["State"], ["Events or fragments", "number"], ["Data", "number"], ["Buffer", "number"], ["Disk free", "number"], ["Reason"]],
     now.nodes.map((node, i) => ({ cells: [[views[i].name], [views[i].role], [`${views[i].glyph} ${views[i].word}`, "keep"],
-      [si(node.rates?.events_hz ?? node.rates?.fragments_hz, "Hz")], [si(node.rates?.bytes_per_second, "B/s")], [percent(node.buffer_used)], [views[i].why || ""]] })));
+      [si(node.rates?.events_hz ?? node.rates?.fragments_hz, "Hz")], [si(node.rates?.bytes_per_second, "B/s")], [percent(node.buffer_used)],
+      [isNumber(node.output_free_bytes) ? si(node.output_free_bytes, "B") : "", "", isNumber(node.output_left_seconds) ? `full in ${duration(node.output_left_seconds)}` : ""], [views[i].why || ""]] })));
 }
 
 // ---- Banners
@@ -163,6 +164,8 @@ function showBanners(now, dfm, views) {
   banner("stall", "bad", stalled);
   banner("losing", "bad", loses && !stalled ? `▼ The run loses events: ${now.run?.reason}` : "");
   banner("dfm", "bad", dfm?.reachable ? "" : `✕ The DFM does not report its own state: ${dfm?.problem || "no answer"}`);
+  const low = views.filter((view) => view.word === "disk low");
+  banner("disk", "warn", low.length > 0 ? `▲ ${low[0].name}: ${low[0].why}${low.length > 1 ? `; and ${low.length - 1} more` : ""}` : "");
   banner("nodes", "warn", first ? `▲ ${first.name}: ${first.word}${first.why ? `, ${first.why}` : ""}${bad.length > 1 ? `; and ${bad.length - 1} more` : ""}` : "");
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/pattern.h"
 #include "data/builder.h"
+#include "data/disk_space.h"
 #include "store/verify.h"
 #include "data_sample.h"
 
@@ -33,6 +34,8 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
 }
 
 static unsigned partial_lines;
+static _Atomic unsigned disk_lines;
+static bool disk_is_low;
 static uint64_t clock_ns; /* 0: the real one */
 
 uint64_t __real_clock_now_ns(void);
@@ -43,13 +46,30 @@ uint64_t __wrap_clock_now_ns(void)
         return clock_ns > 0 ? clock_ns : __real_clock_now_ns();
 }
 
-int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields, ...);
+int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields,
+                     struct log_limit *limit, const char *file, int line, const char *function,
+                     const char *format, ...);
 
-int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields, ...)
+int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields,
+                     struct log_limit *limit, const char *file, int line, const char *function,
+                     const char *format, ...)
 {
         (void)level;
+        (void)limit;
+        (void)file;
+        (void)line;
+        (void)function;
+        disk_lines += strncmp(format, "sfi.directory: the file system", 30) == 0;
         partial_lines += fields && fields->id && strcmp(fields->id, LOG_ID_EVENT_PARTIAL) == 0;
         return -abs(error);
+}
+
+void __wrap_disk_space_read(struct disk_space *ret, const char *directory);
+
+void __wrap_disk_space_read(struct disk_space *ret, const char *directory)
+{
+        (void)directory;
+        *ret = (struct disk_space){true, disk_is_low ? 4 : 50, 100};
 }
 
 static struct bench {
@@ -422,6 +442,16 @@ TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_
         builder_reasons(b.builder, &reasons);
         assert_int_equal(reasons.n, 1);
         assert_string_equal(reasons.text[0], expected);
+}
+
+TEST_WITH(a_low_disk_is_logged_before_it_is_full, NULL, bench_close)
+{
+        disk_is_low = true;
+        bench_open(OUTPUT_FILE);
+        start();
+        while (disk_lines == 0)
+                (void)poll(NULL, 0, 1);
+        disk_is_low = false;
 }
 
 TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)

@@ -107,7 +107,7 @@ TEST(each_family_has_one_head_and_adjacent_samples)
 
         for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
                 view_of(nodes[i]);
-                v.disk = (struct metrics_disk){true, 5, 10};
+                v.disk = (struct disk_space){true, 5, 10};
                 for (size_t k = 0; k < shared.n_peers; k++)
                         shared.shapings[k].known = v.scenario->nodes[k].role == ROLE_SFI;
                 write_view(true);

@@ -142,6 +142,12 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         set(0, "peers", json_pack("[{s:s}, o]", "node", "ros1", peer));
         json_object_set_new(peer, "xoff", json_true());
         assert_view(2, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
+        set(2, "output_size_bytes", json_real(1e12));
+        set(2, "output_free_bytes", json_real(1e11));
+        set(2, "output_left_seconds", json_integer(3600));
+        assert_view(2, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
+        set(2, "output_left_seconds", json_integer(3599));
+        assert_view(2, MOOD_WARN, "disk low", "the disk has 100 GB of 1 TB free, full in 59 min");
         set(2, "shaped", json_false());
         assert_view(2, MOOD_WARN, "not shaped", "its shaping is not installed as planned");
         bad(2, CONDITION_LOSING, "2 events lost");

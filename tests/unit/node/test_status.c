@@ -110,7 +110,7 @@ TEST_WITH(a_ros_has_its_figures_in_its_status, NULL, end)
                             "'network_packets': null}");
         assert_has("discarded.front_end_frames", "{'late': 11}");
         assert_has("discarded", "{'triggers': null}");
-        assert_has("", "{'output_free_bytes': null}");
+        assert_has("", "{'output_free_bytes': null, 'output_left_seconds': null}");
         assert_int_equal(json_array_size(value_at("peers")), 2);
         assert_has("peers.0", "{'node': 'sfi1', 'fragments': 6, 'bytes': 7, 'queued_bytes': 8, "
                               "'fragments_lost': null, 'live': null}");
@@ -130,7 +130,8 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
         view_of("sfi1");
         shared.credits = 3;
         shared.unwritten_events = 4;
-        v.disk = (struct metrics_disk){true, 5, 10};
+        v.disk = (struct disk_space){true, 5, 10};
+        v.disk_left_s = 6;
         v.counters[COUNTER_packets_lost] = 20;
         v.counters[COUNTER_packets_socket_dropped] = 14;
         v.counters[COUNTER_fragments_late] = 7;
@@ -142,7 +143,7 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
                                                 .packets_lost = 13};
         look();
         assert_has("", "{'credits': 3, 'unwritten_events': 4, 'output_free_bytes': 5, "
-                       "'output_size_bytes': 10}");
+                       "'output_size_bytes': 10, 'output_left_seconds': 6}");
         assert_has("drops", "{'network_packets': 6, 'socket_packets': 14, 'send_failed_packets': null}");
         assert_has("fragments", "{'late': 7, 'corrupt': 8, 'expected': null}");
         assert_has("discarded.fragments", "{'late': 7}");
